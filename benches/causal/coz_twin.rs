@@ -1,8 +1,9 @@
-//! The programs of `./bench causal` for Coz: the same text with the standard library's threads and locks and with Coz's progress point.
-//! A file by itself for rustc, without a crate besides the standard library, since Coz reads DWARF 4 and aborts on DWARF 5, which the
-//! libraries of a workspace have. Usage: `coz_twin PROGRAM SECONDS`, or `coz_twin served SECONDS PORT HOT COLD` with costs in microseconds.
+//! The programs of `./bench causal` for Coz: the same source, with the standard library's threads and locks and Coz's
+//! progress point. It is compiled by rustc alone, with no crate except the standard library, since Coz reads DWARF 4
+//! and aborts on the DWARF 5 of a workspace's libraries. Usage: `coz_twin PROGRAM SECONDS`, or `coz_twin served SECONDS
+//! PORT HOT COLD` with costs in microseconds.
 
-#![allow(dead_code, reason = "a program uses some of what there is")]
+#![allow(dead_code, reason = "no program uses all items")]
 
 use std::time::Duration;
 
@@ -24,9 +25,9 @@ fn main() {
     let numbers: Vec<u64> = arguments.filter_map(|text| text.parse().ok()).collect();
     match (program.as_str(), &numbers[..]) {
         ("served", &[port, hot, cold]) => served::start(port as u16, hot, cold),
-        (name, _) => assert!(programs::start(name), "there is no program '{name}'"),
+        (name, _) => assert!(programs::start(name), "unknown program '{name}'"),
     }
     std::thread::sleep(Duration::from_secs(seconds));
     println!("{}", kit::units());
-    // Returning runs what Coz has to do at the end of a program.
+    // Returning from `main` runs Coz's exit handler.
 }

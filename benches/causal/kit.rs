@@ -1,4 +1,4 @@
-//! What the programs are made of when Coz watches: the standard library, and the counter that `COZ_PROGRESS` of coz.h asks for.
+//! The programs' primitives under Coz: the standard library, and the counter of `COZ_PROGRESS` in coz.h.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ struct Counter {
     backoff: usize,
 }
 
-type Ask = unsafe extern "C" fn(c_int, *const c_char) -> *mut Counter;
+type GetCounter = unsafe extern "C" fn(c_int, *const c_char) -> *mut Counter;
 
 unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -21,22 +21,22 @@ unsafe extern "C" {
 
 static UNITS: AtomicU64 = AtomicU64::new(0);
 
-/// Coz's counter of units; none while nobody profiles.
+/// Returns Coz's counter of units; `None` without a profiler.
 fn counter() -> Option<&'static Counter> {
     /// COZ_COUNTER_TYPE_THROUGHPUT.
     const THROUGHPUT: c_int = 1;
-    // SAFETY: the name ends with a zero, and the handle says "all libraries that are there".
+    // SAFETY: the name is NUL-terminated, and a null handle (RTLD_DEFAULT) searches all loaded libraries.
     let found = unsafe { dlsym(std::ptr::null_mut(), c"_coz_get_counter".as_ptr()) };
     if found.is_null() {
         return None;
     }
     // SAFETY: the function of that name has this signature in coz.h.
-    let ask = unsafe { std::mem::transmute::<*mut c_void, Ask>(found) };
-    // SAFETY: the name ends with a zero; what it gives lasts as long as the program, or is null.
+    let ask = unsafe { std::mem::transmute::<*mut c_void, GetCounter>(found) };
+    // SAFETY: the name is NUL-terminated. The result is null or valid until the process exits.
     unsafe { ask(THROUGHPUT, c"unit".as_ptr()).as_ref() }
 }
 
-/// One unit of what the program is there for.
+/// Counts one completed unit of the program's work.
 pub(crate) fn done() {
     static COUNTER: OnceLock<Option<&'static Counter>> = OnceLock::new();
     if let Some(counter) = COUNTER.get_or_init(counter) {
@@ -45,7 +45,7 @@ pub(crate) fn done() {
     UNITS.fetch_add(1, Relaxed);
 }
 
-/// Units so far.
+/// Returns the number of units so far.
 pub(crate) fn units() -> u64 {
     UNITS.load(Relaxed)
 }

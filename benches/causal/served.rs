@@ -1,5 +1,5 @@
-//! A server for Coz to look at, where ours is too large: one thread, an event loop over poll(2), one read and one write a request, and the
-//! planted costs of cases 1 to 3.
+//! A server for Coz, for which ours is too large: one thread, an event loop over poll(2), one read and one write per
+//! request, and the planted costs of cases 1 to 3.
 
 use std::ffi::{c_int, c_ulong};
 use std::io::{ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ unsafe extern "C" {
     fn poll(polled: *mut Polled, count: c_ulong, timeout_ms: c_int) -> c_int;
 }
 
-/// Answers on the port until the program ends.
+/// Serves on the port until the program ends.
 pub(crate) fn start(port: u16, hot: u64, cold: u64) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap_or_else(|error| panic!("port {port}: {error}"));
     std::thread::spawn(move || serve(&listener, Cost::of("hot_function", hot), Cost::of("cold_function", cold)));
@@ -36,16 +36,16 @@ fn serve(listener: &TcpListener, hot: Cost, cold: Cost) {
     let mut polled = vec![of(listener.as_raw_fd())];
     let mut clients: Vec<TcpStream> = Vec::new();
     let mut random = Random::new(3);
-    let mut octets = [0; 4096];
+    let mut bytes = [0; 4096];
     loop {
-        // SAFETY: the vector is as long as is said, and poll writes `returned` only.
+        // SAFETY: the pointer and length are those of one vector, and poll only writes `returned`.
         unsafe { poll(polled.as_mut_ptr(), polled.len() as c_ulong, -1) };
         for place in 0..clients.len() {
             if polled[place + 1].returned == 0 {
                 continue;
             }
-            match clients[place].read(&mut octets) {
-                // A client that went is asked about no more.
+            match clients[place].read(&mut bytes) {
+                // poll ignores negative descriptors: a closed client is skipped from now on.
                 Ok(0) => polled[place + 1].fd = -1,
                 Ok(_) => {
                     hot_function(hot.draw(&mut random));
@@ -62,7 +62,7 @@ fn serve(listener: &TcpListener, hot: Cost, cold: Cost) {
         if polled[0].returned != 0
             && let Ok((client, _)) = listener.accept()
         {
-            // Small answers that are written at once.
+            // Responses are small and written at once: do not delay them.
             let _ = client.set_nodelay(true);
             polled.push(of(client.as_raw_fd()));
             clients.push(client);

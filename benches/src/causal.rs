@@ -1,10 +1,10 @@
-//! `./bench causal`: the causal profiler's predictions against what really happens.
+//! `./bench causal`: compares the causal profiler's predictions with measured effects.
 //!
-//! - [`cases`]: the programs with a planted cost, and what drives them
-//! - [`program`]: a case's program while it runs; [`load`]: who asks it
-//! - [`prediction`]: what the profiler says beforehand; [`truth`]: what happens; [`coz`]: what Coz says of the same programs
-//! - [`verdict`]: who passes; [`page`]: the table and the picture
-//! - [`worthless`]: case 9, false alarms; [`cost`]: case 10, what a profile costs
+//! - [`cases`]: programs with a planted cost, and their loads
+//! - [`program`]: a case's program while it runs; [`load`]: its load generator
+//! - [`prediction`]: the profiler's prediction; [`truth`]: the measured effect; [`coz`]: Coz's result for the programs
+//! - [`verdict`]: which predictions pass; [`page`]: the table and the picture
+//! - [`worthless`]: case 9, false alarms; [`cost`]: case 10, the overhead of a profile
 
 mod cases;
 mod cost;
@@ -22,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{self, Machine, Ticks};
@@ -30,21 +30,21 @@ use crate::progress::Progress;
 use crate::record;
 use crate::server::Cores;
 use crate::workshop::Workshop;
-use cases::{CASES, Case, SPEEDUPS};
-use coz::{Coz, Said};
-use prediction::{Asking, Prediction};
-use verdict::Row;
+use cases::{CASES, CausalCase, SPEEDUPS};
+use coz::{Coz, CozResult};
+use prediction::{Prediction, ProfileParameters};
+use verdict::VerdictRow;
 
-/// How long and how often.
-pub struct Settings {
-    /// Only these cases; all without any.
+/// Durations and repetitions.
+pub struct CausalSettings {
+    /// Names of the cases to run; empty for all.
     pub only: Vec<String>,
-    /// Whether Coz is asked.
+    /// Whether Coz is run.
     pub coz: bool,
-    /// Whether the profiler is.
+    /// Whether the profiler is run.
     pub predict: bool,
     arguments: String,
-    asking: Asking,
+    asking: ProfileParameters,
     repetitions: usize,
     blocks: usize,
     stretch: Duration,
@@ -53,12 +53,12 @@ pub struct Settings {
     cost: (usize, u64, &'static [f64]),
 }
 
-impl Settings {
-    /// As they are usually, or for a look.
+impl CausalSettings {
+    /// The usual settings, or quick ones.
     pub fn of(quick: bool, arguments: String) -> Self {
         let (only, coz, predict) = (Vec::new(), true, true);
         if quick {
-            let asking = Asking { seconds: 8.0, mode: "both" };
+            let asking = ProfileParameters { seconds: 8.0, mode: "both" };
             return Self {
                 only,
                 coz,
@@ -73,7 +73,7 @@ impl Settings {
                 cost: (4, 10, &[5.0, 10.0]),
             };
         }
-        let asking = Asking { seconds: 30.0, mode: "both" };
+        let asking = ProfileParameters { seconds: 30.0, mode: "both" };
         Self {
             only,
             coz,
@@ -93,8 +93,8 @@ impl Settings {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// What a case takes, about, in ms.
-    fn planned_ms(&self, case: &Case) -> u64 {
+    /// Returns the approximate duration of a case in ms.
+    fn planned_ms(&self, case: &CausalCase) -> u64 {
         let predictions = if self.predict { self.repetitions as f64 * (self.asking.seconds + 1.0) } else { 0.0 };
         let truth = (self.blocks * SPEEDUPS.len() * 4) as f64 * (self.stretch.as_secs_f64() + 0.15);
         let coz = if self.coz && case.coz.is_some() { (SPEEDUPS.len() + 1) as u64 * (self.coz_seconds + 1) } else { 0 };
@@ -102,40 +102,40 @@ impl Settings {
     }
 }
 
-/// What is kept of a run.
+/// The recorded results of a run.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
     /// YYYY-MM-DD, UTC.
     pub date: String,
-    /// Short id, with `-dirty` behind it if the tree differed.
+    /// Short commit id, with the suffix `-dirty` for a modified tree.
     pub commit: String,
-    /// The machine measured on.
+    /// The machine that ran the bench.
     pub machine: Machine,
-    /// The part of the processors' time that the host took meanwhile, from 0 to 1.
+    /// The share of processor time that the host took during the run, from 0 to 1.
     pub stolen: f64,
-    /// The arguments that change what is measured.
+    /// The arguments that affect the results.
     pub arguments: String,
-    /// Tools' versions.
+    /// Versions of the tools.
     pub versions: BTreeMap<String, String>,
-    /// Steps of a planted cost in a millisecond.
+    /// Steps of a planted cost per millisecond.
     pub steps_per_ms: u64,
-    /// Case, quantity and speed-up.
-    pub rows: Vec<Row>,
-    /// Case 9.
+    /// One row per case, quantity and speed-up.
+    pub rows: Vec<VerdictRow>,
+    /// The result of case 9.
     pub worthless: Option<worthless::Worthless>,
-    /// Case 10.
+    /// The result of case 10.
     pub cost: Option<cost::Cost>,
-    /// What was left out, and why.
+    /// Skipped parts, with reasons.
     pub skipped: Vec<String>,
 }
 
-/// Runs the cases and writes a new directory under `parent` as it goes; returns it.
-pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<PathBuf> {
+/// Runs the cases, writing results to a new directory under `parent` after each; returns the directory.
+pub fn run(shop: &mut Workshop, settings: &CausalSettings, parent: &Path) -> Result<PathBuf> {
     let names: Vec<&str> = CASES.iter().map(|case| case.name).chain(["worthless", "cost"]).collect();
     for only in &settings.only {
-        ensure!(names.contains(&only.as_str()), "there is no case '{only}'; there are {}", names.join(", "));
+        ensure!(names.contains(&only.as_str()), "unknown case '{only}'; expected one of {}", names.join(", "));
     }
-    let cases: Vec<&Case> = CASES.iter().filter(|case| settings.wants(case.name)).collect();
+    let cases: Vec<&CausalCase> = CASES.iter().filter(|case| settings.wants(case.name)).collect();
     let mut skipped = Vec::new();
     let coz = match settings.coz && cases.iter().any(|case| case.coz.is_some()) {
         true => Coz::obtain(shop).map_err(|error| skipped.push(format!("Coz: {error:#}"))).ok(),
@@ -157,8 +157,9 @@ pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<Pa
     };
     let begun = Ticks::now()?;
     let directory = record::create_directory(parent, "causal", &results.date, &results.commit)?;
-    fs::create_dir_all(directory.join("predictions"))?;
-    // The load runs in this process; the programs say themselves where they run.
+    let samples = shop.samples.join(directory.file_name().context("a record without a name")?);
+    fs::create_dir_all(samples.join("predictions"))?;
+    // The load runs in this process; the programs are started on cores of their own.
     Cores::One(1).pin_self()?;
     let (worthless, cost) = (settings.worthless, settings.cost);
     let beside = settings.predict;
@@ -173,15 +174,15 @@ pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<Pa
     let progress = Progress::new(planned + nine + ten);
     for case in cases {
         progress.at(case.title);
-        match run_case(shop, settings, case, steps_per_ms, coz.as_ref(), &directory, &progress) {
+        match run_case(shop, settings, case, steps_per_ms, coz.as_ref(), &samples, &progress) {
             Ok(rows) => results.rows.extend(rows),
-            // A case that cannot be run is missed, not the end of the others.
+            // A case that fails is skipped; the remaining cases still run.
             Err(error) => {
                 progress.say(&format!("{}: {error:#}", case.name));
                 results.skipped.push(format!("{}: {error:#}", case.name));
             }
         }
-        write(&mut results, &begun, &directory)?;
+        write(&mut results, &begun, &directory, &samples)?;
         progress.done(settings.planned_ms(case));
     }
     if nine > 0 {
@@ -192,47 +193,48 @@ pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<Pa
         }
     }
     if ten > 0 {
-        progress.at("what a profile costs");
+        progress.at("the overhead of a profile");
         match cost::run(shop, steps_per_ms, cost.0, cost.1, cost.2, &progress) {
             Ok(found) => results.cost = Some(found),
             Err(error) => results.skipped.push(format!("10: {error:#}")),
         }
     }
     results.skipped = results.skipped.iter().map(|line| shop.shown(line)).collect();
-    write(&mut results, &begun, &directory)?;
+    write(&mut results, &begun, &directory, &samples)?;
     progress.end();
     Ok(directory)
 }
 
-/// Predictions, written down; then the truth; then Coz.
+/// Writes down the predictions first; then measures the truth; then runs Coz.
 fn run_case(
     shop: &Workshop,
-    settings: &Settings,
-    case: &Case,
+    settings: &CausalSettings,
+    case: &CausalCase,
     steps_per_ms: u64,
     coz: Option<&Coz>,
-    directory: &Path,
+    samples: &Path,
     progress: &Progress,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<VerdictRow>> {
     let mut predictions: Vec<Prediction> = Vec::new();
     if settings.predict {
         for repetition in 0..settings.repetitions {
             let prediction = prediction::predict(shop, case, steps_per_ms, settings.asking, repetition)?;
-            let file = directory.join("predictions").join(format!("{}-{}.json", case.name, repetition + 1));
+            let file = samples.join("predictions").join(format!("{}-{}.json", case.name, repetition + 1));
             fs::write(file, serde_json::to_string_pretty(&prediction)? + "\n")?;
             predictions.push(prediction);
         }
     }
     let truths = truth::measure(shop, case, steps_per_ms, &SPEEDUPS, settings.blocks, settings.stretch)?;
-    let said: Vec<Said> = match (coz, case.coz) {
+    let said: Vec<CozResult> = match (coz, case.coz) {
         (Some(coz), Some(_)) => coz.ask(case, &shop.scratch, steps_per_ms, &SPEEDUPS, settings.coz_seconds)?,
         _ => Vec::new(),
     };
     let rows = truths.iter().map(|truth| {
+        // A row without a figure of Coz is judged without it.
         let coz = said.iter().find(|said| said.speedup == truth.speedup);
         verdict::judge(case, truth, &predictions, coz)
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<VerdictRow> = rows.collect();
     for row in &rows {
         let percent = |answer: Option<f64>| answer.map_or("–".to_owned(), |gain| format!("{:.1}", 100.0 * gain));
         progress.say(&format!(
@@ -252,9 +254,10 @@ fn run_case(
     Ok(rows)
 }
 
-fn write(results: &mut Results, begun: &Ticks, directory: &Path) -> Result<()> {
+/// Writes the page and the picture to the record, and all measured pairs to the folder of samples.
+fn write(results: &mut Results, begun: &Ticks, directory: &Path, samples: &Path) -> Result<()> {
     results.stolen = Ticks::now()?.stolen_since(begun);
-    fs::write(directory.join("results.json"), serde_json::to_string_pretty(&*results)? + "\n")?;
+    fs::write(samples.join("results.json"), serde_json::to_string_pretty(&*results)? + "\n")?;
     fs::write(directory.join("README.md"), page::page(results))?;
     if let Some(svg) = page::picture(&results.rows) {
         fs::write(directory.join("predictions.svg"), svg)?;

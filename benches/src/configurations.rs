@@ -1,15 +1,15 @@
-//! Configurations of many sites, as Caddyfiles that Caddy and Causeway read alike.
+//! Caddyfiles with many sites, for both Caddy and Causeway.
 
 use std::fmt::Write;
 
 use crate::request::HOST;
 
-/// Where the admin API is.
+/// The admin API's address.
 #[derive(Debug, Clone, Copy)]
 pub enum Admin {
-    /// Nowhere.
+    /// No admin API.
     Off,
-    /// On this port of the loopback.
+    /// This port on loopback.
     Port(u16),
 }
 
@@ -22,22 +22,22 @@ impl Admin {
     }
 }
 
-/// The path that is asked for: matched, rewritten and named in the answer.
+/// The path of requests: it is matched, rewritten and shown in the response.
 pub const PATH: &str = "/articles/2026/11/a-page.html";
 
-/// A site's host. The last of `count` is the one that every request names unless told otherwise.
+/// Returns a site's host name. The last of `count` sites has [`HOST`], the default host of requests.
 pub fn host(number: usize, count: usize) -> String {
     if number + 1 == count { HOST.to_owned() } else { format!("site{number}.{HOST}") }
 }
 
-/// One answer to everything.
+/// Returns a configuration with one response for all requests.
 pub fn one_respond(port: u16, admin: Admin) -> String {
     format!("{}http://:{port} {{\n\tbind 127.0.0.1\n\trespond \"Hello, World!\"\n}}\n", options(admin))
 }
 
-/// So many sites, each with routes that match paths, rewrite, set fields, and answer with placeholders in body and fields. The
-/// answer to [`PATH`] is the same hello, with two fields more. `edition` is written into each, so that one edition is not
-/// another.
+/// Returns a configuration of `count` sites, each with routes that match paths, rewrite, set fields, and respond with
+/// placeholders in body and fields. The response to [`PATH`] is the usual text with two more fields. `edition` is part
+/// of each site, so that two editions differ.
 pub fn sites(count: usize, port: u16, admin: Admin, edition: usize) -> String {
     let mut text = options(admin);
     for number in 0..count {

@@ -1,5 +1,6 @@
-//! `./bench progress`: what the causal profiler's hooks cost, and std's locks, channels and threads with them. The measuring is
-//! done by the binary `hooks`; this file runs it in rounds, and once more under callgrind, which counts instructions.
+//! `./bench progress`: the cost of the causal profiler's hooks, compared with std's locks, channels and threads. The
+//! binary `hooks` does the measurement; this file runs it in rounds, and once more under callgrind, which counts
+//! instructions.
 
 use anyhow::{Context, Result};
 
@@ -10,7 +11,7 @@ use crate::record::{Metric, Record, Row, Table};
 use crate::server::Cores;
 use crate::workshop::{self, Workshop};
 
-/// What was wanted of a request's hooks while no profile runs.
+/// The target for a request's hooks without a profile, in ns.
 const TARGET_NS: f64 = 15.0;
 
 /// Runs all cases in rounds.
@@ -46,7 +47,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     Ok(record.finish(shop, tables))
 }
 
-/// Says beside the figure what it was to be.
+/// Adds the target to the row.
 fn note_target(tables: &mut [Table]) {
     for row in
         tables.iter_mut().filter(|table| table.name == "hooks-the-20-of-a-request").flat_map(|table| &mut table.rows)
@@ -59,7 +60,7 @@ fn note_target(tables: &mut [Table]) {
     }
 }
 
-/// Instructions for each request's hooks: what a longer run takes more than a shorter one.
+/// Returns the instructions per request: the difference of a longer and a shorter run.
 fn instructions(shop: &Workshop, valgrind: &std::path::Path) -> Result<Table> {
     const LESS: u64 = 10_000;
     const MORE: u64 = 30_000;
@@ -80,13 +81,15 @@ fn instructions(shop: &Workshop, valgrind: &std::path::Path) -> Result<Table> {
     Ok(Table {
         name: "instructions".to_owned(),
         title: "Instructions, the 20 hooks of a request".to_owned(),
-        how: format!("Callgrind, {MORE} requests less {LESS}, divided by the difference."),
+        how: format!(
+            "Callgrind: the instructions of {MORE} requests minus those of {LESS}, divided by the difference."
+        ),
         chart: None,
         rows,
     })
 }
 
-/// The sum that callgrind prints at its end.
+/// Parses the sum that callgrind prints at its end.
 fn collected(said: &str) -> Option<u64> {
     said.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()
 }

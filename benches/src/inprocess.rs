@@ -1,5 +1,6 @@
-//! `./bench inprocess`: pieces of the request path by themselves. The measuring is done by the binary `inprocess`
-//! (`src/bin/inprocess/main.rs`), which counts its own allocations; this file runs it in rounds and keeps what it says.
+//! `./bench inprocess`: measures pieces of the request path separately. The binary `inprocess`
+//! (`src/bin/inprocess/main.rs`) measures and counts its own allocations; this file runs it in rounds and records its
+//! output.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -10,32 +11,32 @@ use crate::record::{Chart, Metric, Record, Row, Table};
 use crate::server::Cores;
 use crate::workshop::{self, Workshop};
 
-/// One measured case.
+/// One measured case, as printed by the binary.
 #[derive(Debug, Deserialize)]
-pub struct Line {
-    /// Which piece of the path.
+pub struct CaseLine {
+    /// The piece of the path.
     pub table: String,
-    /// What it was given.
+    /// The name of its input.
     pub input: String,
-    /// Whose code.
+    /// The name of the implementation.
     pub name: String,
-    /// Nanoseconds each.
+    /// Nanoseconds per turn.
     pub ns: f64,
-    /// Octets allocated each.
+    /// Bytes allocated per turn.
     pub bytes: f64,
-    /// Allocations each.
+    /// Allocations per turn.
     pub allocations: f64,
-    /// Time over that of the table's first case, block by block.
+    /// Time divided by that of the table's first case, block by block.
     pub ratio: f64,
 }
 
-/// All cases once, or those of one table, each for `seconds`, on core 0.
-pub fn lines(shop: &Workshop, seconds: f64, table: Option<&str>) -> Result<Vec<Line>> {
+/// Runs all cases, or those of one table, once on core 0, each for `seconds`.
+pub fn lines(shop: &Workshop, seconds: f64, table: Option<&str>) -> Result<Vec<CaseLine>> {
     said_by(shop, "inprocess", seconds, table)
 }
 
-/// What a program of ours says that prints such lines.
-pub fn said_by(shop: &Workshop, program: &str, seconds: f64, table: Option<&str>) -> Result<Vec<Line>> {
+/// Runs one of our programs that print such lines, and parses its output.
+pub fn said_by(shop: &Workshop, program: &str, seconds: f64, table: Option<&str>) -> Result<Vec<CaseLine>> {
     let command = shop.binaries.join(program);
     let said = machine::output(Cores::One(0).command().arg(command).arg(seconds.to_string()).args(table))?;
     said.lines().map(|line| serde_json::from_str(line).with_context(|| format!("{program} said {line:?}"))).collect()
@@ -48,7 +49,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     let lock = std::fs::read_to_string(shop.bench.join("Cargo.lock"))?;
     shop.versions.insert("httparse".to_owned(), workshop::locked(&lock, "httparse"));
     let progress = Progress::new(rounds);
-    let mut measured: Vec<Vec<Line>> = Vec::new();
+    let mut measured: Vec<Vec<CaseLine>> = Vec::new();
     for round in 0..rounds {
         progress.at(&format!("round {} of {rounds}", round + 1));
         measured.push(lines(shop, seconds, None)?);
@@ -62,11 +63,11 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     Ok(record.finish(shop, tables))
 }
 
-/// One table for each piece and input, in the order they were first said.
-pub fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
+/// Returns one table per piece and input, in order of first appearance.
+pub fn tables(rounds: &[Vec<CaseLine>]) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     for (place, line) in rounds.first().into_iter().flatten().enumerate() {
-        let each = |figure: fn(&Line) -> f64| {
+        let each = |figure: fn(&CaseLine) -> f64| {
             rounds.iter().filter_map(|round| round.get(place)).map(figure).collect::<Vec<_>>()
         };
         let row = Row {
@@ -75,7 +76,7 @@ pub fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
             metrics: vec![
                 Metric::time("time", "ns", each(|line| line.ns)),
                 Metric::count("allocations", "", each(|line| line.allocations)),
-                Metric::count("allocated", "octets", each(|line| line.bytes)),
+                Metric::count("allocated", "bytes", each(|line| line.bytes)),
                 Metric::ratio("ratio to the first", each(|line| line.ratio)),
             ],
         };
@@ -85,7 +86,7 @@ pub fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
             None => tables.push(Table {
                 name,
                 title: format!("{}, {}", line.table, line.input),
-                how: "One thread on core 0. The cases take turns in blocks of 0.1 ms; a ratio is of neighbouring blocks. Medians over the blocks of a round, then over the rounds.".to_owned(),
+                how: "One thread on core 0. The cases alternate in blocks of 0.1 ms; a ratio is between adjacent blocks. Medians over the blocks of a round, then over the rounds.".to_owned(),
                 chart: Some(Chart { bars: vec!["time".to_owned()], label: None }),
                 rows: vec![row],
             }),
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn cases_of_one_piece_share_a_table() {
         let round = |ns: f64| {
-            let line = |table: &str, input: &str, name: &str| Line {
+            let line = |table: &str, input: &str, name: &str| CaseLine {
                 table: table.to_owned(),
                 input: input.to_owned(),
                 name: name.to_owned(),

@@ -1,13 +1,14 @@
-//! The load generator, `bench load`: how long does a server take for exactly these octets, and what does that cost it?
+//! The load generator, `bench load`: measures the response time of a server for given request bytes, and the server's
+//! usage.
 //!
-//! It runs as a process of its own, so that it can be pinned apart from the server. Closed loop (each connection asks
-//! again when its answer has come) unless `--rate` is given; then requests fall due by the clock and a request's time
-//! counts from when it was due, so that a server that stalls is charged for all that waited.
+//! It runs as a separate process, so that it can be pinned to another core than the server. Without `--rate` it is a
+//! closed loop: each connection sends its next request after a response. With `--rate`, requests are due by the clock,
+//! and a request's time counts from when it was due, so that a stall is charged for every request that waited.
 //!
-//! - [`scan`]: where a response ends
-//! - [`disturb`]: the burning and the cold reads that happen beside the measured requests
+//! - [`scan`]: finds the end of a response
+//! - [`disturb`]: CPU-bound requests and cold reads beside the measured requests
 //! - [`idle`]: connections that are opened, used once and held
-//! - [`frames`]: HTTP/2's octets, as far as those need them
+//! - [`frames`]: as much of HTTP/2 as those require
 
 pub mod disturb;
 pub mod frames;
@@ -28,62 +29,62 @@ use serde::{Deserialize, Serialize};
 use crate::sample::Usage;
 use scan::{Scan, Scanner};
 
-/// Octets read at once from a connection.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
-/// Events taken from the kernel at once.
+/// Events per epoll call.
 const EVENTS_MAX: usize = 256;
-/// Requests that may be due and unsent at a fixed rate before the run is given up: the server is far too slow for it.
+/// Number of due but unsent requests, at a fixed rate, at which the run is aborted.
 const BACKLOG_MAX: usize = 1 << 20;
 
-/// What to ask, how often, and whom to watch meanwhile.
+/// The requests to send, their rate, and the processes to watch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Plan {
-    /// The server.
+pub struct LoadPlan {
+    /// The server's address.
     pub address: SocketAddr,
-    /// One request's octets.
+    /// The bytes of one request.
     pub request: String,
-    /// Hosts to name in the place of the request's, by turns of the connections; the request's own without any.
+    /// Hosts that replace the request's, alternating over the connections; empty to keep the request's.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Connections open at once.
+    /// Number of connections.
     pub connections: usize,
-    /// Requests written at once on each connection.
+    /// Requests per write on each connection.
     pub depth: usize,
-    /// Load before the measured time, in ms.
+    /// Duration of the load before the measurement, in ms.
     pub warm_ms: u64,
-    /// The measured time, in ms.
+    /// Duration of the measurement, in ms.
     pub run_ms: u64,
-    /// Requests per second over all connections; closed loop without it.
+    /// Requests per second over all connections; `None` for a closed loop.
     pub rate: Option<f64>,
-    /// Processes whose CPU time is read at the start and the end of the measured time.
+    /// Processes whose CPU time is read at the start and end of the measurement.
     pub processes: Vec<u32>,
-    /// What happens beside the measured requests.
-    pub disturb: Option<disturb::Plan>,
+    /// The disturbance beside the measured requests.
+    pub disturb: Option<disturb::Disturbance>,
 }
 
-/// What came of a [`Plan`].
+/// The result of a [`LoadPlan`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// Answers within the measured time.
+    /// Responses during the measurement.
     pub requests: u64,
-    /// Answers over the whole run, warming included: what a system call counter has seen.
+    /// Responses during the whole run, including the warm-up; for the system call counter.
     pub requests_all: u64,
-    /// Seconds measured.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
-    /// Latency in µs.
+    /// Median latency in µs.
     pub p50_us: f64,
-    /// Latency in µs.
+    /// 99th percentile of the latency in µs.
     pub p99_us: f64,
-    /// Latency in µs.
+    /// Longest latency in µs.
     pub max_us: f64,
-    /// What the watched processes used within the measured time.
+    /// Usage of the watched processes during the measurement.
     pub usage: Usage,
-    /// Disturbances that ended within the whole run; 0 without any.
+    /// Disturbances completed during the whole run.
     pub disturbances: u64,
 }
 
-impl Plan {
-    /// What the connection of this number asks.
+impl LoadPlan {
+    /// Returns the request of the connection with this index.
     fn request_of(&self, connection: usize) -> String {
         match self.hosts.len() {
             0 => self.request.clone(),
@@ -95,21 +96,21 @@ impl Plan {
     }
 }
 
-struct Connection {
+struct MeasuredConnection {
     stream: TcpStream,
-    /// The requests that are written at once.
+    /// The requests of one write.
     batch: Vec<u8>,
-    /// Octets of a response that came in part.
+    /// Bytes of a partial response.
     partial: Vec<u8>,
     scanner: Scanner,
-    /// Answers that are still owed.
+    /// Responses yet to come.
     owed: usize,
-    /// When the requests in flight were due.
+    /// The time at which the requests in flight were due.
     due: Instant,
 }
 
-/// Runs `plan` to its end. Any wrong answer or closed connection fails the whole run: a server that errs is not fast.
-pub fn run(plan: &Plan) -> Result<Report> {
+/// Runs `plan` to its end. Any wrong response or closed connection fails the run: a server with errors is not fast.
+pub fn run(plan: &LoadPlan) -> Result<Report> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut connections = Vec::with_capacity(plan.connections);
     for index in 0..plan.connections {
@@ -119,9 +120,16 @@ pub fn run(plan: &Plan) -> Result<Report> {
         epoll::add(&poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         let due = Instant::now();
         let batch = plan.request_of(index).as_bytes().repeat(plan.depth);
-        connections.push(Connection { stream, batch, partial: Vec::new(), scanner: Scanner::default(), owed: 0, due });
+        connections.push(MeasuredConnection {
+            stream,
+            batch,
+            partial: Vec::new(),
+            scanner: Scanner::default(),
+            owed: 0,
+            due,
+        });
     }
-    let disturbance = plan.disturb.clone().map(|disturb| disturb::Running::start(plan.address, disturb));
+    let disturbance = plan.disturb.clone().map(|disturb| disturb::RunningDisturbance::start(plan.address, disturb));
 
     let started = Instant::now();
     let mut pace = plan.rate.map(|rate| Pace::new(started, rate, connections.len()));
@@ -131,10 +139,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
         }
     }
 
-    let mut phase = Phase::Warm { until: started + Duration::from_millis(plan.warm_ms) };
+    let mut phase = LoadPhase::Warm { until: started + Duration::from_millis(plan.warm_ms) };
     let mut latency = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
     let mut requests_all = 0;
-    let mut octets = vec![0; READ_BYTES];
+    let mut bytes = vec![0; READ_BYTES];
     let mut events = Vec::with_capacity(EVENTS_MAX);
     loop {
         let wait = pace.as_ref().map_or(Duration::from_millis(20), Pace::wait);
@@ -147,16 +155,18 @@ pub fn run(plan: &Plan) -> Result<Report> {
         for event in &events {
             let index = event.data.u64() as usize;
             let connection = &mut connections[index];
-            let answers = connection.read(&mut octets)?;
+            // Level-triggered: bytes that do not fit into one read are reported again.
+            let answers = connection.read(&mut bytes)?;
             if answers == 0 {
                 continue;
             }
             let now = Instant::now();
             requests_all += answers as u64;
-            if matches!(phase, Phase::Measure { .. }) {
+            if matches!(phase, LoadPhase::Measure { .. }) {
                 let took = now.duration_since(connection.due).as_nanos() as u64;
                 latency.record_n(took.max(1), answers as u64)?;
             }
+            // The next batch is sent when the previous one is complete.
             if connection.owed == 0 {
                 match &mut pace {
                     None => connection.ask(plan.depth, now)?,
@@ -167,6 +177,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         let now = Instant::now();
         if let Some(pace) = &mut pace {
             pace.advance(now)?;
+            // The latency counts from `due`, although the request may be sent later for lack of a free connection.
             while let (Some(&due), Some(&index)) = (pace.backlog.front(), pace.free.last()) {
                 connections[index].ask(plan.depth, due)?;
                 pace.backlog.pop_front();
@@ -174,10 +185,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
             }
         }
         match &phase {
-            Phase::Warm { until } if now >= *until => {
-                phase = Phase::Measure { since: now, usage: Usage::read(&plan.processes)? };
+            LoadPhase::Warm { until } if now >= *until => {
+                phase = LoadPhase::Measure { since: now, usage: Usage::read(&plan.processes)? };
             }
-            Phase::Measure { since, usage } if now - *since >= Duration::from_millis(plan.run_ms) => {
+            LoadPhase::Measure { since, usage } if now - *since >= Duration::from_millis(plan.run_ms) => {
                 let usage = Usage::read(&plan.processes)?.since(usage);
                 let us = |nanos: u64| nanos as f64 / 1e3;
                 return Ok(Report {
@@ -188,20 +199,20 @@ pub fn run(plan: &Plan) -> Result<Report> {
                     p99_us: us(latency.value_at_quantile(0.99)),
                     max_us: us(latency.max()),
                     usage,
-                    disturbances: disturbance.map_or(0, disturb::Running::end),
+                    disturbances: disturbance.map_or(0, disturb::RunningDisturbance::end),
                 });
             }
-            Phase::Warm { .. } | Phase::Measure { .. } => {}
+            LoadPhase::Warm { .. } | LoadPhase::Measure { .. } => {}
         }
     }
 }
 
-enum Phase {
+enum LoadPhase {
     Warm { until: Instant },
     Measure { since: Instant, usage: Usage },
 }
 
-impl Connection {
+impl MeasuredConnection {
     /// Writes a batch of requests that were due at `due`.
     fn ask(&mut self, depth: usize, due: Instant) -> Result<()> {
         self.due = due;
@@ -210,7 +221,7 @@ impl Connection {
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(written) => rest = &rest[written..],
-                // A batch fits the socket's buffer but for a server that does not read; then it waits here.
+                // A batch fits the socket's buffer unless the server does not read; then wait for room.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut wanted = [rustix::event::PollFd::new(&self.stream, rustix::event::PollFlags::OUT)];
                     rustix::event::poll(&mut wanted, None)?;
@@ -221,48 +232,49 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once and returns how many responses came to their end.
-    fn read(&mut self, octets: &mut [u8]) -> Result<usize> {
-        let read = match self.stream.read(octets) {
-            Ok(0) => bail!("the server closed a connection with {} answers owed", self.owed),
+    /// Reads once and returns the number of responses that ended.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        let read = match self.stream.read(bytes) {
+            Ok(0) => bail!("the server closed a connection with {} responses missing", self.owed),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error).context("reading a response"),
         };
+        // Usually whole responses arrive in one read: scan them in place, and copy only a partial one.
         let answers = if self.partial.is_empty() {
-            let (answers, used) = scan_all(&mut self.scanner, &octets[..read])?;
-            self.partial.extend_from_slice(&octets[used..read]);
+            let (answers, used) = scan_all(&mut self.scanner, &bytes[..read])?;
+            self.partial.extend_from_slice(&bytes[used..read]);
             answers
         } else {
-            self.partial.extend_from_slice(&octets[..read]);
+            self.partial.extend_from_slice(&bytes[..read]);
             let (answers, used) = scan_all(&mut self.scanner, &self.partial)?;
             self.partial.drain(..used);
             answers
         };
-        self.owed = self.owed.checked_sub(answers).context("more answers than requests")?;
+        self.owed = self.owed.checked_sub(answers).context("more responses than requests")?;
         Ok(answers)
     }
 }
 
-/// How many responses `octets` begin with, and how many octets they are.
-fn scan_all(scanner: &mut Scanner, octets: &[u8]) -> Result<(usize, usize)> {
+/// Returns the number of complete responses at the start of `bytes`, and their size in bytes.
+fn scan_all(scanner: &mut Scanner, bytes: &[u8]) -> Result<(usize, usize)> {
     let (mut answers, mut used) = (0, 0);
-    while used < octets.len() {
-        match scanner.scan(&octets[used..]) {
+    while used < bytes.len() {
+        match scanner.scan(&bytes[used..]) {
             Scan::Whole(length) => {
                 answers += 1;
                 used += length;
             }
             Scan::Partial => break,
             Scan::Wrong => {
-                bail!("not the answer: {:?}", String::from_utf8_lossy(&octets[used..octets.len().min(used + 200)]))
+                bail!("unexpected response: {:?}", String::from_utf8_lossy(&bytes[used..bytes.len().min(used + 200)]))
             }
         }
     }
     Ok((answers, used))
 }
 
-/// Requests at a fixed rate: when the next is due, which are late, and which connections are free.
+/// Requests at a fixed rate: the next due time, late requests, and free connections.
 struct Pace {
     next: Instant,
     between: Duration,
@@ -281,6 +293,7 @@ impl Pace {
     }
 
     fn advance(&mut self, now: Instant) -> Result<()> {
+        // Several requests may have become due since the last wakeup.
         while self.next <= now {
             if self.backlog.len() == BACKLOG_MAX {
                 bail!("the server is {BACKLOG_MAX} requests behind");
@@ -292,14 +305,14 @@ impl Pace {
     }
 }
 
-/// Asks once over a fresh connection and returns the response's octets (for readiness and for showing what is compared).
+/// Sends one request on a new connection and returns the response's bytes.
 pub fn ask_once(address: SocketAddr, request: &str) -> Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.write_all(request.as_bytes())?;
     let mut response = Vec::new();
     let mut scanner = Scanner::default();
-    let mut octets = [0; 4096];
+    let mut bytes = [0; 4096];
     loop {
         match scanner.scan(&response) {
             Scan::Whole(length) => {
@@ -309,9 +322,9 @@ pub fn ask_once(address: SocketAddr, request: &str) -> Result<Vec<u8>> {
             Scan::Partial => {}
             Scan::Wrong => bail!("not a 200 with a length: {:?}", String::from_utf8_lossy(&response)),
         }
-        match stream.read(&mut octets)? {
+        match stream.read(&mut bytes)? {
             0 => bail!("closed in the middle of a response"),
-            read => response.extend_from_slice(&octets[..read]),
+            read => response.extend_from_slice(&bytes[..read]),
         }
     }
 }
@@ -333,8 +346,8 @@ mod tests {
     #[test]
     fn responses_in_one_read_are_all_counted() {
         let one = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-        let octets = format!("{one}{one}{one}{}", &one[..10]);
-        let got = scan_all(&mut Scanner::default(), octets.as_bytes()).unwrap();
+        let bytes = format!("{one}{one}{one}{}", &one[..10]);
+        let got = scan_all(&mut Scanner::default(), bytes.as_bytes()).unwrap();
         assert_eq!(got, (3, 3 * one.len()));
     }
 }

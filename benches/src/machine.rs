@@ -1,4 +1,4 @@
-//! Where and of what a record was taken: the machine, the date, the commit.
+//! The context of a record: machine, date and commit.
 
 use std::fs;
 use std::path::Path;
@@ -7,21 +7,21 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// What the figures depend on besides the code. No name of the machine and no path is kept.
+/// The machine's properties that affect figures. Host names and paths are not recorded.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Machine {
-    /// Model name.
+    /// The CPU's model name.
     pub cpu: String,
-    /// Cores online.
+    /// Number of online cores.
     pub cores: usize,
-    /// Kernel release.
+    /// The kernel's release.
     pub kernel: String,
-    /// Memory, rounded.
+    /// Memory in GiB, rounded.
     pub memory_gib: u64,
 }
 
 impl Machine {
-    /// This machine.
+    /// Reads the properties of this machine.
     pub fn here() -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo")?;
         let meminfo = fs::read_to_string("/proc/meminfo")?;
@@ -29,7 +29,7 @@ impl Machine {
         Ok(Self {
             cpu: field(&cpuinfo, "model name").unwrap_or("unknown CPU").to_owned(),
             cores: std::thread::available_parallelism()?.get(),
-            // The release without what a distribution or host appends to it.
+            // The release without suffixes of a distribution or host.
             kernel: release.trim().split('-').next().unwrap_or_default().to_owned(),
             memory_gib: field(&meminfo, "MemTotal")
                 .and_then(|total| total.trim_end_matches(" kB").parse::<u64>().ok())
@@ -38,29 +38,29 @@ impl Machine {
     }
 }
 
-/// What the processors' time went into since the machine started.
+/// Processor time since the machine started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticks {
     all: u64,
-    /// What a virtual machine's host gave to others while there was work here: `steal` of proc_stat(5).
+    /// Time that a virtual machine's host gave to others although this machine had work: `steal` of proc_stat(5).
     stolen: u64,
 }
 
 impl Ticks {
-    /// Up to now.
+    /// Reads the current values.
     pub fn now() -> Result<Self> {
         Self::of(&fs::read_to_string("/proc/stat")?).context("/proc/stat has no line of all processors")
     }
 
     fn of(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        // What guests had is in `user` and `nice` already.
+        // Guest time is included in `user` and `nice`.
         let ticks: Option<Vec<u64>> = line.split_whitespace().take(8).map(|ticks| ticks.parse().ok()).collect();
         let ticks = ticks?;
         Some(Self { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
     }
 
-    /// The part of the time since then that the host took, from 0 to 1.
+    /// Returns the share of time that the host took since `then`, from 0 to 1.
     pub fn stolen_since(&self, then: &Self) -> f64 {
         self.stolen.saturating_sub(then.stolen) as f64 / self.all.saturating_sub(then.all).max(1) as f64
     }
@@ -71,19 +71,19 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// Today, UTC.
+/// Returns today's date, UTC.
 pub fn date() -> Result<String> {
     output(Command::new("date").args(["-u", "+%Y-%m-%d"]))
 }
 
-/// The commit of the repository at `root`; `-dirty` when tracked files differ from it.
+/// Returns the commit of the repository at `root`, with the suffix `-dirty` when tracked files differ from it.
 pub fn commit(root: &Path) -> Result<String> {
     let id = output(Command::new("git").current_dir(root).args(["rev-parse", "--short=9", "HEAD"]))?;
     let differs = Command::new("git").current_dir(root).args(["diff", "--quiet", "HEAD"]).status()?;
     Ok(if differs.success() { id } else { format!("{id}-dirty") })
 }
 
-/// The first words a command says, standard error included, trimmed.
+/// Runs a command and returns its standard output, or its standard error if that is empty, trimmed.
 pub fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("running {name}"))?;

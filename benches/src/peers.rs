@@ -1,5 +1,5 @@
-//! Who is measured and how each is run. A peer is a recipe: obtain a program once, then launch it on a port with so many
-//! workers. One more server is one more line in [`RECIPES`].
+//! The measured servers and how to run them. A peer is a recipe: obtain a program once, then launch it on a port with a
+//! number of workers. To add a server, add an entry to [`RECIPES`].
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,33 +10,33 @@ use anyhow::{Context, Result, bail};
 
 use crate::workshop::{self, Workshop};
 
-/// A program that was obtained.
+/// An obtained program.
 #[derive(Debug, Clone)]
 pub struct Tool {
     /// Its path.
     pub program: PathBuf,
-    /// What it says it is.
+    /// The program's version, as it prints it.
     pub version: String,
 }
 
-/// How a peer shall run.
+/// The parameters of a launch.
 #[derive(Debug, Clone, Default)]
 pub struct Want {
-    /// On 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub port: u16,
-    /// Worker threads or processes.
+    /// Number of worker threads or processes.
     pub workers: usize,
-    /// A file to be sent from the launch's cold path.
+    /// The file for the launch's cold path.
     pub cold: Option<PathBuf>,
-    /// What HTTP/2 answers, where it is asked over that.
-    pub body: Body,
-    /// A key and its certificate, where it is asked over TLS.
+    /// The body of responses over HTTP/2.
+    pub body: PeerBody,
+    /// The key and certificate for TLS.
     pub keys: Option<Keys>,
 }
 
-/// What is answered.
+/// The body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Body {
+pub enum PeerBody {
     /// [`answer::BODY`].
     #[default]
     Hello,
@@ -44,8 +44,8 @@ pub enum Body {
     Page,
 }
 
-impl Body {
-    /// Its text.
+impl PeerBody {
+    /// Returns the body's text.
     pub fn text(self) -> String {
         match self {
             Self::Hello => answer::BODY.to_owned(),
@@ -54,72 +54,72 @@ impl Body {
     }
 }
 
-/// Files of a server's key.
+/// The files of a server's key.
 #[derive(Debug, Clone)]
 pub struct Keys {
-    /// The certificate, PEM.
+    /// The certificate as PEM.
     pub certificate: PathBuf,
-    /// Its key, PEM.
+    /// The key as PEM.
     pub key: PathBuf,
-    /// Both in one file.
+    /// Certificate and key in one file.
     pub both: PathBuf,
 }
 
-/// How a peer is run.
+/// The command that runs a peer, and its paths.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Set beside what we have.
+    /// Environment variables to add to ours.
     pub environment: Vec<(String, OsString)>,
-    /// Where hello is answered.
+    /// The path of the short response.
     pub path: String,
-    /// Where 50 ms are burnt, if it can: as its users are told to do it.
+    /// The path that computes for 50 ms in the way that the peer's documentation recommends, if there is one.
     pub burn: Option<String>,
-    /// Where 50 ms are burnt on the worker itself, where that is something else.
+    /// The path that computes for 50 ms on the worker itself, if that is another one.
     pub hog: Option<String>,
-    /// Where the cold file is sent, if it can and was wanted.
+    /// The path of the cold file, if there is one.
     pub cold: Option<String>,
 }
 
-/// One peer.
+/// A measured server.
 pub struct Recipe {
-    /// What `--only` takes and tables show.
+    /// The name for `--only` and in tables.
     pub name: &'static str,
-    /// What the peer is, for the help.
+    /// A description for the help.
     pub about: &'static str,
-    /// Where it takes part.
-    pub part: Part,
-    /// Most workers it can use.
+    /// The scenarios that it takes part in.
+    pub part: PeerScope,
+    /// Largest number of workers that it supports.
     pub workers_max: usize,
-    /// Threads whose name begins so are its workers; none where that cannot be told.
+    /// Prefix of its worker threads' names; `None` when workers cannot be recognised.
     pub worker_threads: Option<&'static str>,
-    /// Gets the program.
+    /// Obtains the program.
     pub obtain: fn(&Workshop) -> Result<Tool>,
-    /// Says how to run it.
+    /// Returns the command to run it.
     pub launch: fn(&Workshop, &Tool, &Want) -> Result<Launch>,
 }
 
-/// The scenarios that a peer takes part in, as far as those ask for it.
+/// The scenarios of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum PeerScope {
     /// All of them.
     Whole,
-    /// Only what others' routes do to one's own latency.
+    /// Only the isolation scenario: the latency of a route while other routes are busy.
     Isolation,
 }
 
-/// The name of the peer that all are held against.
+/// The name of the reference server.
 pub const LIMIT: &str = "limit";
-/// The name of our engine where it is embedded.
+/// The name of our engine embedded in a program.
 pub const EMBEDDED: &str = "embedded";
 
-/// Every peer, in the order of the tables.
+/// All peers, in the order of the tables.
 pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: LIMIT,
-        about: "bare epoll loop of ours: a read, a canned answer, no parsing",
-        part: Part::Whole,
+        about: "our bare epoll loop: a read, a canned response, no parsing",
+        part: PeerScope::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| ours(shop, "limit", "of this commit"),
@@ -128,10 +128,10 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "causeway",
         about: "the server under test, `respond` in a Caddyfile",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: usize::MAX,
         worker_threads: Some("worker"),
-        obtain: |shop| Ok(Tool { program: shop.causeway()?, version: "of this commit".to_owned() }),
+        obtain: |shop| Ok(Tool { program: shop.causeway("dist")?, version: "of this commit".to_owned() }),
         launch: |shop, tool, want| {
             let mut launch = caddyfile(shop, tool, want, "causeway")?;
             limit_workers(&mut launch, "causeway", want.workers);
@@ -141,7 +141,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: EMBEDDED,
         about: "Causeway's engine in a program with routes that compute, one worker",
-        part: Part::Isolation,
+        part: PeerScope::Isolation,
         workers_max: 1,
         worker_threads: Some("worker"),
         obtain: |shop| ours(shop, "causeway_bench", "of this commit"),
@@ -156,7 +156,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "tokio",
         about: "the limit server's work over tokio",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| ours(shop, "tokio_bare", "tokio"),
@@ -165,7 +165,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "hyper",
         about: "hyper 1.x over tokio, one thread",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| ours(shop, "hyper_hello", "hyper"),
@@ -174,7 +174,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "nginx",
         about: "nginx, `return 200`",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: |shop| {
@@ -186,7 +186,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "h2o",
         about: "h2o, a small file",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: |shop| {
@@ -198,7 +198,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "caddy",
         about: "Caddy, `respond`",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: obtain_caddy,
@@ -211,7 +211,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "go",
         about: "Go's net/http",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: obtain_go,
@@ -233,7 +233,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "crystal",
         about: "Crystal's HTTP::Server",
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| obtain_crystal(shop, "hello"),
@@ -241,15 +241,15 @@ pub const RECIPES: &[Recipe] = &[
     },
 ];
 
-/// The recipe of that name.
+/// Returns the recipe of that name.
 pub fn recipe(name: &str) -> Result<&'static Recipe> {
     RECIPES.iter().find(|recipe| recipe.name == name).with_context(|| {
         let names: Vec<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
-        format!("no peer is called {name:?}: there are {}", names.join(", "))
+        format!("unknown peer {name:?}; expected one of {}", names.join(", "))
     })
 }
 
-/// A peer's program, obtained at the first call; its version is kept for the record.
+/// Returns a peer's program, obtaining it at the first call, and records its version.
 pub fn obtain(shop: &mut Workshop, recipe: &'static Recipe) -> Result<Tool> {
     let known = match shop.obtained.get(recipe.name) {
         Some(known) => known.clone(),
@@ -259,28 +259,31 @@ pub fn obtain(shop: &mut Workshop, recipe: &'static Recipe) -> Result<Tool> {
             found
         }
     };
+    // A failure is remembered too: the attempt may have taken minutes.
     let tool = known.map_err(|why| anyhow::anyhow!(why))?;
     shop.versions.insert(recipe.name.to_owned(), tool.version.clone());
     Ok(tool)
 }
 
-/// Who there is, for the help.
+/// Returns the list of peers for the help.
 pub fn help() -> String {
     let lines = RECIPES.iter().map(|recipe| format!("  {:<10}{}\n", recipe.name, recipe.about));
     format!("Peers:\n{}", lines.collect::<String>())
 }
 
+/// Returns one of our binaries. Its version is that of the named library in the lock file, or `library` itself if it
+/// has spaces.
 pub fn ours(shop: &Workshop, binary: &str, library: &str) -> Result<Tool> {
     let program = shop.binaries.join(binary);
     if !program.is_file() {
-        bail!("{binary} is not built: start by ./bench, which builds it");
+        bail!("{binary} is not built: run ./bench, which builds it");
     }
     let lock = fs::read_to_string(shop.bench.join("Cargo.lock"))?;
     let version = if library.contains(' ') { library.to_owned() } else { workshop::locked(&lock, library) };
     Ok(Tool { program, version })
 }
 
-/// Runs one of our own servers: its port is its first argument.
+/// Returns the launch of one of our own servers, whose first argument is the port.
 pub fn launch_ours(_: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     let command = vec![tool.program.clone().into(), want.port.to_string().into()];
     Ok(Launch { command, path: "/".to_owned(), ..Launch::default() })
@@ -294,7 +297,7 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     let folder = shop.scratch.join(format!("nginx-{}", want.port));
     fs::create_dir_all(&folder)?;
     let folder_shown = folder.display();
-    // keepalive_requests: nginx would close each connection after a thousand.
+    // keepalive_requests: by default nginx closes each connection after a thousand requests.
     let text = format!(
         "daemon off;\nworker_processes {workers};\npid {folder_shown}/pid;\nerror_log stderr error;\n{user}\
          events {{ worker_connections 20000; }}\n\
@@ -305,7 +308,7 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
         workers = want.workers,
         port = want.port,
         reuse = if want.workers > 1 { "reuseport" } else { "" },
-        // The scratch folder may be ours alone.
+        // The scratch folder may be readable by us only.
         user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" },
     );
     let file = folder.join("nginx.conf");
@@ -337,13 +340,14 @@ fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     Ok(Launch { command, path: "/hello.txt".to_owned(), ..Launch::default() })
 }
 
-/// `run --config` on a Caddyfile, which Caddy and Causeway read alike.
+/// Returns the launch of `run --config` with a Caddyfile for both Caddy and Causeway.
 fn caddyfile(shop: &Workshop, tool: &Tool, want: &Want, name: &str) -> Result<Launch> {
     let launch = configured(shop, tool, name, &format!("{}.Caddyfile", want.port), &caddyfile_text(want))?;
     Ok(Launch { cold: want.cold.as_ref().map(|file| format!("/{}", name_of(file))), ..launch })
 }
 
-/// How Caddy or Causeway, by its `name`, runs this configuration: a Caddyfile if the file's name says so, else JSON.
+/// Returns the launch of Caddy or Causeway, selected by `name`, with this configuration: a Caddyfile if the file is
+/// named so, else JSON.
 pub fn configured(shop: &Workshop, tool: &Tool, name: &str, file: &str, text: &str) -> Result<Launch> {
     let folder = shop.scratch.join(name);
     fs::create_dir_all(&folder)?;
@@ -359,7 +363,7 @@ pub fn configured(shop: &Workshop, tool: &Tool, name: &str, file: &str, text: &s
     })
 }
 
-/// Has a launched server run with so many workers; Caddy and Causeway are told in their own ways.
+/// Sets the number of workers of Caddy or Causeway.
 pub fn limit_workers(launch: &mut Launch, name: &str, workers: usize) {
     if name == "caddy" {
         launch.environment.push(("GOMAXPROCS".to_owned(), workers.to_string().into()));
@@ -387,7 +391,7 @@ fn caddyfile_text(want: &Want) -> String {
     format!("{{\n\tadmin off\n\tauto_https off\n}}\nhttp://:{} {{\n\tbind 127.0.0.1\n{routes}}}\n", want.port)
 }
 
-/// The newest Caddy from its module; Debian's where the proxy is out of reach.
+/// Returns the newest Caddy from its Go module, or Debian's when the module proxy is unreachable.
 pub fn obtain_caddy(shop: &Workshop) -> Result<Tool> {
     match shop.go_installed("caddy", "github.com/caddyserver/caddy/v2/cmd/caddy@latest") {
         Ok(program) => Ok(Tool { version: workshop::go_version(&program), program }),
@@ -408,7 +412,7 @@ fn obtain_go(shop: &Workshop) -> Result<Tool> {
     Ok(Tool { program, version: workshop::version(&go, "version") })
 }
 
-/// A program of `peers/crystal`.
+/// Builds a program of `peers/crystal`.
 pub fn obtain_crystal(shop: &Workshop, name: &str) -> Result<Tool> {
     let crystal = shop.packaged("crystal", "crystal")?;
     let source = shop.bench.join(format!("peers/crystal/{name}.cr"));

@@ -1,27 +1,27 @@
-//! The placeholders that are evaluated, here and by Caddy: the request, the variables that are set, and what each text with
-//! placeholders has to become. Both programs check that it does before they measure.
+//! The placeholders that both Causeway and Caddy evaluate: the request, the variables, and the expected result of each
+//! text. Both programs check the results before they measure.
 
 use serde_json::{Value, json};
 
-/// Fields and variables that are set: the first and the last of them are to cost the same.
+/// Number of fields and of variables; the first and the last should have equal costs.
 pub const COUNT: usize = 15;
 
-/// A text with placeholders.
-pub struct Case {
-    /// What it is.
+/// A text with placeholders, and its expected result.
+pub struct PlaceholderCase {
+    /// The case's name.
     pub name: &'static str,
-    /// As in a configuration.
+    /// The text, as in a configuration.
     pub source: &'static str,
-    /// What it becomes.
+    /// The expected result.
     pub text: &'static str,
 }
 
-const fn case(name: &'static str, source: &'static str, text: &'static str) -> Case {
-    Case { name, source, text }
+const fn case(name: &'static str, source: &'static str, text: &'static str) -> PlaceholderCase {
+    PlaceholderCase { name, source, text }
 }
 
-/// All that are measured.
-pub const CASES: &[Case] = &[
+/// All measured cases.
+pub const CASES: &[PlaceholderCase] = &[
     case("path", "{http.request.uri.path}", "/articles/2026/11/a-page.html"),
     case("host", "{http.request.host}", "bench.example"),
     case("method", "{http.request.method}", "GET"),
@@ -40,18 +40,18 @@ pub const CASES: &[Case] = &[
     case("text alone", "no placeholder in this text", "no placeholder in this text"),
 ];
 
-/// The octets of the request that they are asked of.
+/// Returns the bytes of the request.
 pub fn request() -> String {
     let fields: String = (1..=COUNT).map(|number| format!("X-Field-{number}: field {number}\r\n")).collect();
     format!("GET /articles/2026/11/a-page.html?page=2 HTTP/1.1\r\nHost: bench.example\r\n{fields}\r\n")
 }
 
-/// The variables that are set before, in their order.
+/// Returns the variables, in the order in which they are set.
 pub fn variables() -> impl Iterator<Item = (String, String)> {
     (1..=COUNT).map(|number| (format!("note{number}"), format!("note {number}")))
 }
 
-/// All of it for a program in another language.
+/// Returns all cases as JSON, for a program in another language.
 pub fn json() -> Value {
     let templates = CASES.iter().map(|case| json!({ "name": case.name, "source": case.source, "text": case.text }));
     json!({

@@ -1,18 +1,18 @@
-//! How far a bench is and how long it still takes. The bar counts planned milliseconds, so that its time left is right
-//! for steps of different length.
+//! Progress of a bench and its remaining time. The bar counts planned milliseconds, so that the remaining time is right
+//! for steps of different lengths.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::record::Table;
 use crate::record::table::markdown;
 
-/// A bar over the whole bench; silent where standard error is no terminal, but for [`Progress::say`].
+/// A bar for the whole bench. Without a terminal only [`Progress::say`] prints.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar of so many planned milliseconds.
+    /// Creates a bar of this number of planned milliseconds.
     pub fn new(planned_ms: u64) -> Self {
         let bar = ProgressBar::new(planned_ms);
         let style = ProgressStyle::with_template("[{elapsed_precise}] {bar:40} {percent:>3} %, {eta} left  {msg}");
@@ -21,27 +21,27 @@ impl Progress {
         Self { bar }
     }
 
-    /// Names what goes on now.
+    /// Shows the current step.
     pub fn at(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
 
-    /// A step of so many planned milliseconds is done.
+    /// Advances the bar by a step's planned milliseconds.
     pub fn done(&self, planned_ms: u64) {
         self.bar.inc(planned_ms);
     }
 
-    /// A line that stays, also where there is no terminal.
+    /// Prints a line that stays, also without a terminal.
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }
 
-    /// A table that stays.
+    /// Prints a table that stays.
     pub fn show(&self, table: &Table) {
         self.say(&format!("\n{}\n{}", table.title, markdown(table)));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

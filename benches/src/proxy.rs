@@ -1,10 +1,10 @@
-//! `./bench proxy`: what a request costs that is passed on to another server, Causeway beside other proxies, as a ratio to a
-//! relay that passes octets on without a look: two hops of the kernel's.
+//! `./bench proxy`: the cost of a proxied request with Causeway and other proxies, as a ratio to a relay that forwards
+//! bytes unexamined: the kernel's cost of two hops.
 //!
-//! - [`way`]: what is asked, over which protocols
-//! - [`proxies`]: who is measured and how each runs
-//! - [`contender`]: a proxy that runs, and a slot of it
-//! - [`upstream`]: how many connections it made to its upstream
+//! - [`way`]: the requests and protocols
+//! - [`proxies`]: the proxies and their configurations
+//! - [`contender`]: a running proxy, and its slots
+//! - [`upstream`]: counts the connections to the upstream
 
 mod contender;
 mod proxies;
@@ -23,23 +23,23 @@ use crate::record::{Chart, Metric, Record, Row, Table};
 use crate::side_by_side::skip;
 use crate::stats;
 use crate::workshop::Workshop;
-use contender::{Contender, Slot};
+use contender::{Contender, ProxySlot};
 use proxies::{Proxy, RELAY};
-use way::{SCENARIOS, Scenario, Way};
+use way::{ProxyPath, SCENARIOS, Scenario};
 
-/// How much is measured.
-pub struct Settings {
+/// The extent of the measurement.
+pub struct ProxySettings {
     /// Shorter and fewer rounds.
     pub quick: bool,
-    /// Proxies asked for; all if empty. The relay always runs.
+    /// Proxies to measure; empty for all. The relay always runs.
     pub only: Vec<String>,
-    /// Scenarios asked for, by name or its beginning; all if empty.
+    /// Scenarios to measure, by name or prefix; empty for all.
     pub scenarios: Vec<String>,
-    /// What was given, for the record.
+    /// The command's arguments, for the record.
     pub arguments: String,
 }
 
-/// How long and how often.
+/// Durations and repetitions.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     rounds: usize,
@@ -58,11 +58,11 @@ impl Extent {
     }
 }
 
-/// What starting a proxy, checking it and counting its system calls take, about.
+/// Approximate time in ms to start a proxy, check it and count its system calls.
 const STARTING_MS: u64 = 1500;
 
-/// Everything a scenario needs.
-struct Bench<'a> {
+/// The shared state of all scenarios.
+struct ProxyBench<'a> {
     shop: &'a mut Workshop,
     extent: Extent,
     progress: Progress,
@@ -70,12 +70,12 @@ struct Bench<'a> {
     proxies: Vec<(Proxy, Tool)>,
 }
 
-/// The scenarios by name, in their order.
+/// Returns the names of the scenarios, in order.
 pub fn names() -> Vec<&'static str> {
     SCENARIOS.iter().map(|scenario| scenario.name).collect()
 }
 
-/// Who there is and what is asked, for the help.
+/// Returns the lists of proxies and scenarios for the help.
 pub fn help() -> String {
     let proxies = proxies::PROXIES.iter().map(|proxy| format!("  {:<10}{}\n", proxy.name, proxy.about));
     let scenarios = SCENARIOS.iter().map(|scenario| format!("  {:<12}{}\n", scenario.name, scenario.title));
@@ -83,11 +83,11 @@ pub fn help() -> String {
 }
 
 /// Runs the bench and returns its record.
-pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
+pub fn run(shop: &mut Workshop, settings: &ProxySettings) -> Result<Record> {
     let record = Record::begin("proxy", shop, settings.arguments.clone())?;
     for wanted in &settings.scenarios {
         let known = names().iter().any(|name| name.starts_with(wanted.as_str()));
-        ensure!(known, "no scenario is called {wanted:?}: {}", names().join(", "));
+        ensure!(known, "unknown scenario {wanted:?}; expected one of {}", names().join(", "));
     }
     let chosen = |scenario: &&Scenario| {
         let name = scenario.name;
@@ -102,7 +102,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
     let h2load = http2::load::obtain(shop).map_err(|error| format!("{error:#}"));
     let scenarios: Vec<_> = SCENARIOS.iter().filter(chosen).collect();
     let planned = scenarios.len() as u64 * extent.table_ms(proxies.len());
-    let mut bench = Bench { shop, extent, progress: Progress::new(planned), h2load, proxies };
+    let mut bench = ProxyBench { shop, extent, progress: Progress::new(planned), h2load, proxies };
     let mut tables = Vec::new();
     for scenario in scenarios {
         match measure(&mut bench, scenario) {
@@ -114,14 +114,14 @@ pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
         }
     }
     bench.progress.end();
-    ensure!(!tables.is_empty(), "nothing was measured: {}", bench.shop.skipped.join("; "));
+    ensure!(!tables.is_empty(), "no scenario was measured: {}", bench.shop.skipped.join("; "));
     Ok(record.finish(bench.shop, tables))
 }
 
 fn obtain(shop: &mut Workshop, only: &[String]) -> Result<Vec<(Proxy, Tool)>> {
     for wanted in only {
         let known: Vec<_> = proxies::PROXIES.iter().map(|proxy| proxy.name).collect();
-        ensure!(known.contains(&wanted.as_str()), "no proxy is called {wanted:?}: there are {}", known.join(", "));
+        ensure!(known.contains(&wanted.as_str()), "unknown proxy {wanted:?}; expected one of {}", known.join(", "));
     }
     let mut ready = Vec::new();
     for proxy in proxies::PROXIES {
@@ -133,15 +133,15 @@ fn obtain(shop: &mut Workshop, only: &[String]) -> Result<Vec<(Proxy, Tool)>> {
             Err(error) => skip(shop, proxy.name, &error),
         }
     }
-    ensure!(ready.first().is_some_and(|(proxy, _)| proxy.name == RELAY), "without the relay nothing is compared");
+    ensure!(ready.first().is_some_and(|(proxy, _)| proxy.name == RELAY), "the relay is required as the reference");
     Ok(ready)
 }
 
-fn measure(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Table> {
+fn measure(bench: &mut ProxyBench<'_>, scenario: &Scenario) -> Result<Table> {
     let extent = bench.extent;
     bench.progress.at(&format!("{}: starting servers", scenario.name));
-    // The relay is asked over HTTP/1.1 in every scenario, since it can only pass on what it gets.
-    let relayed = Way { front: way::Front::Http1, back: way::Back::Http1, ..scenario.way };
+    // The relay gets HTTP/1.1 in every scenario, since it cannot translate.
+    let relayed = ProxyPath { front: way::Front::Http1, back: way::Back::Http1, ..scenario.way };
     let h2load = match (scenario.way.over_http2(), &bench.h2load) {
         (true, Err(error)) => anyhow::bail!("{error}"),
         (_, h2load) => h2load.clone().unwrap_or_default(),
@@ -168,13 +168,13 @@ fn measure(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Table> {
         }
         bench.progress.done(STARTING_MS);
     }
-    ensure!(contenders.contains_key(RELAY), "without the relay nothing is compared");
+    ensure!(contenders.contains_key(RELAY), "the relay is required as the reference");
 
-    let mut slots: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
+    let mut slots: BTreeMap<&str, Vec<ProxySlot>> = BTreeMap::new();
     let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for round in 0..extent.rounds {
         let mut turn: Vec<&str> = order.iter().copied().filter(|name| *name != RELAY).collect();
-        // Another order each round, so that no proxy always follows the same neighbour.
+        // Rotate the order each round, so that no proxy always follows one neighbour.
         let by = round % turn.len().max(1);
         turn.rotate_left(by);
         let relay = &contenders[RELAY];
@@ -186,6 +186,7 @@ fn measure(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Table> {
                 Ok(slot) => {
                     measured.push((name, slot.cpu_us));
                     slots.entry(name).or_default().push(slot);
+                    // A slot of the relay follows each measured one, so `relays` has one more element.
                     relays.push(relay.slot()?);
                 }
                 Err(error) => skip(bench.shop, &format!("{name} in one round of {}", scenario.name), &error),
@@ -198,7 +199,7 @@ fn measure(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Table> {
         for ((name, _), ratio) in measured.iter().zip(stats::paired(&costs, &relay_costs)) {
             ratios.entry(name).or_default().push(ratio);
         }
-        // The relay against itself: what the pairing leaves of the noise.
+        // The relay's ratio to itself shows the noise that remains after pairing.
         let control = relay_costs.windows(3).map(|three| three[1] / f64::midpoint(three[0], three[2]));
         ratios.entry(RELAY).or_default().extend(control);
         slots.entry(RELAY).or_default().extend(relays);
@@ -231,32 +232,33 @@ fn measure(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Table> {
     })
 }
 
-/// The column that the chart shows too.
+/// The name of the ratio's column, which the chart shows too.
 const RATIO: &str = "ratio to relay";
 
 fn how(scenario: &Scenario, extent: Extent) -> String {
     let mut how = format!(
         "Proxy on core 0 with one worker; the upstream and the load on core 1, {}; {} rounds of {} ms. The ratio is CPU per request over the mean \
-         of the relay's slots right before and behind, median ± standard error; in the relay's own row it is the relay against itself, which \
-         shows what noise is left.",
+         of the relay's slots immediately before and after, median ± standard error; the relay's own row has its ratio to itself, which \
+         shows the remaining noise.",
         scenario.way.asked(),
         extent.rounds,
         extent.run_ms
     );
     if scenario.way.over_http2() {
         how.push_str(
-            " The relay passes on HTTP/1.1, one request of 64 connections at a time, for want of a relay that translates: below 1 is what \
-             HTTP/2 saves by bringing several requests with one read.",
+            " The relay forwards HTTP/1.1, one request at a time on 64 connections, since there is no relay that translates: a ratio below 1 is the \
+             saving of HTTP/2, which brings several requests per read.",
         );
     }
     how.push_str(
-        " How many connections a proxy made to its upstream was seen in a run before the slots, on new connections of clients: one that made \
-         more than there were requests open at once is left out.",
+        " The number of connections that a proxy made to its upstream was counted in a run before the slots, on new client connections: a proxy that made \
+         more than there were concurrent requests is skipped.",
     );
     how
 }
 
-/// The bound of connections made: what a proxy needs that keeps none of the last run, and uses each again in this one.
+/// Checks the number of connections made. The bound is that of a proxy which keeps no connection of the last run but
+/// reuses every connection in this one.
 fn check_reuse(made: usize, answered: u64, open: usize) -> Result<()> {
     ensure!(answered > 2 * open as u64, "{answered} answers are too few to see connections used again");
     ensure!(
@@ -266,7 +268,7 @@ fn check_reuse(made: usize, answered: u64, open: usize) -> Result<()> {
     Ok(())
 }
 
-/// The recipe of `name` among those of HTTP/1.1's bench or HTTP/2's.
+/// Returns the recipe of `name` from the bench for HTTP/1.1, or else from that for HTTP/2.
 fn recipe_of(name: &str) -> Result<&'static peers::Recipe> {
     peers::recipe(name).or_else(|_| http2::servers::recipe_of(name)).context("a proxy without a recipe")
 }

@@ -1,7 +1,8 @@
-//! `./bench reload`: how long 10 000 sites take to load, and what a thousand reloads under load do to requests and memory.
+//! `./bench reload`: the time to load 10 000 sites, and the effect of a thousand reloads under load on requests and
+//! memory.
 //!
-//! - [`load`]: from the start of the process to the first right answer
-//! - [`reloads`]: a thousand configurations, one after the other, by way of the admin API, while wrk asks
+//! - [`load`]: from the start of the process to the first correct response
+//! - [`reloads`]: a thousand configurations, in sequence, through the admin API, under load from wrk
 
 mod load;
 mod reloads;
@@ -12,10 +13,10 @@ use crate::progress::Progress;
 use crate::record::Record;
 use crate::workshop::Workshop;
 
-/// Who is measured.
+/// The measured servers.
 const PEERS: [&str; 2] = ["causeway", "caddy"];
 
-/// How much of it.
+/// The amount of measurement.
 struct Extent {
     rounds: usize,
     sites: usize,

@@ -1,14 +1,14 @@
-//! The requests that are sent, octet for octet.
+//! The request bytes.
 
-/// The host all requests name; no peer looks at it.
+/// The `Host` of all requests; no peer selects by it.
 pub const HOST: &str = "bench.example";
 
-/// The least that HTTP/1.1 allows.
+/// Returns the smallest valid HTTP/1.1 request.
 pub fn minimal(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n")
 }
 
-/// What a browser sends when it follows a link: twelve fields.
+/// Returns a browser's request for a followed link, with twelve fields.
 pub fn browser(path: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\n\
@@ -28,16 +28,16 @@ pub fn browser(path: &str) -> String {
     )
 }
 
-/// An upload of so many octets.
+/// Returns an upload of `bytes` bytes.
 pub fn upload(path: &str, bytes: usize) -> String {
-    let body = "An upload, in lines of plain text, as long as it is told to be.\n".repeat(bytes / 64 + 1);
+    let body = "An upload in lines of plain text, repeated to the given length.\n".repeat(bytes / 64 + 1);
     format!(
         "POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\n\r\n{}",
         &body[..bytes]
     )
 }
 
-/// The same fields over HTTP/2, where the host and the connection are no fields.
+/// Returns the same fields for HTTP/2, in which host and connection are not fields.
 pub fn browser_fields() -> Vec<(String, String)> {
     let text = browser("/");
     let fields = text.lines().skip(1).filter_map(|line| line.split_once(": "));
@@ -45,7 +45,7 @@ pub fn browser_fields() -> Vec<(String, String)> {
     fields.filter(|(name, _)| name != "host" && name != "connection").collect()
 }
 
-/// The six lines that Crystal's pull request 8002 measured its parser with.
+/// The request of six lines from the parser benchmark in Crystal's pull request 8002.
 pub const SIX_LINES: &str = "GET /hello.htm HTTP/1.1\r\n\
     User-Agent: Mozilla/4.0 (compatible; MSIE5.01; Windows NT)\r\n\
     Host: www.tutorialspoint.com\r\n\
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn an_upload_is_as_long_as_it_says() {
         for bytes in [1, 64, 1000, 1 << 20] {
-            let octets = upload("/", bytes);
-            let (head, body) = octets.split_once("\r\n\r\n").unwrap();
+            let upload = upload("/", bytes);
+            let (head, body) = upload.split_once("\r\n\r\n").unwrap();
             assert!(head.ends_with(&format!("\r\nContent-Length: {bytes}")) && body.len() == bytes, "{head}");
         }
     }
@@ -70,11 +70,11 @@ mod tests {
     #[test]
     fn requests_are_whole_and_have_the_fields_they_are_named_for() {
         assert_eq!(browser_fields().len(), 10);
-        for (octets, fields) in [(minimal("/"), 1), (browser("/"), 12), (SIX_LINES.to_owned(), 5)] {
+        for (bytes, fields) in [(minimal("/"), 1), (browser("/"), 12), (SIX_LINES.to_owned(), 5)] {
             let mut space = [httparse::EMPTY_HEADER; 20];
             let mut request = httparse::Request::new(&mut space);
-            assert_eq!(request.parse(octets.as_bytes()).unwrap(), httparse::Status::Complete(octets.len()));
-            assert_eq!(request.headers.len(), fields, "{octets}");
+            assert_eq!(request.parse(bytes.as_bytes()).unwrap(), httparse::Status::Complete(bytes.len()));
+            assert_eq!(request.headers.len(), fields, "{bytes}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a running process has used: CPU time to the nanosecond, its split into user and system, its threads, its memory.
+//! Resource usage of a process: exact CPU time, its split into user and system, its threads, its memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,8 +6,8 @@ use std::fs;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// CPU time of some processes. The sum is the kernel's exact run time; the split comes from its tick samples (250 a
-/// second here), so it is good to about 1 % of the sum after a few seconds and is only shown over whole runs.
+/// CPU time of some processes. The sum is the kernel's exact run time. The split comes from tick samples (250 per
+/// second here): after a few seconds it is accurate to about 1 % of the sum, so it is only shown for whole runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Usage {
     /// Exact CPU time in ns.
@@ -16,14 +16,15 @@ pub struct Usage {
     pub user_ms: u64,
     /// System time in ms, by ticks.
     pub system_ms: u64,
-    /// Time in ns that threads were ready but another process had the core: above some percent the run was disturbed.
+    /// Time in ns that threads were ready while another process had the core. Above a few percent, the run was
+    /// disturbed.
     pub delayed_ns: u64,
     /// Each live thread's CPU time in ns, by name and id.
     pub threads: BTreeMap<String, u64>,
 }
 
 impl Usage {
-    /// Reads what `processes` have used since they began.
+    /// Reads the usage of `processes` since their start.
     pub fn read(processes: &[u32]) -> Result<Self> {
         let mut sum = Self::default();
         for &process in processes {
@@ -50,7 +51,7 @@ impl Usage {
         Ok(sum)
     }
 
-    /// What was used since `earlier`.
+    /// Returns the usage since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let threads = self.threads.iter().map(|(name, run)| {
             (name.clone(), run.saturating_sub(earlier.threads.get(name).copied().unwrap_or_default()))
@@ -64,7 +65,7 @@ impl Usage {
         }
     }
 
-    /// CPU times in ns of the threads whose name starts with `prefix`, the busiest first.
+    /// Returns the CPU times in ns of the threads whose name starts with `prefix`, in descending order.
     pub fn threads_named(&self, prefix: &str) -> Vec<u64> {
         let mut times: Vec<_> =
             self.threads.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, run)| *run).collect();
@@ -73,35 +74,37 @@ impl Usage {
     }
 }
 
-/// CPU time in ns of the processes that this one began and that have ended, to 20 ms.
+/// Returns the CPU time in ns of this process's ended children, in steps of 20 ms.
 pub fn children_cpu_ns() -> Result<u64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (user, system) = ticks(&stat, CHILDREN).context("an unknown shape of /proc/self/stat")?;
     Ok((user + system) * 10_000_000)
 }
 
-/// Where a stat line has the ticks of the process itself, behind its second field, and those of its children.
+/// Index of the process's own ticks in a stat line, counted after the second field; [`CHILDREN`] is that of its
+/// children.
 const OWN: usize = 11;
 const CHILDREN: usize = 13;
 
-/// User and system ticks (of 10 ms: USER_HZ is 100 on every Linux) from a stat line, whose second field may hold spaces.
+/// Returns the user and system ticks (10 ms: USER_HZ is 100 on every Linux) of a stat line, whose second field may
+/// contain spaces.
 fn ticks(stat: &str, at: usize) -> Option<(u64, u64)> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     Some((fields.nth(at)?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// A process's CPU clock in ns: exact also while it runs, and threads that have ended are in it.
+/// Returns a process's CPU clock in ns. It is exact while the process runs, and includes ended threads.
 fn clock(process: u32) -> Result<u64> {
     let mut id = 0;
-    // SAFETY: `id` is a valid place for the clock's id, and the call keeps no pointer.
-    #[expect(unsafe_code, reason = "no safe wrapper of clock_getcpuclockid in what we depend on")]
+    // SAFETY: `id` is a valid pointer to a clock id for the duration of the call, which does not retain it.
+    #[expect(unsafe_code, reason = "no safe wrapper of clock_getcpuclockid in our dependencies")]
     let status = unsafe { libc::clock_getcpuclockid(i32::try_from(process)?, &raw mut id) };
     if status != 0 {
         return Err(std::io::Error::from_raw_os_error(status)).with_context(|| format!("process {process}"));
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the answer, and the call keeps no pointer.
-    #[expect(unsafe_code, reason = "no safe wrapper that takes a process's clock in what we depend on")]
+    // SAFETY: `time` is a valid pointer to a `timespec` for the duration of the call, which does not retain it.
+    #[expect(unsafe_code, reason = "no safe wrapper that takes a process's clock in our dependencies")]
     let status = unsafe { libc::clock_gettime(id, &raw mut time) };
     if status != 0 {
         return Err(std::io::Error::last_os_error()).with_context(|| format!("the CPU clock of process {process}"));
@@ -109,12 +112,12 @@ fn clock(process: u32) -> Result<u64> {
     Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
 }
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 pub fn resident(processes: &[u32]) -> Result<u64> {
     memory(processes, "VmRSS:")
 }
 
-/// The most that resident memory ever was, in bytes.
+/// Returns the peak of resident memory, in bytes.
 pub fn resident_peak(processes: &[u32]) -> Result<u64> {
     memory(processes, "VmHWM:")
 }
@@ -129,10 +132,11 @@ fn memory(processes: &[u32], name: &'static str) -> Result<u64> {
     Ok(sum)
 }
 
-/// A process and all that descend from it.
+/// Returns a process and its descendants.
 pub fn family(root: u32) -> Vec<u32> {
     let mut family = vec![root];
     let mut next = 0;
+    // The list grows while it is walked, breadth first.
     while let Some(&parent) = family.get(next) {
         next += 1;
         let Ok(tasks) = fs::read_dir(format!("/proc/{parent}/task")) else { continue };

@@ -1,4 +1,4 @@
-//! A peer that runs: started on its cores, waited for until it answers, ended when dropped.
+//! A running peer: starts it on its cores, waits for its first response, ends it on drop.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -14,17 +14,17 @@ use crate::request;
 use crate::sample;
 use crate::workshop::Workshop;
 
-/// How long a server may take until it answers.
+/// Time limit for a server's first response.
 const START_MAX: Duration = Duration::from_secs(30);
-/// How long a server may take to end when asked to.
+/// Time limit for a server's end after SIGTERM.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// Which cores a process may use.
+/// The cores of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cores {
     /// One core.
     One(usize),
-    /// The first so many.
+    /// The first cores, by number.
     First(usize),
 }
 
@@ -36,14 +36,14 @@ impl Cores {
         }
     }
 
-    /// Puts this process there, with whatever threads and processes it starts from now on.
+    /// Pins this process to these cores, with all threads and processes that it starts from now on.
     pub fn pin_self(self) -> Result<()> {
         let done = Command::new("taskset").args(["-cp", &self.list(), &std::process::id().to_string()]).output()?;
         anyhow::ensure!(done.status.success(), "taskset: {}", String::from_utf8_lossy(&done.stderr).trim());
         Ok(())
     }
 
-    /// A command that runs there.
+    /// Returns a command that runs on these cores.
     pub fn command(self) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", &self.list()]);
@@ -51,36 +51,36 @@ impl Cores {
     }
 }
 
-/// A port that nobody has now.
+/// Returns a free port.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// What a server says that was just started.
+/// The response of a server that was just started.
 pub enum Answered {
-    /// What it shall.
+    /// The expected response.
     Right,
-    /// Something else.
+    /// Another response.
     Otherwise(String),
 }
 
 /// A running peer.
-pub struct Server {
-    /// Its recipe.
+pub struct PeerServer {
+    /// The peer's recipe.
     pub recipe: &'static Recipe,
-    /// How it was launched: its paths.
+    /// The command and its paths.
     pub launch: Launch,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// It and its children.
+    /// The process and its descendants.
     pub processes: Vec<u32>,
-    /// From its start to its first right answer.
+    /// Time from its start to its first correct response.
     pub start: Duration,
     child: Child,
 }
 
-impl Server {
-    /// Starts a peer and waits until it answers hello.
+impl PeerServer {
+    /// Starts a peer and waits for its hello response.
     pub fn start(
         shop: &Workshop,
         recipe: &'static Recipe,
@@ -95,7 +95,7 @@ impl Server {
         Self::start_launch(shop, recipe, launch, port, cores)
     }
 
-    /// Starts what `launch` says, which listens on `port`.
+    /// Starts `launch`, which must listen on `port`.
     pub fn start_launch(
         shop: &Workshop,
         recipe: &'static Recipe,
@@ -111,7 +111,7 @@ impl Server {
         })
     }
 
-    /// The same, and `ask` says what it answers; an error is asked again.
+    /// As [`PeerServer::start_launch`], but `ask` requests and checks the response. It is repeated after an error.
     pub fn start_asked(
         shop: &Workshop,
         recipe: &'static Recipe,
@@ -138,30 +138,34 @@ impl Server {
         loop {
             if let Some(status) = server.child.try_wait()? {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                bail!("{} ended at once ({status}): {}", recipe.name, said.trim().lines().last().unwrap_or("no word"));
+                bail!(
+                    "{} exited during startup ({status}): {}",
+                    recipe.name,
+                    said.trim().lines().last().unwrap_or("no output")
+                );
             }
             match ask(address, &server.launch) {
                 Ok(Answered::Right) => break,
-                Ok(Answered::Otherwise(otherwise)) => bail!("{} answers {otherwise:?}", recipe.name),
+                Ok(Answered::Otherwise(otherwise)) => bail!("{} responded {otherwise:?}", recipe.name),
                 Err(error) if Instant::now() > until => {
-                    return Err(error).with_context(|| format!("{} does not answer", recipe.name));
+                    return Err(error).with_context(|| format!("{} does not respond", recipe.name));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         server.start = started.elapsed();
-        // A server's workers may still be starting when the first of them answers.
+        // Other workers may still be starting after the first one responded.
         std::thread::sleep(Duration::from_millis(100));
         server.processes = sample::family(server.child.id());
         Ok(server)
     }
 }
 
-impl Drop for Server {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         let family = sample::family(self.child.id());
         let signal = |process: u32, signal| {
-            // It may have ended by itself: that is what is wanted.
+            // The process may already have ended.
             if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
                 let _ = kill_process(pid, signal);
             }
@@ -174,7 +178,7 @@ impl Drop for Server {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Children first: they are still its own then, so no id can have been given anew.
+        // Children first: while their parent runs, their ids cannot be reused.
         for process in family.into_iter().rev() {
             signal(process, Signal::KILL);
         }

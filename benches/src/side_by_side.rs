@@ -1,10 +1,11 @@
-//! `./bench peers`: Causeway beside other servers, what a request costs each, and how it compares with a server that
-//! only does what the kernel asks of any.
+//! `./bench peers`: the cost of a request in Causeway and other servers, relative to a reference server that only makes
+//! the necessary system calls.
 //!
-//! - [`throughput`]: minimal, browser-like and pipelined requests on one core, each server between two slots of the limit
-//! - [`workers`]: two workers on two cores beside one on one
-//! - [`idle`]: memory of connections that are open and quiet
-//! - [`isolation`]: what one burning route or one cold file does to all other requests
+//! - [`throughput`]: minimal, browser-like and pipelined requests on one core; each slot is between two slots of the
+//!   limit server
+//! - [`workers`]: two workers on two cores compared with one on one
+//! - [`idle`]: memory per idle connection
+//! - [`isolation`]: the effect of a CPU-bound route or a cold file on all other requests
 
 pub mod idle;
 mod isolation;
@@ -16,50 +17,50 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::load::{Plan, Report};
+use crate::load::{LoadPlan, Report};
 use crate::machine;
 use crate::peers::{self, LIMIT, RECIPES, Recipe, Tool};
 use crate::progress::Progress;
 use crate::record::{Metric, Record, Row};
-use crate::server::{Cores, Server};
+use crate::server::{Cores, PeerServer};
 use crate::workshop::Workshop;
 
-/// How much is measured.
+/// The amount of measurement.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct SlotSettings {
     /// Rounds of each throughput scenario.
     pub rounds: usize,
-    /// Load before each slot, in ms.
+    /// Duration of the load before each slot, in ms.
     pub warm_ms: u64,
-    /// A slot, in ms.
+    /// Duration of a slot, in ms.
     pub run_ms: u64,
-    /// Idle connections held.
+    /// Number of idle connections.
     pub idle: usize,
-    /// An isolation measurement, in ms.
+    /// Duration of an isolation measurement, in ms.
     pub isolation_ms: u64,
-    /// Octets of the cold file.
+    /// Size of the cold file in bytes.
     pub cold_bytes: u64,
-    /// Peers asked for; all if empty. The limit server always runs.
+    /// Selected peers; all if empty. The limit server always runs.
     pub only: Vec<String>,
-    /// Scenarios asked for; all if empty.
+    /// Selected scenarios; all if empty.
     pub scenarios: Vec<String>,
-    /// Whether wrk has its word too.
+    /// Whether wrk measures too.
     pub cross_check: CrossCheck,
-    /// What was given, for the record.
+    /// The command line's arguments, for the record.
     pub arguments: String,
 }
 
-/// Whether wrk repeats the minimal scenario, as another program's word on the rate.
+/// Whether wrk repeats the minimal scenario, to check the rate with an independent program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrossCheck {
-    /// It does.
+    /// wrk measures too.
     Yes,
-    /// It does not.
+    /// wrk does not measure.
     No,
 }
 
-impl Settings {
-    /// The whole bench, under ten minutes.
+impl SlotSettings {
+    /// Returns the settings of the whole bench, which takes less than ten minutes.
     pub fn whole() -> Self {
         Self {
             rounds: 7,
@@ -75,7 +76,7 @@ impl Settings {
         }
     }
 
-    /// A look, under two minutes.
+    /// Returns the settings of a quick run, which takes less than two minutes.
     pub fn quick() -> Self {
         Self {
             rounds: 3,
@@ -90,25 +91,29 @@ impl Settings {
     }
 }
 
-/// The scenarios by name, in their order.
+/// Names of the scenarios, in order.
 pub const SCENARIOS: &[&str] = &["minimal", "browser", "pipelined", "workers", "idle", "isolation"];
 
-/// A peer that was obtained.
+/// A peer with its program.
 pub type Ready = (&'static Recipe, Tool);
 
-/// Everything a scenario needs.
-struct Bench<'a> {
+/// The context of a scenario.
+struct SideBySideBench<'a> {
     shop: &'a mut Workshop,
-    settings: &'a Settings,
+    settings: &'a SlotSettings,
     progress: Progress,
     peers: Vec<Ready>,
 }
 
 /// Runs the bench and returns its record.
-pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
+pub fn run(shop: &mut Workshop, settings: &SlotSettings) -> Result<Record> {
     let record = Record::begin("peers", shop, settings.arguments.clone())?;
     for scenario in &settings.scenarios {
-        ensure!(SCENARIOS.contains(&scenario.as_str()), "no scenario is called {scenario:?}: {}", SCENARIOS.join(", "));
+        ensure!(
+            SCENARIOS.contains(&scenario.as_str()),
+            "unknown scenario {scenario:?}; expected one of {}",
+            SCENARIOS.join(", ")
+        );
     }
     crate::load::idle::raise_descriptors(settings.idle as u64 + 2000)?;
     let peers = obtain(shop, &settings.only)?;
@@ -116,7 +121,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
         |name: &&&str| settings.scenarios.is_empty() || settings.scenarios.iter().any(|wanted| wanted == **name);
     let chosen: Vec<&str> = SCENARIOS.iter().filter(chosen).copied().collect();
     let planned = chosen.iter().map(|name| planned_ms(name, settings, &peers)).sum();
-    let mut bench = Bench { shop, settings, progress: Progress::new(planned), peers };
+    let mut bench = SideBySideBench { shop, settings, progress: Progress::new(planned), peers };
     let mut tables = Vec::new();
     for name in chosen {
         let measured = match name {
@@ -134,7 +139,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
     Ok(record.finish(shop, tables))
 }
 
-fn planned_ms(scenario: &str, settings: &Settings, peers: &[Ready]) -> u64 {
+fn planned_ms(scenario: &str, settings: &SlotSettings, peers: &[Ready]) -> u64 {
     match scenario {
         "workers" => workers::planned_ms(settings, peers),
         "idle" => idle::planned_ms(settings, peers),
@@ -143,7 +148,7 @@ fn planned_ms(scenario: &str, settings: &Settings, peers: &[Ready]) -> u64 {
     }
 }
 
-/// Obtains the wanted peers; who cannot be had is skipped with a line.
+/// Obtains the selected peers. Skips unavailable ones with a message.
 pub fn obtain(shop: &mut Workshop, only: &[String]) -> Result<Vec<Ready>> {
     for name in only {
         peers::recipe(name)?;
@@ -160,29 +165,29 @@ pub fn obtain(shop: &mut Workshop, only: &[String]) -> Result<Vec<Ready>> {
     }
     ensure!(
         ready.first().is_some_and(|(recipe, _)| recipe.name == LIMIT),
-        "without the limit server nothing is compared"
+        "the limit server is required as the reference"
     );
     Ok(ready)
 }
 
-/// Notes that something is left out, on the terminal and in the record.
+/// Records a skipped part, and prints it.
 pub fn skip(shop: &mut Workshop, what: &str, error: &anyhow::Error) {
     let line = shop.shown(&format!("{what}: {error:#}"));
-    eprintln!("left out: {line}");
+    eprintln!("skipped: {line}");
     shop.skipped.push(line);
 }
 
-/// Starts those peers that come up; the others are skipped with a line.
+/// Starts the peers. Skips those that fail with a message.
 fn start_all(
     shop: &mut Workshop,
     peers: &[Ready],
     workers: usize,
     cores: Cores,
     wanted: fn(&Recipe) -> bool,
-) -> Vec<Server> {
+) -> Vec<PeerServer> {
     let mut servers = Vec::new();
     for (recipe, tool) in peers.iter().filter(|(recipe, _)| wanted(recipe)) {
-        match Server::start(shop, recipe, tool, workers, cores, None) {
+        match PeerServer::start(shop, recipe, tool, workers, cores, None) {
             Ok(server) => servers.push(server),
             Err(error) => skip(shop, recipe.name, &error),
         }
@@ -190,27 +195,27 @@ fn start_all(
     servers
 }
 
-/// Runs the load generator on `cores`, under `tool` if one is given, and returns what it measured.
-pub fn generate(cores: Cores, plan: &Plan, tool: &[&str]) -> Result<Report> {
+/// Runs the load generator on `cores`, under `tool` if it is not empty, and returns its report.
+pub fn generate(cores: Cores, plan: &LoadPlan, tool: &[&str]) -> Result<Report> {
     let mut command = cores.command();
     command.args(tool).arg(std::env::current_exe()?).arg("load");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     serde_json::to_writer(child.stdin.take().context("a piped input")?, plan)?;
     let done = child.wait_with_output()?;
     ensure!(done.status.success(), "load: {}", String::from_utf8_lossy(&done.stderr).trim());
-    serde_json::from_slice(&done.stdout).context("what the load generator says")
+    serde_json::from_slice(&done.stdout).context("parsing the load generator's report")
 }
 
-/// System calls of the server over a short load, per request: by the kernel's own count where tracepoints can be had,
-/// else by strace, which slows the server down but counts the same.
-pub fn system_calls(shop: &Workshop, server: &Server, plan: &Plan) -> Result<f64> {
+/// Returns the server's number of system calls per request over a short load: counted by the kernel where tracepoints
+/// are available, else by strace, which slows the server down but counts the same calls.
+pub fn system_calls(shop: &Workshop, server: &PeerServer, plan: &LoadPlan) -> Result<f64> {
     let file = shop.scratch.join("calls");
     let shown = file.to_string_lossy().into_owned();
     let ids = server.processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     if crate::workshop::find("perf").is_some() {
         let perf = ["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o", &shown, "-p", &ids, "--"];
         let counted = generate(Cores::One(1), plan, &perf).and_then(|report| {
-            Ok((report, perf_count(&std::fs::read_to_string(&file)?).context("perf counted nothing")?))
+            Ok((report, perf_count(&std::fs::read_to_string(&file)?).context("perf has no count")?))
         });
         if let Ok((report, calls)) = counted {
             return Ok(calls as f64 / report.requests_all as f64);
@@ -223,29 +228,30 @@ pub fn system_calls(shop: &Workshop, server: &Server, plan: &Plan) -> Result<f64
         command.args(["-p", &process.to_string()]);
     }
     let mut tracer = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    // Give strace time to attach to all threads.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let report = generate(Cores::One(1), plan, &[]);
     let pid = rustix::process::Pid::from_child(&tracer);
     rustix::process::kill_process(pid, rustix::process::Signal::INT)?;
     tracer.wait()?;
-    let calls = strace_count(&std::fs::read_to_string(&file)?).context("strace counted nothing: may it trace?")?;
+    let calls = strace_count(&std::fs::read_to_string(&file)?).context("strace has no count: is tracing permitted?")?;
     Ok(calls as f64 / report?.requests_all as f64)
 }
 
-/// The count in `perf stat -x,` output.
+/// Parses the count in the output of `perf stat -x,`.
 pub fn perf_count(said: &str) -> Option<u64> {
     said.lines().find(|line| line.contains("raw_syscalls:sys_enter"))?.split(',').next()?.parse().ok()
 }
 
-/// The calls in the last line of `strace -c` output.
+/// Parses the number of calls in the last line of `strace -c`.
 fn strace_count(said: &str) -> Option<u64> {
     let line = said.lines().rev().find(|line| line.trim_end().ends_with(" total"))?;
     line.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
-/// A closed-loop plan against a server.
-fn plan(server: &Server, request: String, connections: usize, depth: usize, settings: &Settings) -> Plan {
-    Plan {
+/// Returns a closed-loop plan against a server.
+fn plan(server: &PeerServer, request: String, connections: usize, depth: usize, settings: &SlotSettings) -> LoadPlan {
+    LoadPlan {
         address: server.address,
         request,
         hosts: Vec::new(),
@@ -259,11 +265,12 @@ fn plan(server: &Server, request: String, connections: usize, depth: usize, sett
     }
 }
 
-/// CPU µs per request over all rounds, with user and system apart; rates and latencies.
+/// Returns the CPU time per request, also split into user and system, and rates and latencies.
 pub fn cost_metrics(reports: &[Report]) -> Vec<Metric> {
     let each = |figure: fn(&Report) -> f64| reports.iter().map(figure).collect::<Vec<_>>();
     let cost = each(cpu_us);
-    // The split is by tick samples: pooled over all rounds, then applied to each round's exact sum.
+    // The split into user and system time is sampled: it is pooled over all rounds, then applied to each round's exact
+    // sum.
     let user: u64 = reports.iter().map(|report| report.usage.user_ms).sum();
     let system: u64 = reports.iter().map(|report| report.usage.system_ms).sum();
     let share = user as f64 / (user + system).max(1) as f64;
@@ -277,12 +284,12 @@ pub fn cost_metrics(reports: &[Report]) -> Vec<Metric> {
     ]
 }
 
-/// CPU µs per request in one slot.
+/// Returns the CPU time per request of a slot in µs.
 pub fn cpu_us(report: &Report) -> f64 {
     report.usage.cpu_ns as f64 / 1e3 / report.requests as f64
 }
 
-/// Says so in the row when another process had the server's core for more than a twentieth of the time.
+/// Adds a note to the row when other processes had the server's core for more than 5 % of the time.
 pub fn note_disturbance(row: &mut Row, reports: &[Report]) {
     let delays: Vec<_> = reports.iter().map(|report| report.usage.delayed_ns as f64 / 1e9 / report.seconds).collect();
     let delay = crate::stats::median(&delays);
@@ -291,11 +298,11 @@ pub fn note_disturbance(row: &mut Row, reports: &[Report]) {
     }
 }
 
-/// Requests per second as wrk sees them.
-pub fn wrk(wrk: &Path, cores: Cores, arguments: &[&str], server: &Server) -> Result<crate::tools::Rates> {
+/// Returns the requests per second that wrk measured.
+pub fn wrk(wrk: &Path, cores: Cores, arguments: &[&str], server: &PeerServer) -> Result<crate::tools::Rates> {
     let url = format!("http://{}{}", server.address, server.launch.path);
     let said = machine::output(cores.command().arg(wrk).args(arguments).arg(url))?;
-    crate::tools::wrk_rates(&said).with_context(|| format!("wrk said {said:?}"))
+    crate::tools::wrk_rates(&said).with_context(|| format!("wrk printed {said:?}"))
 }
 
 #[cfg(test)]

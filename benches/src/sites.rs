@@ -1,15 +1,15 @@
-//! `./bench sites`: what a request costs where 200 sites match paths, rewrite and fill placeholders in, beside the same
-//! server with one `respond`; Causeway's and Caddy's, on the very same Caddyfiles.
+//! `./bench sites`: the cost of a request with 200 sites that match paths, rewrite and expand placeholders, relative to
+//! one `respond`, for Causeway and Caddy with the same Caddyfiles.
 
 use anyhow::Result;
 
 use crate::configurations::{self, Admin, PATH};
-use crate::load::{Plan, Report};
+use crate::load::{LoadPlan, Report};
 use crate::peers;
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Record, Row, Table};
 use crate::request;
-use crate::server::{Cores, Server, free_port};
+use crate::server::{Cores, PeerServer, free_port};
 use crate::side_by_side::{cost_metrics, cpu_us, generate, note_disturbance, skip};
 use crate::stats;
 use crate::workshop::Workshop;
@@ -17,11 +17,11 @@ use crate::workshop::Workshop;
 const SITES: usize = 200;
 const CONNECTIONS: usize = 64;
 
-/// One server under both configurations.
-struct Pair {
+/// A server with both configurations.
+struct SitePair {
     name: &'static str,
-    plain: Server,
-    many: Server,
+    plain: PeerServer,
+    many: PeerServer,
 }
 
 /// Runs the bench.
@@ -37,7 +37,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     }
     let slot_ms = warm_ms + run_ms + 30;
     let progress = Progress::new(slot_ms * (2 * rounds as u64 + 1) * pairs.len() as u64);
-    let plan = |server: &Server| Plan {
+    let plan = |server: &PeerServer| LoadPlan {
         address: server.address,
         request: request::browser(&format!("{PATH}?page=2")),
         hosts: (0..SITES).map(|number| configurations::host(number, SITES)).collect(),
@@ -50,9 +50,10 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
         disturb: None,
     };
     let mut rows = Vec::new();
-    for Pair { name, plain, many } in &pairs {
+    for SitePair { name, plain, many } in &pairs {
         let (mut plains, mut manys) = (Vec::<Report>::new(), Vec::<Report>::new());
         for slot in 0..=2 * rounds {
+            // The slots alternate and begin and end with one `respond`, so each slot of 200 sites is between two.
             let (server, reports) = if slot % 2 == 0 { (plain, &mut plains) } else { (many, &mut manys) };
             progress.at(&format!("{name}, slot {} of {}", slot + 1, 2 * rounds + 1));
             reports.push(generate(Cores::One(1), &plan(server), &[])?);
@@ -75,10 +76,10 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
         name: "sites".to_owned(),
         title: "200 sites beside one respond".to_owned(),
         how: format!(
-            "Each server twice on core 0 with one worker, load on core 1, {CONNECTIONS} connections that ask {SITES} sites by turns for a page as a \
-             browser does; the same requests to both. A site's routes match paths, rewrite, and put placeholders into two fields and the body. \
-             {rounds} slots of {run_ms} ms with 200 sites, each between two of one `respond`; the ratio is CPU per request over the mean of \
-             those two, in the rows of one `respond` that of itself."
+            "Each server runs twice on core 0 with one worker, load on core 1; {CONNECTIONS} connections request a page of {SITES} sites in turn, as a \
+             browser does; both get the same requests. A site's routes match paths, rewrite, and expand placeholders in two fields and the body. \
+             {rounds} slots of {run_ms} ms with 200 sites, each between two slots of one `respond`; the ratio is CPU per request over the mean of \
+             those two; the rows of one `respond` have its ratio to itself."
         ),
         chart: Some(Chart {
             bars: vec!["user".to_owned(), "system".to_owned()],
@@ -91,7 +92,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     Ok(record.finish(shop, vec![table]))
 }
 
-fn start(shop: &mut Workshop, name: &'static str) -> Result<Pair> {
+fn start(shop: &mut Workshop, name: &'static str) -> Result<SitePair> {
     let recipe = peers::recipe(name)?;
     let tool = peers::obtain(shop, recipe)?;
     let start = |text: fn(u16) -> String| {
@@ -99,9 +100,9 @@ fn start(shop: &mut Workshop, name: &'static str) -> Result<Pair> {
         let mut launch = peers::configured(shop, &tool, name, &format!("{port}.Caddyfile"), &text(port))?;
         peers::limit_workers(&mut launch, name, 1);
         launch.path = PATH.to_owned();
-        Server::start_launch(shop, recipe, launch, port, Cores::One(0))
+        PeerServer::start_launch(shop, recipe, launch, port, Cores::One(0))
     };
-    Ok(Pair {
+    Ok(SitePair {
         name,
         plain: start(|port| configurations::one_respond(port, Admin::Off))?,
         many: start(|port| configurations::sites(SITES, port, Admin::Off, 1))?,

@@ -1,9 +1,12 @@
-//! `./bench sources`: the benchmarks that the projects we learnt from ran themselves, their code beside ours in one run.
+//! `./bench sources`: the benchmarks of the projects that Causeway learned from, their code beside ours in one run.
 //!
-//! - [`pieces`]: Crystal's request parser (pull request 8002), Caddy's PrepareRequest (4649) and its replacer, Rack's response (1325)
-//! - [`pages`]: Go's HTTP/2 server with a page ten times at once, as the article on causal profiling has it; Caddy under h2load
-//! - [`httpgrpc`]: calls of seven sizes between dskit's client and dskit's server, with and without pooled buffers, and ours (weaveworks/common, 260)
-//! - [`hello`]: hello under `ab` and `wrk` as the articles on Go's server run them, and Rack's hello on Puma
+//! - [`pieces`]: Crystal's request parser (pull request 8002), Caddy's PrepareRequest (4649) and its replacer, Rack's
+//!   response (1325)
+//! - [`pages`]: Go's HTTP/2 server with ten concurrent requests for a page, from the article on causal profiling; Caddy
+//!   under h2load
+//! - [`httpgrpc`]: calls of seven sizes from dskit's client to dskit's server, with and without pooled buffers, and to
+//!   ours (weaveworks/common, 260)
+//! - [`hello`]: hello under `ab` and `wrk`, from the articles on Go's server, and Rack's hello on Puma
 
 mod hello;
 mod httpgrpc;
@@ -16,16 +19,16 @@ use crate::progress::Progress;
 use crate::record::{Record, Table};
 use crate::workshop::Workshop;
 
-/// How long each part runs, and how often.
+/// Duration and number of rounds of each part.
 struct Extent {
     rounds: usize,
     seconds: f64,
 }
 
-type Part = fn(&mut Workshop, &Extent, &Progress) -> Result<Option<Table>>;
+type SourceBench = fn(&mut Workshop, &Extent, &Progress) -> Result<Option<Table>>;
 
-/// The tables in their order, and what makes each.
-const PARTS: [(&str, Part); 13] = [
+/// Table names and their functions, in order.
+const PARTS: [(&str, SourceBench); 13] = [
     ("from-io", pieces::parser),
     ("prepare-request", pieces::prepare),
     ("placeholders", pieces::placeholders),
@@ -45,14 +48,15 @@ const PARTS: [(&str, Part); 13] = [
 pub fn run(shop: &mut Workshop, quick: bool, only: &[String], arguments: String) -> Result<Record> {
     let record = Record::begin("sources", shop, arguments)?;
     let extent = if quick { Extent { rounds: 2, seconds: 0.5 } } else { Extent { rounds: 5, seconds: 2.0 } };
-    // A round: the parsers, the preparing, the placeholders, four servers under two tools, three under h2load, ten with pages for half as
-    // long, three with httpgrpc at seven sizes both ways for an eighth, Rack alone, and two servers under wrk.
+    // A round: the parsers, prepare-request, placeholders; four servers under two tools; three under h2load; ten with
+    // pages, for half the time; three with httpgrpc at seven sizes in both directions, for an eighth; Rack alone; and
+    // two servers under wrk.
     let planned = extent.rounds as f64 * 1000.0 * (11.0 + 24.0 * extent.seconds);
     let progress = Progress::new(planned as u64);
     let mut tables = Vec::new();
     for wanted in only {
         let known: Vec<_> = PARTS.iter().map(|(name, _)| *name).collect();
-        ensure!(known.contains(&wanted.as_str()), "no table is called {wanted:?}: there are {}", known.join(", "));
+        ensure!(known.contains(&wanted.as_str()), "unknown table {wanted:?}; expected one of {}", known.join(", "));
     }
     let chosen = |name: &str| only.is_empty() || only.iter().any(|wanted| wanted == name);
     for (_, part) in PARTS.iter().filter(|(name, _)| chosen(name)) {

@@ -1,8 +1,8 @@
-//! Medians and how far to trust them.
+//! Medians and their uncertainty.
 
 use causal::statistics::NORMAL;
 
-/// The median; NaN of nothing.
+/// Returns the median; NaN without samples.
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -14,9 +14,9 @@ pub fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// The standard error of the median, from the median absolute deviation so that one disturbed round weighs little:
-/// 1.4826 makes the deviation comparable with a standard deviation, 1.2533 is what a median loses against a mean.
-/// 0 for fewer than two samples: then nothing is known, and the floor in `compare` stands alone.
+/// Returns the standard error of the median, from the median absolute deviation, so that one disturbed round has little
+/// weight. The factor 1.4826 converts the deviation to a standard deviation, and 1.2533 is the relative error of a
+/// median against a mean. Returns 0 for fewer than two samples; `compare` then only applies its floor.
 pub fn spread(samples: &[f64]) -> f64 {
     if samples.len() < 2 {
         return 0.0;
@@ -26,17 +26,18 @@ pub fn spread(samples: &[f64]) -> f64 {
     1.2533 * 1.4826 * median(&deviations) / (samples.len() as f64).sqrt()
 }
 
-/// Each sample of a peer over the mean of the limit server's slots right before and right behind it, so that a drift of
-/// the machine meets both. `limits` has one more element than `peers`.
+/// Divides each sample of a peer by the mean of the limit server's adjacent slots, so that a drift of the machine
+/// affects both. `limits` has one more element than `peers`.
 pub fn paired(peers: &[f64], limits: &[f64]) -> Vec<f64> {
-    assert_eq!(limits.len(), peers.len() + 1, "a limit slot stands before and behind each peer's");
+    assert_eq!(limits.len(), peers.len() + 1, "a limit slot precedes and follows each peer's");
     peers.iter().zip(limits.windows(2)).map(|(peer, limit)| peer / f64::midpoint(limit[0], limit[1])).collect()
 }
 
-/// What pairs differ by, the Hodges-Lehmann estimate (the median of all means of two, a sample with itself included), and its 95 % interval
-/// by Wilcoxon's signed ranks (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, §3.2 and 3.3). Of a normal distribution it
-/// tells nearly as much as the mean, and a few pairs in which the host stood still hardly move it. Of fewer than six the interval is
-/// all there is, and holds less often. NaN of nothing.
+/// Returns the Hodges-Lehmann estimate of the samples (the median of the means of all pairs, each sample paired with
+/// itself included), and its 95 % interval by Wilcoxon's signed ranks (Hollander, Wolfe and Chicken, Nonparametric
+/// Statistical Methods, §3.2 and 3.3). For a normal distribution it is nearly as efficient as the mean, and a few
+/// samples in which the host was stalled hardly change it. For fewer than six samples the interval is their whole
+/// range, and covers the value less often. NaN without samples.
 pub fn centre(samples: &[f64]) -> (f64, [f64; 2]) {
     let mut means: Vec<f64> = (0..samples.len())
         .flat_map(|at| samples[at..].iter().map(move |other| f64::midpoint(samples[at], *other)))
@@ -44,6 +45,7 @@ pub fn centre(samples: &[f64]) -> (f64, [f64; 2]) {
     means.sort_unstable_by(f64::total_cmp);
     let count = samples.len() as f64;
     let (ranks, error) = (count * (count + 1.0) / 4.0, (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt());
+    // Normal approximation: the number of means outside each bound of the interval.
     let outside = (ranks - NORMAL * error).max(0.0) as usize;
     match means.len().checked_sub(1 + outside) {
         Some(last) => (median(&means), [means[outside], means[last]]),
@@ -70,7 +72,7 @@ mod tests {
         assert_eq!(spread(&[1.0]), 0.0);
     }
 
-    /// Ten samples: 55 means, of which the table has the 9th and the 47th for 95.1 %.
+    /// Ten samples have 55 means; the table gives the 9th and the 47th for 95.1 %.
     #[test]
     fn a_centre_is_hardly_moved_by_what_is_far_off() {
         let calm: Vec<f64> = (1..=10).map(f64::from).collect();
@@ -87,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_drift_that_meets_both_cancels() {
-        // The machine slows by 10 % a slot; the peer costs twice the limit throughout.
+        // The machine slows down by 10 % per slot; the peer always costs twice the limit.
         let limits = [1.0, 1.2, 1.4];
         let peers = [2.2, 2.6];
         for ratio in paired(&peers, &limits) {

@@ -1,19 +1,19 @@
-//! What wrk and ab print.
+//! Parsers of the output of wrk and ab.
 
-/// What a load tool says of a server.
+/// The figures of a load tool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// Requests a second.
+    /// Requests per second.
     pub requests: f64,
-    /// Latency in µs.
+    /// Median latency in µs.
     pub p50_us: f64,
-    /// Latency in µs.
+    /// 99th percentile of the latency in µs.
     pub p99_us: f64,
-    /// Requests in all.
+    /// Total number of requests.
     pub total: u64,
 }
 
-/// Reads `wrk --latency`; `None` also when wrk met an error, since a server that errs is not fast.
+/// Parses the output of `wrk --latency`; `None` also if wrk reported an error: a server with errors is not fast.
 pub fn wrk_rates(said: &str) -> Option<Rates> {
     if said.contains("Socket errors") || said.contains("Non-2xx") {
         return None;
@@ -28,16 +28,16 @@ pub fn wrk_rates(said: &str) -> Option<Rates> {
     })
 }
 
-/// What wrk counted.
+/// The counts that wrk reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Answers.
+    /// Number of responses.
     pub requests: u64,
-    /// Connections that were refused or broke, answers that did not come in time, and those that were not 2xx.
+    /// Refused and broken connections, timeouts, and responses with a status other than 2xx.
     pub failed: u64,
 }
 
-/// Reads what wrk counted, errors included.
+/// Parses wrk's counts, including those of errors.
 pub fn wrk_counts(said: &str) -> Option<Counts> {
     let requests = said.lines().find_map(|line| line.trim().split_once(" requests in "))?.0.parse().ok()?;
     let mut failed = 0;
@@ -54,7 +54,7 @@ pub fn wrk_counts(said: &str) -> Option<Counts> {
     Some(Counts { requests, failed })
 }
 
-/// A time as wrk writes it, in µs.
+/// Parses a time of wrk, in µs.
 fn wrk_time(text: &str) -> Option<f64> {
     let (figure, scale) = if let Some(figure) = text.strip_suffix("us") {
         (figure, 1.0)
@@ -66,7 +66,7 @@ fn wrk_time(text: &str) -> Option<f64> {
     Some(figure.parse::<f64>().ok()? * scale)
 }
 
-/// Reads ab; its latencies are whole milliseconds. `None` when a request failed.
+/// Parses the output of ab, whose latencies are whole milliseconds; `None` if a request failed.
 pub fn ab_rates(said: &str) -> Option<Rates> {
     let after = |mark: &str| said.lines().find_map(|line| line.trim().strip_prefix(mark)).map(str::trim);
     if after("Failed requests:")? != "0" || after("Non-2xx responses:").is_some() {

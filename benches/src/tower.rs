@@ -1,29 +1,29 @@
-//! `./bench tower`: one axum router on our engine and on hyper, one worker each.
+//! `./bench tower`: one axum router on our engine and on hyper, with one worker each.
 
 use anyhow::Result;
 
-use crate::http2::load::{Asking, obtain};
-use crate::load::{Plan, Report};
-use crate::peers::{self, Launch, Part, Recipe, launch_ours, ours};
+use crate::http2::load::{H2loadRun, obtain};
+use crate::load::{LoadPlan, Report};
+use crate::peers::{self, Launch, PeerScope, Recipe, launch_ours, ours};
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Record, Row, Table};
 use crate::request;
 use crate::sample::Usage;
-use crate::server::{Cores, Server};
+use crate::server::{Cores, PeerServer};
 use crate::side_by_side::generate;
 use crate::stats;
 use crate::workshop::Workshop;
 
-/// Connections of HTTP/1.1.
+/// Number of HTTP/1.1 connections.
 const CONNECTIONS: usize = 64;
-/// Connections of HTTP/2, and streams on each.
+/// Number of HTTP/2 connections, and of streams per connection.
 const CONNECTIONS_HTTP2: usize = 10;
 const STREAMS: usize = 10;
 
 static OURS: Recipe = Recipe {
     name: "axum on Causeway's engine",
     about: "the router by tower-edge",
-    part: Part::Whole,
+    part: PeerScope::Whole,
     workers_max: usize::MAX,
     worker_threads: Some("worker"),
     obtain: |shop| ours(shop, "axum_edge", "axum"),
@@ -33,55 +33,60 @@ static OURS: Recipe = Recipe {
         Ok(launch)
     },
 };
-/// What ours is held against.
+/// The reference.
 static THEIRS: Recipe = Recipe {
     name: "axum on hyper",
     about: "the router by axum::serve",
-    part: Part::Whole,
+    part: PeerScope::Whole,
     workers_max: 1,
     worker_threads: None,
     obtain: |shop| ours(shop, "axum_hyper", "hyper"),
     launch: launch_ours,
 };
 
-/// A kind of request.
+/// A request and its protocol.
 struct Scenario {
     name: &'static str,
     title: &'static str,
-    /// What our user time is to be, as a part of theirs.
+    /// Target of our user time as a fraction of hyper's.
     target: f64,
-    way: Way,
+    way: ProtocolLoad,
 }
 
-enum Way {
+enum ProtocolLoad {
     Http1(fn(&str) -> String),
     Http2,
 }
 
 const SCENARIOS: [Scenario; 3] = [
-    Scenario { name: "minimal", title: "Minimal GET, 64 connections", target: 0.97, way: Way::Http1(request::minimal) },
+    Scenario {
+        name: "minimal",
+        title: "Minimal GET, 64 connections",
+        target: 0.97,
+        way: ProtocolLoad::Http1(request::minimal),
+    },
     Scenario {
         name: "browser",
         title: "Browser-like GET, 12 fields, 64 connections",
         target: 0.9,
-        way: Way::Http1(request::browser),
+        way: ProtocolLoad::Http1(request::browser),
     },
     Scenario {
         name: "http2",
-        title: "HTTP/2 in the clear, browser-like, 10 connections × 10 streams",
+        title: "HTTP/2 without TLS, browser-like, 10 connections × 10 streams",
         target: 0.5,
-        way: Way::Http2,
+        way: ProtocolLoad::Http2,
     },
 ];
 
-/// What one slot cost.
-struct Slot {
+/// The usage of one slot.
+struct TowerSlot {
     requests: f64,
     seconds: f64,
     usage: Usage,
 }
 
-impl Slot {
+impl TowerSlot {
     fn cpu_us(&self) -> f64 {
         self.usage.cpu_ns as f64 / 1e3 / self.requests
     }
@@ -103,13 +108,13 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     let mut servers = Vec::new();
     for recipe in [&OURS, &THEIRS] {
         let tool = peers::obtain(shop, recipe)?;
-        servers.push(Server::start(shop, recipe, &tool, 1, Cores::One(0), None)?);
+        servers.push(PeerServer::start(shop, recipe, &tool, 1, Cores::One(0), None)?);
     }
     let slot_ms = warm_ms + run_ms + 60;
     let progress = Progress::new(slot_ms * (2 * rounds as u64 + 1) * SCENARIOS.len() as u64);
     let mut tables = Vec::new();
     for scenario in &SCENARIOS {
-        let asking = Asking {
+        let asking = H2loadRun {
             program: h2load.clone(),
             cores: Cores::One(1),
             under: Vec::new(),
@@ -117,9 +122,9 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
             streams: STREAMS,
             tls: false,
         };
-        let slot = |server: &Server, requests: usize| match scenario.way {
-            Way::Http1(request) => {
-                let plan = Plan {
+        let slot = |server: &PeerServer, requests: usize| match scenario.way {
+            ProtocolLoad::Http1(request) => {
+                let plan = LoadPlan {
                     address: server.address,
                     request: request(&server.launch.path),
                     hosts: Vec::new(),
@@ -132,20 +137,20 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
                     disturb: None,
                 };
                 let Report { usage, requests, seconds, .. } = generate(Cores::One(1), &plan, &[])?;
-                anyhow::Ok(Slot { requests: requests as f64, seconds, usage })
+                anyhow::Ok(TowerSlot { requests: requests as f64, seconds, usage })
             }
-            Way::Http2 => {
+            ProtocolLoad::Http2 => {
                 let slot = asking.run(server, requests, answer::BODY.len())?;
                 let requests = slot.said.answered as f64;
-                Ok(Slot { requests, seconds: requests / slot.said.rate, usage: slot.usage })
+                Ok(TowerSlot { requests, seconds: requests / slot.said.rate, usage: slot.usage })
             }
         };
-        // How many requests of HTTP/2 fill a slot.
+        // Number of HTTP/2 requests per slot.
         let first = slot(&servers[1], 20_000)?;
         let requests = (first.requests / first.seconds * run_ms as f64 / 1e3) as usize;
-        let mut slots: [Vec<Slot>; 2] = Default::default();
+        let mut slots: [Vec<TowerSlot>; 2] = Default::default();
         for number in 0..=2 * rounds {
-            // Each of ours between two of theirs.
+            // Each of our slots is between two of hyper's.
             let which = usize::from(number % 2 == 0);
             progress.at(&format!("{}, slot {} of {}", scenario.name, number + 1, 2 * rounds + 1));
             slots[which].push(slot(&servers[which], requests)?);
@@ -159,23 +164,23 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     Ok(record.finish(shop, tables))
 }
 
-fn table(scenario: &Scenario, slots: &[Vec<Slot>; 2], rounds: usize, run_ms: u64) -> Table {
-    let ratios = |cost: fn(&Slot) -> f64| {
-        let each = |slots: &[Slot]| slots.iter().map(cost).collect::<Vec<_>>();
+fn table(scenario: &Scenario, slots: &[Vec<TowerSlot>; 2], rounds: usize, run_ms: u64) -> Table {
+    let ratios = |cost: fn(&TowerSlot) -> f64| {
+        let each = |slots: &[TowerSlot]| slots.iter().map(cost).collect::<Vec<_>>();
         let theirs = each(&slots[1]);
         let control = theirs.windows(3).map(|three| three[1] / f64::midpoint(three[0], three[2])).collect::<Vec<_>>();
         [stats::paired(&each(&slots[0]), &theirs), control]
     };
-    let (user, cpu) = (ratios(Slot::user_us), ratios(Slot::cpu_us));
+    let (user, cpu) = (ratios(TowerSlot::user_us), ratios(TowerSlot::cpu_us));
     let mut rows = Vec::new();
     for (((recipe, slots), user), cpu) in [&OURS, &THEIRS].into_iter().zip(slots).zip(user).zip(cpu) {
-        let each = |figure: fn(&Slot) -> f64| slots.iter().map(figure).collect::<Vec<_>>();
+        let each = |figure: fn(&TowerSlot) -> f64| slots.iter().map(figure).collect::<Vec<_>>();
         let mut row = Row::new(recipe.name);
         row.metrics.push(Metric::ratio("user time, ratio to hyper", user));
         row.metrics.push(Metric::ratio("CPU, ratio to hyper", cpu));
-        row.metrics.push(Metric::time("CPU per request", "µs", each(Slot::cpu_us)));
-        row.metrics.push(Metric::time("user", "µs", each(Slot::user_us)));
-        row.metrics.push(Metric::time("system", "µs", each(Slot::system_us)));
+        row.metrics.push(Metric::time("CPU per request", "µs", each(TowerSlot::cpu_us)));
+        row.metrics.push(Metric::time("user", "µs", each(TowerSlot::user_us)));
+        row.metrics.push(Metric::time("system", "µs", each(TowerSlot::system_us)));
         row.metrics.push(Metric::rate("requests", each(|slot| slot.requests / slot.seconds)));
         let delays = each(|slot| slot.usage.delayed_ns as f64 / 1e9 / slot.seconds);
         if stats::median(&delays) > 0.05 {
@@ -183,14 +188,14 @@ fn table(scenario: &Scenario, slots: &[Vec<Slot>; 2], rounds: usize, run_ms: u64
         }
         rows.push(row);
     }
-    rows[0].notes.push(format!("wanted of the user time: at most {} of hyper's", scenario.target));
+    rows[0].notes.push(format!("target of the user time: at most {} of hyper's", scenario.target));
     Table {
         name: scenario.name.to_owned(),
         title: scenario.title.to_owned(),
         how: format!(
-            "One axum router that says hello, by tower-edge and by axum::serve, both with mimalloc and one worker on core 0, load on core 1. {rounds} slots \
-             of about {run_ms} ms with ours, each between two of hyper's; a ratio is ours over the mean of those two, in hyper's row that of itself. User time \
-             is by the kernel's ticks of 10 ms, so a single slot's is good to some percent."
+            "One axum router that responds hello, by tower-edge and by axum::serve, both with mimalloc and one worker on core 0, load on core 1. {rounds} slots \
+             of about {run_ms} ms with ours, each between two of hyper's; a ratio is ours over the mean of those two; hyper's row has its ratio to itself. User time \
+             comes from the kernel's ticks of 10 ms, so that of a single slot is accurate to a few percent."
         ),
         chart: Some(Chart {
             bars: vec!["user".to_owned(), "system".to_owned()],

@@ -1,4 +1,4 @@
-//! Gets what a bench runs: builds ours, builds the peers we have sources for, installs the others.
+//! Obtains the programs of a bench: builds ours, builds peers from source, installs packages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,25 +10,27 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::machine::output;
 use crate::peers::Tool;
 
-/// The folders a bench works in, and what it found out while preparing.
+/// The directories of a bench, and the obtained programs.
 pub struct Workshop {
     /// The repository.
     pub root: PathBuf,
     /// `benches/` in it.
     pub bench: PathBuf,
-    /// Where cargo left the runner: the limit server and the like stand beside it.
+    /// The directory of the runner, which also contains the limit server and others.
     pub binaries: PathBuf,
     /// Built peers; kept between runs.
     pub tools: PathBuf,
     /// Configurations, logs and served files.
     pub scratch: PathBuf,
+    /// The samples of all records, which are not committed.
+    pub samples: PathBuf,
     /// Whether to install through sudo when we are not root.
     install: bool,
-    /// Versions of what was obtained.
+    /// Versions of the obtained programs.
     pub versions: BTreeMap<String, String>,
-    /// What was left out, and why.
+    /// Skipped parts, with reasons.
     pub skipped: Vec<String>,
-    /// What `peers::obtain` has found out so far, so that nothing is built or refused twice.
+    /// Results of `peers::obtain`, so that nothing is built or fails twice.
     pub obtained: BTreeMap<&'static str, Result<Tool, String>>,
 }
 
@@ -36,9 +38,9 @@ impl Workshop {
     /// Opens the workshop; `install` allows `sudo apt-get install`.
     pub fn open(install: bool) -> Result<Self> {
         let bench = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let root = bench.parent().context("benches/ stands in the repository")?.to_owned();
-        let binaries = std::env::current_exe()?.parent().context("an executable has a folder")?.to_owned();
-        let target = binaries.parent().context("target/release has a parent")?.to_owned();
+        let root = bench.parent().context("benches/ has no parent directory")?.to_owned();
+        let binaries = std::env::current_exe()?.parent().context("the executable has no directory")?.to_owned();
+        let target = binaries.parent().context("target/release has no parent directory")?.to_owned();
         let (tools, scratch) = (target.join("tools"), target.join("scratch"));
         fs::create_dir_all(&tools)?;
         fs::create_dir_all(&scratch)?;
@@ -48,6 +50,7 @@ impl Workshop {
             binaries,
             tools,
             scratch,
+            samples: target.join("samples"),
             install,
             versions: BTreeMap::new(),
             skipped: Vec::new(),
@@ -55,14 +58,15 @@ impl Workshop {
         })
     }
 
-    /// A line without this machine's folders: records are committed.
+    /// Returns a line with this machine's directories replaced: records are committed.
     pub fn shown(&self, line: &str) -> String {
         let folders =
             [(&self.scratch, "SCRATCH"), (&self.tools, "TOOLS"), (&self.binaries, "BINARIES"), (&self.root, ".")];
         folders.iter().fold(line.to_owned(), |line, (folder, name)| line.replace(&*folder.to_string_lossy(), name))
     }
 
-    /// A program of a Debian package, installed if it is missing and we may; else the error says what to run.
+    /// Returns a program of a Debian package, installing it if it is missing and that is permitted; otherwise the error
+    /// contains the command to run.
     pub fn packaged(&self, program: &str, package: &str) -> Result<PathBuf> {
         if let Some(found) = find(program) {
             return Ok(found);
@@ -70,7 +74,7 @@ impl Workshop {
         let root = rustix::process::geteuid().is_root();
         let install = format!("apt-get install -y --no-install-recommends {package}");
         if !root && !self.install {
-            bail!("{program} is not there: run `sudo {install}`, or give --install");
+            bail!("{program} is missing: run `sudo {install}`, or pass --install");
         }
         eprintln!("installing {package}");
         let mut command = if root { Command::new("sh") } else { Command::new("sudo") };
@@ -79,10 +83,10 @@ impl Workshop {
         }
         let done = command.args(["-c", &install]).env("DEBIAN_FRONTEND", "noninteractive").output()?;
         ensure!(done.status.success(), "`{install}` failed: {}", String::from_utf8_lossy(&done.stderr).trim());
-        find(program).with_context(|| format!("{package} brought no {program}"))
+        find(program).with_context(|| format!("{package} does not contain {program}"))
     }
 
-    /// Builds `output` by `command` unless it is newer than all of `sources`.
+    /// Builds `output` with `command` unless it is newer than all of `sources`.
     pub fn built(&self, output: &str, sources: &[PathBuf], command: &mut Command) -> Result<PathBuf> {
         let path = self.tools.join(output);
         let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
@@ -93,34 +97,35 @@ impl Workshop {
             let done = command.stdin(Stdio::null()).output().with_context(|| format!("building {output}"))?;
             ensure!(done.status.success(), "building {output}: {}", last_line(&done.stderr));
         }
-        ensure!(path.is_file(), "building {output} left no file");
+        ensure!(path.is_file(), "building {output} created no file");
         Ok(path)
     }
 
-    /// A Go program from the module proxy, kept in the tools folder.
+    /// Installs a Go program from the module proxy into the tools directory.
     pub fn go_installed(&self, program: &str, module: &str) -> Result<PathBuf> {
         let go = self.packaged("go", "golang-go")?;
         let mut install = Command::new(go);
         self.built(program, &[], install.args(["install", module]).env("GOBIN", &self.tools))
     }
 
-    /// The server under test, built from the repository as it stands.
-    pub fn causeway(&self) -> Result<PathBuf> {
+    /// Builds the server under test from the working tree, with a profile of its workspace: `dist` as it is shipped,
+    /// `release` without link-time optimisation.
+    pub fn causeway(&self, profile: &str) -> Result<PathBuf> {
         eprintln!("building causeway");
-        let arguments = ["build", "--release", "-p", "causeway", "--message-format=json-render-diagnostics"];
+        let arguments = ["build", "--profile", profile, "-p", "causeway", "--message-format=json-render-diagnostics"];
         let done = Command::new("cargo").current_dir(&self.root).args(arguments).output()?;
         ensure!(done.status.success(), "cargo build -p causeway: {}", last_line(&done.stderr));
         let messages = String::from_utf8_lossy(&done.stdout);
-        executable(&messages, "causeway").context("the package causeway has no binary yet")
+        executable(&messages, "causeway").context("the package causeway has no binary")
     }
 
-    /// A file of `bytes` octets that the disk has, for cold reads.
+    /// Returns a file of `bytes` bytes that is stored on disk, for cold reads.
     pub fn cold_file(&self, bytes: u64) -> Result<PathBuf> {
         let path = self.scratch.join("cold.bin");
         if fs::metadata(&path).map(|file| file.len()).unwrap_or_default() != bytes {
             use std::io::Write;
             let mut file = fs::File::create(&path)?;
-            // Not zeros: no file system shall leave them out.
+            // Not zeros, which a file system could store as holes.
             let block: Vec<u8> =
                 (0..1u32 << 18).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
             for _ in 0..bytes / block.len() as u64 {
@@ -133,7 +138,7 @@ impl Workshop {
     }
 }
 
-/// The executable of the binary target `name` among cargo's JSON messages.
+/// Returns the executable of the binary target `name` from cargo's JSON messages.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     messages
@@ -141,20 +146,20 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
-/// A program on the path, or where Debian puts servers.
+/// Finds a program in the path or in directories where Debian and Go install programs.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/go/bin".into()]);
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// What a program says of its version, first line; `unknown` if it says nothing.
+/// Returns the first line of a program's version output; `unknown` if it is empty.
 pub fn version(program: &Path, argument: &str) -> String {
     let said = output(Command::new(program).arg(argument)).unwrap_or_default();
     said.lines().next().unwrap_or("unknown").to_owned()
 }
 
-/// The version of the main module a Go program was built from.
+/// Returns the version of the main module that a Go program was built from.
 pub fn go_version(program: &Path) -> String {
     let said = find("go").and_then(|go| output(Command::new(go).args(["version", "-m"]).arg(program)).ok());
     said.as_deref().and_then(go_module).unwrap_or("unknown").to_owned()
@@ -164,7 +169,7 @@ fn go_module(said: &str) -> Option<&str> {
     said.lines().find_map(|line| line.trim().strip_prefix("mod\t"))?.split('\t').nth(1)
 }
 
-/// The version of a dependency in the bench's own lock file.
+/// Returns the version of a dependency in the bench's lock file.
 pub fn locked(lock: &str, name: &str) -> String {
     let package = format!("name = \"{name}\"");
     let mut lines = lock.lines().skip_while(|line| *line != package);
@@ -174,7 +179,7 @@ pub fn locked(lock: &str, name: &str) -> String {
 
 fn last_line(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
-    said.trim().lines().last().unwrap_or("it said nothing").to_owned()
+    said.trim().lines().last().unwrap_or("no output").to_owned()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A Caddyfile, and a request for what it serves: whatever they say, one is refused with words, the other answered.
+//! A Caddyfile, and a request to its site: the Caddyfile is rejected with an error or the request gets a response.
 //!
-//! The input is the Caddyfile; behind a NUL the request's target, behind another its host.
+//! The input is the Caddyfile, then after a NUL the request's target, then after another NUL its host.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -19,11 +19,11 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
 });
 static DIRECTIVES: LazyLock<Directives> = LazyLock::new(Directives::standard);
 
-/// Words by which a Caddyfile reaches files or names of this machine, or asks for hashes that take seconds.
+/// Words with which a Caddyfile accesses files or names of this machine, or requests password hashes that take seconds.
 const OUTSIDE: [&str; 5] = ["import", "file", "bind", "admin", "auth"];
 
 fuzz_target!(|input: &[u8]| {
-    let mut parts = input.splitn(3, |octet| *octet == 0).map(|part| std::str::from_utf8(part).unwrap_or_default());
+    let mut parts = input.splitn(3, |byte| *byte == 0).map(|part| std::str::from_utf8(part).unwrap_or_default());
     let source = parts.next().unwrap_or_default();
     let (target, host) = (parts.next().unwrap_or("/"), parts.next().unwrap_or("localhost"));
     format(source.as_bytes());
@@ -33,13 +33,13 @@ fuzz_target!(|input: &[u8]| {
     let Ok(adapted) = adapt(source, "Caddyfile", &DIRECTIVES, &|_| None) else { return };
     let Ok(loaded) = plan::load(&adapted.json, &REGISTRY) else { return };
     let is_target = target.starts_with('/') && Target::parse(target).is_ok();
-    let is_host = host.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".-_".contains(&octet));
+    let is_host = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
     if loaded.listeners.is_empty() || !is_target || !is_host {
         return;
     }
     let mut kit = Kit::of_plan(loaded.plan);
     let request = Request::new("POST", target).field("Host", host).field("X-A", "a").content("body");
-    // The second runs on the first one's storage.
+    // The second request uses the storage recycled from the first.
     let (first, second) = (kit.send(&request), kit.send(&request));
     assert_eq!((first.status, first.aborted), (second.status, second.aborted));
 });

@@ -1,4 +1,4 @@
-//! A connection over any octets: however they are cut, the same events come, and nothing behind a fault.
+//! A connection that receives arbitrary bytes: the events do not depend on the cuts, and no event follows a fault.
 #![no_main]
 
 use std::rc::Rc;
@@ -7,23 +7,23 @@ use causeway_h1::{Event, Limits, Server};
 use causeway_message::{Framing, Head, ResponseHead, StatusCode, StreamId, WriteList};
 use libfuzzer_sys::fuzz_target;
 
-/// What came, with neighbouring data joined.
+/// The observed events, with adjacent data joined.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Transcript {
     text: Vec<u8>,
     written: usize,
     faulted: bool,
 }
 
-fn run(input: &[u8], cut: usize) -> Seen {
+fn run(input: &[u8], cut: usize) -> Transcript {
     let limits = Limits { head_bytes_max: 512, target_bytes_max: 128, trailers_bytes_max: 256, ..Limits::default() };
     let mut server = Server::new(Rc::new(limits));
-    let (mut head, mut out, mut seen) = (Head::new(), WriteList::new(), Seen::default());
+    let (mut head, mut out, mut seen) = (Head::new(), WriteList::new(), Transcript::default());
     let (mut start, mut end) = (0, 0);
     while end < input.len() {
         end = (end + cut).min(input.len());
         loop {
-            let handled = server.handle_octets(&input[start..end], &mut head, &mut out);
+            let handled = server.handle_bytes(&input[start..end], &mut head, &mut out);
             assert!(!seen.faulted || handled.event.is_none() && handled.consumed == 0);
             match &handled.event {
                 Some(Event::Head { stream, body, .. }) => {
@@ -43,6 +43,7 @@ fn run(input: &[u8], cut: usize) -> Seen {
                 }
                 Some(Event::End { stream }) => complete(*stream, &mut seen, &mut server, &mut out),
                 Some(Event::Fault { .. }) => seen.faulted = true,
+                Some(Event::Reset { .. } | Event::Broken) => panic!("HTTP/1.1 has no such event"),
                 None => {}
             }
             start += handled.consumed;
@@ -55,7 +56,7 @@ fn run(input: &[u8], cut: usize) -> Seen {
     seen
 }
 
-fn complete(stream: StreamId, seen: &mut Seen, server: &mut Server, out: &mut WriteList) {
+fn complete(stream: StreamId, seen: &mut Transcript, server: &mut Server, out: &mut WriteList) {
     seen.text.extend_from_slice(b"<end>");
     let response = ResponseHead::new(StatusCode::OK);
     server.send_head(stream, &response, Framing::Stream, b"Sun, 06 Nov 1994 08:49:37 GMT", out);
@@ -66,6 +67,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((&cut, input)) = input.split_first() else { return };
     let whole = run(input, usize::MAX / 2);
     let pieces = run(input, usize::from(cut).max(1));
-    // An incomplete message that is already wrong may be told later when it comes in pieces; nothing else may differ.
+    // A fault in an incomplete message may be reported later if the bytes arrive in pieces; this is the only permitted
+    // difference.
     assert!(pieces == whole || whole.faulted && !pieces.faulted && whole.text.starts_with(&pieces.text));
 });

@@ -1,6 +1,6 @@
-//! The client's role over any octets, with an owner that asks for anything: however the octets are cut, the same events
-//! come; nothing comes behind the end of a connection; what is sent is what a server reads; and a head that we take,
-//! httparse takes too.
+//! The client's role: it receives arbitrary bytes, and its owner sends arbitrary requests. The events do not depend on
+//! the cuts, no event follows the end of a connection, a server can parse the written requests, and httparse accepts
+//! each accepted head.
 #![no_main]
 
 use std::io::IoSlice;
@@ -12,9 +12,9 @@ use libfuzzer_sys::fuzz_target;
 
 const CONTENT: [u8; 3000] = [b'x'; 3000];
 
-/// What came, with neighbouring data joined.
+/// The observed events, with adjacent data joined.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Transcript {
     text: Vec<u8>,
     broken: bool,
 }
@@ -24,7 +24,7 @@ fn limits() -> Rc<Limits> {
     Rc::new(Limits { head_bytes_max, trailers_bytes_max: 256, informational_max: 5, ..Limits::default() })
 }
 
-/// One request, chosen by a number; the server that it goes to understands it.
+/// Sends a request selected by a number; the server under test can parse each of them.
 fn ask(client: &mut Client, how: u8, out: &mut WriteList) {
     let mut request = Head::new();
     request.set_target(if how & 0x40 == 0 { "/a?b" } else { "http://b.test/c" }).expect("a target");
@@ -69,7 +69,7 @@ fn check_written(out: &mut WriteList, request: &Head) {
     let used = out.slices(&mut slices);
     let text: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
     let mut head = Head::new();
-    let handled = Server::new(Rc::new(Limits::default())).handle_octets(&text, &mut head, &mut WriteList::new());
+    let handled = Server::new(Rc::new(Limits::default())).handle_bytes(&text, &mut head, &mut WriteList::new());
     assert!(matches!(handled.event, Some(Event::Head { .. })), "{:?}", String::from_utf8_lossy(&text));
     assert_eq!((head.method(), head.target().path()), (request.method(), request.target().path()));
     assert_eq!(head.fields().get(names::HOST), request.authority().map(str::as_bytes));
@@ -77,22 +77,22 @@ fn check_written(out: &mut WriteList, request: &Head) {
     out.advance(out.len());
 }
 
-fn run(input: &[u8], how: u8, cut: usize) -> Seen {
+fn run(input: &[u8], how: u8, cut: usize) -> Transcript {
     let mut client = Client::new(limits());
-    let (mut head, mut out, mut seen) = (ResponseHead::default(), WriteList::new(), Seen::default());
+    let (mut head, mut out, mut seen) = (ResponseHead::default(), WriteList::new(), Transcript::default());
     ask(&mut client, how, &mut out);
     let (mut start, mut end) = (0, 0);
     while end < input.len() {
         end = (end + cut).min(input.len());
         loop {
-            let handled = client.handle_octets(&input[start..end], &mut head, &mut out);
+            let handled = client.handle_bytes(&input[start..end], &mut head, &mut out);
             assert!(!seen.broken || handled.event.is_none());
             note(&handled.event, &client, &input[start..end], handled.consumed, &head, &mut seen);
             start += handled.consumed;
             if handled.consumed == 0 && handled.event.is_none() {
                 break;
             }
-            // Answers may follow one another, each to its request: here the next goes out as soon as there is room.
+            // Responses may follow one another, each for its request: send the next request as soon as there is room.
             if client.room() == 1 {
                 ask(&mut client, how & 0xdf, &mut out);
             }
@@ -102,6 +102,7 @@ fn run(input: &[u8], how: u8, cut: usize) -> Seen {
     }
     let last = client.handle_eof();
     note(&last, &client, &[], 0, &head, &mut seen);
+    // After the end of input, the client accepts no request and reports no further event.
     assert!(client.is_last() && client.room() == 0 && client.handle_eof().is_none());
     seen
 }
@@ -112,7 +113,7 @@ fn note(
     input: &[u8],
     consumed: usize,
     head: &ResponseHead,
-    seen: &mut Seen,
+    seen: &mut Transcript,
 ) {
     match event {
         Some(ClientEvent::Informational { .. }) => seen.text.extend_from_slice(b"<informational>"),
@@ -134,6 +135,7 @@ fn note(
             seen.text.extend_from_slice(b"<unprocessed>");
             seen.broken = true;
         }
+        Some(ClientEvent::Reset { .. } | ClientEvent::GoAway { .. }) => panic!("HTTP/1.1 has no such event"),
         Some(ClientEvent::Broken { .. }) => {
             seen.text.extend_from_slice(b"<broken>");
             seen.broken = true;
@@ -154,9 +156,9 @@ fn parse(input: &[u8]) {
     let mut response = httparse::Response::new(&mut fields);
     match response.parse(input) {
         Ok(httparse::Status::Complete(theirs)) => assert_eq!(len, theirs),
-        // A minor version above 1 is read here and refused there.
+        // httparse rejects minor versions above 1, which we accept.
         Err(httparse::Error::Version) => return,
-        other => panic!("only we took it: {other:?}"),
+        other => panic!("httparse rejects an accepted head: {other:?}"),
     }
     assert_eq!(response.code, Some(fresh.status().as_u16()));
     assert_eq!(response.headers.len(), fresh.fields().len());
@@ -169,6 +171,7 @@ fuzz_target!(|input: &[u8]| {
     let [how, cut, input @ ..] = input else { return };
     parse(input);
     let whole = run(input, *how, usize::MAX / 2);
-    // Whether an answer has begun or an idle connection was closed is the same however it came; so is every fault.
+    // The cuts must not change whether a response has begun, whether an idle connection was closed, or which fault
+    // occurs.
     assert_eq!(run(input, *how, usize::from(*cut).max(1)), whole);
 });

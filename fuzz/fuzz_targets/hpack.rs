@@ -1,7 +1,8 @@
-//! Field blocks from any octets, one after the other on one table: no panic, bounded memory, and what was understood is understood
-//! again when our encoder says it.
+//! Field blocks from arbitrary bytes, decoded in sequence with one table: no panic, bounded memory, and decoded fields
+//! are the same after our encoder encodes them.
 //!
-//! The input is blocks, each behind an octet that says its length, and what the peer allows our encoder: fifths of its table.
+//! The input is a sequence of blocks, each after a control byte and a byte with its length. The control byte selects
+//! the table size that the peer permits our encoder, in hundredths of its own.
 #![no_main]
 
 use std::io::IoSlice;
@@ -12,18 +13,18 @@ use libfuzzer_sys::fuzz_target;
 
 const TABLE_BYTES: u32 = 1024;
 
-/// What our encoder can say of a block.
+/// The fields of a block that our encoder can encode.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
+struct EncodableFields {
     fields: Vec<(String, Vec<u8>, bool)>,
     count: usize,
-    octets: usize,
+    bytes: usize,
 }
 
-impl Sink for Said {
+impl Sink for EncodableFields {
     fn field(&mut self, field: Field<'_>) {
         self.count += 1;
-        self.octets += field.value.len();
+        self.bytes += field.value.len();
         assert!(field.size as usize >= field.value.len() + 32);
         let name = match field.name {
             Name::Method => ":method",
@@ -33,7 +34,7 @@ impl Sink for Said {
             Name::Protocol => ":protocol",
             Name::Known(known) => known.lower(),
             Name::Other(name) => {
-                let lower = name.bytes().all(|octet| octet.is_ascii_graphic() && !octet.is_ascii_uppercase());
+                let lower = name.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase());
                 assert!(lower && !name.is_empty() && !name.starts_with(':'));
                 name
             }
@@ -43,7 +44,7 @@ impl Sink for Said {
     }
 }
 
-fn encoded(encoder: &mut Encoder, said: &Said) -> Vec<u8> {
+fn encoded(encoder: &mut Encoder, said: &EncodableFields) -> Vec<u8> {
     let mut out = WriteList::new();
     for (name, value, never_indexed) in &said.fields {
         let pseudo = match name.as_str() {
@@ -75,19 +76,19 @@ fuzz_target!(|input: &[u8]| {
     while let [control, len, behind @ ..] = rest {
         let (block, next) = behind.split_at(usize::from(*len).min(behind.len()));
         rest = next;
-        // Twice on one table: the second may find another meaning, and must not fall.
+        // Decode twice with one table: the second time may give other fields, but must not panic.
         for _ in 0..2 {
-            let mut said = Said::default();
+            let mut said = EncodableFields::default();
             let whole = peer.decode(block, &mut said);
-            // The first octet of a block is a field of a whole table at most.
-            assert!(said.octets <= block.len() * 8192);
-            assert!(peer.table_octets() <= 2 * 4096 + 128 * 16);
+            // Each byte of a block can refer to a field of at most a whole table.
+            assert!(said.bytes <= block.len() * 8192);
+            assert!(peer.table_bytes() <= 2 * 4096 + 128 * 16);
             if control & 1 != 0 {
                 encoder.set_table_bytes_max(u32::from(control >> 1) * TABLE_BYTES / 100);
             }
             let again = encoded(&mut encoder, &said);
-            let mut heard = Said::default();
-            back.decode(&again, &mut heard).expect("what our encoder says");
+            let mut heard = EncodableFields::default();
+            back.decode(&again, &mut heard).expect("a block of our encoder");
             for (said, heard) in said.fields.iter().zip(&heard.fields) {
                 assert!(said.0 == heard.0 && said.1 == heard.1 && heard.2 >= (said.2 && !said.0.starts_with(':')));
             }

@@ -1,19 +1,19 @@
-//! Every decoder over any octets, cut anywhere, compressed or not: no panic, no more memory than the limits allow, the same at every cut, and what
-//! was understood is understood again when our encoder says it.
+//! Every decoder with arbitrary bytes, cut anywhere, compressed or not: no panic, no more memory than the limits allow,
+//! the same result for all cuts, and a decoded message is the same after our encoder encodes it.
 //!
-//! The first octet says the encoding and the decoder, the second the size of the chunks; the rest is the call's content, without a frame around it
-//! where the first octet says so.
+//! The first byte selects the encoding and the decoder, and whether the rest is the call's content with or without a
+//! frame; the second is the size of the chunks.
 #![no_main]
 
 use std::cell::Cell;
 use std::sync::Weak;
 
-use causeway_httpgrpc::stream::{Part, RequestStreamDecoder, ResponseStreamDecoder};
+use causeway_httpgrpc::stream::{RequestStreamDecoder, ResponseStreamDecoder, StreamPart};
 use causeway_httpgrpc::{
     DecodeFault, Encoding, Limits, RequestDecoder, ResponseDecoder, Status, Turn, decode_error, encode_request,
     encode_response,
 };
-use causeway_message::octets::is_value;
+use causeway_message::syntax::is_value;
 use causeway_message::{Block, BlockMut, Chunk, FieldMap, FieldValue, Home, NameRef};
 use libfuzzer_sys::fuzz_target;
 
@@ -30,20 +30,25 @@ fn block() -> BlockMut {
     Block::new(4096, Weak::<Nowhere>::new()).into_mut().expect("it is new")
 }
 
-type Said = (Vec<(String, Vec<u8>)>, Vec<u8>);
+type DecodedCall = (Vec<(String, Vec<u8>)>, Vec<u8>);
 
-fn said(fields: &FieldMap, chunks: &[Chunk]) -> Said {
-    let octets: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    assert!(octets <= 2000 + 40 && fields.len() <= 31 && fields.iter().all(|(_, value)| is_value(value)));
+fn said(fields: &FieldMap, chunks: &[Chunk]) -> DecodedCall {
+    let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    assert!(bytes <= 2000 + 40 && fields.len() <= 31 && fields.iter().all(|(_, value)| is_value(value)));
     let fields = fields.iter().map(|(name, value)| (name.as_str().to_ascii_lowercase(), value.to_vec())).collect();
     (fields, chunks.iter().flat_map(|chunk| chunk.as_slice().iter().copied()).collect())
 }
 
 macro_rules! unary {
     ($name:ident, $decoder:ty) => {
-        fn $name(decoder: &mut $decoder, octets: &[u8], size: usize, encoding: Encoding) -> Result<Said, DecodeFault> {
+        fn $name(
+            decoder: &mut $decoder,
+            bytes: &[u8],
+            size: usize,
+            encoding: Encoding,
+        ) -> Result<DecodedCall, DecodeFault> {
             decoder.begin(encoding);
-            for some in octets.chunks(size.max(1)) {
+            for some in bytes.chunks(size.max(1)) {
                 let mut chunk = Chunk::from(some.to_vec());
                 while decoder.push(&mut chunk, &mut block)? == Turn::More {}
                 assert!(chunk.is_empty());
@@ -51,7 +56,7 @@ macro_rules! unary {
             decoder.finish()?;
             let message = decoder.message();
             let said = said(message.head.fields(), message.body.chunks());
-            assert!(said.1.len() as u64 == message.body.octets() && said.1.len() <= 50_000);
+            assert!(said.1.len() as u64 == message.body.bytes() && said.1.len() <= 50_000);
             Ok(said)
         }
     };
@@ -62,17 +67,17 @@ unary!(response, ResponseDecoder);
 
 macro_rules! stream {
     ($name:ident, $decoder:ty) => {
-        fn $name(octets: &[u8], size: usize, encoding: Encoding) -> Result<Said, DecodeFault> {
+        fn $name(bytes: &[u8], size: usize, encoding: Encoding) -> Result<DecodedCall, DecodeFault> {
             let mut decoder = <$decoder>::new(LIMITS);
             decoder.begin(encoding);
             let (mut content, heads) = (Vec::new(), Cell::new(0));
-            for some in octets.chunks(size.max(1)) {
+            for some in bytes.chunks(size.max(1)) {
                 let mut chunk = Chunk::from(some.to_vec());
                 while let Some(part) = decoder.next(&mut chunk, &mut block)? {
                     match part {
-                        Part::Head => heads.set(heads.get() + 1),
-                        Part::Chunk(chunk) => content.push(chunk),
-                        Part::Trailers => content.push(Chunk::from_static(b"trailers")),
+                        StreamPart::Head => heads.set(heads.get() + 1),
+                        StreamPart::Chunk(chunk) => content.push(chunk),
+                        StreamPart::Trailers => content.push(Chunk::from_static(b"trailers")),
                     }
                 }
             }
@@ -87,8 +92,8 @@ macro_rules! stream {
 stream!(request_stream, RequestStreamDecoder);
 stream!(response_stream, ResponseStreamDecoder);
 
-/// Where a message is wrong in two ways, and compressed, the cuts decide which is found first.
-fn same(first: &Result<Said, DecodeFault>, again: &Result<Said, DecodeFault>, encoding: Encoding) {
+/// Compares two results. If a compressed message is invalid in two ways, the cuts determine which fault is found first.
+fn same(first: &Result<DecodedCall, DecodeFault>, again: &Result<DecodedCall, DecodeFault>, encoding: Encoding) {
     match (first, again) {
         (Err(_), Err(_)) if encoding == Encoding::Gzip => {}
         _ => assert_eq!(first, again),
@@ -105,42 +110,42 @@ fuzz_target!(|input: &[u8]| {
     let mut framed = vec![0];
     framed.extend_from_slice(&(content.len() as u32).to_be_bytes());
     framed.extend_from_slice(content);
-    let octets = if control & 4 == 0 { content } else { &framed };
-    let (size, whole) = (usize::from(*size), octets.len());
+    let bytes = if control & 4 == 0 { content } else { &framed };
+    let (size, whole) = (usize::from(*size), bytes.len());
     match control >> 3 & 7 {
         0 | 1 => {
             let mut decoder = RequestDecoder::new(LIMITS);
-            let first = request(&mut decoder, octets, whole, encoding);
-            let again = request(&mut decoder, octets, size, encoding);
+            let first = request(&mut decoder, bytes, whole, encoding);
+            let again = request(&mut decoder, bytes, size, encoding);
             same(&first, &again, encoding);
             let Ok((mut fields, body)) = first else { return };
             let head = &decoder.message().head;
             let mut out = Vec::new();
-            encode_request(head, body.len() as u64, &mut out).expect("it is short");
+            encode_request(head, body.len() as u64, &mut out).expect("a short head");
             out.extend_from_slice(&body);
             let method = head.method().as_str().to_owned();
-            // The host is not carried.
+            // The encoder does not write the host.
             fields.retain(|(name, _)| name != "host");
-            // Every name is counted too, and here names are as many as fields at most.
+            // Each name also counts as a field; here there are at most as many names as fields.
             let mut second = RequestDecoder::new(Limits { fields_max: 100, ..LIMITS });
             assert_eq!(request(&mut second, &out, whole, Encoding::Identity), Ok((fields, body)));
             assert_eq!(second.message().head.method().as_str(), method);
         }
         2 | 3 => {
             let mut decoder = ResponseDecoder::new(LIMITS);
-            let first = response(&mut decoder, octets, whole, encoding);
-            same(&first, &response(&mut decoder, octets, size, encoding), encoding);
+            let first = response(&mut decoder, bytes, whole, encoding);
+            same(&first, &response(&mut decoder, bytes, size, encoding), encoding);
             let Ok((mut fields, body)) = first else { return };
             let head = &decoder.message().head;
             let mut out = Vec::new();
-            encode_response(head.status(), head.fields(), body.len() as u64, &mut out).expect("it is short");
+            encode_response(head.status(), head.fields(), body.len() as u64, &mut out).expect("a short head");
             out.extend_from_slice(&body);
             fields.retain(|(name, _)| name != "x-errormessage" && name != "x-donotlogerror");
             let mut second = ResponseDecoder::new(Limits { fields_max: 100, ..LIMITS });
             assert_eq!(response(&mut second, &out, whole, Encoding::Identity), Ok((fields, body)));
         }
-        4 => same(&request_stream(octets, whole, encoding), &request_stream(octets, size, encoding), encoding),
-        5 => same(&response_stream(octets, whole, encoding), &response_stream(octets, size, encoding), encoding),
+        4 => same(&request_stream(bytes, whole, encoding), &request_stream(bytes, size, encoding), encoding),
+        5 => same(&response_stream(bytes, whole, encoding), &response_stream(bytes, size, encoding), encoding),
         _ => {
             let mut trailers = FieldMap::new();
             for (name, value) in

@@ -1,18 +1,17 @@
-//! Does the built server answer HTTP/1.1 as the standard allows, and pass on nothing that it does not, in the eyes of cases that are
-//! not ours?
+//! Runs independent HTTP/1.1 conformance cases against the built server, directly and as a proxy.
 //!
-//! The cases are not part of this repository. They are looked for beside it, or where `PEER_SUITE` says.
+//! The cases are not part of this repository. The step looks for them in ../shared/peer-suite, or in `$PEER_SUITE`.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::report::{Done, Halt};
-use crate::server::{Server, binary, free_address};
+use crate::server::{ChildServer, binary, free_address};
 use crate::stage::Stage;
 use crate::steps::House;
 use crate::tools;
 
-/// Security and MUST cases: each has to pass. SHOULD cases are a matter of taste and are not run here.
+/// Severities that must pass. SHOULD cases are not run.
 const SEVERITIES: &str = "sec,must";
 
 pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
@@ -26,7 +25,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 
     let folder = house.scratch("conformance")?;
     let (direct, proxy, origin) = (free_address()?, free_address()?, free_address()?);
-    // The admin endpoint has a fixed port of its own, which may be taken on a developer's machine.
+    // Off, since the admin endpoint has a fixed default port, which may be in use on a developer's machine.
     let caddyfile = format!(
         "{{\n\tadmin off\n}}\n:{} {{\n\trespond 200\n}}\n:{} {{\n\treverse_proxy {origin}\n}}\n",
         direct.port(),
@@ -35,7 +34,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     std::fs::write(folder.join("Caddyfile"), caddyfile)?;
     let mut run = Command::new(causeway);
     run.args(["run", "--config", "Caddyfile"]);
-    let server = Server::start(run, &folder, direct)?;
+    let server = ChildServer::start(run, &folder, direct)?;
 
     let mut says = Vec::new();
     for (what, address, more) in

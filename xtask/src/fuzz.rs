@@ -1,8 +1,8 @@
-//! Does any fuzz target fall over within seconds?
+//! Runs every fuzz target for a few seconds.
 //!
-//! A smoke test, not a search: a minute in total, shared by the targets. The binaries are built with the coverage and
-//! address-sanitizer flags directly, so that neither cargo-fuzz nor a nightly toolchain has to be on the machine: one
-//! thing less to install, and the same instrumentation. `RUSTC_BOOTSTRAP` lets the stable compiler take `-Zsanitizer`.
+//! This is a smoke test, not a search: it takes a minute in total, shared by the targets. The binaries are built
+//! directly with the flags for coverage and AddressSanitizer, so that neither cargo-fuzz nor a nightly toolchain is
+//! required. `RUSTC_BOOTSTRAP` lets the stable compiler accept `-Zsanitizer`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,11 +16,12 @@ use crate::steps::{House, metadata};
 use crate::tools;
 
 const SECONDS_TOTAL: u64 = 60;
-/// With very many targets the total gives way: below this a target hardly gets past its seeds.
+/// Lower bound per target: in less time a target hardly gets past its seeds. With very many targets the total is
+/// exceeded.
 const SECONDS_MIN: u64 = 2;
 
-/// What cargo-fuzz passes, less what only other platforms need, and with the frame pointers of `.cargo/config.toml`, which
-/// `RUSTFLAGS` would otherwise replace.
+/// The flags of cargo-fuzz that this platform needs. They include the frame pointers of `.cargo/config.toml`, which
+/// `RUSTFLAGS` overrides.
 const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cdebug-assertions -Cforce-frame-pointers=yes \
     -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -35,15 +36,16 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let host = host()?;
     let mut build = house.cargo(&["build", "--release", "--bins", "--target", &host, "--manifest-path"]);
     build.arg(&manifest).env("RUSTFLAGS", RUSTFLAGS).env("RUSTC_BOOTSTRAP", "1");
-    // Link-time optimisation takes minutes here and finds nothing more.
+    // Link-time optimisation takes minutes and does not help to find faults.
     build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     stage.run(build)?;
 
     let built = Path::new(meta["target_directory"].as_str().context("no target_directory")?).join(host).join("release");
+    // `targets` is not empty: `undeclared` has refused that.
     let seconds = (SECONDS_TOTAL / targets.len() as u64).max(SECONDS_MIN);
     let mut executed = 0;
     let mut failures = Vec::new();
-    for Target { name, .. } in &targets {
+    for FuzzTarget { name, .. } in &targets {
         match run(stage, &house.root.join("fuzz"), &built.join(name), name, seconds) {
             Ok(count) => executed += count,
             Err(Halt::Failed(output)) => failures.push(output),
@@ -56,7 +58,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     Ok(Done::saying(format!("{} targets, {seconds} s each, {executed} inputs", targets.len())))
 }
 
-/// Returns how many inputs were tried.
+/// Runs one target and returns the number of inputs that it executed.
 fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) -> Result<u64, Halt> {
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
@@ -69,10 +71,10 @@ fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) 
         "-rss_limit_mb=2048",
         "-print_final_stats=1",
     ]);
-    // The leak checker traces the process, which a container may forbid; safe Rust's leaks are not what is sought.
+    // The leak checker traces the process, which containers may forbid; leaks in safe Rust are not the subject here.
     command.args(["-detect_leaks=0"]).env("ASAN_OPTIONS", "detect_leaks=0");
     command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
-    // Committed inputs, read but never written: libFuzzer writes to the first folder only.
+    // Committed inputs are only read: libFuzzer writes to the first folder.
     let seeds = fuzz.join("seeds").join(name);
     if seeds.is_dir() {
         command.arg(seeds);
@@ -84,23 +86,23 @@ fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) 
     }
 }
 
-struct Target {
+struct FuzzTarget {
     name: String,
     source: PathBuf,
 }
 
-fn targets(meta: &Value) -> Vec<Target> {
+fn targets(meta: &Value) -> Vec<FuzzTarget> {
     let packages = meta["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
     let bins = targets.filter(|target| target["kind"][0] == "bin");
     bins.filter_map(|target| {
-        Some(Target { name: target["name"].as_str()?.to_owned(), source: target["src_path"].as_str()?.into() })
+        Some(FuzzTarget { name: target["name"].as_str()?.to_owned(), source: target["src_path"].as_str()?.into() })
     })
     .collect()
 }
 
-/// A file that no `[[bin]]` names would never run, and nobody would notice.
-fn undeclared(manifest: &Path, targets: &[Target]) -> Result<(), Halt> {
+/// Returns an error for source files that no `[[bin]]` declares: they would silently never run.
+fn undeclared(manifest: &Path, targets: &[FuzzTarget]) -> Result<(), Halt> {
     let folder = manifest.with_file_name("fuzz_targets");
     let files = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut forgotten = Vec::new();
@@ -123,7 +125,7 @@ fn host() -> anyhow::Result<String> {
     Ok(host.to_owned())
 }
 
-/// libFuzzer's last word, `stat::number_of_executed_units: 12345`.
+/// Parses libFuzzer's final statistics: `stat::number_of_executed_units: 12345`.
 fn executed(output: &str) -> Option<u64> {
     output.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?.trim().parse().ok()
 }

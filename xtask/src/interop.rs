@@ -1,20 +1,24 @@
-//! Do Go's gRPC and the httpgrpc libraries in Go understand the server, and it them?
+//! Tests the server against Go's gRPC, against the httpgrpc libraries in Go, and against the ACME authority Pebble.
 //!
-//! What is tested stands in crates/causeway/tests/command_line/interop; here the programs in Go that it needs are built, from tests/peers, once.
+//! The tests are in crates/causeway/tests/command_line/interop. This step builds the Go programs that they need from
+//! tests/peers, once.
 
 use crate::report::{Done, Halt};
 use crate::stage::Stage;
 use crate::steps::House;
 use crate::tools;
 
-/// Programs, each with its module under tests/peers and its package.
-const PROGRAMS: [(&str, &str, &str); 6] = [
+/// The programs, each with its module under tests/peers and its package.
+const PROGRAMS: [(&str, &str, &str); 9] = [
+    ("caddy", "caddy", "github.com/caddyserver/caddy/v2/cmd/caddy"),
     ("grpc-interop-client", "grpc", "google.golang.org/grpc/interop/client"),
     ("grpc-interop-server", "grpc", "google.golang.org/grpc/interop/server"),
     ("grpc-reflecting-server", "grpc", "./server"),
     ("grpcurl", "grpc", "github.com/fullstorydev/grpcurl/cmd/grpcurl"),
     ("httpgrpc-dskit", "httpgrpc/dskit", "."),
     ("httpgrpc-weaveworks", "httpgrpc/weaveworks", "."),
+    ("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble"),
+    ("pebble-challtestsrv", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv"),
 ];
 pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     for (program, module, package) in PROGRAMS {
@@ -22,7 +26,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     }
     let mut test =
         house.cargo(&["test", "--package", "causeway", "--test", "command_line", "--no-fail-fast", "--", "interop::"]);
-    // So that a program that is not there is a failure.
+    // Makes a missing program a failure instead of a skipped test.
     test.env("INTEROP_TOOLS", house.target.join("tools"));
     let output = stage.run(test)?;
     let done = Done::counted(&output);

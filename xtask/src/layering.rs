@@ -1,7 +1,7 @@
-//! Which crate may know which, and what may a room not even mention?
+//! Checks the dependencies between crates, and names that a crate's source must not contain.
 //!
-//! [`ROOMS`] is the allow-list that ARCHITECTURE.md's map is held to. Three checks read it: the arrows between our crates,
-//! the absence of third-party crates, and ([`sources`]) the absence of names that the compiler would let through.
+//! [`ROOMS`] is the allow-list that enforces ARCHITECTURE.md's map. Three checks use it: the dependencies between our
+//! crates, the absence of third-party crates, and ([`sources`]) the absence of names that the compiler would accept.
 
 mod sources;
 #[cfg(test)]
@@ -17,25 +17,25 @@ use crate::report::{Done, Halt};
 use crate::stage::Stage;
 use crate::steps::{House, metadata};
 
-/// One crate and what it may know. Names are without the `causeway-` prefix.
+/// A crate with its rules. Names are without the `causeway-` prefix.
 struct Room {
     name: &'static str,
-    /// Our crates that it may depend on, for building too.
+    /// Our crates that it may depend on, also for building.
     may: &'static [&'static str],
-    /// Our crates that its tests may use besides.
+    /// Our crates that its tests may use in addition.
     tests_may: &'static [&'static str],
-    /// Third-party crates it must not depend on; its tests may.
+    /// Third-party crates that it must not depend on; its tests may.
     never: &'static [&'static str],
-    /// Words its source must not contain; its tests may.
+    /// Words that its source must not contain; its tests may.
     unsaid: &'static [&'static str],
 }
 
-/// Stands for every crate of ours.
+/// Matches all our crates.
 const ALL: &str = "*";
 
-/// A protocol machine is told the time, and is told octets: it owns neither reactor, socket nor system call.
+/// A protocol machine receives the time and bytes as arguments: it has no reactor, socket or system call.
 const NO_IO: &[&str] = &["tokio", "rustix", "socket2", "libc"];
-/// The same for what the standard library would hand out without a dependency: clocks, locks, threads, sockets.
+/// Names by which the standard library offers clocks, locks, threads and sockets without a dependency.
 const NO_WORLD: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -49,27 +49,31 @@ const NO_WORLD: &[&str] = &[
     "UnixStream",
     "UnixListener",
 ];
-/// A handler asks `pipeline::Worker` for the world. Its own socket or task would escape the worker's deadlines, pools and
-/// drain, and the profiler.
+/// A handler uses I/O and tasks only through `pipeline::Worker`. A socket or task of its own would bypass the worker's
+/// deadlines, pools and drain, and the profiler.
 const NO_SOCKET: &[&str] =
     &["tokio::", "TcpStream", "TcpListener", "UdpSocket", "UnixStream", "UnixListener", "thread::spawn"];
 
 const ROOMS: &[Room] = &[
-    // The top: joins all, and names them for those who embed it.
+    // The top: combines all crates, and re-exports them for embedding programs.
     Room { name: "causeway", may: &[ALL], tests_may: &[ALL], never: &[], unsaid: &[] },
-    // Turns text into a plan. It meets modules by name only, through the registry, so a user's module is no second class;
-    // its tests need some module to meet.
+    // Turns text into a plan. It refers to modules by name only, through the registry, so that a user's module is equal
+    // to a built-in one. Its tests need some modules.
     Room { name: "config", may: &["pipeline"], tests_may: &["modules", "message", "testkit"], never: &[], unsaid: &[] },
     Room {
         name: "modules",
-        may: &["pipeline", "message", "httpgrpc", "progress"],
+        may: &["pipeline", "message", "httpgrpc", "log-output", "progress"],
         tests_may: &["testkit"],
         never: &["tokio", "socket2"],
         unsaid: NO_SOCKET,
     },
-    // Certificates: it never meets a connection or a configuration, so that signing and files stay off both.
+    // Writes lines to files and sockets on threads of its own, so that handlers need neither. It has no dependency on requests.
+    Room { name: "log-output", may: &[], tests_may: &[], never: &["tokio"], unsaid: &[] },
+    // Certificates: no access to connections or configurations, so that signing and files stay out of both.
     Room { name: "certs", may: &[], tests_may: &[], never: &["tokio", "socket2"], unsaid: NO_SOCKET },
-    // Carries connections and never learns what the handlers are.
+    // Obtains certificates over the network. It depends on no configuration text and no handler.
+    Room { name: "acme", may: &["certs"], tests_may: &[], never: &[], unsaid: &[] },
+    // Carries connections, independent of the handlers.
     Room {
         name: "engine",
         may: &["pipeline", "message", "h1", "h2", "progress"],
@@ -77,7 +81,7 @@ const ROOMS: &[Room] = &[
         never: &[],
         unsaid: &[],
     },
-    // Its tests turn its own features on.
+    // Its tests enable its own features.
     Room {
         name: "tower-edge",
         may: &["engine", "pipeline", "message"],
@@ -85,7 +89,7 @@ const ROOMS: &[Room] = &[
         never: &[],
         unsaid: &[],
     },
-    // Tests run handlers without a server, which only works while nothing here needs a runtime.
+    // Tests run handlers without a server, which requires that this crate needs no runtime.
     Room {
         name: "pipeline",
         may: &["message", "progress"],
@@ -93,15 +97,15 @@ const ROOMS: &[Room] = &[
         never: &["tokio"],
         unsaid: NO_SOCKET,
     },
-    Room { name: "h1", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
-    // Its tests use the crate that has its name, as a peer.
-    Room { name: "h2", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
-    Room { name: "httpgrpc", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
+    Room { name: "h1", may: &["message"], tests_may: &["testkit"], never: NO_IO, unsaid: NO_WORLD },
+    // Its tests use the `h2` crate of crates.io as a peer.
+    Room { name: "h2", may: &["message"], tests_may: &["testkit"], never: NO_IO, unsaid: NO_WORLD },
+    Room { name: "httpgrpc", may: &["message"], tests_may: &["testkit"], never: NO_IO, unsaid: NO_WORLD },
     Room { name: "message", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
-    // The profiler serves any Rust program: it would be useless to most if it knew HTTP.
-    Room { name: "causal", may: &["progress"], tests_may: &[], never: &[], unsaid: &[] },
+    // The profiler works for any Rust program, so it must not depend on HTTP.
+    Room { name: "causal", may: &["progress"], tests_may: &["testkit"], never: &[], unsaid: &[] },
     Room { name: "progress", may: &[], tests_may: &[], never: &[], unsaid: &[] },
-    // Only tests may name it: it stands in no other room's `may`.
+    // Only tests may use it: no other crate lists it in `may`.
     Room {
         name: "testkit",
         may: &["pipeline", "message", "progress"],
@@ -109,13 +113,13 @@ const ROOMS: &[Room] = &[
         never: &[],
         unsaid: &[],
     },
-    // Only tests may name it, as above.
+    // Only tests may use it.
     Room { name: "simulator", may: &["causal", "progress"], tests_may: &[], never: &[], unsaid: &[] },
-    // Must build when everything else does not.
+    // Must build even when other crates do not.
     Room { name: "xtask", may: &[], tests_may: &[], never: &[], unsaid: &[] },
 ];
 
-/// `cargo xtask layering`
+/// Runs `cargo xtask layering`.
 pub(crate) fn main() -> anyhow::Result<ExitCode> {
     let faults = faults(&House::find(false)?)?;
     faults.iter().for_each(|fault| eprintln!("{fault}"));
@@ -138,7 +142,7 @@ fn faults(house: &House) -> anyhow::Result<Vec<String>> {
     Ok(faults)
 }
 
-/// A crate of the workspace, as cargo sees it.
+/// A workspace crate, from cargo's metadata.
 struct Member {
     name: String,
     folder: PathBuf,
@@ -146,14 +150,15 @@ struct Member {
 }
 
 struct Need {
-    /// The package's own name, whatever the manifest renames it to.
+    /// The package's own name, even if the manifest renames it.
     name: String,
     for_tests: bool,
-    /// By its package's name: another's crate may be called as one of ours without the prefix (`h2`).
+    /// Whether it is our crate, decided by the package's name: another crate may have one of our names without the
+    /// prefix (`h2`).
     ours: bool,
 }
 
-/// Cargo's name for a crate, without the prefix that every crate of ours but the top has.
+/// Returns a crate's name without the prefix that all our crates except the top have.
 fn short(name: &str) -> String {
     name.strip_prefix("causeway-").unwrap_or(name).to_owned()
 }
@@ -184,17 +189,17 @@ fn room(name: &str) -> Option<&'static Room> {
     ROOMS.iter().find(|room| room.name == name)
 }
 
-/// Every dependency that the table does not allow.
+/// Returns every dependency that the table does not allow.
 fn arrows(members: &[Member]) -> Vec<String> {
     let mut faults = Vec::new();
     for Member { name, needs, .. } in members {
         let Some(room) = room(name) else {
-            faults.push(format!("{name} has no room: say in xtask/src/layering.rs, ROOMS, what it may depend on"));
+            faults.push(format!("{name} is unknown: add it to ROOMS in xtask/src/layering.rs"));
             continue;
         };
         for need in needs {
             let listed = |list: &[&str]| list.contains(&ALL) || list.contains(&need.name.as_str());
-            // The wildcard is for rooms that run. Linking a test's helper into the server is no one's intention.
+            // The wildcard does not include test helpers and xtask, which must not be linked into the server.
             let may = listed(room.may) && need.name != "testkit" && need.name != "xtask";
             if !need.ours {
                 if !need.for_tests && room.never.contains(&need.name.as_str()) {

@@ -1,12 +1,13 @@
-//! Do the server's pages look and behave right in a real browser?
+//! Checks the server's pages in a real browser.
 //!
-//! Every page, light and dark, on a phone and on a desk: no console error, no uncaught exception, no dialog, no request to
-//! another origin, no sideways scroll. Then what the page is for: [`listing`] sorts and follows links, and over TLS all of it
-//! comes by HTTP/2. Screenshots go to `target/pages/`, for a person's eye.
+//! Every page is loaded in a light and a dark theme, at a phone's and a desktop's width: no console error, no uncaught
+//! exception, no dialog, no request to another origin, no horizontal scrolling. Then its functions are tested:
+//! [`listing`] sorts and follows links, and over TLS all resources use HTTP/2. Screenshots are written to
+//! `target/pages/` for visual review.
 //!
-//! - [`devtools`]: Chromium, driven through the DevTools protocol
+//! - [`devtools`]: Chromium, controlled through the DevTools protocol
 //! - [`causal`]: the causal profiler's page, and a report
-//! - [`listing`]: a folder that is sorted, and one with hostile file names
+//! - [`listing`]: a folder to sort, and one with hostile file names
 
 mod causal;
 mod devtools;
@@ -20,13 +21,13 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::report::{Done, Halt};
-use crate::server::{Server, binary, free_address};
+use crate::server::{ChildServer, binary, free_address};
 use crate::stage::Stage;
 use crate::steps::House;
 use crate::tools;
 use devtools::{Browser, Tab};
 
-/// How a visitor sees a page.
+/// The appearance of a page: its theme, and its width in CSS pixels.
 #[derive(Clone, Copy)]
 struct View {
     theme: &'static str,
@@ -40,16 +41,16 @@ const VIEWS: [View; 4] = [
     View { theme: "dark", width: 1280 },
 ];
 
-/// Below this a view is a phone's: touch, overlay scroll bars, and a layout that asks for the viewport's width.
+/// Below this width a view is a phone's, with touch, overlay scroll bars, and a layout that uses the viewport's width.
 const PHONE_WIDTH_MAX: u32 = 600;
 
-/// On the page over TLS: more than a browser asks for at once over HTTP/1.
+/// Images on the page over TLS: more than a browser requests concurrently over HTTP/1.
 const IMAGES: usize = 60;
 
-/// What is done on a page once it stands; complaints go into the list.
+/// A test of a loaded page; adds complaints to the list.
 type Act<'a> = &'a dyn Fn(&mut Tab<'_>, View, &mut Vec<String>) -> anyhow::Result<()>;
 
-/// `./test pages`
+/// Runs `./test pages`.
 pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let chromium = tools::CHROMIUM.need(stage, house)?;
     let causeway = binary(stage, house)?;
@@ -57,7 +58,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let welcome_at = free_address()?;
     let mut run = Command::new(&causeway);
     run.args(["run", "--listen", &welcome_at.to_string()]);
-    let welcome = Server::start(run, &house.scratch("welcome")?, welcome_at)?;
+    let welcome = ChildServer::start(run, &house.scratch("welcome")?, welcome_at)?;
 
     let folder = house.scratch("listing")?;
     let (sorted, hostile) = (folder.join("sorted"), folder.join("hostile"));
@@ -66,8 +67,8 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let listing_at = free_address()?;
     let mut browse = Command::new(&causeway);
     browse.args(["file-server", "--browse", "--listen", &listing_at.to_string(), "--root"]).arg(&folder);
-    // Not at home in the folder it shows, where it might leave files of its own.
-    let files = Server::start(browse, &house.scratch("file-server")?, listing_at)?;
+    // The home folder is not the listed folder, so that the server leaves no files of its own in it.
+    let files = ChildServer::start(browse, &house.scratch("file-server")?, listing_at)?;
 
     let secure_at = free_address()?;
     let secure_folder = house.scratch("https")?;
@@ -106,8 +107,8 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     Err(Halt::Failed(complaints.join("\n")))
 }
 
-/// A page with many images, over TLS with a certificate of the server's own authority.
-fn serve_secure(causeway: &Path, home: &Path, at: SocketAddr) -> anyhow::Result<Server> {
+/// Starts a server with a page of many images, over TLS with a certificate of its local authority.
+fn serve_secure(causeway: &Path, home: &Path, at: SocketAddr) -> anyhow::Result<ChildServer> {
     let global = "{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n";
     let site = format!("https://localhost:{} {{\n\ttls internal\n\troot site\n\tfile_server\n}}\n", at.port());
     std::fs::write(home.join("Caddyfile"), format!("{global}{site}"))?;
@@ -122,10 +123,10 @@ fn serve_secure(causeway: &Path, home: &Path, at: SocketAddr) -> anyhow::Result<
     }
     let mut run = Command::new(causeway);
     run.args(["run", "--config", "Caddyfile"]);
-    Server::start(run, home, at)
+    ChildServer::start(run, home, at)
 }
 
-/// The page and all its images came over HTTP/2, and are shown.
+/// Checks that the page and all its images came over HTTP/2, and are shown.
 fn check_http2(tab: &mut Tab<'_>, _: View, complaints: &mut Vec<String>) -> anyhow::Result<()> {
     let used = tab.evaluate(
         "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(entry => entry.nextHopProtocol)",
@@ -142,7 +143,7 @@ fn check_http2(tab: &mut Tab<'_>, _: View, complaints: &mut Vec<String>) -> anyh
     Ok(())
 }
 
-/// `cargo xtask pages URL…`: the checks that hold for any page, on pages served by someone else.
+/// Runs `cargo xtask pages URL…`: the checks that apply to any page, on pages of another server.
 pub(crate) fn main(urls: &[String]) -> anyhow::Result<ExitCode> {
     let house = House::find(false)?;
     let mut stage = Stage::begin("pages");
@@ -163,7 +164,7 @@ pub(crate) fn main(urls: &[String]) -> anyhow::Result<ExitCode> {
     Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Opens a page in a fresh tab, looks at it, acts on it, and says what was wrong.
+/// Opens a page in a new tab, checks it, runs `act`, and returns the complaints.
 fn visit(
     browser: &mut Browser,
     name: &str,
@@ -184,6 +185,7 @@ fn visit(
     Ok(complaints.into_iter().map(|complaint| format!("{place}: {complaint}")).collect())
 }
 
+/// Checks a page's status and width, takes a screenshot, and runs `act`.
 fn look(
     tab: &mut Tab<'_>,
     name: &str,
@@ -213,13 +215,13 @@ fn look(
     act(tab, view, complaints)
 }
 
-/// Scheme, host and port of a URL.
+/// Returns the scheme, host and port of a URL.
 fn origin(url: &str) -> &str {
     let from = url.find("://").map_or(0, |at| at + 3);
     url[from..].find(['/', '?', '#']).map_or(url, |at| &url[..from + at])
 }
 
-/// What the browser told of its own accord that a page of ours must not cause.
+/// Returns a complaint for each browser event that our pages must not cause.
 fn heard(events: &[Value], origin: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for event in events {
@@ -255,9 +257,9 @@ fn heard(events: &[Value], origin: &str) -> Vec<String> {
 }
 
 fn foreign(url: &str, at_home: &str) -> Option<String> {
-    // What a URL holds itself leaves the machine no more than the page does.
+    // A data or blob URL contains its content, so it causes no request.
     let inside = url.starts_with("data:") || url.starts_with("blob:");
-    (!inside && origin(url) != at_home).then(|| format!("asks another origin: {url}"))
+    (!inside && origin(url) != at_home).then(|| format!("requests another origin: {url}"))
 }
 
 #[cfg(test)]

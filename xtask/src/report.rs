@@ -1,14 +1,14 @@
-//! What did each step come to, and what is said at the end?
+//! The outcome of each step, and the summary at the end.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A step that ran to its end and found nothing wrong.
+/// A step that completed successfully.
 #[derive(Default)]
 pub(crate) struct Done {
-    /// Half a line for the summary; may be empty.
+    /// A detail for the summary; may be empty.
     pub(crate) detail: String,
-    /// What the step's own tests said.
+    /// Counts of the step's own tests.
     pub(crate) tally: Tally,
 }
 
@@ -24,13 +24,13 @@ impl Done {
     }
 }
 
-/// Why a step did not get to [`Done`].
+/// The reason why a step did not succeed.
 pub(crate) enum Halt {
-    /// Something is wrong; the text is everything that was printed.
+    /// A failure; the text is everything that was printed.
     Failed(String),
-    /// A tool, or a part of this repository, is not there. Skipped by hand, a failure with CI=true.
+    /// A tool or a part of this repository is missing. The step is skipped, but fails with CI=true.
     Lacks(String),
-    /// Needs something from outside that nobody promised; skipped everywhere.
+    /// An optional external resource is missing. The step is always skipped.
     Nothing(String),
 }
 
@@ -49,12 +49,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Sums lines such as `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; …`. Filtered tests
-    /// were not asked for and do not count.
+    /// Sums lines such as `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; …`. Filtered
+    /// tests do not count.
     pub(crate) fn of(output: &str) -> Self {
         let mut sum = Self::default();
         for line in output.lines().filter(|line| line.starts_with("test result: ")) {
             let words: Vec<&str> = line.split_whitespace().collect();
+            // Each count precedes its word: "5 passed;".
             for pair in words.windows(2) {
                 let Ok(count) = pair[0].parse::<u64>() else { continue };
                 match pair[1] {
@@ -69,8 +70,8 @@ impl Tally {
     }
 }
 
-/// One line of the summary.
-pub(crate) struct Row {
+/// A line of the summary.
+pub(crate) struct SummaryRow {
     pub(crate) step: &'static str,
     pub(crate) verdict: Verdict,
     pub(crate) took: Duration,
@@ -83,7 +84,7 @@ pub(crate) enum Verdict {
     Skipped(String),
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for SummaryRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, text) = match &self.verdict {
             Verdict::Passed(detail) => ("ok", detail.as_str()),
@@ -95,8 +96,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// Steps and their single tests together; a failed test counts beside its failed step.
-pub(crate) fn total(rows: &[Row]) -> Tally {
+/// Sums the steps and their tests; a failed test counts in addition to its failed step.
+pub(crate) fn total(rows: &[SummaryRow]) -> Tally {
     let mut sum = Tally::default();
     for row in rows {
         sum.passed += row.tally.passed;
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_total_counts_steps_and_tests() {
-        let row = |verdict, tally| Row { step: "x", verdict, took: Duration::ZERO, tally };
+        let row = |verdict, tally| SummaryRow { step: "x", verdict, took: Duration::ZERO, tally };
         let rows = [
             row(Verdict::Passed(String::new()), Tally { passed: 3, failed: 0, skipped: 1 }),
             row(Verdict::Failed, Tally { passed: 0, failed: 2, skipped: 0 }),

@@ -1,4 +1,4 @@
-//! How does a step get a running server of ours, and how does it surely end?
+//! Starts servers for a step, and stops them afterwards.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use crate::steps::{House, metadata};
 
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// The release binary, built now; `CAUSEWAY_BIN` names another one to test instead.
+/// Builds the release binary and returns its path; `CAUSEWAY_BIN` selects another binary.
 pub(crate) fn binary(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
     if let Some(path) = std::env::var_os("CAUSEWAY_BIN") {
         return Ok(path.into());
@@ -28,20 +28,20 @@ pub(crate) fn binary(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> 
     Ok(house.target.join("release/causeway"))
 }
 
-/// A loopback address on which nobody listens at this moment.
+/// Returns a loopback address that is currently free.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// A child process that listens; dropped, it is killed.
-pub(crate) struct Server {
+/// A child process that listens; killed when dropped.
+pub(crate) struct ChildServer {
     child: Child,
     log: PathBuf,
 }
 
-impl Server {
-    /// Starts in `folder`, which is its home too: it shall neither read nor leave anything elsewhere. Its output goes to
-    /// `server.log` beside the folder. Returns once `address` accepts.
+impl ChildServer {
+    /// Starts a server in `folder`, which is also its home, so that it reads and writes no files elsewhere. Its output
+    /// goes to `server.log` beside the folder. Returns once `address` accepts connections.
     pub(crate) fn start(mut command: Command, folder: &Path, address: SocketAddr) -> anyhow::Result<Self> {
         let log = folder.with_extension("server.log");
         let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -62,13 +62,13 @@ impl Server {
         Ok(server)
     }
 
-    /// What it printed so far.
+    /// Returns the output so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
-impl Drop for Server {
+impl Drop for ChildServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

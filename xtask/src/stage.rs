@@ -1,6 +1,6 @@
-//! How does one command of a step run, so that a person sees it live and a failure is shown whole?
+//! Runs the commands of a step, shows their progress, and captures their output for failures.
 //!
-//! On a terminal one line is rewritten; elsewhere a line comes every half minute.
+//! On a terminal one line is rewritten; elsewhere a line is printed every half minute.
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use anyhow::Context;
 
 use crate::report::Halt;
 
-/// No single command may take longer: a hanging test shall fail, not hold the machine. A first release build of everything
-/// on two slow cores is the longest honest case.
+/// Timeout for one command, so that a hanging test fails. The longest valid case is a first release build of the whole
+/// workspace on two slow cores.
 const COMMAND_SECONDS_MAX: u64 = 20 * 60;
 const HEARTBEAT: Duration = Duration::from_secs(30);
 const LAST_LINE_CHARS_MAX: usize = 90;
 
-/// One running step: where its progress goes.
+/// A running step, with its progress display.
 pub(crate) struct Stage {
     step: &'static str,
     begun: Instant,
@@ -40,7 +40,7 @@ impl Stage {
         self.begun.elapsed()
     }
 
-    /// Shows what the step is at.
+    /// Shows the step's current activity.
     pub(crate) fn note(&mut self, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_control()).take(LAST_LINE_CHARS_MAX).collect();
         if self.terminal {
@@ -52,14 +52,15 @@ impl Stage {
         }
     }
 
-    /// Takes the progress line away, so that a verdict can stand in its place.
+    /// Removes the progress line, to make room for the result.
     pub(crate) fn clear(&self) {
         if self.terminal {
             print!("\r\x1b[2K");
         }
     }
 
-    /// Runs to the end; both outputs in the order they came. A status other than 0 is [`Halt::Failed`] with all of it.
+    /// Runs a command to its end and returns its standard output and error, interleaved. A status other than 0 is
+    /// [`Halt::Failed`] with that output.
     pub(crate) fn run(&mut self, command: Command) -> Result<String, Halt> {
         let shown = show(&command);
         let (status, output) = self.finish(command).with_context(|| format!("cannot run: {shown}"))?;
@@ -70,12 +71,12 @@ impl Stage {
         }
     }
 
-    /// `None` for the status when the command had to be ended.
+    /// Runs a command with a timeout. The status is `None` when the command was killed.
     fn finish(&mut self, mut command: Command) -> anyhow::Result<(Option<ExitStatus>, String)> {
         let (mut reader, writer) = std::io::pipe()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn()?;
-        drop(command); // It holds the pipe's writing end, which must close with the child's.
+        drop(command); // It holds the pipe's write end, which must close for the reader to see the end.
         let (sender, pieces) = mpsc::channel::<Vec<u8>>();
         std::thread::spawn(move || {
             let mut piece = [0; 8192];
@@ -96,7 +97,7 @@ impl Stage {
                     status = Some(child.wait()?);
                     break;
                 }
-                // The child is gone and nobody has written for a while: a grandchild may hold the pipe open for ever.
+                // The child has exited and no output arrived for a while; a grandchild may keep the pipe open forever.
                 Err(RecvTimeoutError::Timeout) if status.is_some() => break,
                 Err(RecvTimeoutError::Timeout) => status = child.try_wait()?,
             }
@@ -123,7 +124,7 @@ fn show(command: &Command) -> String {
     settings.chain(words.map(|word| word.to_string_lossy().into_owned())).collect::<Vec<_>>().join(" ")
 }
 
-/// Ends a child of ours with all that it started: cargo does not take its test binary along when it is killed alone.
+/// Kills a child and all its descendants: cargo's test binaries would survive if only cargo were killed.
 fn end_tree(child: &mut Child) {
     let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
         .into_iter()
@@ -132,7 +133,7 @@ fn end_tree(child: &mut Child) {
         .filter_map(|entry| {
             let id = entry.file_name().to_str()?.parse().ok()?;
             let stat = std::fs::read_to_string(PathBuf::from("/proc").join(entry.file_name()).join("stat")).ok()?;
-            // The name in parentheses may hold spaces; the parent is the second word after it.
+            // The name in parentheses may contain spaces; the parent is the second word after it.
             let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
             Some((id, parent))
         })
@@ -179,7 +180,7 @@ mod tests {
         let count = child.stdout.take().unwrap().read(&mut grandchild).unwrap();
         let id = String::from_utf8_lossy(&grandchild[..count]).trim().to_owned();
         end_tree(&mut child);
-        // The signal may take a moment; then it is gone, or a zombie that waits for its new parent.
+        // The signal may take a moment; afterwards the process is gone, or a zombie until its new parent collects it.
         let lives = || {
             let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             !stat.is_empty() && !stat.contains(") Z ")

@@ -1,4 +1,4 @@
-//! Which steps does `./test` have, in what order, and what does each run?
+//! The steps of `./test`: their order, and the commands that each runs.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -6,51 +6,104 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::report::{Done, Halt, Row, Tally, Verdict, total};
+use crate::report::{Done, Halt, SummaryRow, Tally, Verdict, total};
 use crate::stage::Stage;
-use crate::{conformance, fuzz, h2spec, interop, layering, pages, tools};
+use crate::{conformance, dependents, differential, fuzz, h2spec, interop, layering, pages, prose, tools};
 
 /// One step of `./test`.
-struct Step {
+struct TestStep {
     name: &'static str,
     says: &'static str,
-    part: Part,
+    part: StepList,
     run: fn(&mut Stage, &House) -> Result<Done, Halt>,
 }
 
-/// Which of the two lists a step is in.
+/// The list that a step belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum StepList {
     /// `./test` and `./test quick`.
     Both,
-    /// `./test quick` only: `./test` has a longer step that contains it.
+    /// `./test quick` only: `./test` has a longer step that includes it.
     Quick,
     /// `./test` only.
     Whole,
 }
 
-/// Cheap ones first: the sooner a mistake is told, the better.
-const STEPS: &[Step] = &[
-    Step { name: "format", says: "cargo fmt, of benches/ and fuzz/ too", part: Part::Both, run: format },
-    Step { name: "layering", says: "which crate may know which", part: Part::Whole, run: layering::step },
-    Step { name: "clippy", says: "all targets, a warning fails", part: Part::Both, run: clippy },
-    Step { name: "unit", says: "the unit tests alone", part: Part::Quick, run: unit },
-    Step { name: "test", says: "unit and integration tests", part: Part::Whole, run: test },
-    Step { name: "docs", says: "rustdoc, a warning fails, and the examples in it", part: Part::Whole, run: docs },
-    Step { name: "bench", says: "the bench workspace's own tests; measures nothing", part: Part::Whole, run: bench },
-    Step { name: "conformance", says: "other systems' HTTP/1.1 cases", part: Part::Whole, run: conformance::step },
-    Step { name: "h2spec", says: "h2spec's HTTP/2 cases, the strict ones too", part: Part::Whole, run: h2spec::step },
-    Step { name: "interop", says: "gRPC and httpgrpc with Go at the other end", part: Part::Whole, run: interop::step },
-    Step { name: "pages", says: "the server's pages in headless Chromium", part: Part::Whole, run: pages::step },
-    Step { name: "fuzz", says: "every fuzz target, a minute in total", part: Part::Whole, run: fuzz::step },
+/// The cheap steps come first, so that mistakes are reported early.
+const STEPS: &[TestStep] = &[
+    TestStep { name: "format", says: "cargo fmt, of benches/ and fuzz/ too", part: StepList::Both, run: format },
+    TestStep {
+        name: "layering",
+        says: "allowed dependencies between crates",
+        part: StepList::Whole,
+        run: layering::step,
+    },
+    TestStep {
+        name: "prose",
+        says: "limits for unclear wording, missing comments, repeated type names",
+        part: StepList::Whole,
+        run: prose::step,
+    },
+    TestStep { name: "clippy", says: "all targets, a warning fails", part: StepList::Both, run: clippy },
+    TestStep { name: "unit", says: "the unit tests alone", part: StepList::Quick, run: unit },
+    TestStep { name: "test", says: "unit and integration tests", part: StepList::Whole, run: test },
+    TestStep {
+        name: "docs",
+        says: "rustdoc, a warning fails, and the examples in it",
+        part: StepList::Whole,
+        run: docs,
+    },
+    TestStep {
+        name: "dependents",
+        says: "programs outside the workspace that use ours",
+        part: StepList::Whole,
+        run: dependents::step,
+    },
+    TestStep {
+        name: "bench",
+        says: "the bench workspace's own tests; measures nothing",
+        part: StepList::Whole,
+        run: bench,
+    },
+    TestStep {
+        name: "conformance",
+        says: "other systems' HTTP/1.1 cases",
+        part: StepList::Whole,
+        run: conformance::step,
+    },
+    TestStep {
+        name: "h2spec",
+        says: "h2spec's HTTP/2 cases, the strict ones too",
+        part: StepList::Whole,
+        run: h2spec::step,
+    },
+    TestStep {
+        name: "interop",
+        says: "gRPC, httpgrpc and ACME with Go peers",
+        part: StepList::Whole,
+        run: interop::step,
+    },
+    TestStep {
+        name: "differential",
+        says: "random Caddyfiles and requests, compared with Caddy",
+        part: StepList::Whole,
+        run: differential::step,
+    },
+    TestStep {
+        name: "pages",
+        says: "the server's pages in headless Chromium",
+        part: StepList::Whole,
+        run: pages::step,
+    },
+    TestStep { name: "fuzz", says: "every fuzz target, a minute in total", part: StepList::Whole, run: fuzz::step },
 ];
 
-/// Where we are, and what the caller allows.
+/// The project's folders, and the caller's permissions.
 pub(crate) struct House {
     pub(crate) root: PathBuf,
-    /// Cargo's target folder, wherever the caller put it.
+    /// Cargo's target folder, which the caller may have moved.
     pub(crate) target: PathBuf,
-    /// Whether system packages may be installed by someone who is not root.
+    /// Whether system packages may be installed without being root.
     pub(crate) install: bool,
 }
 
@@ -62,20 +115,21 @@ impl House {
         Ok(Self { root: path("workspace_root")?, target: path("target_directory")?, install })
     }
 
-    /// A `cargo` command that starts at the root.
+    /// Returns a `cargo` command that runs in the workspace root.
     pub(crate) fn cargo(&self, words: &[&str]) -> Command {
         let mut command = Command::new("cargo");
         command.args(words).current_dir(&self.root);
         command
     }
 
-    /// `benches/Cargo.toml` and `fuzz/Cargo.toml`: workspaces of their own, so that their dependencies stay out of ours.
+    /// Returns the manifest of `benches` or `fuzz`: workspaces of their own, so that their dependencies stay out of
+    /// ours.
     pub(crate) fn side_workspace(&self, folder: &str) -> Result<PathBuf, Halt> {
         let manifest = self.root.join(folder).join("Cargo.toml");
         if manifest.exists() { Ok(manifest) } else { Err(Halt::Lacks(format!("there is no {folder}/Cargo.toml"))) }
     }
 
-    /// An empty folder for a step's files; what an earlier run left there is gone.
+    /// Creates an empty folder for a step's files; files of earlier runs are removed.
     pub(crate) fn scratch(&self, name: &str) -> anyhow::Result<PathBuf> {
         let folder = self.target.join("scratch").join(name);
         if folder.exists() {
@@ -86,7 +140,7 @@ impl House {
     }
 }
 
-/// `cargo metadata` without dependencies, of our workspace or of another manifest.
+/// Returns `cargo metadata` without dependencies, of our workspace or of another manifest.
 pub(crate) fn metadata(manifest: Option<&std::path::Path>) -> anyhow::Result<Value> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--no-deps", "--format-version", "1"]);
@@ -100,7 +154,7 @@ pub(crate) fn metadata(manifest: Option<&std::path::Path>) -> anyhow::Result<Val
     serde_json::from_slice(&output.stdout).context("cargo metadata: not JSON")
 }
 
-/// `cargo xtask test …`
+/// Runs `cargo xtask test …`.
 pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
     if words.iter().any(|word| word == "--help" || word == "-h") {
         help();
@@ -109,11 +163,11 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
     let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     let (options, names): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.starts_with('-'));
     if let Some(unknown) = options.iter().find(|option| **option != "--install") {
-        bail!("unknown option {unknown}; ./test --help lists what there is");
+        bail!("unknown option {unknown}; see ./test --help");
     }
     let chosen = choose(&names)?;
     let house = House::find(ci || !options.is_empty())?;
-    let rows: Vec<Row> = chosen.into_iter().map(|step| run(step, &house, ci)).collect();
+    let rows: Vec<SummaryRow> = chosen.into_iter().map(|step| run(step, &house, ci)).collect();
 
     println!();
     rows.iter().for_each(|row| println!("{row}"));
@@ -122,11 +176,11 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn choose(names: &[&String]) -> anyhow::Result<Vec<&'static Step>> {
-    let of = |left_out: Part| STEPS.iter().filter(|step| step.part != left_out).collect();
+fn choose(names: &[&String]) -> anyhow::Result<Vec<&'static TestStep>> {
+    let of = |left_out: StepList| STEPS.iter().filter(|step| step.part != left_out).collect();
     match names {
-        [] => return Ok(of(Part::Quick)),
-        [only] if *only == "quick" => return Ok(of(Part::Whole)),
+        [] => return Ok(of(StepList::Quick)),
+        [only] if *only == "quick" => return Ok(of(StepList::Whole)),
         _ => {}
     }
     let step = |name: &&String| {
@@ -137,22 +191,22 @@ fn choose(names: &[&String]) -> anyhow::Result<Vec<&'static Step>> {
 }
 
 fn help() {
-    println!("./test                every step below but those of quick alone");
+    println!("./test                every step below except the quick-only ones");
     println!("./test quick          the inner loop");
     println!("./test STEP…          these steps, in this order");
     println!("./test --install …    installs missing system packages (root and CI=true do so anyway)");
     println!("CI=true ./test …      a missing tool is a failure instead of a skipped step\n");
-    for Step { name, says, part, .. } in STEPS {
+    for TestStep { name, says, part, .. } in STEPS {
         let mark = match part {
-            Part::Both => " (quick too)",
-            Part::Quick => " (quick only)",
-            Part::Whole => "",
+            StepList::Both => " (quick too)",
+            StepList::Quick => " (quick only)",
+            StepList::Whole => "",
         };
         println!("  {name:<12} {says}{mark}");
     }
 }
 
-fn run(step: &'static Step, house: &House, ci: bool) -> Row {
+fn run(step: &'static TestStep, house: &House, ci: bool) -> SummaryRow {
     let mut stage = Stage::begin(step.name);
     let result = (step.run)(&mut stage, house);
     stage.clear();
@@ -168,7 +222,7 @@ fn run(step: &'static Step, house: &House, ci: bool) -> Row {
         }
         Err(Halt::Lacks(why) | Halt::Nothing(why)) => (Verdict::Skipped(why), Tally::default()),
     };
-    let row = Row { step: step.name, verdict, took: stage.took(), tally };
+    let row = SummaryRow { step: step.name, verdict, took: stage.took(), tally };
     println!("{row}");
     row
 }
@@ -177,7 +231,7 @@ fn format(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     tools::need_component(stage, "rustfmt")?;
     stage.run(house.cargo(&["fmt", "--all", "--check"]))?;
     for folder in ["benches", "fuzz"] {
-        // Their absence is told by their own steps.
+        // Their own steps report a missing workspace.
         if let Ok(manifest) = house.side_workspace(folder) {
             let mut command = house.cargo(&["fmt", "--all", "--check", "--manifest-path"]);
             command.arg(manifest);
@@ -193,13 +247,23 @@ fn clippy(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     Ok(Done::default())
 }
 
+/// Installs the programs without which tests are skipped, if that is allowed; CI must not skip tests.
+fn peers_of_tests(stage: &mut Stage, house: &House) -> Result<(), Halt> {
+    if house.install {
+        tools::REDIS.need(stage, house)?;
+    }
+    Ok(())
+}
+
 fn unit(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    peers_of_tests(stage, house)?;
     let output = stage.run(house.cargo(&["test", "--workspace", "--lib", "--bins"]))?;
     Ok(Done::counted(&output))
 }
 
 fn test(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    // As programs: tests run them.
+    peers_of_tests(stage, house)?;
+    // Tests run the examples as programs.
     stage.run(house.cargo(&["build", "--workspace", "--examples"]))?;
     let output = stage.run(house.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]))?;
     Ok(Done::counted(&output))

@@ -1,7 +1,8 @@
-//! Which programs from outside does a step need, and how do they get here?
+//! External programs that steps need: found or installed.
 //!
-//! A component of the Rust toolchain belongs to the user and is fetched without asking. A system package is installed as
-//! root, with `--install`, or with CI=true; otherwise the command that would do it is the reason the step is skipped.
+//! A component of the Rust toolchain belongs to the user and is installed without asking. A system package is installed
+//! by root, with `--install`, or with CI=true; otherwise the step is skipped, and the reason shows the installation
+//! command.
 
 mod go;
 
@@ -13,22 +14,24 @@ use crate::stage::Stage;
 use crate::steps::House;
 pub(crate) use go::go_built;
 
-/// A program that a Debian package brings.
+/// A program from Debian packages.
 pub(crate) struct Tool {
     program: &'static str,
     packages: &'static [&'static str],
 }
 
-/// A page without a single font has no text to lay out, hence the second package.
+/// Without any font a page has no text to lay out, hence the second package.
 pub(crate) const CHROMIUM: Tool = Tool { program: "chromium", packages: &["chromium", "fonts-dejavu-core"] };
-/// libFuzzer's runtime is C++ and built on the spot.
+/// libFuzzer's runtime is written in C++ and compiled during the build.
 pub(crate) const CPLUSPLUS: Tool = Tool { program: "c++", packages: &["g++"] };
 /// Builds the programs under tests/peers.
 const GO: Tool = Tool { program: "go", packages: &["golang-go", "ca-certificates"] };
 pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"] };
+/// A peer of the tests of storage.
+pub(crate) const REDIS: Tool = Tool { program: "redis-server", packages: &["redis-server"] };
 
 impl Tool {
-    /// The program's path, after installing it where that is allowed.
+    /// Returns the program's path, after installing it if allowed.
     pub(crate) fn need(&self, stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
         if let Some(path) = find(self.program) {
             return Ok(path);
@@ -58,12 +61,12 @@ impl Tool {
             }
         }
         find(self.program).ok_or_else(|| {
-            Halt::Lacks(format!("installed {}, but no {} came of it", self.packages.join(" "), self.program))
+            Halt::Lacks(format!("installed {}, but {} is still missing", self.packages.join(" "), self.program))
         })
     }
 }
 
-/// `rustfmt` or `clippy`: a minimal toolchain comes without them.
+/// Adds `rustfmt` or `clippy`, which a minimal toolchain lacks.
 pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), Halt> {
     let subcommand = if name == "rustfmt" { "fmt" } else { name };
     let there = Command::new("cargo").args([subcommand, "--version"]).output()?.status.success();

@@ -1,7 +1,7 @@
 // What Caddy does for a request before and while its handlers run: preparing it (the replacer, the context's values, the
 // copy of the request) and evaluating placeholders. Prints one JSON object a line: name, ns, bytes, allocations.
 //
-// Usage: caddy-pieces prepare|placeholders FILE, the file holding the request's octets.
+// Usage: caddy-pieces prepare|placeholders FILE, the file holding the request's bytes.
 package main
 
 import (
@@ -51,11 +51,11 @@ func main() {
 }
 
 func read(file string) *http.Request {
-	octets, err := os.Open(file)
+	content, err := os.Open(file)
 	if err != nil {
 		log.Fatal(err)
 	}
-	request, err := http.ReadRequest(bufio.NewReader(octets))
+	request, err := http.ReadRequest(bufio.NewReader(content))
 	if err != nil {
 		log.Fatal(err)
 	}

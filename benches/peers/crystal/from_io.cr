@@ -1,4 +1,4 @@
-# How long HTTP::Request.from_io takes for one six-line request, read from a file and from memory, and how many octets
+# How long HTTP::Request.from_io takes for one six-line request, read from a file and from memory, and how many bytes
 # it allocates. Prints one JSON object a line: name, ns, bytes. Usage: from_io FILE SECONDS
 require "http"
 require "json"
@@ -18,10 +18,10 @@ def measure(name : String, seconds : Float64, &)
   puts({name: name, ns: spent.total_nanoseconds / count, bytes: allocated / count}.to_json)
 end
 
-octets = File.read(ARGV[0])
+content = File.read(ARGV[0])
 seconds = ARGV[1].to_f
 file = File.open(ARGV[0])
-memory = IO::Memory.new(octets)
+memory = IO::Memory.new(content)
 
 measure("file", seconds) do
   file.rewind

@@ -26,12 +26,12 @@ type times struct {
 	P99Us  float64 `json:"p99_us"`
 	WallUs float64 `json:"wall_us"`
 	// What this client allocated for a call.
-	Octets      float64 `json:"octets"`
+	Bytes       float64 `json:"bytes"`
 	Allocations float64 `json:"allocations"`
 }
 
 // ask makes the calls over one connection. A wrong answer ends it: a server that errs is not fast.
-func ask(port int, direction string, octets, calls, atOnce int) {
+func ask(port int, direction string, content, calls, atOnce int) {
 	connection, err := grpc.NewClient("passthrough:///127.0.0.1:"+strconv.Itoa(port),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytesMax), grpc.MaxCallSendMsgSize(messageBytesMax)))
@@ -39,10 +39,10 @@ func ask(port int, direction string, octets, calls, atOnce int) {
 	client := httpgrpc.NewHTTPClient(connection)
 	request := httpgrpc.HTTPRequest{
 		Method:  "GET",
-		Url:     fmt.Sprintf("/octets/%d", octets),
+		Url:     fmt.Sprintf("/bytes/%d", content),
 		Headers: []*httpgrpc.Header{{Key: "User-Agent", Values: []string{"bench"}}, {Key: "Accept", Values: []string{"*/*"}}},
 	}
-	want := pattern(octets)
+	want := pattern(content)
 	if direction == "requests" {
 		request.Method, request.Url, request.Body = "POST", "/taken", want
 		want = []byte("taken")
@@ -53,7 +53,7 @@ func ask(port int, direction string, octets, calls, atOnce int) {
 		took := time.Since(begun)
 		check(err)
 		if response.Code != 200 || !bytes.Equal(response.Body, want) {
-			log.Fatalf("answered with %d and %d octets, expected 200 and %d", response.Code, len(response.Body), len(want))
+			log.Fatalf("answered with %d and %d bytes, expected 200 and %d", response.Code, len(response.Body), len(want))
 		}
 		return took
 	}
@@ -82,6 +82,6 @@ func ask(port int, direction string, octets, calls, atOnce int) {
 	each := func(before, after uint64) float64 { return float64(after-before) / float64(calls) }
 	check(json.NewEncoder(os.Stdout).Encode(times{
 		Calls: calls, MeanUs: us(sum) / float64(calls), P50Us: us(took[calls/2]), P99Us: us(took[calls*99/100]), WallUs: us(wall),
-		Octets: each(before.TotalAlloc, after.TotalAlloc), Allocations: each(before.Mallocs, after.Mallocs),
+		Bytes: each(before.TotalAlloc, after.TotalAlloc), Allocations: each(before.Mallocs, after.Mallocs),
 	}))
 }

@@ -2,12 +2,12 @@
 //
 //	httpgrpc serve PORT TOLD [pooled] [exact]
 //
-// serves octets on PORT, and what it allocated by HTTP on TOLD. With `pooled` the buffers of answers' bodies are used again, as
+// serves bytes on PORT, and what it allocated by HTTP on TOLD. With `pooled` the buffers of answers' bodies are used again, as
 // weaveworks/common's pull request 260 had it. With `exact` every allocation is known by who made it, which takes its time.
 //
-//	httpgrpc ask PORT (answers|requests) OCTETS CALLS AT_ONCE
+//	httpgrpc ask PORT (answers|requests) BYTES CALLS AT_ONCE
 //
-// makes calls whose answers or requests carry so many octets, and tells how long they took as a line of JSON.
+// makes calls whose answers or requests carry so many bytes, and tells how long they took as a line of JSON.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	case len(words) == 6 && words[0] == "ask" && (words[2] == "answers" || words[2] == "requests"):
 		ask(number(words[1]), words[2], number(words[3]), number(words[4]), number(words[5]))
 	default:
-		fmt.Fprintln(os.Stderr, "usage: httpgrpc serve PORT TOLD [pooled] [exact]\n       httpgrpc ask PORT (answers|requests) OCTETS CALLS AT_ONCE")
+		fmt.Fprintln(os.Stderr, "usage: httpgrpc serve PORT TOLD [pooled] [exact]\n       httpgrpc ask PORT (answers|requests) BYTES CALLS AT_ONCE")
 		os.Exit(2)
 	}
 }

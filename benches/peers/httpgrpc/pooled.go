@@ -79,7 +79,7 @@ func (a *pooledAnswer) WriteHeader(code int) {
 	}
 }
 
-func (a *pooledAnswer) Write(octets []byte) (int, error) {
+func (a *pooledAnswer) Write(content []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
-	return a.body.Write(octets)
+	return a.body.Write(content)
 }

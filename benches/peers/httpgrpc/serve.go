@@ -28,24 +28,24 @@ func serve(port, told int, pooled bool) {
 	check(s.Serve(listener))
 }
 
-// site answers GET /octets/N from octets that were made once, and anything else with a word: the body of a request is there, whole,
+// site answers GET /bytes/N from bytes that were made once, and anything else with a word: the body of a request is there, whole,
 // before it is called, and it does not look at it.
 func site() http.Handler {
 	var made sync.Map
 	mux := http.NewServeMux()
-	mux.HandleFunc("/octets/{count}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/bytes/{count}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("count")
-		octets, ok := made.Load(name)
+		content, ok := made.Load(name)
 		if !ok {
 			count, err := strconv.Atoi(name)
 			if err != nil || count < 0 || count > messageBytesMax {
 				http.Error(w, "not a count", http.StatusBadRequest)
 				return
 			}
-			octets, _ = made.LoadOrStore(name, pattern(count))
+			content, _ = made.LoadOrStore(name, pattern(count))
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Write(octets.([]byte))
+		w.Write(content.([]byte))
 	})
 	mux.HandleFunc("/taken", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -55,9 +55,9 @@ func site() http.Handler {
 }
 
 func pattern(count int) []byte {
-	octets := make([]byte, count)
-	for i := range octets {
-		octets[i] = byte(uint32(i) * 2654435761 >> 24)
+	content := make([]byte, count)
+	for i := range content {
+		content[i] = byte(uint32(i) * 2654435761 >> 24)
 	}
-	return octets
+	return content
 }

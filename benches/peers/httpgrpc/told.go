@@ -10,12 +10,12 @@ import (
 
 // memory is what a server has allocated since it began.
 type memory struct {
-	Octets      uint64 `json:"octets"`
+	Bytes       uint64 `json:"bytes"`
 	Allocations uint64 `json:"allocations"`
 	Collections uint32 `json:"collections"`
 }
 
-// telling answers /memory; /by, with `exact`, with octets by who allocated them; and /collect when what is not needed was collected.
+// telling answers /memory; /by, with `exact`, with bytes by who allocated them; and /collect when what is not needed was collected.
 func telling() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/memory", func(w http.ResponseWriter, _ *http.Request) {
@@ -30,7 +30,7 @@ func telling() http.Handler {
 	return mux
 }
 
-// parts are the places where a call's octets are allocated on the server, as (name, what a function on the stack is called). The
+// parts are the places where a call's bytes are allocated on the server, as (name, what a function on the stack is called). The
 // first that is found counts: where both would be, the inner one stands first.
 var parts = [...][2]string{
 	{"response: marshal", "httpgrpc.(*HTTPResponse).Marshal"},
@@ -48,7 +48,7 @@ var parts = [...][2]string{
 	{"response: rest", "httpgrpc.FromHeader"},
 }
 
-// by sums octets by part.
+// by sums bytes by part.
 func by() map[string]int64 {
 	// A profile is complete only when collections have gone by.
 	runtime.GC()

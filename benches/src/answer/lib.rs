@@ -1,16 +1,18 @@
-//! What every server without parsing answers, and how it counts requests: the common half of `limit` and `tokio_bare`.
+//! The responses of servers that parse nothing, and their request counters: the common part of `limit` and
+//! `tokio_bare`.
 //!
-//! - [`router`]: what axum serves, on whichever server
-//! - [`uploads`]: requests that have a body
+//! - [`router`]: the axum router, for any server
+//! - [`uploads`]: requests with a body
 
 pub mod router;
 pub mod times;
 pub mod uploads;
 
-/// The body that every peer answers.
+/// The body that every peer sends.
 pub const BODY: &str = "Hello, World!";
 
-/// One whole canned answer. The fields are those that the parsing peers send, so that the kernel carries as many octets.
+/// A complete canned response. Its fields are those of the peers that parse, so that the kernel carries equally many
+/// bytes.
 pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Server: limit\r\n\
     Content-Type: text/plain\r\n\
@@ -19,23 +21,24 @@ pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\
     \r\n\
     Hello, World!";
 
-/// Octets of the larger body that is asked for over HTTP/2: three frames of the size that a peer takes untold.
+/// Size in bytes of the larger body for HTTP/2: three frames of the default maximum size.
 pub const PAGE_BYTES: usize = 48 << 10;
 
-/// A page of that many octets, in lines, without anything that a configuration's language would read.
+/// Returns a page of [`PAGE_BYTES`] bytes in lines, free of characters with a meaning in configuration languages.
 pub fn page() -> String {
     let line = "A page of plain text, as long as a front page is, so that a body does not fit one frame.\n";
     line.repeat(PAGE_BYTES / line.len() + 1)[..PAGE_BYTES].to_owned()
 }
 
-/// So many octets that are not all alike, as the client of httpgrpc makes them, which compares (peers/httpgrpc/serve.go).
+/// Returns `count` varied bytes, equal to those that the httpgrpc client generates and compares
+/// (peers/httpgrpc/serve.go).
 #[must_use]
 pub fn pattern(count: usize) -> Vec<u8> {
     (0..count as u32).map(|place| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// What answers over HTTP/2 carry besides Server, Date, Content-Type and Content-Length: twelve fields in all. Those that a
-/// server of files sends by itself stand last ([`FIELDS_OF_FILES`]).
+/// Fields of responses over HTTP/2 in addition to Server, Date, Content-Type and Content-Length: twelve fields in all.
+/// The fields that a file server adds by itself come last ([`FIELDS_OF_FILES`]).
 pub const FIELDS: [(&str, &str); 8] = [
     ("cache-control", "public, max-age=3600"),
     ("x-content-type-options", "nosniff"),
@@ -47,10 +50,10 @@ pub const FIELDS: [(&str, &str); 8] = [
     ("last-modified", "Sat, 21 Nov 2026 12:00:00 GMT"),
 ];
 
-/// How many of [`FIELDS`] a server of files does not send by itself: it has Accept-Ranges in the place of Vary.
+/// The number of leading [`FIELDS`] that a file server does not add by itself; it sends Accept-Ranges instead of Vary.
 pub const FIELDS_OF_FILES: usize = 5;
 
-/// [`ANSWER`] with this body in the place of its own.
+/// Returns [`ANSWER`] with `body` in place of its own.
 pub fn answer(body: &str) -> Vec<u8> {
     let head = std::str::from_utf8(&ANSWER[..ANSWER.len() - BODY.len()]).expect("the canned head is text");
     let length = format!("Content-Length: {}\r\n", body.len());
@@ -58,28 +61,28 @@ pub fn answer(body: &str) -> Vec<u8> {
     (head + body).into_bytes()
 }
 
-/// Most answers that go out in one write; more wait for the next.
+/// Largest number of responses in one write.
 pub const BATCH_MAX: usize = 64;
 
-/// [`BATCH_MAX`] answers one behind the other, so that a pipelined batch is one slice.
+/// Returns [`BATCH_MAX`] responses in sequence, so that a pipelined batch is one slice.
 pub fn batch() -> Vec<u8> {
     ANSWER.repeat(BATCH_MAX)
 }
 
-/// How much of a head's end (`\r\n\r\n`) the octets read so far end with: 0 to 3.
+/// The number of bytes of a head's terminator (`\r\n\r\n`) at the end of the bytes read so far: 0 to 3.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct HeadEnd(u8);
 
 impl HeadEnd {
-    /// Counts the heads that end within `octets`, carrying a terminator split over two reads. O(octets).
-    pub fn count(&mut self, octets: &[u8]) -> usize {
-        // The usual case: whole requests, nothing carried. One vectorised search finds each end.
-        if self.0 == 0 && octets.ends_with(b"\r\n\r\n") {
-            return memchr::memmem::find_iter(octets, b"\r\n\r\n").count();
+    /// Counts the heads that end within `bytes`, including a terminator that began in an earlier call. O(bytes).
+    pub fn count(&mut self, bytes: &[u8]) -> usize {
+        // The usual case: whole requests, and no partial terminator before. One vectorised search finds every end.
+        if self.0 == 0 && bytes.ends_with(b"\r\n\r\n") {
+            return memchr::memmem::find_iter(bytes, b"\r\n\r\n").count();
         }
         let mut ends = 0;
-        for &octet in octets {
-            self.0 = match (self.0, octet) {
+        for &byte in bytes {
+            self.0 = match (self.0, byte) {
                 (0 | 2, b'\r') => self.0 + 1,
                 (1, b'\n') => 2,
                 (3, b'\n') => {
@@ -107,12 +110,12 @@ mod tests {
             ("a\r\n\r\r\n\r\n", 1),
             ("a\r\nb\r\n", 0),
         ];
-        for (octets, want) in requests {
-            for split in 0..=octets.len() {
+        for (bytes, want) in requests {
+            for split in 0..=bytes.len() {
                 let mut end = HeadEnd::default();
-                let (before, behind) = octets.as_bytes().split_at(split);
+                let (before, behind) = bytes.as_bytes().split_at(split);
                 let got = end.count(before) + end.count(behind);
-                assert_eq!(got, *want, "{octets:?} split at {split}");
+                assert_eq!(got, *want, "{bytes:?} split at {split}");
             }
         }
     }
@@ -125,11 +128,11 @@ mod tests {
 
     #[test]
     fn canned_answers_say_their_own_length() {
-        for (octets, body) in [(ANSWER.to_vec(), BODY.to_owned()), (answer(&page()), page())] {
+        for (bytes, body) in [(ANSWER.to_vec(), BODY.to_owned()), (answer(&page()), page())] {
             let mut fields = [httparse::EMPTY_HEADER; 8];
             let mut response = httparse::Response::new(&mut fields);
-            let head = response.parse(&octets).unwrap().unwrap();
-            assert_eq!(&octets[head..], body.as_bytes());
+            let head = response.parse(&bytes).unwrap().unwrap();
+            assert_eq!(&bytes[head..], body.as_bytes());
             let length = response.headers.iter().find(|field| field.name == "Content-Length").unwrap();
             assert_eq!(length.value, body.len().to_string().as_bytes());
         }

@@ -1,9 +1,9 @@
-//! The same axum router for whoever serves it.
+//! The axum router that all axum benchmarks serve.
 
 use axum::Router;
 use axum::routing::get;
 
-/// `/` says hello.
+/// Returns a router which responds to `/` with [`crate::BODY`].
 pub fn router() -> Router {
     Router::new().route("/", get(async || crate::BODY))
 }

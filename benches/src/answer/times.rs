@@ -1,5 +1,5 @@
-//! How long a measured program took over its requests, told to whoever connects to its second port: count, mean, median and 99th
-//! percentile since the last time, as one line of JSON.
+//! Records the request times of a measured program and sends them to clients of its second port: count, mean, median
+//! and 99th percentile since the last query, as one line of JSON.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Times since they were last told.
+/// Request times since the last query.
 #[derive(Clone)]
 pub struct Times(Arc<Mutex<Histogram<u64>>>);
 
 impl Times {
-    /// None yet; from now on whoever connects to `port` on the loopback is told.
+    /// Creates an empty recorder, and answers every connection to `port` on loopback with the statistics.
     ///
     /// # Errors
     /// When the port is taken.
@@ -23,7 +23,7 @@ impl Times {
         let told = times.clone();
         std::thread::spawn(move || {
             for asker in listener.incoming().flatten() {
-                // Whoever hangs up is told nothing.
+                // Ignore a client that closes early.
                 let _ = (&asker).write_all(told.take().as_bytes());
             }
         });
@@ -35,13 +35,13 @@ impl Times {
         Self(Arc::new(Mutex::new(histogram)))
     }
 
-    /// One more; of more than a minute as a minute.
+    /// Records a time; times above a minute count as a minute.
     pub fn add(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(nanos.max(1));
     }
 
-    /// Those so far as a line; then there are none.
+    /// Returns the statistics as a line, and resets them.
     fn take(&self) -> String {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let us = |nanos: u64| nanos as f64 / 1e3;

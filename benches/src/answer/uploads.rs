@@ -1,39 +1,39 @@
-//! Requests with a body of a known length, counted when their last octet is there.
+//! Counts requests with a body of known length when their last byte arrives.
 
-/// Most octets of a head.
+/// Size limit of a head in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// What a connection's octets have brought so far.
+/// The parse state of a connection.
 #[derive(Default, Debug)]
 pub struct Uploads {
-    /// A head that came in part.
+    /// A partial head.
     head: Vec<u8>,
-    /// Octets of the body that are still to come.
+    /// Bytes of the body yet to come.
     left: u64,
 }
 
-/// A request whose body's length is not known from its Content-Length, or no request at all.
+/// The bytes are not a request, or its body has no length given by Content-Length.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoUpload;
 
 impl Uploads {
-    /// Counts the requests that end within `octets`. Bodies are passed over without a look.
-    pub fn count(&mut self, mut octets: &[u8]) -> Result<usize, NoUpload> {
+    /// Counts the requests that end within `bytes`. Bodies are skipped.
+    pub fn count(&mut self, mut bytes: &[u8]) -> Result<usize, NoUpload> {
         let mut ended = 0;
-        while !octets.is_empty() {
+        while !bytes.is_empty() {
             if self.left == 0 {
-                let taken = octets.len();
-                self.head.extend_from_slice(octets);
+                let taken = bytes.len();
+                self.head.extend_from_slice(bytes);
                 let Some(end) = memchr::memmem::find(&self.head, b"\r\n\r\n") else {
                     return if self.head.len() > HEAD_BYTES_MAX { Err(NoUpload) } else { Ok(ended) };
                 };
                 let behind = self.head.len() - (end + 4);
                 self.left = content_length(&self.head[..end + 4]).ok_or(NoUpload)?;
                 self.head.clear();
-                octets = &octets[taken - behind..];
+                bytes = &bytes[taken - behind..];
             }
-            let now = usize::try_from(self.left).unwrap_or(usize::MAX).min(octets.len());
-            octets = &octets[now..];
+            let now = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+            bytes = &bytes[now..];
             self.left -= now as u64;
             ended += usize::from(self.left == 0);
         }
@@ -41,6 +41,7 @@ impl Uploads {
     }
 }
 
+/// Parses a head; `None` unless it has exactly one positive Content-Length.
 fn content_length(head: &[u8]) -> Option<u64> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);

@@ -9,7 +9,7 @@ fn main() {
     let (Some(port), Some(workers)) = (number(), number()) else { panic!("usage: axum_edge PORT WORKERS") };
     let server = tower_edge::Server::builder().listen(format!("127.0.0.1:{port}")).workers(usize::from(workers));
     let _running = server.start(answer::router::router()).unwrap_or_else(|error| panic!("{error}"));
-    // Until a signal ends the process.
+    // Serve until a signal ends the process.
     loop {
         std::thread::park();
     }

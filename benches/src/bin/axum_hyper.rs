@@ -1,4 +1,4 @@
-//! The same axum router as axum serves it, by hyper and tokio's current-thread runtime. Usage: `axum_hyper PORT`.
+//! The axum router on hyper and tokio's current-thread runtime, as axum serves it. Usage: `axum_hyper PORT`.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ fn main() -> std::io::Result<()> {
         let socket = tokio::net::TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
         socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
-        // A connection whose Nagle's algorithm stays on is slow, not wrong.
+        // Ignore errors: with Nagle's algorithm a connection is slow, but correct.
         let listener = socket.listen(4096)?.tap_io(|stream| drop(stream.set_nodelay(true)));
         axum::serve(listener, answer::router::router()).await
     })

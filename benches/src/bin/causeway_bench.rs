@@ -1,6 +1,6 @@
-//! Causeway's engine embedded in a program with handlers of its own: `/` says hello; `/burn` computes for 50 ms where such
-//! work belongs, on the pool that may block; `/hog` computes as long on the worker itself, against the engine's rule, to show
-//! what the rule is for; `/cold` sends a file. Usage: `causeway_bench PORT WORKERS [FILE]`.
+//! Causeway's engine embedded in a program with custom handlers: `/` sends a short text; `/burn` computes for 50 ms on
+//! the blocking pool, where such work belongs; `/hog` computes as long on the worker itself, against the engine's rule,
+//! to show the effect; `/cold` sends a file. Usage: `causeway_bench PORT WORKERS [FILE]`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, Context, Fault, Handler, ListenAddress, ListenerSpec, Registry, Response, Step};
 use serde_json::{Value, json};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What a route that computes takes.
+/// Duration of a computation.
 const BURN: Duration = Duration::from_millis(50);
 
 fn main() {
@@ -40,10 +40,9 @@ fn main() {
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
         certificates: None,
-        access: Box::new(std::io::sink()),
     });
     let _engine = engine.unwrap_or_else(|error| panic!("{error}"));
-    // Until a signal ends the process.
+    // Serve until a signal ends the process.
     loop {
         std::thread::park();
     }
@@ -63,12 +62,12 @@ fn routes(file: Option<&Path>) -> Value {
     Value::Array(routes)
 }
 
-/// Computes on the pool that may block; beyond its queue the answer is 503.
+/// Computes on the blocking pool; responds with 503 when its queue is full.
 struct Burn;
 
 impl Handler for Burn {
     fn enter(&self, cx: &mut Context) -> Step {
-        match run_blocking(&**cx.worker(), || burn(BURN)) {
+        match offload(&**cx.worker(), Work::of(WorkKind::Blocking), || burn(BURN)) {
             Ok(burning) => cx.wait(burning, |cx, burnt| match burnt {
                 Some(()) => done(cx),
                 None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
@@ -78,7 +77,7 @@ impl Handler for Burn {
     }
 }
 
-/// Computes on the worker, which no handler shall.
+/// Computes on the worker, which no handler should do.
 struct Hog;
 
 impl Handler for Hog {

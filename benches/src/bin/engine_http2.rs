@@ -1,6 +1,6 @@
-//! Causeway's engine embedded in a program, over HTTP/2 in the clear or over TLS: twelve fields and hello or a page. It tells how
-//! long requests took: from the reading of the head, by the worker's clock, to the kernel's having the last octet of the answer.
-//! Usage: `engine_http2 PORT PORT_OF_TIMES [page] [CERTIFICATE KEY]`.
+//! Causeway's engine embedded in a program, over HTTP/2 with or without TLS: twelve fields and a short text or a page.
+//! It records request times: from the reading of the head, by the worker's clock, until the kernel has accepted the
+//! last byte of the response. Usage: `engine_http2 PORT PORT_OF_TIMES [page] [CERTIFICATE KEY]`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,17 +45,16 @@ fn main() {
         listeners: vec![listener],
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
-        access: Box::new(std::io::sink()),
         certificates: keys.map(|keys| Arc::new(keys) as Arc<dyn Certificates>),
     });
     let _engine = engine.unwrap_or_else(|error| panic!("{error}"));
-    // Until a signal ends the process.
+    // Serve until a signal ends the process.
     loop {
         std::thread::park();
     }
 }
 
-/// Notes each exchange's time at its end.
+/// Records the time of each exchange at its end.
 struct Timed(Times);
 
 impl Handler for Timed {
@@ -68,7 +67,7 @@ impl Handler for Timed {
     }
 }
 
-/// One certificate, whatever name is asked for.
+/// One certificate for every server name.
 #[derive(Debug)]
 struct Keys(Arc<CertifiedKey>);
 

@@ -1,8 +1,8 @@
-//! Two ways to write HTTP/2's frames over the same machine and socket: `one` writer that takes all that there is with one call,
-//! as our engine does, or a task for `each` larger frame, one after the other, that starts as a fresh goroutine does. What the
-//! article on Go's server measured, without anything else of Go. A page is answered to every request; the time of one is from the
-//! read that brought its head to the write that took its last octet.
-//! Usage: `h2_writers one|each PORT PORT_OF_TIMES [CERTIFICATE KEY]`.
+//! Two ways to write HTTP/2 frames over one protocol machine and socket: `one` writer that writes all pending bytes
+//! with one call, as our engine does, or a task for `each` larger frame, one after another, which starts like a fresh
+//! goroutine. This reproduces the measurement of the article on Go's server without the rest of Go. Every request gets
+//! a page; its time runs from the read of its head to the write of its last byte. Usage: `h2_writers one|each PORT
+//! PORT_OF_TIMES [CERTIFICATE KEY]`.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -30,12 +30,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 12:00:00 GMT";
 const READ_BYTES: usize = 32 << 10;
-/// Slices handed to the kernel at once.
+/// Slices per write call.
 const SLICES_MAX: usize = 64;
 const FRAME_HEAD_BYTES: usize = 9;
-/// Frames that fit Go's buffer are not written by a goroutine of their own.
+/// In Go, frames that fit this buffer are not written by a goroutine of their own.
 const BUFFERED_BYTES_MAX: usize = 4 << 10;
-/// What a goroutine starts with, and what the writing of a frame makes it grow to.
+/// Initial stack size of a goroutine, and its size after growing to write a frame.
 const STACK_BYTES: [usize; 2] = [2 << 10, 8 << 10];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,9 +64,9 @@ fn main() -> io::Result<()> {
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            let connection = Connection::new(page, times.clone());
+            let connection = WriterConnection::new(page, times.clone());
             let tls = tls.clone();
-            // A connection's own failure ends that connection and nothing else.
+            // An error of a connection ends only that connection.
             tokio::task::spawn_local(async move {
                 match tls {
                     Some(tls) => connection.serve(tls.accept(stream).await.ok()?, writer).await.ok(),
@@ -77,10 +77,10 @@ fn main() -> io::Result<()> {
     })
 }
 
-/// What carries octets.
-trait Wire: AsyncRead + AsyncWrite + Unpin + 'static {}
+/// A byte stream, with or without TLS.
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + 'static {}
 
-impl<W: AsyncRead + AsyncWrite + Unpin + 'static> Wire for W {}
+impl<W: AsyncRead + AsyncWrite + Unpin + 'static> ByteStream for W {}
 
 fn acceptor(certificate: &str, key: &str) -> TlsAcceptor {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
@@ -92,21 +92,21 @@ fn acceptor(certificate: &str, key: &str) -> TlsAcceptor {
     Arc::new(config).into()
 }
 
-struct Connection {
+struct WriterConnection {
     server: Server,
     head: Head,
     answer: ResponseHead,
     page: Chunk,
     out: WriteList,
-    /// Octets that were ever put into `out`, and those of them that the kernel has.
+    /// Bytes put into `out` since the start, and those of them that the kernel has accepted.
     queued: u64,
     written: u64,
-    /// Where in those an answer ends, and when its request came.
+    /// The end offset of each response, with the arrival time of its request.
     ends: VecDeque<(u64, Instant)>,
     times: Times,
 }
 
-impl Connection {
+impl WriterConnection {
     fn new(page: &'static [u8], times: Times) -> Self {
         let mut answer = ResponseHead::new(StatusCode::OK);
         answer.set(names::SERVER, FieldValue::from_static("writers"));
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    async fn serve(mut self, mut stream: impl Wire, writer: Writer) -> io::Result<()> {
+    async fn serve(mut self, mut stream: impl ByteStream, writer: Writer) -> io::Result<()> {
         let mut block = vec![0; READ_BYTES];
         let mut filled = 0;
         loop {
@@ -137,6 +137,7 @@ impl Connection {
             }
             filled += read;
             let used = self.take(&block[..filled]);
+            // An incomplete frame moves to the front of the buffer.
             block.copy_within(used..filled, 0);
             filled -= used;
             match writer {
@@ -149,12 +150,12 @@ impl Connection {
         }
     }
 
-    /// Answers what the octets ask; returns how many are done with.
-    fn take(&mut self, octets: &[u8]) -> usize {
+    /// Responds to the requests in `bytes`; returns the number of consumed bytes.
+    fn take(&mut self, bytes: &[u8]) -> usize {
         let now = Instant::now();
         let mut used = 0;
         loop {
-            let handled = self.server.handle_octets(now, &octets[used..], &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(now, &bytes[used..], &mut self.head, &mut self.out);
             used += handled.consumed;
             match handled.event {
                 Some(Event::Head { stream, .. }) => self.answer(stream, now),
@@ -174,11 +175,12 @@ impl Connection {
         self.server.send(stream, &mut page, &mut self.out);
         assert!(page.is_empty(), "the client's windows are wide open");
         self.server.finish(stream, &mut self.out);
+        // This response ends at the current end of the list.
         self.ends.push_back((self.written + self.out.len() as u64, came));
     }
 
-    /// All that there is, with as few calls as the kernel allows.
-    async fn write_all(&mut self, stream: &mut impl Wire) -> io::Result<()> {
+    /// Writes all pending bytes, with as few calls as the kernel allows.
+    async fn write_all(&mut self, stream: &mut impl ByteStream) -> io::Result<()> {
         while !self.out.is_empty() {
             let written = write_some(stream, &self.out, usize::MAX).await?;
             self.out.advance(written);
@@ -187,9 +189,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Frame by frame. The stream and the list go to each frame's task and come back with its end, as Go's serving goroutine waits
-    /// to hear of a frame's end before it starts the next.
-    async fn write_each<W: Wire>(&mut self, mut stream: W) -> io::Result<W> {
+    /// Writes frame by frame. Each frame's task takes the stream and the list and returns them at its end, as Go's
+    /// serving goroutine waits for the end of a frame before it starts the next.
+    async fn write_each<W: ByteStream>(&mut self, mut stream: W) -> io::Result<W> {
         while !self.out.is_empty() {
             let bytes = next_write(&self.out);
             let mut out = std::mem::take(&mut self.out);
@@ -209,8 +211,8 @@ impl Connection {
         Ok(stream)
     }
 
-    fn note_written(&mut self, octets: usize) {
-        self.written += octets as u64;
+    fn note_written(&mut self, bytes: usize) {
+        self.written += bytes as u64;
         assert!(self.written <= self.queued, "no more than was queued");
         if self.ends.front().is_some_and(|(end, _)| *end <= self.written) {
             let now = Instant::now();
@@ -221,11 +223,11 @@ impl Connection {
     }
 }
 
-/// One call with at most so many of the list's first octets; returns how many went out.
-async fn write_some(stream: &mut impl Wire, out: &WriteList, octets_max: usize) -> io::Result<usize> {
+/// Writes at most `bytes_max` bytes of the list with one call; returns the number of bytes written.
+async fn write_some(stream: &mut impl ByteStream, out: &WriteList, bytes_max: usize) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let mut used = out.slices(&mut slices);
-    let mut left = octets_max;
+    let mut left = bytes_max;
     let mut cut: &[u8] = &[];
     for (place, slice) in slices[..used].iter().enumerate() {
         if slice.len() >= left {
@@ -236,6 +238,7 @@ async fn write_some(stream: &mut impl Wire, out: &WriteList, octets_max: usize) 
         left -= slice.len();
     }
     if !cut.is_empty() {
+        // The slice that contains the bound is shortened, and the later ones are omitted.
         let mut shorter = [IoSlice::new(&[]); SLICES_MAX];
         shorter[..used].copy_from_slice(&slices[..used]);
         shorter[used] = IoSlice::new(cut);
@@ -244,18 +247,18 @@ async fn write_some(stream: &mut impl Wire, out: &WriteList, octets_max: usize) 
         return Ok(written);
     }
     let written = stream.write_vectored(&slices[..used]).await?;
-    // TLS may have taken more than the kernel has.
+    // With TLS, the write may only have filled the TLS buffer.
     stream.flush().await?;
     Ok(written)
 }
 
-/// Octets of the frames up to the first large one, that included. O(slices).
+/// Returns the size of the frames up to and including the first large one. O(slices).
 fn next_write(out: &WriteList) -> usize {
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let used = out.slices(&mut slices);
     let (mut place, mut within, mut at) = (0, 0, 0);
     loop {
-        // A frame's head is put in one piece, so it lies in one slice.
+        // A frame's head is written in one piece, so it is within one slice.
         while place < used && within >= slices[place].len() {
             within -= slices[place].len();
             place += 1;
@@ -272,7 +275,7 @@ fn next_write(out: &WriteList) -> usize {
     }
 }
 
-/// What a goroutine does before it writes: it gets a small stack and moves to larger ones.
+/// Imitates a goroutine's start: it gets a small stack that is copied to larger ones.
 fn fresh_stack() {
     let mut stack = vec![1_u8; STACK_BYTES[0]];
     while stack.len() < STACK_BYTES[1] {

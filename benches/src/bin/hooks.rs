@@ -1,9 +1,10 @@
-//! Measures what the causal profiler's hooks cost. Prints one JSON object a line, as `inprocess` does.
-//! Usage: `hooks SECONDS`, the time for each case; or `hooks count none|off REQUESTS`, which passes so many requests' hooks
-//! and ends, for a tool that counts instructions.
+//! Measures the cost of the causal profiler's hooks. Prints one JSON object per line, like `inprocess`. Usage: `hooks
+//! SECONDS`, the time for each case; or `hooks count none|off REQUESTS`, which runs the hooks of this number of
+//! requests and exits, for a tool that counts instructions.
 //!
-//! Each case is measured without a profile (`off`) and while a window records (`recording`). The cases of a table take turns in
-//! blocks of 0.1 ms or more; the time is the median over the blocks, the ratio is to the first case, block by block.
+//! Each case is measured without a profile (`off`) and while a window records (`recording`). The cases of a table
+//! alternate in blocks of at least 0.1 ms. The time is the median over the blocks; the ratio is to the first case,
+//! block by block.
 
 use std::hint::black_box;
 use std::sync::{Mutex as StdMutex, RwLock as StdRwLock, mpsc as std_mpsc};
@@ -21,7 +22,7 @@ static RECORDER: Recorder = Recorder::new();
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    progress::install(&RECORDER).unwrap_or_else(|_| panic!("nobody else installs a policy here"));
+    progress::install(&RECORDER).unwrap_or_else(|_| panic!("this is the only policy"));
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["count", which, requests] => count(which, requests.parse().expect("a number of requests")),
         [seconds] => tables(Duration::from_secs_f64(seconds.parse().expect("seconds"))),
@@ -30,7 +31,7 @@ fn main() {
 }
 
 fn count(which: &str, requests: u64) {
-    let mut request = Request::new();
+    let mut request = RequestHooks::new();
     match which {
         "none" => (0..requests).for_each(|_| request.bare()),
         "off" => (0..requests).for_each(|_| request.hooked()),
@@ -38,16 +39,16 @@ fn count(which: &str, requests: u64) {
     }
 }
 
-/// What a request of the server's passes: every hook, and nothing between them.
-struct Request {
+/// All hooks of one request in the server, without the work between them.
+struct RequestHooks {
     connection: Stamp,
     handler: Span,
     request: Point,
     route: Point,
 }
 
-impl Request {
-    /// Hooks in [`hooked`](Self::hooked); a span has two.
+impl RequestHooks {
+    /// Number of hooks in [`hooked`](Self::hooked); a span has two.
     const HOOKS: u32 = 20;
 
     fn new() -> Self {
@@ -79,7 +80,7 @@ impl Request {
         progress::before_block();
     }
 
-    /// The same without hooks.
+    /// The equivalent of [`hooked`](Self::hooked) without hooks.
     #[inline(never)]
     fn bare(&mut self) {
         (0..6).for_each(|_| {
@@ -89,39 +90,40 @@ impl Request {
     }
 }
 
-/// Keeps the compiler from putting the spans' two ends together.
+/// Prevents the compiler from merging the two ends of a span.
 #[inline(always)]
 fn work(span: Span) {
     let _span = span.enter();
     black_box(());
 }
 
-/// One piece of work.
-struct Case<'a> {
+/// A piece of work to measure.
+struct HookCase<'a> {
     name: &'static str,
-    way: Way,
-    /// Entries that a turn writes into the log, at most.
+    way: HookMode,
+    /// Largest number of log entries per turn.
     entries: u64,
     turns: Box<dyn FnMut(u64) + 'a>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum HookMode {
     Off,
     Recording,
 }
 
-impl<'a> Case<'a> {
-    fn new(name: &'static str, way: Way, entries: u64, mut work: impl FnMut() + 'a) -> Self {
+impl<'a> HookCase<'a> {
+    fn new(name: &'static str, way: HookMode, entries: u64, mut work: impl FnMut() + 'a) -> Self {
         Self { name, way, entries, turns: Box::new(move |turns| (0..turns).for_each(|_| work())) }
     }
 
-    /// How long so many turns take.
+    /// Returns the duration of `turns` turns.
     fn time(&mut self, turns: u64) -> Duration {
-        if self.way == Way::Recording {
+        if self.way == HookMode::Recording {
             RECORDER.open(Rule::Record);
             progress::attend(progress::Attention::Everything);
         }
+        // The window opens before the clock starts, so its cost is not measured.
         let began = Instant::now();
         (self.turns)(turns);
         let time = began.elapsed();
@@ -133,12 +135,12 @@ impl<'a> Case<'a> {
 
 const BLOCK: Duration = Duration::from_micros(100);
 
-/// Measures cases beside each other.
-fn run(table: &str, input: &str, time: Duration, mut cases: Vec<Case<'_>>) {
+/// Measures cases in alternation.
+fn run(table: &str, input: &str, time: Duration, mut cases: Vec<HookCase<'_>>) {
     let blocks: Vec<u64> = cases
         .iter_mut()
         .map(|case| {
-            // What does not fit into the log would be cheaper than what does.
+            // Once the log is full, a turn would be cheaper.
             let most = ENTRIES_MAX as u64 / 2 / case.entries.max(1);
             let mut turns = 16;
             while turns * 2 < most && case.time(turns) < BLOCK {
@@ -155,6 +157,7 @@ fn run(table: &str, input: &str, time: Duration, mut cases: Vec<Case<'_>>) {
         }
     }
     for (place, case) in cases.iter().enumerate() {
+        // The cases alternate, so blocks with the same index are adjacent in time.
         let ratios: Vec<_> = each[place].iter().zip(&each[0]).map(|(one, first)| one / first).collect();
         let line = serde_json::json!({
             "table": table,
@@ -170,18 +173,18 @@ fn run(table: &str, input: &str, time: Duration, mut cases: Vec<Case<'_>>) {
 }
 
 fn tables(time: Duration) {
-    use Way::{Off, Recording};
-    let mut requests = [Request::new(), Request::new(), Request::new()];
+    use HookMode::{Off, Recording};
+    let mut requests = [RequestHooks::new(), RequestHooks::new(), RequestHooks::new()];
     let [bare, off, recording] = &mut requests;
-    assert_eq!(Request::HOOKS, 20, "the table's name says it");
+    assert_eq!(RequestHooks::HOOKS, 20, "the table's name says it");
     run(
         "hooks",
         "the 20 of a request",
         time,
         vec![
-            Case::new("none", Off, 0, || bare.bare()),
-            Case::new("off", Off, 0, || off.hooked()),
-            Case::new("recording", Recording, 24, || recording.hooked()),
+            HookCase::new("none", Off, 0, || bare.bare()),
+            HookCase::new("off", Off, 0, || off.hooked()),
+            HookCase::new("recording", Recording, 24, || recording.hooked()),
         ],
     );
     let point = Point::named("request");
@@ -190,10 +193,10 @@ fn tables(time: Duration) {
         "one",
         time,
         vec![
-            Case::new("a hit, off", Off, 0, || black_box(point).hit()),
-            Case::new("a hit, recording", Recording, 1, || black_box(point).hit()),
-            Case::new("a span, off", Off, 0, || work(black_box(stage::READ))),
-            Case::new("a span, recording", Recording, 2, || work(black_box(stage::READ))),
+            HookCase::new("a hit, off", Off, 0, || black_box(point).hit()),
+            HookCase::new("a hit, recording", Recording, 1, || black_box(point).hit()),
+            HookCase::new("a span, off", Off, 0, || work(black_box(stage::READ))),
+            HookCase::new("a span, recording", Recording, 2, || work(black_box(stage::READ))),
         ],
     );
     let (theirs, ours) = (StdMutex::new(0_u64), Mutex::new(0_u64));
@@ -202,9 +205,9 @@ fn tables(time: Duration) {
         "taken and given up",
         time,
         vec![
-            Case::new("std's mutex", Off, 0, || *black_box(&theirs).lock().expect("sound") += 1),
-            Case::new("ours, off", Off, 0, || *black_box(&ours).lock().expect("sound") += 1),
-            Case::new("ours, recording", Recording, 6, || *black_box(&ours).lock().expect("sound") += 1),
+            HookCase::new("std's mutex", Off, 0, || *black_box(&theirs).lock().expect("sound") += 1),
+            HookCase::new("ours, off", Off, 0, || *black_box(&ours).lock().expect("sound") += 1),
+            HookCase::new("ours, recording", Recording, 6, || *black_box(&ours).lock().expect("sound") += 1),
         ],
     );
     let (theirs, ours) = (StdRwLock::new(0_u64), RwLock::new(0_u64));
@@ -213,9 +216,9 @@ fn tables(time: Duration) {
         "read",
         time,
         vec![
-            Case::new("std's", Off, 0, || read(&black_box(&theirs).read().expect("sound"))),
-            Case::new("ours, off", Off, 0, || read(&black_box(&ours).read().expect("sound"))),
-            Case::new("ours, recording", Recording, 6, || read(&black_box(&ours).read().expect("sound"))),
+            HookCase::new("std's", Off, 0, || read(&black_box(&theirs).read().expect("sound"))),
+            HookCase::new("ours, off", Off, 0, || read(&black_box(&ours).read().expect("sound"))),
+            HookCase::new("ours, recording", Recording, 6, || read(&black_box(&ours).read().expect("sound"))),
         ],
     );
     let (theirs, ours) = (std::sync::Condvar::new(), Condvar::new());
@@ -224,9 +227,9 @@ fn tables(time: Duration) {
         "that nobody waits for",
         time,
         vec![
-            Case::new("std's", Off, 0, || black_box(&theirs).notify_one()),
-            Case::new("ours, off", Off, 0, || black_box(&ours).notify_one()),
-            Case::new("ours, recording", Recording, 1, || black_box(&ours).notify_one()),
+            HookCase::new("std's", Off, 0, || black_box(&theirs).notify_one()),
+            HookCase::new("ours, off", Off, 0, || black_box(&ours).notify_one()),
+            HookCase::new("ours, recording", Recording, 1, || black_box(&ours).notify_one()),
         ],
     );
     let (theirs, ours) = (std_mpsc::channel(), mpsc::channel());
@@ -235,9 +238,9 @@ fn tables(time: Duration) {
         "sent and received",
         time,
         vec![
-            Case::new("std's", Off, 0, || pass_theirs(|value| theirs.0.send(value).is_ok(), &theirs.1)),
-            Case::new("ours, off", Off, 0, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
-            Case::new("ours, recording", Recording, 4, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+            HookCase::new("std's", Off, 0, || pass_theirs(|value| theirs.0.send(value).is_ok(), &theirs.1)),
+            HookCase::new("ours, off", Off, 0, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+            HookCase::new("ours, recording", Recording, 4, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
         ],
     );
     let (theirs, ours) = (std_mpsc::sync_channel(16), mpsc::sync_channel(16));
@@ -246,9 +249,9 @@ fn tables(time: Duration) {
         "sent and received",
         time,
         vec![
-            Case::new("std's", Off, 0, || pass_theirs(|value| theirs.0.send(value).is_ok(), &theirs.1)),
-            Case::new("ours, off", Off, 0, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
-            Case::new("ours, recording", Recording, 6, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+            HookCase::new("std's", Off, 0, || pass_theirs(|value| theirs.0.send(value).is_ok(), &theirs.1)),
+            HookCase::new("ours, off", Off, 0, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+            HookCase::new("ours, recording", Recording, 6, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
         ],
     );
     run(
@@ -256,8 +259,8 @@ fn tables(time: Duration) {
         "spawned and joined",
         time,
         vec![
-            Case::new("std's", Off, 0, || std::thread::spawn(|| ()).join().expect("it does nothing")),
-            Case::new("ours, off", Off, 0, || progress::thread::spawn(|| ()).join().expect("it does nothing")),
+            HookCase::new("std's", Off, 0, || std::thread::spawn(|| ()).join().expect("it does nothing")),
+            HookCase::new("ours, off", Off, 0, || progress::thread::spawn(|| ()).join().expect("it does nothing")),
         ],
     );
 }

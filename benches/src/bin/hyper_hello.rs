@@ -1,5 +1,5 @@
-//! hyper 1.x over tokio's current-thread runtime. `/` says hello; `/burn` computes for 50 ms where it stands, which is
-//! what a handler that holds its worker does to all others. Usage: `hyper_hello PORT`.
+//! hyper 1.x on tokio's current-thread runtime. `/` sends a short text; `/burn` computes for 50 ms in the handler, to
+//! show the effect on all other requests. Usage: `hyper_hello PORT`.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ fn main() -> std::io::Result<()> {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             tokio::spawn(async move {
-                // A connection's own failure ends that connection and nothing else.
+                // An error of a connection ends only that connection.
                 let connection = http1::Builder::new()
                     .pipeline_flush(true)
                     .serve_connection(TokioIo::new(stream), service_fn(async |request| hello(&request)));

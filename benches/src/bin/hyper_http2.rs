@@ -1,4 +1,4 @@
-//! hyper 1.x over HTTP/2 in the clear and tokio's current-thread runtime: twelve fields and hello or a page.
+//! hyper 1.x over HTTP/2 without TLS, on tokio's current-thread runtime: twelve fields and a short text or a page.
 //! Usage: `hyper_http2 PORT [page]`.
 
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ fn main() -> std::io::Result<()> {
             stream.set_nodelay(true)?;
             let body = body.clone();
             tokio::spawn(async move {
-                // A connection's own failure ends that connection and nothing else.
+                // An error of a connection ends only that connection.
                 let answer = service_fn(move |_| {
                     let response = answer_with(body.clone());
                     async move { Ok::<_, Infallible>(response) }

@@ -1,6 +1,6 @@
-//! The limit server: one thread, epoll, a read and a write. It parses nothing and answers each head's end with a canned
-//! response, so what it costs is what the kernel asks of any server. Behind proxies it also answers with a page, or requests
-//! that have a body. Usage: `limit PORT [page|upload]`.
+//! The limit server: one thread, epoll, a read and a write. It parses nothing and responds to each head's end with a
+//! canned response, so its cost is the kernel's minimum for any server. Behind proxies it can also send a page, or
+//! receive requests with a body. Usage: `limit PORT [page|upload]`.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -11,27 +11,27 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags};
 
-/// Events taken from the kernel at once.
+/// Events per epoll call.
 const EVENTS_MAX: usize = 256;
-/// Octets read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
-struct Connection {
+struct LimitConnection {
     socket: OwnedFd,
     requests: Requests,
 }
 
-/// How requests are told apart.
+/// The method of detecting requests.
 enum Requests {
-    /// They have no body.
+    /// Requests without a body.
     Heads(HeadEnd),
-    /// They all have one.
+    /// Requests with a body.
     Uploads(Uploads),
 }
 
-/// Canned answers, one behind the other.
+/// Canned responses in sequence.
 struct Answers {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     count: usize,
 }
 
@@ -44,8 +44,8 @@ fn main() -> std::io::Result<()> {
     };
     let uploads = body.as_deref() == Some("upload");
     let answers = match body.as_deref() {
-        Some("page") => Answers { octets: answer::answer(&answer::page()), count: 1 },
-        _ => Answers { octets: answer::batch(), count: BATCH_MAX },
+        Some("page") => Answers { bytes: answer::answer(&answer::page()), count: 1 },
+        _ => Answers { bytes: answer::batch(), count: BATCH_MAX },
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     net::listen(&listener, 4096)?;
@@ -54,9 +54,9 @@ fn main() -> std::io::Result<()> {
     let accept = token(listener.as_raw_fd());
     epoll::add(&poll, &listener, accept, epoll::EventFlags::IN)?;
 
-    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut connections: Vec<Option<LimitConnection>> = Vec::new();
     let mut events = Vec::with_capacity(EVENTS_MAX);
-    let mut octets = vec![0; READ_BYTES];
+    let mut bytes = vec![0; READ_BYTES];
     loop {
         events.clear();
         match epoll::wait(&poll, spare_capacity(&mut events), None) {
@@ -77,38 +77,38 @@ fn main() -> std::io::Result<()> {
                     } else {
                         Requests::Heads(HeadEnd::default())
                     };
-                    connections[index] = Some(Connection { socket, requests });
+                    connections[index] = Some(LimitConnection { socket, requests });
                 }
                 continue;
             }
             let slot = &mut connections[event.data.u64() as usize];
             let Some(connection) = slot else { continue };
-            if !serve(connection, &mut octets, &answers) {
+            if !serve(connection, &mut bytes, &answers) {
                 *slot = None;
             }
         }
     }
 }
 
-/// One read and what it asks for; `false` when the connection is over.
-fn serve(connection: &mut Connection, octets: &mut [u8], answers: &Answers) -> bool {
-    let read = match net::recv(&connection.socket, &mut *octets, RecvFlags::empty()) {
+/// Reads once and sends the due responses; returns false when the connection has ended.
+fn serve(connection: &mut LimitConnection, bytes: &mut [u8], answers: &Answers) -> bool {
+    let read = match net::recv(&connection.socket, &mut *bytes, RecvFlags::empty()) {
         Ok((0, _)) => return false,
         Ok((read, _)) => read,
         Err(rustix::io::Errno::AGAIN) => return true,
         Err(_) => return false,
     };
     let mut due = match &mut connection.requests {
-        Requests::Heads(end) => end.count(&octets[..read]),
-        Requests::Uploads(uploads) => match uploads.count(&octets[..read]) {
+        Requests::Heads(end) => end.count(&bytes[..read]),
+        Requests::Uploads(uploads) => match uploads.count(&bytes[..read]) {
             Ok(due) => due,
             Err(_) => return false,
         },
     };
     while due > 0 {
         let now = due.min(answers.count);
-        let slice = &answers.octets[..now * (answers.octets.len() / answers.count)];
-        // A short write would mean a client that does not read: no such client is measured against this server.
+        let slice = &answers.bytes[..now * (answers.bytes.len() / answers.count)];
+        // A short write means a client that does not read; no such client is used with this server.
         if net::send(&connection.socket, slice, SendFlags::NOSIGNAL) != Ok(slice.len()) {
             return false;
         }

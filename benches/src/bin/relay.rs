@@ -1,6 +1,6 @@
-//! The limit of proxies: one thread, epoll, and for each connection of a client one to the upstream. What one of the two
-//! brings with a read goes to the other with a write, without a look, so what it costs is what the kernel asks of any proxy:
-//! two hops. Usage: `relay PORT UPSTREAM_PORT`.
+//! The limit of proxies: one thread, epoll, and an upstream connection per client connection. The bytes of a read on
+//! one side are written to the opposite side unexamined, so the cost is the kernel's minimum for any proxy: two hops.
+//! Usage: `relay PORT UPSTREAM_PORT`.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,24 +11,25 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags};
 
-/// Events taken from the kernel at once.
+/// Events per epoll call.
 const EVENTS_MAX: usize = 256;
-/// Octets read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
-/// The listener's token; a side's is below.
+/// The listener's token; tokens of sides are smaller.
 const ACCEPT: u64 = u64::MAX;
 
 /// One of the two connections of a pair.
 struct Side {
     socket: OwnedFd,
-    /// What the kernel did not take; until it has, the other side is not read. At most one read's octets.
+    /// Bytes that the kernel has not accepted. Until they are written, the opposite side is not read. At most one
+    /// read's bytes.
     due: Vec<u8>,
-    /// What the kernel was last asked to tell.
+    /// The events that epoll currently reports.
     watched: EventFlags,
 }
 
-/// A client's connection and the one made for it.
-struct Pair([Side; 2]);
+/// A client's connection and its upstream connection.
+struct RelayPair([Side; 2]);
 
 fn main() -> io::Result<()> {
     let mut ports = std::env::args().skip(1).map(|port| port.parse::<u16>());
@@ -43,10 +44,10 @@ fn run(listener: TcpListener, upstream: SocketAddr) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&poll, &listener, epoll::EventData::new_u64(ACCEPT), EventFlags::IN)?;
-    let mut pairs: Vec<Option<Pair>> = Vec::new();
+    let mut pairs: Vec<Option<RelayPair>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut events = Vec::with_capacity(EVENTS_MAX);
-    let mut octets = vec![0; READ_BYTES];
+    let mut bytes = vec![0; READ_BYTES];
     loop {
         events.clear();
         match epoll::wait(&poll, spare_capacity(&mut events), None) {
@@ -61,7 +62,7 @@ fn run(listener: TcpListener, upstream: SocketAddr) -> io::Result<()> {
                         pairs.push(None);
                         pairs.len() - 1
                     });
-                    match Pair::begin(&poll, client, upstream, index) {
+                    match RelayPair::begin(&poll, client, upstream, index) {
                         Ok(pair) => pairs[index] = Some(pair),
                         // The client sees its connection closed.
                         Err(_) => free.push(index),
@@ -71,7 +72,7 @@ fn run(listener: TcpListener, upstream: SocketAddr) -> io::Result<()> {
             }
             let (index, side) = ((token / 2) as usize, (token % 2) as usize);
             let Some(pair) = &mut pairs[index] else { continue };
-            if pair.relay(side, event.flags, &mut octets).and_then(|()| pair.watch(&poll, index)).is_err() {
+            if pair.relay(side, event.flags, &mut bytes).and_then(|()| pair.watch(&poll, index)).is_err() {
                 pairs[index] = None;
                 free.push(index);
             }
@@ -79,7 +80,7 @@ fn run(listener: TcpListener, upstream: SocketAddr) -> io::Result<()> {
     }
 }
 
-impl Pair {
+impl RelayPair {
     fn begin(poll: &OwnedFd, client: OwnedFd, upstream: SocketAddr, index: usize) -> Result<Self, io::Error> {
         let upstream = TcpStream::connect(upstream)?;
         upstream.set_nonblocking(true)?;
@@ -91,36 +92,39 @@ impl Pair {
         Ok(Self(sides))
     }
 
-    /// One read of a side that has octets and one write to the other; an error when either is over.
-    fn relay(&mut self, side: usize, flags: EventFlags, octets: &mut [u8]) -> Result<(), Errno> {
+    /// Reads once from a side and writes to the opposite one; returns an error when either has ended.
+    fn relay(&mut self, side: usize, flags: EventFlags, bytes: &mut [u8]) -> Result<(), Errno> {
         if flags.contains(EventFlags::OUT) {
+            // Earlier bytes first, to preserve their order.
             self.0[side].flush()?;
         }
         let other = 1 - side;
         if !self.0[other].due.is_empty() {
-            // It waits for the other; that its peer is gone is said even so.
+            // Not read while the opposite side is blocked; but report that its peer has gone away.
             return if flags.intersects(EventFlags::ERR | EventFlags::HUP) { Err(Errno::CONNRESET) } else { Ok(()) };
         }
         if !flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
             return Ok(());
         }
-        let read = match net::recv(&self.0[side].socket, &mut *octets, RecvFlags::empty()) {
+        let read = match net::recv(&self.0[side].socket, &mut *bytes, RecvFlags::empty()) {
             Ok((0, _)) => return Err(Errno::PIPE),
             Ok((read, _)) => read,
             Err(Errno::AGAIN) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let sent = send(&self.0[other].socket, &octets[..read])?;
+        // Try to send at once: usually the socket has room, and no event is needed.
+        let sent = send(&self.0[other].socket, &bytes[..read])?;
         if sent < read {
-            self.0[other].due.extend_from_slice(&octets[sent..read]);
+            self.0[other].due.extend_from_slice(&bytes[sent..read]);
         }
         Ok(())
     }
 
-    /// Tells the kernel what the two wait for now, where that changed.
+    /// Updates the watched events if they have changed.
     fn watch(&mut self, poll: &OwnedFd, index: usize) -> Result<(), Errno> {
         for side in 0..2 {
             let mut wanted = EventFlags::empty();
+            // Backpressure: a side is not read while the opposite side has unsent bytes.
             wanted.set(EventFlags::IN, self.0[1 - side].due.is_empty());
             wanted.set(EventFlags::OUT, !self.0[side].due.is_empty());
             let side_of = &mut self.0[side];
@@ -141,9 +145,9 @@ impl Side {
     }
 }
 
-/// How many octets the kernel took: none when it has no room.
-fn send(socket: &OwnedFd, octets: &[u8]) -> Result<usize, Errno> {
-    match net::send(socket, octets, SendFlags::NOSIGNAL) {
+/// Returns the number of bytes that the kernel accepted; 0 without room.
+fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
+    match net::send(socket, bytes, SendFlags::NOSIGNAL) {
         Err(Errno::AGAIN) => Ok(0),
         other => other,
     }
@@ -160,33 +164,33 @@ mod tests {
 
     use super::*;
 
-    /// A relay before an upstream that gives back all it gets.
+    /// Starts a relay in front of an upstream that echoes all bytes.
     fn relayed() -> TcpStream {
         let [upstream, relay] = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let [upstream_address, address] = [&upstream, &relay].map(|listener| listener.local_addr().unwrap());
         thread::spawn(move || run(relay, upstream_address));
         thread::spawn(move || {
             let (mut socket, _) = upstream.accept().unwrap();
-            let mut octets = Vec::new();
-            // All of it before the first octet goes back: more than the sockets on the way hold.
-            (&mut socket).take(OCTETS as u64).read_to_end(&mut octets).unwrap();
-            socket.write_all(&octets).unwrap();
+            let mut bytes = Vec::new();
+            // Reads all bytes before it sends the first: more than the sockets on the way can hold.
+            (&mut socket).take(BYTES as u64).read_to_end(&mut bytes).unwrap();
+            socket.write_all(&bytes).unwrap();
         });
         TcpStream::connect(address).unwrap()
     }
 
-    const OCTETS: usize = 32 << 20;
+    const BYTES: usize = 32 << 20;
 
     #[test]
-    fn octets_come_through_in_order_when_either_side_is_slow() {
+    fn bytes_come_through_in_order_when_either_side_is_slow() {
         let mut client = relayed();
-        let sent: Vec<u8> = (0..OCTETS).map(|place| (place * 7 / 3) as u8).collect();
+        let sent: Vec<u8> = (0..BYTES).map(|place| (place * 7 / 3) as u8).collect();
         client.write_all(&sent).unwrap();
-        // Not read yet: what comes back fills the sockets and waits in the relay.
+        // Not reading yet: the echo fills the sockets and waits in the relay.
         thread::sleep(std::time::Duration::from_millis(50));
         let mut got = Vec::new();
-        // The upstream closes behind its last octet.
+        // The upstream closes after its last byte.
         client.read_to_end(&mut got).unwrap();
-        assert!(got == sent, "{} of {} octets, or others", got.len(), sent.len());
+        assert!(got == sent, "{} of {} bytes, or others", got.len(), sent.len());
     }
 }

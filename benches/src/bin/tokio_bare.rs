@@ -1,4 +1,4 @@
-//! The limit server's work over tokio's current-thread runtime: what the runtime itself adds. Usage: `tokio_bare PORT`.
+//! The limit server on tokio's current-thread runtime, to measure the runtime's overhead. Usage: `tokio_bare PORT`.
 
 use std::net::Ipv4Addr;
 
@@ -17,21 +17,21 @@ fn main() -> std::io::Result<()> {
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            // A connection's own failure ends that connection and nothing else.
+            // An error of a connection ends only that connection.
             tokio::spawn(async move { serve(stream, answers).await.ok() });
         }
     })
 }
 
 async fn serve(mut stream: TcpStream, answers: &[u8]) -> std::io::Result<()> {
-    let mut octets = vec![0; 16 << 10];
+    let mut bytes = vec![0; 16 << 10];
     let mut end = HeadEnd::default();
     loop {
-        let read = stream.read(&mut octets).await?;
+        let read = stream.read(&mut bytes).await?;
         if read == 0 {
             return Ok(());
         }
-        let mut due = end.count(&octets[..read]);
+        let mut due = end.count(&bytes[..read]);
         while due > 0 {
             let now = due.min(BATCH_MAX);
             stream.write_all(&answers[..now * ANSWER.len()]).await?;

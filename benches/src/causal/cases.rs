@@ -1,92 +1,94 @@
-//! The cases: a program, what drives it, which planted cost the knob cuts, and what is looked at.
+//! The cases: a program, its load, the planted cost that the knob reduces, and the measured quantities.
 
 use std::time::Duration;
 
-/// One case, or one variant of it.
-pub struct Case {
-    /// Its number in the list of thirteen, and a letter where it has variants.
+/// A case, or a variant of one.
+pub struct CausalCase {
+    /// The number in the list of thirteen, followed by a letter for variants.
     pub name: &'static str,
-    /// In a line.
+    /// A one-line title.
     pub title: &'static str,
-    /// What `causal_case` runs.
+    /// The program for `causal_case` to run.
     pub program: Program,
-    /// The planted cost that the knob cuts, by the program's name for it.
+    /// The planted cost that the knob reduces, by its name in the program.
     pub knob: &'static str,
-    /// What the profiler calls it.
+    /// The profiler's name for the target.
     pub target: &'static str,
-    /// What is predicted and measured.
+    /// The quantities to predict and measure.
     pub looks_at: &'static [Quantity],
-    /// Whether the program is one that Coz gets, too.
+    /// The program's name for Coz; `None` when Coz does not run this case.
     pub coz: Option<&'static str>,
 }
 
-/// What is predicted and measured.
+/// A predicted and measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
     /// Time per unit: the gain is S = 1 − p(v)/p(0).
     Throughput,
-    /// Mean time from a request to its answer, likewise.
+    /// Mean time from a request to its response; the gain is computed likewise.
     Latency,
 }
 
-/// What runs.
+/// A program with its load.
 pub enum Program {
-    /// Threads that are their own load, on both cores.
+    /// Threads that generate their own load, on both cores.
     Alone(&'static str),
-    /// Our engine on core 0 with `ROUTES`, the load on core 1.
+    /// Our engine on core 0 with `routes`, the load on core 1.
     Serve {
-        /// As `causal_case serve` takes them.
+        /// The ROUTES argument of `causal_case serve`.
         routes: &'static str,
-        /// Who asks.
-        load: Client,
+        /// The load generator's settings.
+        load: ClientLoad,
     },
-    /// The article's writers on core 0, the load on core 1.
+    /// The article's server on core 0, the load on core 1.
     Writers {
-        /// Who asks.
-        load: Client,
+        /// The load generator's settings.
+        load: ClientLoad,
     },
 }
 
-/// Who asks, and when.
+/// A load: its connections, paths and timing.
 #[derive(Clone, Copy)]
-pub struct Client {
-    /// Connections.
+pub struct ClientLoad {
+    /// Number of connections.
     pub connections: usize,
-    /// Paths, and how many of all requests ask for each.
+    /// Paths with their relative frequencies.
     pub paths: &'static [(&'static str, u32)],
-    /// When the next request goes out.
+    /// The timing of requests.
     pub drive: Drive,
-    /// How long the upstream beside the client takes to answer, where there is one.
+    /// The delay of the upstream in the client's process, if there is one.
     pub upstream: Option<Duration>,
 }
 
-/// When the next request goes out.
+/// The timing of requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Drive {
-    /// So long after the answer, on each connection: a way there and back.
+    /// Closed loop: each connection sends its next request after a response and this delay, which models the network's
+    /// round trip.
     Closed(Duration),
-    /// So many a second, at random times, whatever is answered.
+    /// Open loop: this number of requests per second at random times, independent of responses.
     Open(f64),
 }
 
 const ROOT: &[(&str, u32)] = &[("/", 1)];
 
-const fn closed(connections: usize, way: Duration) -> Client {
-    Client { connections, paths: ROOT, drive: Drive::Closed(way), upstream: None }
+const fn closed(connections: usize, way: Duration) -> ClientLoad {
+    ClientLoad { connections, paths: ROOT, drive: Drive::Closed(way), upstream: None }
 }
 
 const BOTH: &[Quantity] = &[Quantity::Throughput, Quantity::Latency];
 const THROUGHPUT: &[Quantity] = &[Quantity::Throughput];
 
-/// What a request of the first cases costs: 60 µs that the knob cuts and 40 that it does not, and the server's own.
+/// The cost of a request in the first cases: 60 µs that the knob reduces and 40 µs that it does not, plus the server's
+/// own.
 const HOT: &str = "/=60+40";
-/// How long a client takes to ask again where connections are few.
+/// A client's delay before its next request in cases with few connections.
 const THINK: Duration = Duration::from_micros(150);
 
-/// All cases but 9 and 10, which are not about one target's gain.
-pub const CASES: &[Case] = &[
-    Case {
+/// All cases except 9 and 10, which are not about the gain of one target.
+pub const CASES: &[CausalCase] = &[
+    CausalCase {
         name: "1",
         title: "a hot function, 32 connections: saturated",
         program: Program::Serve { routes: HOT, load: closed(32, Duration::ZERO) },
@@ -95,16 +97,16 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: Some("served"),
     },
-    Case {
+    CausalCase {
         name: "1s",
-        title: "the same, told by a span",
+        title: "1 with a span as the target",
         program: Program::Serve { routes: "/=60+40:span", load: closed(32, Duration::ZERO) },
         knob: "hot_function",
         target: "hot part",
         looks_at: THROUGHPUT,
         coz: None,
     },
-    Case {
+    CausalCase {
         name: "1f",
         title: "1 in requests of a few microseconds",
         program: Program::Serve { routes: "/=3+4", load: closed(32, Duration::ZERO) },
@@ -113,7 +115,7 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: None,
     },
-    Case {
+    CausalCase {
         name: "2a",
         title: "a hot function, 2 connections",
         program: Program::Serve { routes: HOT, load: closed(2, THINK) },
@@ -122,7 +124,7 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: Some("served"),
     },
-    Case {
+    CausalCase {
         name: "2b",
         title: "a hot function, 4 connections",
         program: Program::Serve { routes: HOT, load: closed(4, THINK) },
@@ -131,19 +133,19 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: Some("served"),
     },
-    Case {
+    CausalCase {
         name: "3",
         title: "open loop, 2500 requests a second",
         program: Program::Serve {
             routes: "/=120+80",
-            load: Client { connections: 64, paths: ROOT, drive: Drive::Open(2500.0), upstream: None },
+            load: ClientLoad { connections: 64, paths: ROOT, drive: Drive::Open(2500.0), upstream: None },
         },
         knob: "hot_function",
         target: "planted::hot_function",
         looks_at: BOTH,
         coz: Some("served"),
     },
-    Case {
+    CausalCase {
         name: "4a",
         title: "inside a contended lock",
         program: Program::Alone("lock"),
@@ -152,16 +154,16 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: Some("lock"),
     },
-    Case {
+    CausalCase {
         name: "4b",
-        title: "outside of it",
+        title: "outside the contended lock",
         program: Program::Alone("lock"),
         knob: "outside_lock",
         target: "planted::outside_lock",
         looks_at: THROUGHPUT,
         coz: Some("lock"),
     },
-    Case {
+    CausalCase {
         name: "5a",
         title: "a pipeline's slow stage",
         program: Program::Alone("pipeline"),
@@ -170,16 +172,16 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: Some("pipeline"),
     },
-    Case {
+    CausalCase {
         name: "5b",
-        title: "its fast stage",
+        title: "a pipeline's fast stage",
         program: Program::Alone("pipeline"),
         knob: "first_stage",
         target: "planted::first_stage",
         looks_at: THROUGHPUT,
         coz: Some("pipeline"),
     },
-    Case {
+    CausalCase {
         name: "6",
         title: "a background burner",
         program: Program::Alone("burner"),
@@ -188,7 +190,7 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: Some("burner"),
     },
-    Case {
+    CausalCase {
         name: "7",
         title: "a fresh writer for each frame",
         program: Program::Writers { load: closed(1, Duration::ZERO) },
@@ -197,7 +199,7 @@ pub const CASES: &[Case] = &[
         looks_at: BOTH,
         coz: None,
     },
-    Case {
+    CausalCase {
         name: "8a",
         title: "before a barrier, after a sleep",
         program: Program::Alone("barrier"),
@@ -206,21 +208,21 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: Some("barrier"),
     },
-    Case {
+    CausalCase {
         name: "8b",
-        title: "before a barrier, while the other sleeps",
+        title: "before a barrier, during the sleep",
         program: Program::Alone("barrier"),
         knob: "early_side",
         target: "planted::early_side",
         looks_at: THROUGHPUT,
         coz: Some("barrier"),
     },
-    Case {
+    CausalCase {
         name: "11",
         title: "an upstream",
         program: Program::Serve {
             routes: "/upstream=0+100",
-            load: Client {
+            load: ClientLoad {
                 connections: 8,
                 paths: &[("/upstream", 1)],
                 drive: Drive::Closed(Duration::ZERO),
@@ -232,12 +234,12 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: None,
     },
-    Case {
+    CausalCase {
         name: "12",
         title: "one route among others",
         program: Program::Serve {
             routes: "/a=150+0,/b=80+0,/c=40+0",
-            load: Client {
+            load: ClientLoad {
                 connections: 16,
                 paths: &[("/a", 2), ("/b", 3), ("/c", 5)],
                 drive: Drive::Closed(Duration::ZERO),
@@ -249,18 +251,18 @@ pub const CASES: &[Case] = &[
         looks_at: THROUGHPUT,
         coz: None,
     },
-    Case {
+    CausalCase {
         name: "13a",
-        title: "7 with a way of 1 ms",
+        title: "7 with a round trip of 1 ms",
         program: Program::Writers { load: closed(1, Duration::from_millis(1)) },
         knob: "start_up",
         target: "planted::start_up",
         looks_at: THROUGHPUT,
         coz: None,
     },
-    Case {
+    CausalCase {
         name: "13b",
-        title: "7 with a way of 20 ms",
+        title: "7 with a round trip of 20 ms",
         program: Program::Writers { load: closed(1, Duration::from_millis(20)) },
         knob: "start_up",
         target: "planted::start_up",
@@ -269,5 +271,5 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// Percent by which the target is made faster.
+/// Speed-ups of the target in percent.
 pub const SPEEDUPS: [u32; 3] = [25, 50, 100];

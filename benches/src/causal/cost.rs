@@ -1,4 +1,5 @@
-//! Case 10: what a profile costs the server while it runs, and how long it takes until the first five targets are known to a point.
+//! Case 10: the overhead of a running profile, and the time until the first five targets are known to one percentage
+//! point.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::prediction::{at, understood};
-use super::program::Running;
+use super::program::RunningProgram;
 use crate::machine::output;
 use crate::progress::Progress;
 use crate::sample::{Usage, children_cpu_ns};
@@ -17,75 +18,77 @@ use crate::server::Cores;
 use crate::stats;
 use crate::workshop::Workshop;
 
-/// The budget that the profiler is given and has to keep.
+/// The overhead budget given to the profiler, which it must keep.
 pub const BUDGET: f64 = 0.03;
-/// Connections of wrk.
+/// Number of wrk's connections.
 const CONNECTIONS: usize = 64;
-/// The half of an interval at which a target is known.
+/// A target counts as known when half its interval is at most this.
 const KNOWN: f64 = 0.01;
 
-/// What the server's work takes a request, µs: without it wrk is as busy as the server, and hides what that loses.
+/// Duration of the handler's work per request in µs. Without it wrk would be as busy as the server, and would hide the
+/// server's loss.
 pub const WORK: u32 = 5;
-/// No more of its core may wrk use.
+/// Upper bound of wrk's share of its core.
 const WRK_BUSY_MAX: f64 = 0.95;
 
-/// A server of small answers under wrk, without a profile and with one.
+/// A server of small responses under wrk, with and without a profile.
 ///
-/// Hosts of virtual machines are fast and slow by turns, by far more than what is looked for, and then are so for wrk, too. So the server is
-/// compared with wrk in the same slot: its CPU time with wrk's, and for the rate how much of its core wrk could use, who has always the same
-/// to do for an answer. What was measured is told besides.
+/// The speed of virtual machines varies by far more than the measured overhead, and it varies for wrk too. The server
+/// is therefore compared with wrk in one slot: its CPU time with wrk's, and its rate with the share of its core that
+/// wrk used, since wrk's work per response is constant. The raw measurements are reported too.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cost {
-    /// Requests a second without a profile.
+    /// Requests per second without a profile.
     pub rate: f64,
-    /// CPU time a request, µs: the server's.
+    /// The server's CPU time per request in µs.
     pub cpu_us: f64,
-    /// And wrk's.
+    /// wrk's CPU time per request in µs.
     pub wrk_us: f64,
-    /// All slots in their order.
-    pub slots: Vec<Slot>,
-    /// By mode.
+    /// All slots in order.
+    pub slots: Vec<WrkRun>,
+    /// The overhead per mode.
     pub modes: Vec<ModeCost>,
-    /// How long profiles of everything had to be: seconds, and the widest half interval at 50 % among their first five targets.
+    /// For profiles of all targets: their duration in seconds, and the widest half interval at 50 % of their first five
+    /// targets.
     pub precision: Vec<(f64, Option<f64>)>,
 }
 
-/// What one mode costs.
+/// The overhead of one mode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModeCost {
     /// `screen` or `confirm`.
     pub mode: String,
-    /// The part of the rate that is lost, by what wrk takes: the median of pairs, and half of its interval.
+    /// The lost share of the rate, relative to wrk's CPU time: the median over pairs, and half of its interval.
     pub rate_lost: (f64, f64),
-    /// The same as it was measured.
+    /// The lost share of the rate as measured.
     pub rate_lost_raw: (f64, f64),
-    /// The part by which the server's CPU time grows, by wrk's.
+    /// The relative growth of the server's CPU time, relative to wrk's.
     pub cpu_more: (f64, f64),
-    /// What the profiler says of itself: pauses and holds; recording and its own threads.
+    /// The profiler's own figures: pauses and holds; recording and its own threads.
     pub said: Vec<(f64, f64)>,
 }
 
 /// One run of wrk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Slot {
-    /// The mode of the profile that ran, if one did.
+pub struct WrkRun {
+    /// The mode of the concurrent profile; `None` without one.
     pub mode: Option<String>,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// CPU time a request, µs: the server's.
+    /// The server's CPU time per request in µs.
     pub cpu_us: f64,
-    /// And wrk's.
+    /// wrk's CPU time per request in µs.
     pub wrk_us: f64,
 }
 
-impl Slot {
-    /// The rate by what wrk takes, the rate, and CPU time by wrk's.
+impl WrkRun {
+    /// Returns the rate relative to wrk's CPU time, the raw rate, and the CPU time relative to wrk's.
     fn figures(&self) -> [f64; 3] {
         [self.rate * self.wrk_us, self.rate, self.cpu_us / self.wrk_us]
     }
 }
 
-/// Measures so many rounds, each of slots without, screening, without, confirming.
+/// Measures `rounds` rounds. Each alternates slots: no profile, screening, no profile, confirming.
 pub fn run(
     shop: &Workshop,
     steps_per_ms: u64,
@@ -95,8 +98,8 @@ pub fn run(
     progress: &Progress,
 ) -> Result<Cost> {
     let wrk = shop.packaged("wrk", "wrk")?;
-    let (mut server, port) = Running::start_server(shop, &format!("/={WORK}+0"), steps_per_ms)?;
-    let slot = |server: &Running, mode: Option<&str>| -> Result<Slot> {
+    let (mut server, port) = RunningProgram::start_server(shop, &format!("/={WORK}+0"), steps_per_ms)?;
+    let slot = |server: &RunningProgram, mode: Option<&str>| -> Result<WrkRun> {
         let (before, children) = (Usage::read(&[server.process()])?, children_cpu_ns()?);
         let mut command = Cores::One(1).command();
         command.arg(&wrk).args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s")]);
@@ -107,8 +110,8 @@ pub fn run(
             let line = said.lines().find(|line| line.contains(name))?;
             line.split_whitespace().find_map(|word| word.parse::<f64>().ok())
         };
-        let rate = number("Requests/sec").context("wrk says no rate")?;
-        let requests = number("requests in").context("wrk says no number of requests")?;
+        let rate = number("Requests/sec").context("wrk printed no rate")?;
+        let requests = number("requests in").context("wrk printed no number of requests")?;
         progress.done(seconds * 1000);
         let wrk_us = (children_cpu_ns()? - children) as f64 / 1e3 / requests;
         let busy = rate * wrk_us / 1e6;
@@ -117,13 +120,15 @@ pub fn run(
             "wrk used {:.0} % of its core: it is not the server that was measured",
             busy * 100.0
         );
-        Ok(Slot { mode: mode.map(str::to_owned), rate, cpu_us: used.cpu_ns as f64 / 1e3 / requests, wrk_us })
+        Ok(WrkRun { mode: mode.map(str::to_owned), rate, cpu_us: used.cpu_ns as f64 / 1e3 / requests, wrk_us })
     };
+    // Warm-up; its result is discarded.
     slot(&server, None)?;
     let (mut slots, mut said) = (vec![slot(&server, None)?], Vec::new());
     for _ in 0..rounds {
         for mode in ["screen", "confirm"] {
             let asked =
+                // The profile is longer than the slot, so it covers the whole slot.
                 json!({ "seconds": seconds as f64 + 1.0, "mode": mode, "targets": [], "seed": 1, "budget": BUDGET });
             server.begin_profile(&asked)?;
             std::thread::sleep(Duration::from_millis(300));
@@ -138,12 +143,13 @@ pub fn run(
             let pairs = slots.array_windows::<3>().filter(|[_, with, _]| with.mode.as_deref() == Some(mode));
             pairs
                 .map(|slots| slots.each_ref().map(|slot| slot.figures()[at]))
+                // The reference is the mean of the adjacent slots without a profile.
                 .map(|[before, with, behind]| with / f64::midpoint(before, behind))
                 .collect()
         };
         let change = |at: usize, sign: f64| {
             let changes: Vec<_> = ratios(at).iter().map(|ratio| sign * (ratio - 1.0)).collect();
-            // There are few of them.
+            // A t quantile, since there are few changes.
             (stats::median(&changes), t_quantile(changes.len() as f64 - 1.0) * stats::spread(&changes))
         };
         ModeCost {
@@ -155,7 +161,7 @@ pub fn run(
         }
     };
     let modes = vec![of("screen"), of("confirm")];
-    let median = |of: fn(&Slot) -> f64| {
+    let median = |of: fn(&WrkRun) -> f64| {
         stats::median(&slots.iter().filter(|slot| slot.mode.is_none()).map(of).collect::<Vec<_>>())
     };
     let (rate, cpu_us, wrk_us) = (median(|slot| slot.rate), median(|slot| slot.cpu_us), median(|slot| slot.wrk_us));
@@ -163,7 +169,7 @@ pub fn run(
     Ok(Cost { rate, cpu_us, wrk_us, slots, modes, precision: precision(shop, steps_per_ms, spans, progress)? })
 }
 
-/// Profiles of everything in case 1's server, longer and longer.
+/// Runs profiles of all targets in case 1's server, with increasing duration.
 fn precision(
     shop: &Workshop,
     steps_per_ms: u64,
@@ -173,12 +179,12 @@ fn precision(
     let hot = &super::cases::CASES[0];
     let mut found = Vec::new();
     for &seconds in spans {
-        let mut running = Running::start(shop, hot, steps_per_ms)?;
+        let mut running = RunningProgram::start(shop, hot, steps_per_ms)?;
         std::thread::sleep(Duration::from_millis(300));
         let asked = json!({ "seconds": seconds, "mode": "both", "targets": [], "seed": 1, "budget": BUDGET });
         let report = understood(running.profile(&asked)?)?;
         let halves = report.targets.iter().take(5).map(|target| at(&target.curve, 50).map(|answer| answer.half()));
-        // Fewer than five are no answer; neither is one without a point at 50 %.
+        // No result with fewer than five targets, or with a curve that has no point at 50 %.
         let widest = (report.targets.len() >= 5).then(|| halves.collect::<Option<Vec<_>>>()).flatten();
         let widest = widest.map(|halves| halves.into_iter().fold(0.0, f64::max));
         found.push((seconds, widest));
@@ -191,12 +197,12 @@ fn precision(
 }
 
 impl Cost {
-    /// Whether each mode kept the budget, give or take what the measuring is unsure of.
+    /// Whether each mode kept the budget, within the measurement's uncertainty.
     pub fn passes(&self) -> bool {
         self.modes.iter().all(|mode| mode.rate_lost.0 - mode.rate_lost.1 <= BUDGET)
     }
 
-    /// After how many seconds the first five targets were known to a point.
+    /// Returns the duration in seconds after which the first five targets were known to one percentage point.
     pub fn known_after(&self) -> Option<f64> {
         self.precision.iter().find(|(_, half)| half.is_some_and(|half| half <= KNOWN)).map(|(seconds, _)| *seconds)
     }

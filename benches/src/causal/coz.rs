@@ -1,9 +1,10 @@
-//! Coz beside: what it says of the same programs in their standard form.
+//! Runs Coz on the programs, compiled with the standard library's threads and locks.
 //!
-//! Programs that are their own load are the same text; the server is a small one with the same planted costs and the same load
-//! (`benches/causal/served.rs`), whose own costs are a few microseconds of a hundred less. It gets all that it needs to be at its best: DWARF 4 (it aborts on DWARF 5, which Rust writes by itself), a program that is not
-//! position-independent (else it sees no samples in the program's own lines), costs that are one line of one file each, the line to speed
-//! up and the speed-up given, and its progress point.
+//! Programs that generate their own load share their source; the server is a small one with equal planted costs and
+//! load (`benches/causal/served.rs`), whose own cost is lower by a few microseconds of a hundred. Coz gets the best
+//! conditions: DWARF 4 (it aborts on DWARF 5, Rust's default), a program that is not position-independent (else it sees
+//! no samples in the program's lines), costs on one line of one file each, the line and the speed-up to test, and a
+//! progress point.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,39 +14,39 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::cases::{Case, Program};
-use super::load::{Load, Protocol};
+use super::cases::{CausalCase, Program};
+use super::load::{Protocol, RunningLoad};
 use super::program::wait_for;
 use crate::machine::output;
 use crate::server::{Cores, free_port};
 use crate::stats;
 use crate::workshop::Workshop;
 
-/// Where the planted costs stand.
+/// The source file of the planted costs.
 const PLANTED: &str = "src/bin/causal_case/planted.rs";
 
-/// Coz and the programs as it likes them.
+/// Coz, with the programs compiled for it.
 pub struct Coz {
     coz: PathBuf,
     twin: PathBuf,
     lines: Vec<(String, usize)>,
 }
 
-/// What it said at one speed-up.
+/// Coz's result at one speed-up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Said {
-    /// Percent.
+pub struct CozResult {
+    /// The speed-up in percent.
     pub speedup: u32,
-    /// 1 − p(v)/p(0) as its viewer has it.
+    /// The gain 1 − p(v)/p(0), computed like Coz's viewer.
     pub gain: Option<f64>,
-    /// Why there is none.
+    /// The reason for a missing gain.
     pub why: Option<String>,
-    /// Half of the 95 % interval over its experiments.
+    /// Half of the 95 % interval over the experiments.
     pub half: f64,
 }
 
 impl Coz {
-    /// Installs Coz and builds the programs for it.
+    /// Installs Coz and compiles the programs for it.
     pub fn obtain(shop: &mut Workshop) -> Result<Self> {
         let coz = shop.packaged("coz", "coz-profiler")?;
         let twin = shop.tools.join("coz_twin");
@@ -64,19 +65,20 @@ impl Coz {
         Ok(Self { coz, twin, lines: lines(&planted) })
     }
 
-    /// Asks for one line at the speed-ups: a run for each, and one without.
+    /// Tests one line at each speed-up: one run for each, and one without.
     pub fn ask(
         &self,
-        case: &Case,
+        case: &CausalCase,
         scratch: &Path,
         steps_per_ms: u64,
         speedups: &[u32],
         seconds: u64,
-    ) -> Result<Vec<Said>> {
+    ) -> Result<Vec<CozResult>> {
         let program = case.coz.context("a program that Coz gets")?;
         let (_, line) = self.lines.iter().find(|(name, _)| name == case.knob).context("a planted function")?;
         let run = |speedup: u32| -> Result<Vec<f64>> {
             let file = scratch.join(format!("coz-{}-{speedup}.coz", case.name));
+            // The profile of an earlier run must not be read as this one's.
             let _ = fs::remove_file(&file);
             let cores = if matches!(case.program, Program::Alone(_)) { Cores::First(2) } else { Cores::One(0) };
             let mut command = cores.command();
@@ -101,7 +103,8 @@ impl Coz {
                     let (hot, cold) = costs(routes).context("one route, '/'")?;
                     let mut child = command.args([port.to_string(), hot, cold]).spawn().context("running coz")?;
                     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                    let started = wait_for(address).and_then(|()| Load::start(address, Protocol::One, client, None));
+                    let started =
+                        wait_for(address).and_then(|()| RunningLoad::start(address, Protocol::One, client, None));
                     match started {
                         Ok(started) => load = Some(started),
                         Err(error) => {
@@ -115,13 +118,13 @@ impl Coz {
                 _ => command.spawn().context("running coz")?,
             };
             let done = child.wait_with_output()?;
-            // It saw its server go, which is how this ends.
+            // The server exits at the end of a run, which breaks the load's connections.
             drop(load);
             if !done.status.success() {
                 let said = String::from_utf8_lossy(&done.stderr);
-                bail!("{}: {}", done.status, said.trim().lines().last().unwrap_or("no word"));
+                bail!("{}: {}", done.status, said.trim().lines().last().unwrap_or("no output"));
             }
-            periods(&fs::read_to_string(&file).context("it wrote no profile")?)
+            periods(&fs::read_to_string(&file).context("coz wrote no profile")?)
         };
         let without = run(0);
         let said = speedups.iter().map(|&speedup| {
@@ -133,33 +136,34 @@ impl Coz {
                 Ok((without, with)) => {
                     let ratio = stats::median(&with) / stats::median(without);
                     let part = |periods: &[f64]| stats::spread(periods) / stats::median(periods);
+                    // Relative errors of independent medians add in quadrature.
                     let half = 1.96 * ratio * part(without).hypot(part(&with));
-                    Said { speedup, gain: Some(1.0 - ratio), why: None, half }
+                    CozResult { speedup, gain: Some(1.0 - ratio), why: None, half }
                 }
-                Err(error) => Said { speedup, gain: None, why: Some(error), half: 0.0 },
+                Err(error) => CozResult { speedup, gain: None, why: Some(error), half: 0.0 },
             }
         });
         Ok(said.collect())
     }
 }
 
-/// The costs of the one route `/=HOT+COLD`.
+/// Returns the two costs of the only route, `/=HOT+COLD`.
 fn costs(routes: &str) -> Option<(String, String)> {
     let (hot, cold) = routes.strip_prefix("/=")?.split_once('+')?;
     Some((hot.to_owned(), cold.to_owned()))
 }
 
-/// On which line each planted function costs: the one behind its name.
+/// Returns the line of each planted function's cost: the one after its signature.
 fn lines(planted: &str) -> Vec<(String, usize)> {
     let found = planted.lines().enumerate().filter_map(|(index, line)| {
         let name = line.strip_prefix("pub(crate) fn ")?.split('(').next()?;
-        // Lines count from 1, and the cost is on the next.
+        // Lines count from 1, and the cost is on the next line.
         Some((name.to_owned(), index + 2))
     });
     found.collect()
 }
 
-/// Time per unit of each experiment in a profile of Coz's: its duration is already without the pauses.
+/// Returns the time per unit of each experiment in a Coz profile, whose durations already exclude the pauses.
 fn periods(profile: &str) -> Result<Vec<f64>> {
     let (mut periods, mut experiment) = (Vec::new(), None);
     for line in profile.lines() {
@@ -188,7 +192,7 @@ fn periods(profile: &str) -> Result<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// The viewer's formula: a unit's time is the experiment's duration by its units.
+    /// The viewer's formula: the time of a unit is the experiment's duration divided by its units.
     #[test]
     fn periods_are_durations_by_units() {
         let profile = "startup\ttime=1\nexperiment\tselected=a.rs:1\tspeedup=0.50\tduration=1000\tselected-samples=3\n\

@@ -1,5 +1,6 @@
-//! Who asks the servers of the cases: one thread on a core of its own that never sleeps, so that what it adds to a request is small and
-//! always the same. A way there and back is a pause before the next request. The upstream of case 11 answers from the same thread.
+//! The load generator of the cases: one thread that polls on a core of its own, so that its contribution to a request
+//! is small and constant. The network's round trip is a delay before the next request. The upstream of case 11 runs on
+//! this thread too.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,66 +16,66 @@ use causal::experiment::Dice;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use super::cases::{Client, Drive};
+use super::cases::{ClientLoad, Drive};
 use crate::load::scan::{Scan, Scanner};
 use crate::request;
 
 const READ_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 256;
-/// Requests that may be due and unsent before the run is given up.
+/// Number of due but unsent requests at which the run is aborted.
 const BACKLOG_MAX: usize = 1 << 14;
-/// Tokens: connections to the server are below, those of the upstream's clients above.
+/// Tokens: smaller ones are connections to the server, larger ones are connections of the upstream's clients.
 const UPSTREAM: u64 = 1 << 32;
 const UPSTREAM_ACCEPT: u64 = u64::MAX;
 const HEAD_BYTES: usize = 9;
 
-/// What came of a stretch of time.
+/// Measurements since the start of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
-    /// Answers.
+pub struct LoadTotals {
+    /// Number of responses.
     pub answers: u64,
-    /// How long they took in all, ns, from when each was due.
+    /// Sum of the response times in ns, from when each request was due.
     pub waited_ns: u64,
 }
 
-/// A load under way; it ends when dropped.
-pub struct Load {
-    shared: Arc<Shared>,
+/// A running load; dropping it stops it.
+pub struct RunningLoad {
+    shared: Arc<LoadState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct LoadState {
     stop: AtomicBool,
     answers: AtomicU64,
     waited_ns: AtomicU64,
-    /// How long the upstream takes, ns.
+    /// The upstream's delay in ns.
     delay_ns: AtomicU64,
-    /// The crowd that is to come from now on; 0 once it does.
+    /// The seed of the next arrivals; reset to 0 when it is applied.
     crowd: AtomicU64,
     fault: Mutex<Option<anyhow::Error>>,
 }
 
-/// What is spoken.
+/// The load's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     One,
-    /// HTTP/2 in the clear, one stream at a time on a connection.
+    /// HTTP/2 without TLS, one stream at a time per connection.
     Two,
 }
 
-impl Load {
-    /// Begins to ask. `upstream` is what answers for a proxy, already bound.
+impl RunningLoad {
+    /// Starts the load. `upstream` is a bound listener for a proxy's requests.
     pub fn start(
         address: SocketAddr,
         protocol: Protocol,
-        client: Client,
+        client: ClientLoad,
         upstream: Option<TcpListener>,
     ) -> Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LoadState::default());
         shared.delay_ns.store(nanoseconds(client.upstream.unwrap_or_default()), Relaxed);
-        let mut asking = Asking::new(Arc::clone(&shared), address, protocol, client, upstream)?;
+        let mut asking = LoadGenerator::new(Arc::clone(&shared), address, protocol, client, upstream)?;
         let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
             if let Err(error) = asking.run() {
                 *asking.shared.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -83,28 +84,28 @@ impl Load {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What was seen from the start; an error when something went wrong.
-    pub fn seen(&self) -> Result<Seen> {
+    /// Returns the measurements since the start, or the load's error.
+    pub fn seen(&self) -> Result<LoadTotals> {
         if let Some(fault) = self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(fault);
         }
         ensure!(self.thread.as_ref().is_some_and(|thread| !thread.is_finished()), "the load has ended");
-        Ok(Seen { answers: self.shared.answers.load(Relaxed), waited_ns: self.shared.waited_ns.load(Relaxed) })
+        Ok(LoadTotals { answers: self.shared.answers.load(Relaxed), waited_ns: self.shared.waited_ns.load(Relaxed) })
     }
 
-    /// How long the upstream takes from now on.
+    /// Changes the upstream's delay.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_ns.store(nanoseconds(delay), Relaxed);
     }
 
-    /// From now on requests of an open loop come when they came the last time after the same number, which is not 0: two stretches behind
-    /// that differ by what the server does and not by who happened to come.
+    /// From now on, the requests of an open loop arrive at the times of the previous call with this number, which must
+    /// not be 0. Two such stretches differ by the server's behaviour, not by random arrivals.
     pub fn repeat(&self, crowd: u64) {
         self.shared.crowd.store(crowd, Relaxed);
     }
 }
 
-impl Drop for Load {
+impl Drop for RunningLoad {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -117,57 +118,57 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-struct Connection {
+struct LoadConnection {
     stream: TcpStream,
-    answer: Answer,
+    answer: ResponseParser,
     due: Instant,
     is_asked: bool,
     /// Requests by path.
     requests: Vec<Vec<u8>>,
 }
 
-/// How answers' ends are found.
-enum Answer {
+/// The parser that finds the ends of responses.
+enum ResponseParser {
     One { scanner: Scanner, partial: Vec<u8> },
     Two(Two),
 }
 
-/// HTTP/2 as far as one GET at a time needs it.
+/// HTTP/2 as far as one GET at a time requires it.
 struct Two {
     partial: Vec<u8>,
     stream: u32,
-    /// Octets of content that the connection's window was not yet given back.
+    /// Bytes of content for which the connection's window has not been updated.
     taken: u32,
 }
 
-struct Asking {
-    shared: Arc<Shared>,
+struct LoadGenerator {
+    shared: Arc<LoadState>,
     poll: rustix::fd::OwnedFd,
-    client: Client,
-    connections: Vec<Connection>,
-    /// Which request comes next, and when in an open loop.
+    client: ClientLoad,
+    connections: Vec<LoadConnection>,
+    /// Random numbers for the choice of paths, and for the gaps of an open loop.
     paths: Dice,
     gaps: Dice,
-    /// Requests to be sent: when, on which connection.
+    /// Requests to send: their time and connection.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Of an open loop: what is due without a connection, and connections without a request.
+    /// For an open loop: due requests without a connection, and connections without a request.
     backlog: VecDeque<Instant>,
     free: Vec<usize>,
-    upstream: Option<Upstream>,
+    upstream: Option<DelayedUpstream>,
 }
 
-struct Upstream {
+struct DelayedUpstream {
     listener: TcpListener,
     connections: Vec<Option<(TcpStream, Vec<u8>)>>,
     due: BinaryHeap<Reverse<(Instant, usize)>>,
 }
 
-impl Asking {
+impl LoadGenerator {
     fn new(
-        shared: Arc<Shared>,
+        shared: Arc<LoadState>,
         address: SocketAddr,
         protocol: Protocol,
-        client: Client,
+        client: ClientLoad,
         upstream: Option<TcpListener>,
     ) -> Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -176,19 +177,19 @@ impl Asking {
             let mut stream = TcpStream::connect(address).context("connecting")?;
             stream.set_nodelay(true)?;
             let answer = match protocol {
-                Protocol::One => Answer::One { scanner: Scanner::default(), partial: Vec::new() },
-                Protocol::Two => Answer::Two(Two::begin(&mut stream)?),
+                Protocol::One => ResponseParser::One { scanner: Scanner::default(), partial: Vec::new() },
+                Protocol::Two => ResponseParser::Two(Two::begin(&mut stream)?),
             };
             stream.set_nonblocking(true)?;
             epoll::add(&poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
             let requests = client.paths.iter().map(|(path, _)| request::minimal(path).into_bytes()).collect();
-            connections.push(Connection { stream, answer, due: Instant::now(), is_asked: false, requests });
+            connections.push(LoadConnection { stream, answer, due: Instant::now(), is_asked: false, requests });
         }
         let upstream = match upstream {
             Some(listener) => {
                 listener.set_nonblocking(true)?;
                 epoll::add(&poll, &listener, epoll::EventData::new_u64(UPSTREAM_ACCEPT), epoll::EventFlags::IN)?;
-                Some(Upstream { listener, connections: Vec::new(), due: BinaryHeap::new() })
+                Some(DelayedUpstream { listener, connections: Vec::new(), due: BinaryHeap::new() })
             }
             None => None,
         };
@@ -209,13 +210,14 @@ impl Asking {
 
     fn run(&mut self) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut octets = vec![0; READ_BYTES];
+        let mut bytes = vec![0; READ_BYTES];
         let mut next = Instant::now();
         if let Drive::Closed(_) = self.client.drive {
             self.due.extend((0..self.connections.len()).map(|index| Reverse((next, index))));
         }
         while !self.shared.stop.load(Relaxed) {
             events.clear();
+            // Never block: a wakeup would delay requests that are due.
             let at_once = Timespec::default();
             match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&at_once)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -224,12 +226,13 @@ impl Asking {
             for event in &events {
                 match event.data.u64() {
                     UPSTREAM_ACCEPT => self.accept()?,
-                    token if token >= UPSTREAM => self.asked((token - UPSTREAM) as usize, &mut octets)?,
-                    token => self.answered(token as usize, &mut octets)?,
+                    token if token >= UPSTREAM => self.asked((token - UPSTREAM) as usize, &mut bytes)?,
+                    token => self.answered(token as usize, &mut bytes)?,
                 }
             }
             let now = Instant::now();
             if let Drive::Open(rate) = self.client.drive {
+                // A new number restarts the arrivals with that seed.
                 match self.shared.crowd.swap(0, Relaxed) {
                     0 => {}
                     crowd => (self.gaps, next) = (Dice::new(crowd), now),
@@ -237,7 +240,7 @@ impl Asking {
                 while next <= now {
                     ensure!(self.backlog.len() < BACKLOG_MAX, "the server is {BACKLOG_MAX} requests behind");
                     self.backlog.push_back(next);
-                    // Gaps as of a crowd: exponential.
+                    // Exponential gaps, as of many independent clients.
                     next += Duration::from_secs_f64(-(1.0 - self.gaps.part()).ln() / rate);
                 }
                 while let (Some(&due), Some(&index)) = (self.backlog.front(), self.free.last()) {
@@ -258,6 +261,7 @@ impl Asking {
     }
 
     fn ask(&mut self, index: usize, due: Instant) -> Result<()> {
+        // Draw a path by its weight.
         let whole: u32 = self.client.paths.iter().map(|(_, weight)| weight).sum();
         let mut drawn = (self.paths.part() * f64::from(whole)) as u32;
         let path = self.client.paths.iter().position(|&(_, weight)| {
@@ -269,40 +273,40 @@ impl Asking {
         connection.due = due;
         connection.is_asked = true;
         match &mut connection.answer {
-            Answer::One { .. } => connection.stream.write_all(&connection.requests[path.unwrap_or(0)])?,
-            Answer::Two(two) => connection.stream.write_all(&two.request())?,
+            ResponseParser::One { .. } => connection.stream.write_all(&connection.requests[path.unwrap_or(0)])?,
+            ResponseParser::Two(two) => connection.stream.write_all(&two.request())?,
         }
         Ok(())
     }
 
-    fn answered(&mut self, index: usize, octets: &mut [u8]) -> Result<()> {
+    fn answered(&mut self, index: usize, bytes: &mut [u8]) -> Result<()> {
         let connection = &mut self.connections[index];
-        let read = match connection.stream.read(octets) {
+        let read = match connection.stream.read(bytes) {
             Ok(0) => bail!("the server closed a connection"),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error).context("reading an answer"),
+            Err(error) => return Err(error).context("reading a response"),
         };
         let is_whole = match &mut connection.answer {
-            Answer::One { scanner, partial } => {
-                partial.extend_from_slice(&octets[..read]);
+            ResponseParser::One { scanner, partial } => {
+                partial.extend_from_slice(&bytes[..read]);
                 match scanner.scan(partial) {
                     Scan::Whole(length) => {
-                        ensure!(length == partial.len(), "more than the answer");
+                        ensure!(length == partial.len(), "bytes after the response");
                         partial.clear();
                         true
                     }
                     Scan::Partial => false,
-                    Scan::Wrong => bail!("not the answer: {:?}", String::from_utf8_lossy(partial)),
+                    Scan::Wrong => bail!("unexpected response: {:?}", String::from_utf8_lossy(partial)),
                 }
             }
-            Answer::Two(two) => two.read(&octets[..read], &mut connection.stream)?,
+            ResponseParser::Two(two) => two.read(&bytes[..read], &mut connection.stream)?,
         };
         if !is_whole {
             return Ok(());
         }
         let now = Instant::now();
-        ensure!(std::mem::take(&mut connection.is_asked), "an answer that nobody asked for");
+        ensure!(std::mem::take(&mut connection.is_asked), "a response without a request");
         self.shared.answers.fetch_add(1, Relaxed);
         self.shared.waited_ns.fetch_add(nanoseconds(now - connection.due), Relaxed);
         match self.client.drive {
@@ -324,13 +328,14 @@ impl Asking {
         Ok(())
     }
 
-    fn asked(&mut self, index: usize, octets: &mut [u8]) -> Result<()> {
+    fn asked(&mut self, index: usize, bytes: &mut [u8]) -> Result<()> {
         let Some(upstream) = &mut self.upstream else { return Ok(()) };
         let Some((stream, partial)) = &mut upstream.connections[index] else { return Ok(()) };
-        match stream.read(octets) {
+        match stream.read(bytes) {
             Ok(0) => upstream.connections[index] = None,
             Ok(read) => {
-                partial.extend_from_slice(&octets[..read]);
+                partial.extend_from_slice(&bytes[..read]);
+                // The load's requests have no content, and a connection has one at a time.
                 if partial.ends_with(b"\r\n\r\n") {
                     partial.clear();
                     let delay = Duration::from_nanos(self.shared.delay_ns.load(Relaxed));
@@ -344,12 +349,12 @@ impl Asking {
     }
 }
 
-impl Upstream {
+impl DelayedUpstream {
     fn answer(&mut self, now: Instant) -> Result<()> {
         while self.due.peek().is_some_and(|Reverse((due, _))| *due <= now) {
             let Some(Reverse((_, index))) = self.due.pop() else { break };
             if let Some((stream, _)) = &mut self.connections[index] {
-                stream.write_all(answer::ANSWER).context("answering as the upstream")?;
+                stream.write_all(answer::ANSWER).context("responding as the upstream")?;
             }
         }
         Ok(())
@@ -357,33 +362,36 @@ impl Upstream {
 }
 
 impl Two {
-    /// Opens the windows wide: the whole of a connection's is given at once, and given back as it is used.
+    /// Opens the windows: the connection's window is maximal from the start, and updated as it is used.
     fn begin(stream: &mut TcpStream) -> Result<Self> {
-        let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 §6.5.2).
-        frame(&mut octets, 4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
-        frame(&mut octets, 8, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes());
-        stream.write_all(&octets)?;
+        frame(&mut bytes, 4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+        frame(&mut bytes, 8, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes());
+        stream.write_all(&bytes)?;
         Ok(Self { partial: Vec::new(), stream: 1, taken: 0 })
     }
 
     fn request(&mut self) -> Vec<u8> {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
+        // Update the connection's window after a quarter of it is used.
         if self.taken > 1 << 29 {
-            frame(&mut octets, 8, 0, 0, &self.taken.to_be_bytes());
+            frame(&mut bytes, 8, 0, 0, &self.taken.to_be_bytes());
             self.taken = 0;
         }
-        // :method GET, :scheme http, :path /, and :authority as a literal that is not added (RFC 7541 appendix A, §6.2.2).
+        // :method GET, :scheme http, :path /, and :authority as a literal without indexing (RFC 7541 appendix A,
+        // §6.2.2).
         let mut block = vec![0x82, 0x86, 0x84, 0x01];
         block.push(request::HOST.len() as u8);
         block.extend_from_slice(request::HOST.as_bytes());
-        frame(&mut octets, 1, 5, self.stream, &block);
-        octets
+        // Flags: END_STREAM and END_HEADERS.
+        frame(&mut bytes, 1, 5, self.stream, &block);
+        bytes
     }
 
-    /// Whether the answer has come to its end.
-    fn read(&mut self, octets: &[u8], stream: &mut TcpStream) -> Result<bool> {
-        self.partial.extend_from_slice(octets);
+    /// Reads frames; returns whether the response has ended.
+    fn read(&mut self, bytes: &[u8], stream: &mut TcpStream) -> Result<bool> {
+        self.partial.extend_from_slice(bytes);
         let (mut at, mut ended) = (0, false);
         while let Some(&[a, b, c, kind, flags, s, t, u, v]) = self.partial.get(at..at + HEAD_BYTES) {
             let length = u32::from_be_bytes([0, a, b, c]);
@@ -391,13 +399,14 @@ impl Two {
             let id = u32::from_be_bytes([s, t, u, v]);
             match kind {
                 0 => self.taken += length,
-                1 => ensure!(payload.contains(&0x88), "the answer is no 200"),
+                // The indexed field `:status: 200` (RFC 7541 appendix A).
+                1 => ensure!(payload.contains(&0x88), "the response is not a 200"),
                 4 if flags & 1 == 0 => {
                     let mut acknowledged = Vec::new();
                     frame(&mut acknowledged, 4, 1, 0, &[]);
                     stream.write_all(&acknowledged)?;
                 }
-                3 | 7 => return Err(anyhow!("the server ends it: frame type {kind}, payload {payload:02x?}")),
+                3 | 7 => return Err(anyhow!("reset by the server: frame type {kind}, payload {payload:02x?}")),
                 _ => {}
             }
             if kind <= 1 && flags & 1 != 0 && id == self.stream {
@@ -420,7 +429,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// A port for the upstream.
+/// Binds a port for the upstream.
 pub fn upstream() -> Result<TcpListener> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?)
 }
@@ -429,20 +438,20 @@ pub fn upstream() -> Result<TcpListener> {
 mod tests {
     use super::*;
 
-    /// RFC 9113 §6.1: END_STREAM on the last DATA frame ends the answer, however its octets are cut.
+    /// RFC 9113 §6.1: END_STREAM on the last DATA frame ends the response, at every split of its bytes.
     #[test]
     fn an_answer_of_http2_ends_with_its_stream_at_every_split() {
-        let mut octets = Vec::new();
-        frame(&mut octets, 4, 1, 0, &[]);
-        frame(&mut octets, 1, 4, 1, &[0x88]);
-        frame(&mut octets, 0, 0, 1, b"first");
-        frame(&mut octets, 0, 1, 1, b"last");
+        let mut bytes = Vec::new();
+        frame(&mut bytes, 4, 1, 0, &[]);
+        frame(&mut bytes, 1, 4, 1, &[0x88]);
+        frame(&mut bytes, 0, 0, 1, b"first");
+        frame(&mut bytes, 0, 1, 1, b"last");
         let listener = upstream().unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        for split in 0..octets.len() {
+        for split in 0..bytes.len() {
             let mut two = Two { partial: Vec::new(), stream: 1, taken: 0 };
-            assert!(!two.read(&octets[..split], &mut stream).unwrap(), "split at {split}");
-            assert!(two.read(&octets[split..], &mut stream).unwrap(), "split at {split}");
+            assert!(!two.read(&bytes[..split], &mut stream).unwrap(), "split at {split}");
+            assert!(two.read(&bytes[split..], &mut stream).unwrap(), "split at {split}");
             assert_eq!((two.stream, two.taken, two.partial.len()), (3, 9, 0));
         }
     }
@@ -452,26 +461,26 @@ mod tests {
         let listener = upstream().unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         for kind in [3, 7] {
-            let mut octets = Vec::new();
-            frame(&mut octets, kind, 0, 1, &[0; 8]);
+            let mut bytes = Vec::new();
+            frame(&mut bytes, kind, 0, 1, &[0; 8]);
             let mut two = Two { partial: Vec::new(), stream: 1, taken: 0 };
-            assert!(two.read(&octets, &mut stream).is_err(), "frame type {kind}");
+            assert!(two.read(&bytes, &mut stream).is_err(), "frame type {kind}");
         }
     }
 
-    /// One that answers after `delay` and counts: the load keeps its think time, and waits for nothing else.
+    /// An upstream that responds after `delay`: the load keeps its delay between requests.
     #[test]
     fn a_closed_load_asks_again_after_its_way() {
         let listener = upstream().unwrap();
         let address = listener.local_addr().unwrap();
-        let client = Client {
+        let client = ClientLoad {
             connections: 2,
             paths: &[("/", 1)],
             drive: Drive::Closed(Duration::from_millis(5)),
             upstream: Some(Duration::from_millis(2)),
         };
-        // The load is its own server: what it asks comes to its own upstream.
-        let load = Load::start(address, Protocol::One, client, Some(listener)).unwrap();
+        // The load is its own server: its requests arrive at its own upstream.
+        let load = RunningLoad::start(address, Protocol::One, client, Some(listener)).unwrap();
         let until = Instant::now() + Duration::from_secs(10);
         while load.seen().unwrap().answers < 4 {
             assert!(Instant::now() < until, "nothing is answered: {:?}", load.seen().unwrap());

@@ -7,8 +7,8 @@ use causal::report::Mode;
 use super::Results;
 use super::cases::Quantity;
 use super::cost::{BUDGET, Cost, WORK};
-use super::prediction::Answer;
-use super::verdict::{COVERED, Row};
+use super::prediction::PredictedGain;
+use super::verdict::{COVERED, VerdictRow};
 use crate::record::table::heading;
 use crate::stats;
 
@@ -19,13 +19,13 @@ const FOOT: f64 = 56.0;
 const OURS: &str = "#2f81f7";
 const COZ: &str = "#e5812b";
 
-/// The whole record.
+/// Formats the whole record.
 pub fn page(results: &Results) -> String {
     let Results { date, commit, machine, arguments, .. } = results;
     let mut page = heading("causal", date, commit, machine, arguments);
     page.push_str(HOW);
-    let _ = writeln!(page, "Meanwhile the host took {:.1} % of the processors' time.\n", 100.0 * results.stolen);
-    let judged: Vec<&Row> = results.rows.iter().filter(|row| row.covered.1 > 0).collect();
+    let _ = writeln!(page, "The host took {:.1} % of the processors' time during the run.\n", 100.0 * results.stolen);
+    let judged: Vec<&VerdictRow> = results.rows.iter().filter(|row| row.covered.1 > 0).collect();
     if !judged.is_empty() {
         let passed = judged.iter().filter(|row| row.passes()).count();
         let (covered, asked) = judged.iter().fold((0, 0), |sum, row| (sum.0 + row.covered.0, sum.1 + row.covered.1));
@@ -56,13 +56,13 @@ pub fn page(results: &Results) -> String {
     if disturbed > 0 {
         let _ = writeln!(
             page,
-            "\nIn {disturbed} rows (†) the programs waited for their cores more than 5 % of the time: other processes disturbed them."
+            "\nIn {disturbed} rows (†) the programs waited for their cores more than 5 % of the time, because of other processes."
         );
     }
     if let Some(worthless) = &results.worthless {
         let _ = writeln!(
             page,
-            "\n## 9: a target that does nothing\n\nAsked {} times, {} intervals left out 0 and {} had no answer: {}.",
+            "\n## 9: a target that does nothing\n\nProfiled {} times; {} intervals excluded 0 and {} profiles had no result: {}.",
             worthless.asked,
             worthless.alarms,
             worthless.silent,
@@ -74,13 +74,13 @@ pub fn page(results: &Results) -> String {
     }
     let faults: Vec<_> = results.rows.iter().filter(|row| row.covered.1 > 0 && !row.passes()).collect();
     if !faults.is_empty() {
-        page.push_str("\n## What is missed\n\n");
+        page.push_str("\n## Missed predictions\n\n");
         for row in faults {
             let _ = writeln!(page, "- {} at {} %: {}", row.case, row.truth.speedup, row.faults.join("; "));
         }
     }
     if !results.skipped.is_empty() {
-        page.push_str("\n## Left out\n\n");
+        page.push_str("\n## Skipped\n\n");
         for line in &results.skipped {
             let _ = writeln!(page, "- {line}");
         }
@@ -88,15 +88,15 @@ pub fn page(results: &Results) -> String {
     page
 }
 
-const HOW: &str = "A knob really cuts a planted cost by v. The profiler ran first, in a process of its own and with the knob at 0, and what it \
-said was written to `predictions/` before the truth was measured: the knob at 0 and at v by turns, in a process in which no profiler \
+const HOW: &str = "A knob actually reduces a planted cost by v. The profiler ran first, in a process of its own and with the knob at 0, and its \
+predictions were written to a file before the truth was measured: the knob at 0 and at v alternately, in a process in which no profiler \
 ever ran, from the client or by the program's own count. Gains are S = 1 − p(v)/p(0), p the time per unit of progress (or the mean \
-latency); the truth is what the pairs lie around (Hodges-Lehmann), for a host that stands still does so in a few. A prediction passes \
-if it is off by at most 2 pp or a tenth and half of its interval is at most 2 pp or a fifth. Of all runs' intervals nine of ten have to meet the \
-truth's; *covers* says in how many runs of a row one does. Nothing is fitted to a case; no answer is missed. Figures are the first run's, with half of \
-the 95 % interval behind them, in percent. *Share* is what an ordinary profile shows for the target.\n\n";
+latency); the truth is the centre of the pairs (Hodges-Lehmann), which is robust against a host that stalls during a few. A prediction passes \
+if it is off by at most 2 pp or a tenth and half of its interval is at most 2 pp or a fifth. Nine of ten intervals of all runs must overlap the \
+truth's; *covers* is the number of runs in a row whose interval does. No parameter is fitted to a case; a missing answer counts as missed. Figures are the first run's, followed by half of \
+the 95 % interval, in percent. *Share* is the target's share in an ordinary profile.\n\n";
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[VerdictRow]) -> String {
     let mut text = String::from(
         "| case | | v, % | share | truth | predicted | covers | by | pauses | Coz | |\n|---|---|--:|--:|--:|--:|--:|---|--:|--:|---|\n",
     );
@@ -104,7 +104,7 @@ fn table(rows: &[Row]) -> String {
         let percent = |part: f64| format!("{:.1}", 100.0 * part);
         let pair = |gain: f64, half: f64| format!("{} ± {}", percent(gain), percent(half));
         let answer =
-            |answer: Option<Answer>| answer.map_or("–".to_owned(), |answer| pair(answer.gain, answer.half()));
+            |answer: Option<PredictedGain>| answer.map_or("–".to_owned(), |answer| pair(answer.gain, answer.half()));
         let coz = row.coz.as_ref().map_or("–".to_owned(), |said| match (said.gain, &said.why) {
             (Some(gain), _) => pair(gain, said.half),
             (None, why) => why.clone().unwrap_or_default().replace('|', "/"),
@@ -140,9 +140,9 @@ fn table(rows: &[Row]) -> String {
 
 fn cost_page(cost: &Cost) -> String {
     let mut text = format!(
-        "\n## 10: what a profile costs while it runs\n\nA small answer behind {} µs of work under wrk: {:.0} requests a second, and {:.2} µs of the server's CPU time and {:.2} of wrk's each, without a \
-         profile; slots without one before and behind each. *By wrk*: by what wrk takes for a request in the same slot, for hosts are fast and slow by turns. Budget: \
-         {:.0} %. The verdict is by the first column.\n\n| mode | requests a second less, by wrk, % | as measured, % | CPU time more, by wrk's, % | µs a request | what the profile said, % |\n\
+        "\n## 10: the overhead of a running profile\n\nA small response after {} µs of work under wrk: {:.0} requests a second, and {:.2} µs of the server's CPU time and {:.2} of wrk's each, without a \
+         profile; each slot with one has slots without before and after it. *By wrk*: relative to wrk's CPU time per request in that slot, since the host's speed varies. Budget: \
+         {:.0} %. The first column decides.\n\n| mode | requests a second less, by wrk, % | as measured, % | CPU time more, by wrk's, % | µs a request | what the profile said, % |\n\
          |---|--:|--:|--:|--:|--:|\n",
         WORK,
         cost.rate,
@@ -165,7 +165,7 @@ fn cost_page(cost: &Cost) -> String {
         );
     }
     let _ = writeln!(text, "\n{}.", if cost.passes() { "Passes" } else { "**Missed**" });
-    text.push_str("\nProfiles of everything in case 1's server, and the widest half interval at 50 % of their first five targets:\n\n");
+    text.push_str("\nProfiles of all targets in case 1's server, and the widest half interval at 50 % of their first five targets:\n\n");
     for (seconds, half) in &cost.precision {
         let half = half.map_or("fewer than five targets".to_owned(), |half| format!("± {:.2} pp", 100.0 * half));
         let _ = writeln!(text, "- {seconds:.0} s: {half}");
@@ -175,10 +175,11 @@ fn cost_page(cost: &Cost) -> String {
     text
 }
 
-/// Predictions by truth: ours with their intervals, Coz's as rings; on the line they are right, in the band they pass.
-pub fn picture(rows: &[Row]) -> Option<String> {
+/// Draws predictions against the truth: ours with their intervals, Coz's as rings. Exact predictions are on the
+/// diagonal, passing ones in the band.
+pub fn picture(rows: &[VerdictRow]) -> Option<String> {
     let points = rows.iter().filter_map(|row| Some((row, row.answer?)));
-    let points: Vec<(&Row, Answer)> = points.filter(|(_, answer)| answer.gain.is_finite()).collect();
+    let points: Vec<(&VerdictRow, PredictedGain)> = points.filter(|(_, answer)| answer.gain.is_finite()).collect();
     let coz = rows.iter().filter_map(|row| Some((row.truth.gain, row.coz.as_ref()?.gain?)));
     let coz: Vec<(f64, f64)> = coz.filter(|(_, gain)| gain.is_finite()).collect();
     if points.is_empty() && coz.is_empty() {
@@ -206,7 +207,7 @@ pub fn picture(rows: &[Row]) -> Option<String> {
             "<circle cx=\"198\" cy=\"40\" r=\"4\" fill=\"none\" stroke=\"{COZ}\" stroke-width=\"2\"/><text x=\"208\" y=\"44\">Coz</text>"
         );
     }
-    // The band in which a prediction passes.
+    // The band of passing predictions.
     let steps: Vec<f64> = (0..=60).map(|step| low + (high - low) * f64::from(step) / 60.0).collect();
     let allowed = |gain: f64| (0.1 * gain.abs()).max(0.02);
     let upper = steps.iter().map(|&gain| format!("{:.1},{:.1}", x(gain), y(gain + allowed(gain))));
@@ -232,7 +233,7 @@ pub fn picture(rows: &[Row]) -> Option<String> {
     let _ = writeln!(
         svg,
         "<line class=\"d\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">what really happens</text>",
+         <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured</text>",
         x(low),
         y(low),
         x(high),
@@ -267,11 +268,11 @@ pub fn picture(rows: &[Row]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::coz::Said;
+    use super::super::coz::CozResult;
     use super::super::truth::Truth;
     use super::*;
 
-    fn row(gain: f64, answer: Option<f64>, coz: Option<f64>) -> Row {
+    fn row(gain: f64, answer: Option<f64>, coz: Option<f64>) -> VerdictRow {
         let truth = Truth {
             quantity: Quantity::Throughput,
             speedup: 50,
@@ -281,15 +282,15 @@ mod tests {
             pairs: vec![gain],
             disturbed: 0.0,
         };
-        Row {
+        VerdictRow {
             case: "1".to_owned(),
             title: "one".to_owned(),
             share: Some(0.5),
             truth,
-            answer: answer.map(|gain| Answer { gain, low: gain - 0.01, high: gain + 0.01 }),
+            answer: answer.map(|gain| PredictedGain { gain, low: gain - 0.01, high: gain + 0.01 }),
             mode: answer.map(|_| Mode::A),
             confirmed: None,
-            coz: coz.map(|gain| Said { speedup: 50, gain: Some(gain), why: None, half: 0.01 }),
+            coz: coz.map(|gain| CozResult { speedup: 50, gain: Some(gain), why: None, half: 0.01 }),
             covered: (usize::from(answer.is_some()), 1),
             faults: if answer.is_some() { Vec::new() } else { vec!["no answer: none".to_owned()] },
         }
@@ -299,7 +300,7 @@ mod tests {
     fn a_picture_has_a_point_for_each_answer_and_a_ring_for_each_of_cozs() {
         let rows = [row(0.2, Some(0.21), Some(0.4)), row(0.5, Some(-0.9), None), row(0.1, None, None)];
         let svg = picture(&rows).unwrap();
-        // Two points and the legend's; one ring and the legend's.
+        // Two points and one in the legend; one ring and one in the legend.
         assert_eq!(svg.matches(&format!("fill=\"{OURS}\"")).count(), 2 + 1);
         assert_eq!(svg.matches(&format!("stroke=\"{COZ}\"")).count(), 1 + 1);
         assert!(!svg.contains("NaN"), "{svg}");

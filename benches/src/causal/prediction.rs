@@ -1,4 +1,4 @@
-//! What the profiler says beforehand.
+//! The profiler's predictions.
 
 use anyhow::{Context, Result, bail};
 use causal::report::{self, CurvePoint, Mode, Report, TargetReport};
@@ -6,54 +6,54 @@ use causal::target::TargetKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::cases::{Case, Quantity};
-use super::program::Running;
+use super::cases::{CausalCase, Quantity};
+use super::program::RunningProgram;
 use crate::workshop::Workshop;
 
-/// One run of the profiler.
+/// The prediction of one profiler run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prediction {
     /// The case's name.
     pub case: String,
-    /// Which of the repetitions.
+    /// The index of the repetition.
     pub repetition: usize,
-    /// What it said; why there is nothing otherwise.
+    /// The report; `None` when the profiler failed.
     pub report: Option<Report>,
-    /// Why there is no report.
+    /// The reason why there is no report.
     pub why: Option<String>,
-    /// The part of its time that the program waited while others had its cores.
+    /// The share of the program's time that it waited for its cores.
     pub disturbed: f64,
 }
 
-/// An answer at one speed-up.
+/// A prediction at one speed-up.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
-pub struct Answer {
+pub struct PredictedGain {
     /// The gain.
     pub gain: f64,
-    /// Its 95 % interval.
+    /// Lower end of the 95 % interval.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the 95 % interval.
     pub high: f64,
 }
 
-/// How the profiler is asked.
+/// The profiler's parameters.
 #[derive(Clone, Copy)]
-pub struct Asking {
-    /// How long it may take.
+pub struct ProfileParameters {
+    /// Duration in seconds.
     pub seconds: f64,
     /// `both`, `screen` or `confirm`.
     pub mode: &'static str,
 }
 
-/// Runs the profiler in a fresh process of the case's program, under the case's load.
+/// Runs the profiler in a new process of the case's program, under the case's load.
 pub fn predict(
     shop: &Workshop,
-    case: &Case,
+    case: &CausalCase,
     steps_per_ms: u64,
-    asking: Asking,
+    asking: ProfileParameters,
     repetition: usize,
 ) -> Result<Prediction> {
-    let mut running = Running::start(shop, case, steps_per_ms)?;
+    let mut running = RunningProgram::start(shop, case, steps_per_ms)?;
     std::thread::sleep(std::time::Duration::from_millis(500));
     let mark = running.mark()?;
     let said = running.profile(&json!({
@@ -67,7 +67,7 @@ pub fn predict(
     Ok(Prediction { case: case.name.to_owned(), repetition, report, why, disturbed })
 }
 
-/// The report in what a program said, without its stacks: a record need not keep these.
+/// Parses the report in a program's reply, and drops its stacks, which the record does not need.
 pub fn understood(mut said: Value) -> Result<Report> {
     if let Some(error) = said["error"].as_str() {
         bail!("{error}");
@@ -77,7 +77,8 @@ pub fn understood(mut said: Value) -> Result<Report> {
 }
 
 impl Prediction {
-    /// The target of that name; else a function, then anything that has it as a part: names come with their paths.
+    /// Returns the target of that name; else a function, then any target, whose name contains it: names include their
+    /// paths.
     pub fn target(&self, name: &str) -> Option<&TargetReport> {
         let targets = &self.report.as_ref()?.targets;
         let mut parts = targets.iter().filter(|target| target.name.contains(name));
@@ -85,13 +86,14 @@ impl Prediction {
         exact.or_else(|| parts.clone().find(|target| target.kind == TargetKind::Function)).or_else(|| parts.next())
     }
 
-    /// What it answers, what pauses found where they were tried, or why there is no answer.
+    /// Returns the prediction, its method, and the result of pauses if they were tried; or the reason for a missing
+    /// prediction.
     pub fn answer(
         &self,
-        case: &Case,
+        case: &CausalCase,
         quantity: Quantity,
         speedup: u32,
-    ) -> Result<(Answer, Mode, Option<Answer>), String> {
+    ) -> Result<(PredictedGain, Mode, Option<PredictedGain>), String> {
         let Some(report) = &self.report else {
             return Err(self.why.clone().unwrap_or_default());
         };
@@ -109,14 +111,14 @@ impl Prediction {
     }
 }
 
-/// The curve's point at so many percent.
-pub fn at(curve: &[CurvePoint], speedup: u32) -> Option<Answer> {
+/// Returns the curve's point at this speed-up in percent.
+pub fn at(curve: &[CurvePoint], speedup: u32) -> Option<PredictedGain> {
     let point = report::at(curve, f64::from(speedup) / 100.0)?;
-    Some(Answer { gain: point.gain, low: point.low, high: point.high })
+    Some(PredictedGain { gain: point.gain, low: point.low, high: point.high })
 }
 
-impl Answer {
-    /// Half of the interval.
+impl PredictedGain {
+    /// Returns half of the interval's width.
     pub fn half(&self) -> f64 {
         (self.high - self.low) / 2.0
     }

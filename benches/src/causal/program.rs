@@ -1,4 +1,4 @@
-//! A case's program while it runs, with its load, and what is said to it.
+//! A running program of a case with its load, and the commands to it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -9,39 +9,39 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::cases::{Case, Client, Program, Quantity};
-use super::load::{self, Load, Protocol};
+use super::cases::{CausalCase, ClientLoad, Program, Quantity};
+use super::load::{self, Protocol, RunningLoad};
 use crate::sample::Usage;
 use crate::server::{Cores, free_port};
 use crate::workshop::Workshop;
 
-/// How long a program may take until it is ready.
+/// Time limit for a program to become ready.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// A program under its load; both end when it is dropped.
-pub struct Running {
+/// A program under load; dropping it ends both.
+pub struct RunningProgram {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Who asks, where the program is not its own load, and how long its upstream takes untouched.
-    load: Option<(Load, Option<Duration>)>,
+    /// The load and its upstream's delay; `None` for programs that generate their own load.
+    load: Option<(RunningLoad, Option<Duration>)>,
     knob_is_upstream: bool,
 }
 
-/// A stretch of time: units, and what each took.
+/// The measurements of a stretch of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     /// Units of progress.
     pub units: u64,
-    /// How long it was, ns.
+    /// Duration in ns.
     pub ns: f64,
-    /// Mean time from a request to its answer, ns; NaN where nobody asks.
+    /// Mean time from a request to its response in ns; NaN without a client.
     pub latency_ns: f64,
-    /// The part of the program's time on its cores for which it waited while others had them.
+    /// The share of time that the program waited for its cores.
     pub disturbed: f64,
 }
 
-/// Where a stretch began.
+/// The counters at the start of a stretch.
 pub struct Mark {
     units: u64,
     ns: f64,
@@ -50,15 +50,15 @@ pub struct Mark {
 }
 
 #[derive(Deserialize)]
-struct Count {
+struct ProgressCount {
     units: u64,
     ns: u64,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts the case's program with the knob at 0, and its load.
-    pub fn start(shop: &Workshop, case: &Case, steps_per_ms: u64) -> Result<Self> {
-        let (client, protocol, arguments): (Client, Protocol, Vec<&str>) = match case.program {
+    pub fn start(shop: &Workshop, case: &CausalCase, steps_per_ms: u64) -> Result<Self> {
+        let (client, protocol, arguments): (ClientLoad, Protocol, Vec<&str>) = match case.program {
             Program::Alone(name) => {
                 return Self::spawn(shop, Cores::First(2), &[name.to_owned()], case.knob, steps_per_ms);
             }
@@ -75,11 +75,11 @@ impl Running {
         let mut running = Self::spawn(shop, Cores::One(0), &words, case.knob, steps_per_ms)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         wait_for(address)?;
-        running.load = Some((Load::start(address, protocol, client, upstream)?, client.upstream));
+        running.load = Some((RunningLoad::start(address, protocol, client, upstream)?, client.upstream));
         Ok(running)
     }
 
-    /// Starts our engine with these routes on core 0 without a load; its port.
+    /// Starts our engine with these routes on core 0, without a load; returns its port too.
     pub fn start_server(shop: &Workshop, routes: &str, steps_per_ms: u64) -> Result<(Self, u16)> {
         let port = free_port()?;
         let words = ["serve".to_owned(), port.to_string(), routes.to_owned()];
@@ -99,19 +99,19 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .context("starting taskset (package util-linux)")?;
-        let (input, output) = (child.stdin.take(), child.stdout.take().context("an output was asked for")?);
+        let (input, output) = (child.stdin.take(), child.stdout.take().context("a piped output")?);
         let knob_is_upstream = knob == "upstream";
         let mut running = Self { child, input, output: BufReader::new(output), load: None, knob_is_upstream };
-        ensure!(running.line()? == "ready", "the program says something else first");
+        ensure!(running.line()? == "ready", "the program's first line is not `ready`");
         Ok(running)
     }
 
-    /// The process of the program.
+    /// Returns the program's process id.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Cuts so many percent of the target's cost from now on.
+    /// Sets the reduction of the target's cost in percent.
     pub fn turn(&mut self, percent: u32) -> Result<()> {
         if let (Some((load, Some(delay))), true) = (&self.load, self.knob_is_upstream) {
             load.set_delay(*delay * (100 - percent) / 100);
@@ -122,16 +122,16 @@ impl Running {
         Ok(())
     }
 
-    /// Who asks at a pace of his own does so from now on as the last time after the same number, which is not 0.
+    /// Repeats the arrivals of an open loop: see [`RunningLoad::repeat`].
     pub fn repeat(&self, crowd: u64) {
         if let Some((load, _)) = &self.load {
             load.repeat(crowd);
         }
     }
 
-    /// A stretch begins.
+    /// Starts a stretch.
     pub fn mark(&mut self) -> Result<Mark> {
-        // taskset becomes the program and keeps its number.
+        // taskset executes the program in its own process, so this id is the program's.
         let usage = Usage::read(&[self.child.id()])?;
         Ok(match &self.load {
             Some((load, _)) => {
@@ -141,25 +141,26 @@ impl Running {
             None => {
                 self.say("count")?;
                 let line = self.line()?;
-                let count: Count = serde_json::from_str(&line).with_context(|| format!("'{line}' is no count"))?;
+                let count: ProgressCount =
+                    serde_json::from_str(&line).with_context(|| format!("'{line}' is not a count"))?;
                 Mark { units: count.units, ns: count.ns as f64, waited_ns: 0, usage }
             }
         })
     }
 
-    /// What a stretch from then to now came to.
+    /// Returns the measurements from `from` to now.
     pub fn since(&mut self, from: &Mark) -> Result<Stretch> {
         let to = self.mark()?;
         let (units, used) = (to.units - from.units, to.usage.since(&from.usage));
         let (seconds, cpu_ms) = ((to.ns - from.ns) / 1e9, used.cpu_ns as f64 / 1e6);
-        ensure!(units > 0, "nothing was done in {seconds:.2} s, for which the program had {cpu_ms:.0} ms of CPU time");
+        ensure!(units > 0, "no progress in {seconds:.2} s, in which the program used {cpu_ms:.0} ms of CPU time");
         let latency_ns =
             if self.load.is_some() { (to.waited_ns - from.waited_ns) as f64 / units as f64 } else { f64::NAN };
         let disturbed = used.delayed_ns as f64 / (used.delayed_ns + used.cpu_ns).max(1) as f64;
         Ok(Stretch { units, ns: to.ns - from.ns, latency_ns, disturbed })
     }
 
-    /// Runs the profiler in the program; what it says.
+    /// Runs the profiler in the program and returns its reply.
     pub fn profile(&mut self, asked: &Value) -> Result<Value> {
         self.begin_profile(asked)?;
         self.end_profile()
@@ -170,13 +171,13 @@ impl Running {
         self.say(&format!("profile {asked}"))
     }
 
-    /// What the profiler says at its end.
+    /// Waits for the profiler's reply.
     pub fn end_profile(&mut self) -> Result<Value> {
         let line = self.line()?;
         if let Some((load, _)) = &self.load {
             load.seen().context("the load, while the profiler ran")?;
         }
-        serde_json::from_str(&line).with_context(|| format!("'{line}' is no report"))
+        serde_json::from_str(&line).with_context(|| format!("'{line}' is not a report"))
     }
 
     fn say(&mut self, line: &str) -> Result<()> {
@@ -195,7 +196,7 @@ impl Running {
 }
 
 impl Stretch {
-    /// Time per unit, or the mean latency, ns.
+    /// Returns the time per unit, or the mean latency, in ns.
     pub fn of(&self, quantity: Quantity) -> f64 {
         match quantity {
             Quantity::Throughput => self.ns / self.units as f64,
@@ -204,22 +205,22 @@ impl Stretch {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
-        // The load first: it must not see its server go.
+        // Stop the load first: it must not see its server exit.
         self.load = None;
         self.input = None;
         let _ = self.child.wait();
     }
 }
 
-/// Waits until somebody listens there.
+/// Waits until the address accepts connections.
 pub fn wait_for(address: SocketAddr) -> Result<()> {
     let until = Instant::now() + START_MAX;
     loop {
         match TcpStream::connect(address) {
             Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > until => return Err(error).context("the server does not answer"),
+            Err(error) if Instant::now() > until => return Err(error).context("the server does not respond"),
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
@@ -230,9 +231,9 @@ fn monotonic() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// How many steps of a planted cost a millisecond takes here: measured once, for all cases.
+/// Returns the number of steps of a planted cost per millisecond, measured once for all cases.
 pub fn calibrate(shop: &Workshop) -> Result<u64> {
     let mut command = Cores::One(0).command();
     let said = crate::machine::output(command.arg(shop.binaries.join("causal_case")).arg("calibrate"))?;
-    said.parse().with_context(|| format!("'{said}' is no number of steps"))
+    said.parse().with_context(|| format!("'{said}' is not a number of steps"))
 }

@@ -1,52 +1,52 @@
-//! What really happens: the knob at 0 and at v by turns, in a process in which no profiler ever ran. Where requests come at their own pace,
-//! the same crowd comes in both stretches of a pair (common random numbers), another one in each pair.
+//! The measured effect: the knob alternates between 0 and v, in a process in which no profiler ever ran. In an open
+//! loop both stretches of a pair use equal arrival times (common random numbers), which differ from pair to pair.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::cases::{Case, Quantity};
-use super::program::{Running, Stretch};
+use super::cases::{CausalCase, Quantity};
+use super::program::{RunningProgram, Stretch};
 use crate::stats;
 use crate::workshop::Workshop;
 
-/// Time that a program gets after a turn of the knob until it counts.
+/// Settling time after each change of the knob.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// The gain at one speed-up.
+/// The measured gain at one speed-up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Truth {
-    /// Of what.
+    /// The measured quantity.
     pub quantity: Quantity,
-    /// Percent that were cut.
+    /// The reduction in percent.
     pub speedup: u32,
-    /// What most pairs lie around: see [`stats::centre`].
+    /// The centre of the pairs' gains: see [`stats::centre`].
     pub gain: f64,
     /// Half of its 95 % interval.
     pub half: f64,
-    /// Median of what a unit took with the knob at 0, ns.
+    /// Median time of a unit with the knob at 0, in ns.
     pub baseline_ns: f64,
-    /// Each pair's.
+    /// The gain of each pair.
     pub pairs: Vec<f64>,
-    /// The part of its time that the program waited while others had its cores, the median of all stretches.
+    /// Median over all stretches of the share of time that the program waited for its cores.
     pub disturbed: f64,
 }
 
-/// Measures all of the case's quantities at the speed-ups, by blocks of 0, v, v, 0.
+/// Measures all quantities of the case at each speed-up, in blocks of 0, v, v, 0.
 pub fn measure(
     shop: &Workshop,
-    case: &Case,
+    case: &CausalCase,
     steps_per_ms: u64,
     speedups: &[u32],
     blocks: usize,
     stretch: Duration,
 ) -> Result<Vec<Truth>> {
-    let mut running = Running::start(shop, case, steps_per_ms)?;
+    let mut running = RunningProgram::start(shop, case, steps_per_ms)?;
     std::thread::sleep(Duration::from_millis(500));
     let mut pairs: Vec<Vec<(Stretch, Stretch)>> = vec![Vec::new(); speedups.len()];
     let mut crowds = 0;
-    // The speed-ups by turns, so that what drifts meets all.
+    // Alternate the speed-ups, so that drift affects all of them.
     for _ in 0..blocks {
         for (&speedup, pairs) in speedups.iter().zip(&mut pairs) {
             let mut at = |percent, crowd| -> Result<Stretch> {
@@ -74,7 +74,8 @@ fn truth(quantity: Quantity, speedup: u32, pairs: &[(Stretch, Stretch)]) -> Trut
     let gains: Vec<f64> = pairs.iter().map(|(before, after)| 1.0 - after.of(quantity) / before.of(quantity)).collect();
     let baseline: Vec<f64> = pairs.iter().map(|(before, _)| before.of(quantity)).collect();
     let disturbed: Vec<f64> = pairs.iter().flat_map(|(before, after)| [before.disturbed, after.disturbed]).collect();
-    // The host is as likely to disturb the one as the other, so it is their logarithms that lie evenly around what is true.
+    // A disturbance is equally likely in both stretches of a pair, so the logarithms of the ratios are symmetric about
+    // the truth.
     let left: Vec<f64> = gains.iter().map(|gain| (1.0 - gain).ln()).collect();
     let (left, interval) = stats::centre(&left);
     let [low, high] = interval.map(f64::exp);

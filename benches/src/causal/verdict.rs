@@ -1,58 +1,60 @@
-//! Predictions against truth: who passes. A prediction is near the truth and its interval is narrow. Whether intervals meet the truth's is
-//! judged over all of them: of three 95 % intervals about the same truth one misses it by chance in every seventh case.
+//! Judges predictions by the truth. A prediction passes if it is close to the truth and its interval is narrow.
+//! Coverage is judged over all intervals: of three 95 % intervals for one truth, at least one misses it by chance in
+//! every seventh case.
 
 use causal::report::Mode;
 use serde::{Deserialize, Serialize};
 
-use super::cases::{Case, Quantity};
-use super::coz::Said;
-use super::prediction::{Answer, Prediction};
+use super::cases::{CausalCase, Quantity};
+use super::coz::CozResult;
+use super::prediction::{PredictedGain, Prediction};
 use super::truth::Truth;
 
-/// How far a prediction may be off, whatever the gain: two points.
+/// Largest absolute error of a prediction: two percentage points.
 const OFF_MAX: f64 = 0.02;
-/// Or this part of the gain.
+/// Or this share of the gain.
 const OFF_PART: f64 = 0.1;
-/// How wide half of an interval may be: two points, or this part of the gain.
+/// Largest half-width of an interval: two percentage points, or this share of the gain.
 const HALF_PART: f64 = 0.2;
-/// The part of all intervals that has to cover the truth.
+/// The share of all intervals that must cover the truth.
 pub const COVERED: f64 = 0.9;
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
-    /// The case.
+pub struct VerdictRow {
+    /// The case's name.
     pub case: String,
-    /// In a line.
+    /// The case's title.
     pub title: String,
-    /// The target's share of samples: what an ordinary profile has it at.
+    /// The target's share of samples in an ordinary profile.
     pub share: Option<f64>,
-    /// What really happens.
+    /// The measured gain.
     pub truth: Truth,
-    /// What the first run of the profiler said.
-    pub answer: Option<Answer>,
-    /// How it came to that.
+    /// The prediction of the first profiler run.
+    pub answer: Option<PredictedGain>,
+    /// The method of that prediction.
     pub mode: Option<Mode>,
-    /// What pauses found, where they were not the answer.
-    pub confirmed: Option<Answer>,
-    /// What Coz said, where it was asked.
-    pub coz: Option<Said>,
-    /// In how many of the profiler's runs the interval covers the truth, and how many there were.
+    /// The result of pauses, if the prediction is not from pauses.
+    pub confirmed: Option<PredictedGain>,
+    /// Coz's result, if it was run.
+    pub coz: Option<CozResult>,
+    /// The number of runs whose interval covers the truth, and the number of runs.
     pub covered: (usize, usize),
-    /// What is wrong; empty: it passes.
+    /// Reasons for failing; empty for a pass.
     pub faults: Vec<String>,
 }
 
-/// How much a prediction may differ from this gain.
+/// Returns the largest allowed error for this gain.
 fn off_max(gain: f64) -> f64 {
     OFF_MAX.max(OFF_PART * gain.abs())
 }
 
-/// Holds the runs of the profiler against one truth.
-pub fn judge(case: &Case, truth: &Truth, predictions: &[Prediction], coz: Option<&Said>) -> Row {
+/// Judges the profiler's runs by one truth.
+pub fn judge(case: &CausalCase, truth: &Truth, predictions: &[Prediction], coz: Option<&CozResult>) -> VerdictRow {
     let answers: Vec<_> =
         predictions.iter().map(|prediction| prediction.answer(case, truth.quantity, truth.speedup)).collect();
-    let covers = |answer: &Answer| answer.low <= truth.gain + truth.half && truth.gain - truth.half <= answer.high;
+    let covers =
+        |answer: &PredictedGain| answer.low <= truth.gain + truth.half && truth.gain - truth.half <= answer.high;
     let covered = answers.iter().filter(|answer| answer.as_ref().is_ok_and(|(answer, _, _)| covers(answer))).count();
     let mut faults = Vec::new();
     let (mut answer, mut mode, mut confirmed) = (None, None, None);
@@ -71,7 +73,7 @@ pub fn judge(case: &Case, truth: &Truth, predictions: &[Prediction], coz: Option
         None => faults.push("no answer: the profiler was not run".to_owned()),
     }
     let share = predictions.first().and_then(|prediction| prediction.target(case.target)).map(|target| target.share);
-    Row {
+    VerdictRow {
         case: case.name.to_owned(),
         title: case.title.to_owned(),
         share,
@@ -85,13 +87,13 @@ pub fn judge(case: &Case, truth: &Truth, predictions: &[Prediction], coz: Option
     }
 }
 
-impl Row {
-    /// Whether it passes.
+impl VerdictRow {
+    /// Whether the prediction passes.
     pub fn passes(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// Whether Coz is as near as ours has to be; `None` where it was not asked or said nothing.
+    /// Whether Coz is within the allowed error; `None` without a result of Coz.
     pub fn coz_is_near(&self) -> Option<bool> {
         let gain = self.coz.as_ref()?.gain?;
         Some((gain - self.truth.gain).abs() <= off_max(self.truth.gain))
@@ -118,6 +120,7 @@ mod tests {
             samples: 100,
             confirmed: Vec::new(),
             others: Vec::new(),
+            folded: None,
         };
         let report = Report { targets: vec![target], ..Report::default() };
         Prediction { case: "1".to_owned(), repetition: 0, report: Some(report), why: None, disturbed: 0.0 }
@@ -155,7 +158,7 @@ mod tests {
         ]);
     }
 
-    /// The intervals' ends may just meet; every run counts, not only the one that is shown.
+    /// Intervals may overlap at their ends only; every run counts, not only the displayed one.
     #[test]
     fn intervals_that_meet_the_truths_are_counted() {
         let truth = Truth {

@@ -1,35 +1,35 @@
-//! Case 9: a target whose time does not matter, profiled again and again. An interval that leaves out 0 is a false alarm.
+//! Case 9: a target that does not affect progress, profiled repeatedly. An interval that excludes 0 is a false alarm.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::cases::{CASES, Case, Quantity};
-use super::prediction::{Asking, predict};
+use super::cases::{CASES, CausalCase, Quantity};
+use super::prediction::{ProfileParameters, predict};
 use crate::progress::Progress;
 use crate::workshop::Workshop;
 
-/// False alarms of a hundred that are allowed.
+/// Largest allowed share of false alarms.
 const ALARMS_MAX: f64 = 0.05;
 
-/// What came of it.
+/// The results of the repetitions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Worthless {
-    /// How often it was asked.
+    /// Number of profiles.
     pub asked: usize,
-    /// How often the interval at 50 % left out 0.
+    /// Number of intervals at 50 % that exclude 0.
     pub alarms: usize,
-    /// How often there was no answer.
+    /// Number of profiles without a prediction.
     pub silent: usize,
-    /// The gains that were said.
+    /// The predicted gains.
     pub gains: Vec<f64>,
 }
 
-/// Asks so often, each time in a fresh process.
+/// Runs `times` profiles, each in a new process.
 pub fn run(shop: &Workshop, steps_per_ms: u64, times: usize, seconds: f64, progress: &Progress) -> Result<Worthless> {
-    let burner: &Case = CASES.iter().find(|case| case.name == "6").expect("the burner is a case");
+    let burner: &CausalCase = CASES.iter().find(|case| case.name == "6").expect("the burner is a case");
     let mut found = Worthless { asked: times, alarms: 0, silent: 0, gains: Vec::new() };
     for time in 0..times {
-        let asking = Asking { seconds, mode: "both" };
+        let asking = ProfileParameters { seconds, mode: "both" };
         let prediction = predict(shop, burner, steps_per_ms, asking, time)?;
         match prediction.answer(burner, Quantity::Throughput, 50) {
             Ok((answer, _, _)) => {
@@ -46,7 +46,7 @@ pub fn run(shop: &Workshop, steps_per_ms: u64, times: usize, seconds: f64, progr
 }
 
 impl Worthless {
-    /// Whether there are few enough alarms and always an answer.
+    /// Whether there are few enough false alarms, and no missing prediction.
     pub fn passes(&self) -> bool {
         self.silent == 0 && self.alarms as f64 <= ALARMS_MAX * self.asked as f64
     }

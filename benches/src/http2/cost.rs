@@ -1,87 +1,87 @@
-//! What one request costs on one core over HTTP/2: the server has core 0, h2load core 1, and before and behind each server's
-//! slot stands one of the server that all are held against.
+//! The CPU time of a request on one core over HTTP/2: the server has core 0, h2load has core 1. Each server's slot is
+//! between two slots of a reference server.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
-use super::load::{Asking, Slot};
-use super::{Bench, TARGETS, targets};
-use crate::peers::{Body, EMBEDDED, LIMIT};
+use super::load::{H2loadRun, H2loadSlot};
+use super::{Http2Bench, TARGETS, targets};
+use crate::peers::{EMBEDDED, LIMIT, PeerBody};
 use crate::record::{Chart, Metric, Row, Table};
 use crate::sample::Usage;
-use crate::server::{Cores, Server};
+use crate::server::{Cores, PeerServer};
 use crate::side_by_side::{perf_count, skip};
 use crate::stats;
 use crate::workshop::Workshop;
 
-/// Runs with one request on each connection, to know what connecting alone costs.
+/// Number of runs with one request per connection, to measure the cost of connecting.
 const SETUP_RUNS: usize = 3;
-/// Requests of a first run that says how many fill a slot.
+/// Requests per stream in the first run, which estimates the number of requests per slot.
 const FIRST_ROUNDS: usize = 20;
 
-/// One table.
+/// The parameters of a table.
 pub(super) struct Scenario {
     pub name: &'static str,
-    pub body: Body,
+    pub body: PeerBody,
     pub connections: usize,
     pub streams: usize,
     pub tls: bool,
 }
 
-/// The tables, in their order.
+/// The tables, in order.
 pub(super) const SCENARIOS: [Scenario; 8] = [
-    scenario("hello-10x10", Body::Hello, 10, 10, false),
-    scenario("hello-64x32", Body::Hello, 64, 32, false),
-    scenario("page-10x10", Body::Page, 10, 10, false),
-    scenario("page-64x32", Body::Page, 64, 32, false),
-    scenario("tls-hello-10x10", Body::Hello, 10, 10, true),
-    scenario("tls-hello-64x32", Body::Hello, 64, 32, true),
-    scenario("tls-page-10x10", Body::Page, 10, 10, true),
-    scenario("tls-page-64x32", Body::Page, 64, 32, true),
+    scenario("hello-10x10", PeerBody::Hello, 10, 10, false),
+    scenario("hello-64x32", PeerBody::Hello, 64, 32, false),
+    scenario("page-10x10", PeerBody::Page, 10, 10, false),
+    scenario("page-64x32", PeerBody::Page, 64, 32, false),
+    scenario("tls-hello-10x10", PeerBody::Hello, 10, 10, true),
+    scenario("tls-hello-64x32", PeerBody::Hello, 64, 32, true),
+    scenario("tls-page-10x10", PeerBody::Page, 10, 10, true),
+    scenario("tls-page-64x32", PeerBody::Page, 64, 32, true),
 ];
 
-const fn scenario(name: &'static str, body: Body, connections: usize, streams: usize, tls: bool) -> Scenario {
+const fn scenario(name: &'static str, body: PeerBody, connections: usize, streams: usize, tls: bool) -> Scenario {
     Scenario { name, body, connections, streams, tls }
 }
 
 impl Scenario {
     fn title(&self) -> String {
         let body = match self.body {
-            Body::Hello => "13 octets",
-            Body::Page => "48 KiB",
+            PeerBody::Hello => "13 bytes",
+            PeerBody::Page => "48 KiB",
         };
-        let way = if self.tls { "over TLS 1.3" } else { "in the clear" };
+        let way = if self.tls { "over TLS 1.3" } else { "without TLS" };
         format!("HTTP/2 {way}: {body}, {} connections × {} streams", self.connections, self.streams)
     }
 }
 
-/// A server with what is known of it before its slots.
-pub struct Asked {
+/// A server with the calibration of its slots.
+pub struct CalibratedServer {
     /// The server.
-    pub server: Server,
-    /// Requests that fill a slot.
+    pub server: PeerServer,
+    /// Number of requests per slot.
     pub requests: usize,
-    /// What its connections cost by themselves, with one request each.
+    /// The usage of connecting, with one request per connection.
     setup: Usage,
 }
 
-impl Asked {
-    /// CPU µs per request in one slot, without the making of the connections.
-    pub fn cost_us(&self, slot: &Slot, connections: usize) -> f64 {
+impl CalibratedServer {
+    /// Returns the CPU time per request of a slot in µs, without connecting.
+    pub fn cost_us(&self, slot: &H2loadSlot, connections: usize) -> f64 {
         let spent = slot.usage.cpu_ns.saturating_sub(self.setup.cpu_ns);
         spent as f64 / 1e3 / (slot.said.answered as f64 - connections as f64)
     }
 }
 
-pub(super) fn planned_ms(bench: &Bench<'_>, scenario: &Scenario) -> u64 {
+pub(super) fn planned_ms(bench: &Http2Bench<'_>, scenario: &Scenario) -> u64 {
     let servers = bench.servers(scenario.tls).count() as u64;
     let slot = bench.extent.run_ms + 60;
     servers * 700 + bench.extent.rounds as u64 * 2 * servers * slot
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Option<Table>> {
-    let asking = Asking {
+pub(super) fn run(bench: &mut Http2Bench<'_>, scenario: &Scenario) -> Result<Option<Table>> {
+    let asking = H2loadRun {
         program: bench.h2load.clone(),
         cores: Cores::One(1),
         under: Vec::new(),
@@ -106,20 +106,20 @@ pub(super) fn run(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Option<T
             Err(error) => skip(bench.shop, &format!("{} in {}", recipe.name, scenario.name), &error),
         }
     }
-    // In the clear all are held against the limit server; over TLS ours against the others.
+    // Without TLS the reference is the limit server; with TLS it is Causeway.
     let wanted: &[&str] = if scenario.tls { &["causeway", EMBEDDED, "h2o"] } else { &[LIMIT] };
     let Some(anchor) = wanted.iter().copied().find(|name| asked.contains_key(name)) else {
-        let error = anyhow::anyhow!("nobody is there that the others could be held against");
+        let error = anyhow::anyhow!("no reference server is available");
         skip(bench.shop, scenario.name, &error);
         return Ok(None);
     };
     let others: Vec<_> = order.iter().copied().filter(|name| *name != anchor).collect();
-    let mut slots: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
+    let mut slots: BTreeMap<&str, Vec<H2loadSlot>> = BTreeMap::new();
     let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let cost = |name: &str, slot: &Slot| asked[name].cost_us(slot, scenario.connections);
+    let cost = |name: &str, slot: &H2loadSlot| asked[name].cost_us(slot, scenario.connections);
     for round in 0..bench.extent.rounds {
         let mut turn = others.clone();
-        // Another order each round, so that no server always follows the same neighbour.
+        // Rotate the order each round, so that no server always follows one neighbour.
         turn.rotate_left(round % others.len().max(1));
         let ask = |name: &str| asking.run(&asked[name].server, asked[name].requests, bytes);
         let mut anchors = vec![ask(anchor)?];
@@ -130,6 +130,7 @@ pub(super) fn run(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Option<T
                 Ok(slot) => {
                     measured.push((name, cost(name, &slot)));
                     slots.entry(name).or_default().push(slot);
+                    // A slot of the reference follows each measured one, so `anchors` has one more element.
                     anchors.push(ask(anchor)?);
                 }
                 Err(error) => skip(bench.shop, &format!("{name} in one round of {}", scenario.name), &error),
@@ -139,9 +140,10 @@ pub(super) fn run(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Option<T
         let costs: Vec<_> = measured.iter().map(|(_, cost)| *cost).collect();
         let anchor_costs: Vec<_> = anchors.iter().map(|slot| cost(anchor, slot)).collect();
         for ((name, _), ratio) in measured.iter().zip(stats::paired(&costs, &anchor_costs)) {
-            // Over TLS the anchor is ours, and the target is ours over theirs.
+            // With TLS the reference is Causeway, and the target is Causeway's cost divided by the row's.
             ratios.entry(name).or_default().push(if scenario.tls { 1.0 / ratio } else { ratio });
         }
+        // The reference's ratio to itself shows the noise that pairing does not remove.
         let control = anchor_costs.windows(3).map(|three| three[1] / f64::midpoint(three[0], three[2]));
         ratios.entry(anchor).or_default().extend(control);
         slots.entry(anchor).or_default().extend(anchors);
@@ -180,21 +182,21 @@ pub(super) fn run(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Option<T
 fn how(scenario: &Scenario, anchor: &str, rounds: usize, run_ms: u64) -> String {
     let against = if scenario.tls {
         format!(
-            "Certificate of the curve P-256, TLS 1.3 with AES-128-GCM and no session resumed, all of which h2load has to have agreed on. The ratio \
-             is the mean CPU per request of {anchor}'s slots right before and behind over that of the row: below 1, {anchor} costs less"
+            "A certificate on curve P-256, TLS 1.3 with AES-128-GCM and no session resumption, which h2load must have negotiated. The ratio \
+             is the mean CPU per request of {anchor}'s slots immediately before and after, divided by that of the row: below 1, {anchor} costs less"
         )
     } else {
-        "The ratio is CPU per request over the mean of the limit server's slots right before and behind".to_owned()
+        "The ratio is CPU per request over the mean of the limit server's slots immediately before and after".to_owned()
     };
     format!(
-        "Server on core 0 with one worker, `h2load -t1` on core 1, ten browser-like fields in a request and twelve in an answer; {rounds} rounds of \
-         about {run_ms} ms. What making the connections costs is taken off. {against}; in the row of {anchor} it is that of itself, which shows what \
-         noise is left. What a server costs depends on how many requests one read brings it: one that outruns h2load reads fewer at a time.",
+        "Server on core 0 with one worker, `h2load -t1` on core 1, ten browser-like fields per request and twelve per response; {rounds} rounds of \
+         about {run_ms} ms. The cost of connecting is subtracted. {against}; the row of {anchor} has its ratio to itself, which shows the remaining \
+         noise. A server's cost depends on the number of requests per read: a server faster than h2load reads fewer at a time.",
     )
 }
 
-/// Waits until a server answers, sees how many requests fill a slot, and what connecting costs.
-pub fn begin(server: Server, asking: &Asking, run_ms: u64, bytes: usize) -> Result<Asked> {
+/// Waits for a server, estimates the number of requests per slot, and measures the cost of connecting.
+pub fn begin(server: PeerServer, asking: &H2loadRun, run_ms: u64, bytes: usize) -> Result<CalibratedServer> {
     let first = asking.run(&server, FIRST_ROUNDS * asking.connections * asking.streams, bytes)?;
     let least = FIRST_ROUNDS * asking.connections * asking.streams;
     let requests = ((first.said.rate * run_ms as f64 / 1e3) as usize).max(least);
@@ -204,12 +206,13 @@ pub fn begin(server: Server, asking: &Asking, run_ms: u64, bytes: usize) -> Resu
     }
     setups.sort_by_key(|usage| usage.cpu_ns);
     let setup = setups.into_iter().nth(SETUP_RUNS / 2).context("some runs")?;
-    Ok(Asked { server, requests, setup })
+    Ok(CalibratedServer { server, requests, setup })
 }
 
-fn cost_metrics(asked: &Asked, slots: &[Slot], connections: usize) -> Vec<Metric> {
+fn cost_metrics(asked: &CalibratedServer, slots: &[H2loadSlot], connections: usize) -> Vec<Metric> {
     let cost: Vec<_> = slots.iter().map(|slot| asked.cost_us(slot, connections)).collect();
-    // The split is by tick samples: pooled over all rounds, then applied to each round's exact sum.
+    // The split into user and system time is sampled: it is pooled over all rounds, then applied to each round's exact
+    // sum.
     let user: u64 = slots.iter().map(|slot| slot.usage.user_ms).sum();
     let system: u64 = slots.iter().map(|slot| slot.usage.system_ms).sum();
     let share = user as f64 / (user + system).max(1) as f64;
@@ -222,19 +225,20 @@ fn cost_metrics(asked: &Asked, slots: &[Slot], connections: usize) -> Vec<Metric
     ]
 }
 
-/// System calls per request, by the kernel's own count, in a short run by itself.
-pub fn calls(shop: &Workshop, asked: &Asked, asking: &Asking, bytes: usize) -> Result<f64> {
+/// Returns the system calls per request, by the kernel's count in a separate short run.
+pub fn calls(shop: &Workshop, asked: &CalibratedServer, asking: &H2loadRun, bytes: usize) -> Result<f64> {
+    // Counts hardly vary: a quarter of a slot is enough.
     let requests = (asked.requests / 4).max(asking.connections * asking.streams);
     let file = shop.scratch.join("calls");
     let ids = asked.server.processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let perf = ["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o", &file.to_string_lossy(), "-p", &ids, "--"];
     let under = perf.map(str::to_owned).to_vec();
-    let slot = Asking { under, ..asking.clone() }.run(&asked.server, requests, bytes)?;
-    let calls = perf_count(&std::fs::read_to_string(&file)?).context("perf counted nothing")?;
+    let slot = H2loadRun { under, ..asking.clone() }.run(&asked.server, requests, bytes)?;
+    let calls = perf_count(&std::fs::read_to_string(&file)?).context("perf has no count")?;
     Ok(calls as f64 / slot.said.answered as f64)
 }
 
-fn note_disturbance(row: &mut Row, slots: &[Slot]) {
+fn note_disturbance(row: &mut Row, slots: &[H2loadSlot]) {
     let delays: Vec<_> = slots
         .iter()
         .map(|slot| slot.usage.delayed_ns as f64 / 1e9 / (slot.said.answered as f64 / slot.said.rate))

@@ -1,4 +1,4 @@
-//! What an open HTTP/2 connection costs that has been used once and is quiet now.
+//! The memory of an open HTTP/2 connection that is idle after one request.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use causeway_h2::{Event, Server, Settings};
 use causeway_message::{FieldName, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
 
-use super::{Bench, TARGETS, targets};
+use super::{Http2Bench, TARGETS, targets};
 use crate::load::frames;
-use crate::peers::{Body, EMBEDDED, LIMIT};
+use crate::peers::{EMBEDDED, LIMIT, PeerBody};
 use crate::record::{Chart, Metric, Row, Table};
 use crate::side_by_side::idle::{Version, held};
 use crate::side_by_side::skip;
@@ -17,29 +17,29 @@ use crate::side_by_side::skip;
 /// The scenario's name.
 pub(super) const NAME: &str = "idle";
 
-/// A connection's octets but those of its HPACK tables.
+/// A connection's bytes, without those of its HPACK tables.
 pub(super) const WITHOUT_TABLES: &str = "without tables";
 
-pub(super) fn planned_ms(bench: &Bench<'_>) -> u64 {
+pub(super) fn planned_ms(bench: &Http2Bench<'_>) -> u64 {
     (bench.ready.len() as u64 - 1) * (2500 + bench.extent.idle as u64 / 3)
 }
 
-pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
+pub(super) fn run(bench: &mut Http2Bench<'_>) -> Result<Table> {
     let count = bench.extent.idle;
-    let tables = table_octets()? as f64;
+    let tables = table_bytes()? as f64;
     let mut rows = Vec::new();
     for (recipe, tool) in bench.ready.iter().filter(|(recipe, _)| recipe.name != LIMIT) {
         bench.progress.at(&format!("idle connections: {}", recipe.name));
         let measured =
-            bench.start(recipe, tool, Body::Hello, false).and_then(|server| held(&server, count, Version::Http2));
+            bench.start(recipe, tool, PeerBody::Hello, false).and_then(|server| held(&server, count, Version::Http2));
         match measured {
             Ok((before, after)) => {
                 let mut row = Row::new(recipe.name);
                 let each = (after as f64 - before as f64) / count as f64;
-                row.metrics.push(Metric::count("per connection", "octets", vec![each]));
+                row.metrics.push(Metric::count("per connection", "bytes", vec![each]));
                 if ["causeway", EMBEDDED].contains(&recipe.name) {
-                    row.metrics.push(Metric::count("HPACK tables of it", "octets", vec![tables]));
-                    row.metrics.push(Metric::count(WITHOUT_TABLES, "octets", vec![each - tables]));
+                    row.metrics.push(Metric::count("HPACK tables of it", "bytes", vec![tables]));
+                    row.metrics.push(Metric::count(WITHOUT_TABLES, "bytes", vec![each - tables]));
                 }
                 row.metrics.push(Metric::count("before", "MiB", vec![before as f64 / f64::from(1 << 20)]));
                 row.metrics.push(Metric::count("with all open", "MiB", vec![after as f64 / f64::from(1 << 20)]));
@@ -56,23 +56,24 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
     Ok(Table {
         name: NAME.to_owned(),
         title: format!("Memory of {count} idle HTTP/2 connections"),
-        how: "In the clear. Growth of resident memory, once each connection has been answered one browser-like request, whose fields went into its \
-              HPACK table, and all are open and quiet. The kernel's socket memory is not in it. What the two tables of a connection of ours hold on to \
-              is asked of our machine, after the same request and an answer of the same fields."
+        how: "Without TLS. Growth of resident memory after each connection has served one browser-like request, whose fields were added to its \
+              HPACK table, and all are open and idle. The kernel's socket memory is not included. The size of the two tables of a Causeway connection \
+              is queried from our protocol machine after an equal request and a response with equal fields."
             .to_owned(),
         chart: Some(Chart { bars: vec!["per connection".to_owned()], label: None }),
         rows,
     })
 }
 
-/// What the HPACK tables of one of our connections hold on to after such a request and an answer with twelve fields.
-fn table_octets() -> Result<usize> {
+/// Returns the size of the HPACK tables of one of our connections after such a request and a response with twelve
+/// fields.
+fn table_bytes() -> Result<usize> {
     let mut server = Server::new(Rc::new(Settings::default()));
     let (mut head, mut out) = (Head::default(), WriteList::new());
-    let octets = frames::first_request("/");
+    let bytes = frames::first_request("/");
     let mut used = 0;
     loop {
-        let handled = server.handle_octets(Instant::now(), &octets[used..], &mut head, &mut out);
+        let handled = server.handle_bytes(Instant::now(), &bytes[used..], &mut head, &mut out);
         used += handled.consumed;
         match handled.event {
             Some(Event::Head { stream, .. }) => {
@@ -84,7 +85,7 @@ fn table_octets() -> Result<usize> {
                 }
                 let length = Framing::Sized(answer::BODY.len() as u64);
                 server.send_head(stream, &answer, length, b"Sat, 21 Nov 2026 12:00:00 GMT", &mut out);
-                return Ok(server.table_octets());
+                return Ok(server.table_bytes());
             }
             None if handled.consumed == 0 => bail!("our machine takes no request"),
             _ => {}
@@ -96,10 +97,10 @@ fn table_octets() -> Result<usize> {
 mod tests {
     use super::*;
 
-    // RFC 7541 §4.2: what a table holds is bounded by what was agreed on, 4096 octets here for each.
+    // RFC 7541 §4.2: a table's size is bounded by the negotiated maximum, here 4096 bytes each.
     #[test]
     fn our_tables_hold_what_a_request_put_into_them() {
-        let octets = table_octets().unwrap();
-        assert!((500..=2 * 4096 + 2048).contains(&octets), "{octets}");
+        let bytes = table_bytes().unwrap();
+        assert!((500..=2 * 4096 + 2048).contains(&bytes), "{bytes}");
     }
 }

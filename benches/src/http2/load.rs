@@ -1,4 +1,4 @@
-//! h2load as the load generator: how it is called and what it says.
+//! Runs h2load as the load generator and parses its output.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,63 +9,63 @@ use serde::{Deserialize, Serialize};
 use crate::machine;
 use crate::request::{self, HOST};
 use crate::sample::Usage;
-use crate::server::{Cores, Server};
+use crate::server::{Cores, PeerServer};
 
-/// What all servers of the TLS tables have to agree on.
+/// The cipher that all servers of the TLS tables must negotiate.
 const TLS_CIPHER: &str = "TLS_AES_128_GCM_SHA256";
-/// Windows of 2^30-1, so that no server waits for one.
+/// Windows of 2^30-1 bytes, so that flow control never blocks a server.
 const WINDOW_BITS: &str = "30";
 
-/// How a server is asked.
+/// The parameters of an h2load run.
 #[derive(Debug, Clone)]
-pub struct Asking {
-    /// h2load.
+pub struct H2loadRun {
+    /// Path of h2load.
     pub program: PathBuf,
-    /// Its core.
+    /// The core that it runs on.
     pub cores: Cores,
-    /// A program that runs it, with arguments; empty for none.
+    /// A wrapper program with arguments; empty for none.
     pub under: Vec<String>,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Streams open at once on each.
+    /// Concurrent streams per connection.
     pub streams: usize,
-    /// Whether by TLS.
+    /// Whether to use TLS.
     pub tls: bool,
 }
 
-/// What h2load says of a run.
+/// h2load's figures of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
-pub struct Said {
-    /// Requests that were answered with 2xx.
+pub struct H2loadReport {
+    /// Requests with a 2xx response.
     pub answered: u64,
-    /// Octets of content.
+    /// Bytes of content.
     pub data_bytes: u64,
-    /// Requests a second, the time to connect included.
+    /// Requests per second, including the time to connect.
     pub rate: f64,
-    /// Mean time from a request to its answer in µs.
+    /// Mean time from a request to its response in µs.
     pub mean_us: f64,
 }
 
-/// One run and what it cost the server.
+/// A run with the server's usage.
 #[derive(Debug, Clone)]
-pub struct Slot {
-    /// What h2load says.
-    pub said: Said,
-    /// What the server used.
+pub struct H2loadSlot {
+    /// h2load's figures.
+    pub said: H2loadReport,
+    /// The server's usage.
     pub usage: Usage,
 }
 
-impl Asking {
-    /// Asks so many times, and fails unless each answer is the right one.
-    pub fn run(&self, server: &Server, requests: usize, body_bytes: usize) -> Result<Slot> {
+impl H2loadRun {
+    /// Sends `requests` requests; returns an error unless each response is right.
+    pub fn run(&self, server: &PeerServer, requests: usize, body_bytes: usize) -> Result<H2loadSlot> {
         let before = Usage::read(&server.processes)?;
         let said = self.said(server.address.port(), &server.launch.path, requests, body_bytes)?;
         let usage = Usage::read(&server.processes)?.since(&before);
-        Ok(Slot { said, usage })
+        Ok(H2loadSlot { said, usage })
     }
 
-    /// The same of any server, by its port and path.
-    pub fn said(&self, port: u16, path: &str, requests: usize, body_bytes: usize) -> Result<Said> {
+    /// Sends requests to any server, given by port and path.
+    pub fn said(&self, port: u16, path: &str, requests: usize, body_bytes: usize) -> Result<H2loadReport> {
         let scheme = if self.tls { "https" } else { "http" };
         let mut command = self.cores.command();
         command.args(&self.under).arg(&self.program).args(["-t1", "-w", WINDOW_BITS, "-W", WINDOW_BITS]);
@@ -79,7 +79,7 @@ impl Asking {
         let said = read(&text).with_context(|| format!("h2load met errors: {}", brief(&text)))?;
         ensure!(said.answered == requests as u64, "{} of {requests} requests were answered", said.answered);
         let each = said.data_bytes / said.answered;
-        ensure!(each == body_bytes as u64, "answers of {each} octets instead of {body_bytes}");
+        ensure!(each == body_bytes as u64, "answers of {each} bytes instead of {body_bytes}");
         if self.tls {
             for agreed in ["TLS Protocol: TLSv1.3", &format!("Cipher: {TLS_CIPHER}"), "Application protocol: h2"] {
                 ensure!(text.contains(agreed), "not agreed on {agreed:?}: {}", brief(&text));
@@ -89,7 +89,7 @@ impl Asking {
     }
 }
 
-/// h2load; its package.
+/// Returns the path of h2load, installing its package if needed.
 pub fn obtain(shop: &mut crate::workshop::Workshop) -> Result<PathBuf> {
     let program = shop.packaged("h2load", "nghttp2-client")?;
     shop.versions.insert("h2load".to_owned(), version(&program));
@@ -100,13 +100,13 @@ fn version(program: &Path) -> String {
     machine::output(Command::new(program).arg("--version")).unwrap_or_else(|_| "unknown".to_owned())
 }
 
-/// Without the lines of progress.
+/// Removes h2load's progress lines.
 fn brief(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("progress") && !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// Reads what h2load prints; `None` when a request failed.
-fn read(text: &str) -> Option<Said> {
+/// Parses h2load's output; `None` when a request failed.
+fn read(text: &str) -> Option<H2loadReport> {
     let after = |mark: &str| text.lines().find_map(|line| line.trim().strip_prefix(mark)).map(str::trim);
     let counts = after("requests:")?;
     let count = |what: &str| {
@@ -120,10 +120,10 @@ fn read(text: &str) -> Option<Said> {
     let data = after("traffic:")?.strip_suffix(" data")?.rsplit_once('(')?.1.strip_suffix(')')?;
     let rate = after("finished in")?.split(", ").nth(1)?.strip_suffix(" req/s")?.parse().ok()?;
     let mean = after("time for request:")?.split_ascii_whitespace().nth(2)?;
-    Some(Said { answered, data_bytes: data.parse().ok()?, rate, mean_us: time_us(mean)? })
+    Some(H2loadReport { answered, data_bytes: data.parse().ok()?, rate, mean_us: time_us(mean)? })
 }
 
-/// A time as h2load writes it, in µs.
+/// Parses a time in h2load's notation, in µs.
 fn time_us(text: &str) -> Option<f64> {
     let (figure, scale) = if let Some(figure) = text.strip_suffix("us") {
         (figure, 1.0)
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn h2load_is_read_and_its_failures_count() {
-        let want = Said { answered: 20_000, data_bytes: 983_040_000, rate: 47_914.52, mean_us: 1990.0 };
+        let want = H2loadReport { answered: 20_000, data_bytes: 983_040_000, rate: 47_914.52, mean_us: 1990.0 };
         assert_eq!(read(SAID), Some(want));
         assert_eq!(read(&SAID.replace("0 failed", "1 failed")), None);
         assert_eq!(read(&SAID.replace("0 timeout", "7 timeout")), None);

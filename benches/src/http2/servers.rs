@@ -1,4 +1,4 @@
-//! Who is measured over HTTP/2, and how each is told to answer with twelve fields and a body, in the clear or over TLS.
+//! The servers measured over HTTP/2, each configured to send twelve fields and a body, with or without TLS.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -9,25 +9,25 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::machine;
-use crate::peers::{self, Body, EMBEDDED, Keys, LIMIT, Launch, Part, Recipe, Tool, Want};
+use crate::peers::{self, EMBEDDED, Keys, LIMIT, Launch, PeerBody, PeerScope, Recipe, Tool, Want};
 use crate::request::HOST;
 use crate::server::free_port;
 use crate::workshop::{self, Workshop};
 
-/// Every server, in the order of the tables.
+/// All servers, in the order of the tables.
 pub const RECIPES: &[Recipe] = &[
     Recipe {
         obtain: |shop| peers::ours(shop, "h2_limit", "of this commit"),
         launch: |_, tool, want| Ok(program(tool, want, &[])),
-        ..recipe(LIMIT, "bare epoll loop of ours: walks frames, reads no fields, canned answers")
+        ..recipe(LIMIT, "our bare epoll loop: walks frames, reads no fields, canned responses")
     },
     Recipe {
         obtain: |shop| peers::ours(shop, "h2_limit", "of this commit"),
         launch: |_, tool, want| Ok(program(tool, want, &["indexed"])),
-        ..recipe("indexed", "the same, the answer's fields by their places in the peer's table")
+        ..recipe("indexed", "limit, with the response's fields as indices of the peer's table")
     },
     Recipe {
-        obtain: |shop| Ok(Tool { program: shop.causeway()?, version: "of this commit".to_owned() }),
+        obtain: |shop| Ok(Tool { program: shop.causeway("dist")?, version: "of this commit".to_owned() }),
         launch: |shop, tool, want| launch_caddyfile(shop, tool, want, "causeway"),
         ..recipe("causeway", "the server under test, `respond` in a Caddyfile")
     },
@@ -48,7 +48,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         obtain: |shop| packaged(shop, "nghttpd", "nghttp2-server", "--version"),
         launch: launch_nghttpd,
-        ..recipe("nghttpd", "nghttp2's server, a file; seven fields, more it cannot be told")
+        ..recipe("nghttpd", "nghttp2's server, a file; seven fields only")
     },
     Recipe {
         obtain: |shop| packaged(shop, "nginx", "nginx-light", "-v"),
@@ -81,28 +81,28 @@ pub const RECIPES: &[Recipe] = &[
     },
 ];
 
-/// Those that are asked over TLS too.
+/// The servers measured over TLS too.
 pub const OVER_TLS: [&str; 7] = ["causeway", EMBEDDED, "h2o", "nginx", "nghttpd", "go", "caddy"];
 
-/// What is said of every recipe here.
+/// Default values of the recipes here.
 const fn recipe(name: &'static str, about: &'static str) -> Recipe {
     Recipe {
         name,
         about,
-        part: Part::Whole,
+        part: PeerScope::Whole,
         workers_max: 1,
         worker_threads: None,
-        obtain: |_| bail!("no way to obtain it"),
-        launch: |_, _, _| bail!("no way to launch it"),
+        obtain: |_| bail!("obtain is not set"),
+        launch: |_, _, _| bail!("launch is not set"),
     }
 }
 
-/// The recipe of that name.
+/// Returns the recipe of that name.
 pub fn recipe_of(name: &str) -> Result<&'static Recipe> {
-    RECIPES.iter().find(|recipe| recipe.name == name).with_context(|| format!("no server is called {name:?}"))
+    RECIPES.iter().find(|recipe| recipe.name == name).with_context(|| format!("unknown server {name:?}"))
 }
 
-/// Who there is, for the help.
+/// Returns the list of servers for the help.
 pub fn help() -> String {
     let lines = RECIPES.iter().map(|recipe| format!("  {:<10}{}\n", recipe.name, recipe.about));
     format!("Servers:\n{}", lines.collect::<String>())
@@ -113,7 +113,7 @@ fn packaged(shop: &Workshop, program: &str, package: &str, version: &str) -> Res
     Ok(Tool { version: workshop::version(&program, version), program })
 }
 
-/// A program of `peers/go-http2`.
+/// Builds a program of `peers/go-http2`.
 pub fn obtain_go(shop: &Workshop, name: &str) -> Result<Tool> {
     let go = shop.packaged("go", "golang-go")?;
     let folder = shop.bench.join("peers/go-http2").join(name);
@@ -125,11 +125,12 @@ pub fn obtain_go(shop: &Workshop, name: &str) -> Result<Tool> {
     Ok(Tool { program, version: workshop::version(&go, "version") })
 }
 
-/// A key for [`HOST`] on the curve P-256 and a certificate that it signs itself, made once.
+/// Creates a P-256 key for [`HOST`] and a self-signed certificate, once.
 pub fn keys(shop: &Workshop) -> Result<Keys> {
     let folder = shop.scratch.join("keys");
     let file = |name: &str| folder.join(name);
     let keys = Keys { certificate: file("certificate.pem"), key: file("key.pem"), both: file("both.pem") };
+    // The file that is written last shows that all are complete.
     if !keys.both.is_file() {
         fs::create_dir_all(&folder)?;
         let openssl = shop.packaged("openssl", "openssl")?;
@@ -143,12 +144,12 @@ pub fn keys(shop: &Workshop) -> Result<Keys> {
     Ok(keys)
 }
 
-/// `PROGRAM PORT [page] [CERTIFICATE KEY]`.
+/// Returns the launch of `PROGRAM PORT [page] [CERTIFICATE KEY]`.
 pub fn program(tool: &Tool, want: &Want, options: &[&str]) -> Launch {
     let mut command = vec![tool.program.clone().into()];
     command.extend(options.iter().map(OsString::from));
     command.push(want.port.to_string().into());
-    if want.body == Body::Page {
+    if want.body == PeerBody::Page {
         command.push("page".into());
     }
     if let Some(keys) = &want.keys {
@@ -163,7 +164,7 @@ fn launch_caddyfile(shop: &Workshop, tool: &Tool, want: &Want, name: &str) -> Re
     Ok(launch)
 }
 
-/// What Caddy and Causeway read alike.
+/// Returns a Caddyfile for both Caddy and Causeway.
 fn caddyfile(want: &Want) -> String {
     let (protocols, site, tls) = match &want.keys {
         None => ("h1 h2c", format!("http://:{}", want.port), String::new()),
@@ -184,13 +185,13 @@ fn caddyfile(want: &Want) -> String {
     text
 }
 
-/// A folder with the body as a file, and the file's path in a URL.
-fn served(shop: &Workshop, body: Body) -> Result<(PathBuf, &'static str)> {
+/// Creates a folder with the body as a file; returns the file's URL path too.
+fn served(shop: &Workshop, body: PeerBody) -> Result<(PathBuf, &'static str)> {
     let folder = shop.scratch.join("served");
     fs::create_dir_all(&folder)?;
     let path = match body {
-        Body::Hello => "/hello.txt",
-        Body::Page => "/page.txt",
+        PeerBody::Hello => "/hello.txt",
+        PeerBody::Page => "/page.txt",
     };
     fs::write(folder.join(&path[1..]), body.text())?;
     Ok((folder, path))
@@ -204,6 +205,7 @@ fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     let (folder, path) = served(shop, want.body)?;
     let mut text = format!("num-threads: {}\nmax-connections: 20000\nhttp2-idle-timeout: 3600\n", want.workers);
     if is_root() {
+        // By default h2o gives up root, but the scratch folder may be readable by us only.
         text.push_str("user: root\n");
     }
     let _ = write!(text, "hosts:\n  default:\n    listen:\n      host: 127.0.0.1\n      port: {}\n", want.port);
@@ -240,8 +242,8 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     fs::create_dir_all(&folder)?;
     let shown = folder.display();
     let (count, answers) = match want.body {
-        Body::Hello => (answer::FIELDS.len(), format!("return 200 \"{}\";", answer::BODY)),
-        Body::Page => (answer::FIELDS_OF_FILES, format!("root {};", served.display())),
+        PeerBody::Hello => (answer::FIELDS.len(), format!("return 200 \"{}\";", answer::BODY)),
+        PeerBody::Page => (answer::FIELDS_OF_FILES, format!("root {};", served.display())),
     };
     let fields = answer::FIELDS[..count].iter().fold(String::new(), |mut fields, (name, value)| {
         let _ = writeln!(fields, "add_header {name} '{value}';");
@@ -253,7 +255,7 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
             format!("ssl_certificate {certificate};\nssl_certificate_key {key};\nssl_protocols TLSv1.2 TLSv1.3;\n");
         ("ssl", lines)
     });
-    // keepalive_requests: nginx would close each connection after a thousand.
+    // keepalive_requests: by default nginx closes each connection after a thousand requests.
     let text = format!(
         "daemon off;\nworker_processes {workers};\npid {shown}/pid;\nerror_log stderr error;\n{user}\
          events {{ worker_connections 20000; }}\n\
@@ -273,7 +275,8 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
 
 fn launch_haproxy(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     let (folder, path) = served(shop, want.body)?;
-    // no strict-limits: it wants two descriptors for each connection, one of them for a backend that there is none of.
+    // no strict-limits: HAProxy otherwise requires two descriptors per connection, one for a backend that does not
+    // exist here.
     let mut text = format!(
         "global\n\tnbthread {}\n\tmaxconn 20000\n\tno strict-limits\n\ttune.bufsize 65536\n\
          defaults\n\tmode http\n\ttimeout client 1h\n\ttimeout server 1h\n\ttimeout connect 5s\n\

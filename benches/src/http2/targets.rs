@@ -1,21 +1,21 @@
-//! What Causeway's figures shall be, noted beside what they are.
+//! Targets for Causeway's figures, noted in the tables.
 
 use crate::record::Row;
 
-/// A bound of one figure in some tables.
-pub struct Target {
-    /// Which tables: the beginning of their names.
+/// An upper bound of a figure.
+pub struct UpperBound {
+    /// Names of the tables.
     pub tables: &'static [&'static str],
-    /// Whose row.
+    /// The row's name.
     pub row: &'static str,
-    /// Which column; `None` for the ratio.
+    /// The column's name; `None` for the ratio.
     pub column: Option<&'static str>,
-    /// The figure shall not be more.
+    /// The upper bound.
     pub most: f64,
 }
 
-/// Notes in the rows of a table what was wanted and whether it was met. `ratio` is the name of the ratio's column.
-pub fn note(rows: &mut [Row], targets: &[Target], table: &str, ratio: &str) {
+/// Notes each target in its row, and whether it was met. `ratio` is the name of the ratio's column.
+pub fn note(rows: &mut [Row], targets: &[UpperBound], table: &str, ratio: &str) {
     for target in targets.iter().filter(|target| target.tables.contains(&table)) {
         if let Some(row) = rows.iter_mut().find(|row| row.name == target.row) {
             note_row(row, target, ratio);
@@ -23,8 +23,8 @@ pub fn note(rows: &mut [Row], targets: &[Target], table: &str, ratio: &str) {
     }
 }
 
-/// Notes one target in a row, if it has the figure.
-pub fn note_row(row: &mut Row, target: &Target, ratio: &str) {
+/// Notes a target in a row, if the row has the figure.
+pub fn note_row(row: &mut Row, target: &UpperBound, ratio: &str) {
     let column = target.column.unwrap_or(ratio);
     let Some(metric) = row.metric(column) else { return };
     let met = if metric.median <= target.most { "met" } else { "missed" };
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn a_target_is_noted_where_its_figure_is() {
-        const TARGETS: &[Target] = &[
-            Target { tables: &["a"], row: "causeway", column: None, most: 1.8 },
-            Target { tables: &["a", "b"], row: "causeway", column: Some("user"), most: 1.0 },
-            Target { tables: &["a"], row: "nobody", column: None, most: 1.0 },
+        const TARGETS: &[UpperBound] = &[
+            UpperBound { tables: &["a"], row: "causeway", column: None, most: 1.8 },
+            UpperBound { tables: &["a", "b"], row: "causeway", column: Some("user"), most: 1.0 },
+            UpperBound { tables: &["a"], row: "nobody", column: None, most: 1.0 },
         ];
         let mut row = Row::new("causeway");
         row.metrics = vec![Metric::ratio("ratio", vec![1.7]), Metric::time("user", "µs", vec![1.25])];

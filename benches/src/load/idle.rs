@@ -1,4 +1,4 @@
-//! `bench idle`: opens many connections, asks once over each, and holds them until its standard input ends.
+//! `bench idle`: opens many connections, sends one request on each, and holds them until its standard input ends.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,22 +11,22 @@ use super::frames;
 use super::scan::{Scan, Scanner};
 use crate::request;
 
-/// Connections from one source address: well below the ports the kernel gives out.
+/// Connections per source address, well below the number of ephemeral ports.
 const PER_SOURCE_MAX: usize = 5_000;
-/// Requests in flight at once.
+/// Requests in flight.
 const BATCH: usize = 100;
 
-/// How the connections are used.
+/// The protocol of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Version {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 in the clear, by prior knowledge.
+    /// HTTP/2 without TLS, with prior knowledge.
     Http2,
 }
 
 impl Version {
-    /// A browser-like request, the first of its connection.
+    /// Returns a browser-like request, the first of its connection.
     fn request(self, path: &str) -> Vec<u8> {
         match self {
             Self::Http1 => request::browser(path).into_bytes(),
@@ -39,14 +39,18 @@ impl Version {
             Self::Http1 => answered(stream),
             Self::Http2 => {
                 let content = frames::answered(stream)?;
-                ensure!(content == answer::BODY.as_bytes(), "not the answer: {:?}", String::from_utf8_lossy(&content));
+                ensure!(
+                    content == answer::BODY.as_bytes(),
+                    "unexpected response: {:?}",
+                    String::from_utf8_lossy(&content)
+                );
                 Ok(())
             }
         }
     }
 }
 
-/// Opens `count` connections to `address`, asks for `path` over each, prints `ready`, then holds them.
+/// Opens `count` connections to `address`, requests `path` on each, prints `ready`, and holds them.
 pub fn run(address: SocketAddr, path: &str, count: usize, version: Version) -> Result<()> {
     let request = version.request(path);
     raise_descriptors(count as u64 + 256)?;
@@ -65,7 +69,7 @@ pub fn run(address: SocketAddr, path: &str, count: usize, version: Version) -> R
     }
     println!("ready");
     std::io::stdout().flush()?;
-    // Held until the runner closes our input.
+    // Hold them until the runner closes our input.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
@@ -83,22 +87,22 @@ fn connect(address: SocketAddr, index: usize) -> Result<TcpStream> {
 
 fn answered(stream: &mut TcpStream) -> Result<()> {
     let mut response = Vec::new();
-    let mut octets = [0; 4096];
+    let mut bytes = [0; 4096];
     loop {
-        match stream.read(&mut octets)? {
+        match stream.read(&mut bytes)? {
             0 => bail!("closed by the server"),
-            read => response.extend_from_slice(&octets[..read]),
+            read => response.extend_from_slice(&bytes[..read]),
         }
         match Scanner::default().scan(&response) {
             Scan::Whole(length) if length == response.len() => return Ok(()),
             Scan::Whole(_) => bail!("more than one answer"),
             Scan::Partial => {}
-            Scan::Wrong => bail!("not the answer: {:?}", String::from_utf8_lossy(&response)),
+            Scan::Wrong => bail!("unexpected response: {:?}", String::from_utf8_lossy(&response)),
         }
     }
 }
 
-/// Raises this process's descriptor limit to at least `count`, beyond the hard limit where we may.
+/// Raises this process's descriptor limit to at least `count`, above the hard limit if permitted.
 pub fn raise_descriptors(count: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);

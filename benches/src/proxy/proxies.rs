@@ -1,4 +1,4 @@
-//! Who is measured as a proxy, and how each is told to pass everything on and to keep its connections.
+//! The measured proxies, each configured to forward all requests and to keep its connections.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,44 +6,44 @@ use std::fs;
 use anyhow::Result;
 
 use super::recipe_of;
-use super::way::{Back, Front, Way};
-use crate::peers::{self, Launch, Part, Recipe, Tool};
+use super::way::{Back, Front, ProxyPath};
+use crate::peers::{self, Launch, PeerScope, Recipe, Tool};
 use crate::workshop::Workshop;
 
-/// Connections that a proxy may keep idle: more than there are requests at once.
+/// Number of idle connections that a proxy may keep; more than there are concurrent requests.
 const KEPT: usize = 256;
 
-/// How a proxy shall run.
+/// The parameters of a launch.
 pub struct Passing {
-    /// On 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub port: u16,
-    /// Of the upstream.
+    /// The upstream's port.
     pub upstream_port: u16,
-    /// What comes and goes.
-    pub way: Way,
+    /// The protocols and requests.
+    pub way: ProxyPath,
 }
 
-/// One proxy.
+/// A measured proxy.
 #[derive(Clone, Copy)]
 pub struct Proxy {
-    /// What `--only` takes and tables show; its recipe's name, which says how it is obtained.
+    /// The name for `--only` and in tables; also the name of the recipe that obtains it.
     pub name: &'static str,
-    /// What it is, for the help.
+    /// A description for the help.
     pub about: &'static str,
-    /// Whether it speaks HTTP/2 to its upstream.
+    /// Whether it supports HTTP/2 to its upstream.
     back: bool,
-    /// Says how to run it.
+    /// Returns the command to run it.
     pub launch: fn(&Workshop, &Tool, &Passing) -> Result<Launch>,
 }
 
-/// The name of the proxy that all are held against.
+/// The name of the reference proxy.
 pub const RELAY: &str = "relay";
 
-/// Every proxy, in the order of the tables.
+/// All proxies, in the order of the tables.
 pub const PROXIES: &[Proxy] = &[
     Proxy {
         name: RELAY,
-        about: "bare epoll loop of ours: a read and a write each way, no parsing; HTTP/1.1 in every scenario",
+        about: "our bare epoll loop: a read and a write each way, no parsing; HTTP/1.1 in every scenario",
         back: true,
         launch: |_, tool, passing| {
             let ports = [passing.port, passing.upstream_port].map(|port| port.to_string().into());
@@ -61,31 +61,31 @@ pub const PROXIES: &[Proxy] = &[
     Proxy { name: "haproxy", about: "HAProxy, `http-reuse always`", back: true, launch: launch_haproxy },
     Proxy {
         name: "caddy",
-        about: "Caddy, `reverse_proxy`, the same Caddyfile",
+        about: "Caddy, `reverse_proxy`, with Causeway's Caddyfile",
         back: true,
         launch: |shop, tool, passing| launch_caddyfile(shop, tool, passing, "caddy"),
     },
 ];
 
-/// How the relay is obtained.
+/// The recipe that obtains the relay.
 static RELAY_RECIPE: Recipe = Recipe {
     name: RELAY,
     about: "a bare relay",
-    part: Part::Whole,
+    part: PeerScope::Whole,
     workers_max: 1,
     worker_threads: None,
     obtain: |shop| peers::ours(shop, "relay", "of this commit"),
-    launch: |_, _, _| anyhow::bail!("a relay wants an upstream"),
+    launch: |_, _, _| anyhow::bail!("a relay needs an upstream"),
 };
 
 impl Proxy {
-    /// How it is obtained.
+    /// Returns the recipe that obtains it.
     pub fn recipe(self) -> Result<&'static Recipe> {
         if self.name == RELAY { Ok(&RELAY_RECIPE) } else { recipe_of(self.name) }
     }
 
-    /// Whether it can do that.
-    pub fn takes(self, way: Way) -> bool {
+    /// Whether it supports these protocols.
+    pub fn takes(self, way: ProxyPath) -> bool {
         way.back == Back::Http1 || self.back
     }
 }
@@ -97,7 +97,7 @@ fn launch_caddyfile(shop: &Workshop, tool: &Tool, passing: &Passing, name: &str)
     Ok(launch)
 }
 
-/// What Caddy and Causeway read alike.
+/// Returns a Caddyfile for both Caddy and Causeway.
 fn caddyfile(passing: &Passing) -> String {
     let versions = match passing.way.back {
         Back::Http1 => "",
@@ -121,11 +121,11 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, passing: &Passing) -> Result<Launc
     Ok(Launch { command, path: "/".to_owned(), ..Launch::default() })
 }
 
-/// With the fields that Caddy adds; bodies pass through, in buffers that hold a page, and nothing goes to a file.
+/// Adds the fields that Caddy adds; bodies are streamed, through buffers that hold a page and never spill to a file.
 fn nginx_conf(passing: &Passing, folder: &str, is_root: bool) -> String {
     let mut text = String::from("daemon off;\nworker_processes 1;\nerror_log stderr error;\n");
     if is_root {
-        // The scratch folder may be ours alone.
+        // The scratch folder may be readable by us only.
         text.push_str("user root;\n");
     }
     let _ = write!(
@@ -161,7 +161,7 @@ fn launch_haproxy(shop: &Workshop, tool: &Tool, passing: &Passing) -> Result<Lau
 
 fn haproxy_cfg(passing: &Passing) -> String {
     let protocol = |is_http2: bool| if is_http2 { " proto h2" } else { "" };
-    // no strict-limits: what it computes as wanted is more than a process may open on some machines.
+    // no strict-limits: HAProxy's computed limit is more than a process may open on some machines.
     format!(
         "global\n\tnbthread 1\n\tmaxconn 20000\n\tno strict-limits\n\ttune.bufsize 65536\n\
          defaults\n\tmode http\n\ttimeout client 1h\n\ttimeout server 1h\n\ttimeout connect 5s\n\
@@ -178,13 +178,16 @@ fn haproxy_cfg(passing: &Passing) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::way::Asked;
+    use super::super::way::RequestShape;
     use super::*;
 
     #[test]
     fn configurations_name_both_ports_and_the_protocols() {
-        let passing =
-            |front, back| Passing { port: 8081, upstream_port: 8082, way: Way { front, back, asked: Asked::Minimal } };
+        let passing = |front, back| Passing {
+            port: 8081,
+            upstream_port: 8082,
+            way: ProxyPath { front, back, asked: RequestShape::Minimal },
+        };
         let (plain, two) = (passing(Front::Http1, Back::Http1), passing(Front::Http2, Back::Http2));
         for text in [caddyfile(&plain), nginx_conf(&plain, "/t", false), haproxy_cfg(&plain)] {
             assert!(text.contains(":8081") && text.contains("127.0.0.1:8082"), "{text}");

@@ -1,10 +1,11 @@
-//! Which connections to a port there are or were in the last minute, by the kernel's own table.
+//! Lists the connections to a port that exist, or existed in the last minute, from the kernel's table.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-/// The ports that connections to `port` of this machine came from. What is closed stays in the table for a minute.
+/// Returns the source ports of connections to `port` of this machine. Closed connections stay in the table for a
+/// minute.
 pub fn connections(port: u16) -> Result<BTreeSet<u16>> {
     Ok(read(&std::fs::read_to_string("/proc/net/tcp")?, port))
 }
@@ -15,7 +16,7 @@ fn read(table: &str, port: u16) -> BTreeSet<u16> {
         let mut fields = line.split_ascii_whitespace().skip(1);
         Some((port_of(fields.next()?)?, port_of(fields.next()?)?))
     });
-    // Each end has a line of its own while both are there; a listener's has no peer.
+    // While both ends exist, each has a line of its own; a listener's line has no peer.
     let others = ends.filter_map(|(local, peer)| match (local == port, peer == port) {
         (true, false) => Some(peer),
         (false, true) => Some(local),
@@ -44,7 +45,7 @@ mod tests {
             assert_eq!(connections(port).unwrap(), made, "{count}");
         }
         open.clear();
-        assert_eq!(connections(port).unwrap(), made, "what is closed waits for a minute");
+        assert_eq!(connections(port).unwrap(), made, "closed connections stay in TIME_WAIT for a minute");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Figures as a bar chart in SVG: no background, a middle grey for what carries no meaning, and colours that are told
-//! apart on white and on black and by the colour-blind; a dark viewer gets lighter ink by its own preference.
+//! Draws figures as a bar chart in SVG. The background is transparent, lines are middle grey, and the colours are
+//! distinguishable on white and black and for colour-blind readers; dark mode uses lighter text.
 
 use std::fmt::Write;
 
@@ -13,12 +13,12 @@ const LINE: f64 = 28.0;
 const TOP: f64 = 66.0;
 const COLOURS: [&str; 3] = ["#2f81f7", "#e5812b", "#8a63d2"];
 
-/// The file a table's chart is written to.
+/// Returns the file name of a table's chart.
 pub fn file(table: &Table) -> String {
     format!("{}.svg", table.name)
 }
 
-/// A table's chart, if it has one and any row has its metrics.
+/// Returns a table's chart, if it has one and any row has its metrics.
 pub fn svg(table: &Table) -> Option<String> {
     let chart = table.chart.as_ref()?;
     let rows: Vec<&Row> =
@@ -94,7 +94,7 @@ mod tests {
     fn every_row_has_its_bars_and_its_name_is_escaped() {
         let svg = svg(&sample(vec![1.35]).tables[0]).unwrap();
         assert!(svg.contains("hyper &lt;1&gt;") && !svg.contains("<1>"), "{svg}");
-        // Two legend squares and two bars for each of two rows.
+        // Two legend squares, and two bars for each of two rows.
         assert_eq!(svg.matches("<rect").count(), 2 + 2 * 2);
         assert!(svg.contains("5.20 (× 1.35)"), "{svg}");
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());

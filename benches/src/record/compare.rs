@@ -1,32 +1,32 @@
-//! Two records side by side: a figure has moved when it differs by more than its own noise in both records and more than
-//! such figures wander between runs anyway.
+//! Compares two records. A figure has changed when the difference exceeds its own noise in both records, and the drift
+//! that is typical for such figures.
 
 use std::fmt::Write;
 
 use super::table::number;
-use super::{Better, Kind, Metric, Record};
+use super::{Better, Metric, MetricKind, Record};
 
-/// How many standard errors of the difference are beyond chance, with hundreds of figures compared at once.
+/// Number of standard errors of the difference that count as significant, with hundreds of figures compared.
 const ERRORS: f64 = 3.0;
 
-/// What such a figure wanders between two runs of the same code, as a part of itself. Paired ratios cancel the machine's
-/// drift (±10 % here); plain times do not.
-fn floor(kind: Kind) -> f64 {
+/// Returns the typical relative drift between two runs of unchanged code. Paired ratios cancel the machine's drift (±10
+/// % here); plain times do not.
+fn floor(kind: MetricKind) -> f64 {
     match kind {
-        Kind::Paired => 0.03,
-        Kind::Timed => 0.10,
-        Kind::Counted => 0.02,
+        MetricKind::Paired => 0.03,
+        MetricKind::Timed => 0.10,
+        MetricKind::Counted => 0.02,
     }
 }
 
-/// How a figure moved.
+/// The change of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
     /// Within the noise.
     No,
-    /// Beyond it, to the good.
+    /// An improvement beyond the noise.
     Better,
-    /// Beyond it, to the bad.
+    /// A regression beyond the noise.
     Worse,
 }
 
@@ -44,14 +44,14 @@ pub fn judge(before: &Metric, after: &Metric) -> Moved {
     }
 }
 
-/// The whole comparison as markdown: what moved, then what could not be compared.
+/// Formats the comparison as markdown: the changes, then rows that could not be compared.
 pub fn page(before: &Record, after: &Record) -> String {
     let mut page =
         format!("# {}: {} {} → {} {}\n\n", after.bench, before.date, before.commit, after.date, after.commit);
     if before.machine != after.machine {
         let _ = write!(
             page,
-            "**The machines differ** ({:?}; {:?}): only ratios mean anything.\n\n",
+            "**The machines differ** ({:?}; {:?}): only ratios are comparable.\n\n",
             before.machine, after.machine
         );
     }
@@ -92,11 +92,11 @@ pub fn page(before: &Record, after: &Record) -> String {
         }
     }
     if moved.is_empty() {
-        let _ = writeln!(page, "Nothing moved beyond the noise ({compared} figures compared).");
+        let _ = writeln!(page, "No figure changed beyond the noise ({compared} figures compared).");
     } else {
         page.push_str("| scenario | peer | figure | before | after | | |\n|---|---|---|--:|--:|--:|---|\n");
         page.push_str(&moved);
-        let _ = write!(page, "\n{compared} figures compared; the others lie within the noise.\n");
+        let _ = write!(page, "\n{compared} figures compared; all others are within the noise.\n");
     }
     if !disturbed.is_empty() {
         let _ = write!(
@@ -160,7 +160,7 @@ mod tests {
         );
         assert!(text.contains("Only in the later record: minimal / newcomer"), "{text}");
         let same = page(&before, &before);
-        assert!(same.contains("Nothing moved") && !same.contains("Disturbed"), "{same}");
+        assert!(same.contains("No figure changed") && !same.contains("Disturbed"), "{same}");
         after.tables[0].rows[1].note_disturbed(12.3);
         assert!(page(&before, &after).contains("measure again: minimal / hyper <1>"));
     }

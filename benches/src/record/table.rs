@@ -1,11 +1,11 @@
-//! Figures as markdown tables.
+//! Formats figures as markdown tables.
 
 use std::fmt::Write;
 
-use super::{Kind, Metric, Record, Table, chart};
+use super::{Metric, MetricKind, Record, Table, chart};
 use crate::machine::Machine;
 
-/// What stands above every record: which bench, when, of what and where.
+/// Returns the heading of a record: the bench, date, commit and machine.
 pub fn heading(bench: &str, date: &str, commit: &str, machine: &Machine, arguments: &str) -> String {
     let Machine { cpu, cores, memory_gib, kernel } = machine;
     let arguments = if arguments.is_empty() { "none" } else { arguments };
@@ -15,7 +15,7 @@ pub fn heading(bench: &str, date: &str, commit: &str, machine: &Machine, argumen
     )
 }
 
-/// A whole record as one page.
+/// Formats a whole record as a page.
 pub fn page(record: &Record) -> String {
     let mut page = heading(&record.bench, &record.date, &record.commit, &record.machine, &record.arguments);
     for table in &record.tables {
@@ -31,7 +31,7 @@ pub fn page(record: &Record) -> String {
         let _ = writeln!(page, "| {name} | {} |", version.replace('|', "/"));
     }
     if !record.skipped.is_empty() {
-        page.push_str("\n## Left out\n\n");
+        page.push_str("\n## Skipped\n\n");
         for line in &record.skipped {
             let _ = writeln!(page, "- {}", line.replace('\n', " "));
         }
@@ -39,7 +39,7 @@ pub fn page(record: &Record) -> String {
     page
 }
 
-/// One table. A row that lacks a column has a dash there; notes stand below.
+/// Formats a table. A missing value is a dash; notes follow the table.
 pub fn markdown(table: &Table) -> String {
     let mut columns: Vec<&Metric> = Vec::new();
     for metric in table.rows.iter().flat_map(|row| &row.metrics) {
@@ -69,16 +69,16 @@ pub fn markdown(table: &Table) -> String {
     text
 }
 
-/// A median, with its spread where it is a ratio.
+/// Formats a median, with its spread if it is a ratio.
 fn cell(metric: &Metric) -> String {
     match metric.kind {
-        Kind::Paired if metric.samples.len() > 1 => format!("{:.2} ± {:.2}", metric.median, metric.spread),
-        Kind::Paired => format!("{:.2}", metric.median),
-        Kind::Timed | Kind::Counted => number(metric.median),
+        MetricKind::Paired if metric.count > 1 => format!("{:.2} ± {:.2}", metric.median, metric.spread),
+        MetricKind::Paired => format!("{:.2}", metric.median),
+        MetricKind::Timed | MetricKind::Counted => number(metric.median),
     }
 }
 
-/// Three figures that mean something: 0.36, 4.45, 18.2, 184, 65 210.
+/// Formats a number with three significant figures: 0.36, 4.45, 18.2, 184, 65 210.
 pub fn number(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "–".to_owned(),

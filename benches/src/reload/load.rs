@@ -1,4 +1,4 @@
-//! 10 000 sites: how long from the start of the process to the right answer for the last of them, and what memory that took.
+//! 10 000 sites: the time from the start of the process to the correct response of the last site, and the memory.
 
 use std::process::Command;
 
@@ -11,11 +11,11 @@ use crate::peers::{self, Tool};
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Row, Table};
 use crate::sample;
-use crate::server::{Cores, Server, free_port};
+use crate::server::{Cores, PeerServer, free_port};
 use crate::side_by_side::skip;
 use crate::workshop::Workshop;
 
-/// About how long one start takes.
+/// Estimated duration of one start.
 pub(super) const ROUND_MS: usize = 4000;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -36,7 +36,7 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
     for name in PEERS {
         let recipe = peers::recipe(name)?;
         let measured = peers::obtain(shop, recipe).and_then(|tool| {
-            // What one makes of the Caddyfile is what it is then given as JSON.
+            // Each server adapts the Caddyfile to JSON itself, and then loads that JSON.
             let json = adapted(shop, &tool, name, &text)?;
             let mut rows = Vec::new();
             for (language, file, text) in [("Caddyfile", "many.Caddyfile", &text), ("JSON", "many.json", &json)] {
@@ -45,7 +45,7 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
                     progress.at(&format!("{name}, {} sites as {language}, round {}", extent.sites, round + 1));
                     let mut launch = peers::configured(shop, &tool, name, file, text)?;
                     launch.path = PATH.to_owned();
-                    let server = Server::start_launch(shop, recipe, launch, port, all)?;
+                    let server = PeerServer::start_launch(shop, recipe, launch, port, all)?;
                     figures.start_ms.push(server.start.as_secs_f64() * 1e3);
                     figures.cpu_ms.push(sample::Usage::read(&server.processes)?.cpu_ns as f64 / 1e6);
                     figures.resident.push(sample::resident(&server.processes)? as f64 / MIB);
@@ -71,8 +71,8 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
     Ok(Table {
         name: "load".to_owned(),
         title: format!("Loading {} sites", extent.sites),
-        how: "From the start of the process to the right answer for the last site, tried every 5 ms; nothing pinned. The JSON is what the \
-              server itself makes of the Caddyfile."
+        how: "From the start of the process to the correct response of the last site, polled every 5 ms; no process is pinned. The JSON is the \
+              Caddyfile as adapted by the server itself."
             .to_owned(),
         chart: Some(Chart { bars: vec!["to the first answer".to_owned()], label: None }),
         rows,

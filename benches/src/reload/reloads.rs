@@ -1,4 +1,5 @@
-//! Reload after reload by way of the admin API, while wrk asks: does a request fail, does memory stay, how long does one take?
+//! Consecutive reloads through the admin API, under load from wrk: the number of failed requests, the growth of memory,
+//! and the duration of a reload.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,24 +12,24 @@ use super::{Extent, PEERS};
 use crate::configurations::{self, Admin, PATH};
 use crate::peers;
 use crate::progress::Progress;
-use crate::record::{Better, Chart, Kind, Metric, Row, Table};
+use crate::record::{Better, Chart, Metric, MetricKind, Row, Table};
 use crate::request::HOST;
 use crate::sample;
-use crate::server::{Cores, Server, free_port};
+use crate::server::{Cores, PeerServer, free_port};
 use crate::side_by_side::skip;
 use crate::tools;
 use crate::workshop::Workshop;
 
-/// About how long one reload takes.
+/// Estimated duration of one reload.
 pub(super) const ONE_MS: usize = 100;
 /// Sites of each configuration.
 const SITES: usize = 200;
-/// How long a reload may take.
+/// Timeout of a reload.
 const RELOAD_MAX: Duration = Duration::from_secs(30);
-/// Memory is looked at after this part of the reloads first: by then every pool has been filled.
+/// Memory is first read after this fraction of the reloads, when every pool has been filled.
 const SETTLED: usize = 10;
-/// How often a configuration is offered again when the connection to the admin API was reset before an answer came: Caddy's
-/// listener is replaced at each load.
+/// Number of attempts per configuration, if the admin API resets the connection before its response: Caddy replaces its
+/// listener at each load.
 const OFFERS_MAX: usize = 20;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -45,9 +46,9 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
         name: "reloads".to_owned(),
         title: format!("{} reloads under load", extent.reloads),
         how: format!(
-            "{SITES} sites; POST /load with two Caddyfiles by turns, each as soon as the one before is answered, while `wrk -t1 -c64` asks; \
-             nothing pinned. A failed request is what wrk counts as one: no connection, a broken one, no answer in time, or another status \
-             than 2xx. Resident memory after a {SETTLED}th of the reloads and at their end; asked again is how often the admin API reset the connection before an answer; plans at the end are configurations that are not freed when wrk has gone."
+            "{SITES} sites; POST /load with two Caddyfiles in alternation, each after the response to the previous one, under load from `wrk -t1 -c64`; \
+             no process is pinned. Failed requests are those that wrk counts: connection refused or broken, timeout, or a status other \
+             than 2xx. Resident memory is read after 1/{SETTLED} of the reloads and at their end; asked again counts the connections that the admin API reset before its response; plans at the end are configurations that are not freed after wrk ends."
         ),
         chart: Some(Chart { bars: vec!["one reload".to_owned()], label: Some("failed requests".to_owned()) }),
         rows,
@@ -63,21 +64,21 @@ fn measure(shop: &mut Workshop, name: &'static str, extent: &Extent, progress: &
     let mut launch = peers::configured(shop, &tool, name, &format!("{port}.Caddyfile"), &texts[0])?;
     launch.path = PATH.to_owned();
     let all = Cores::First(std::thread::available_parallelism()?.get());
-    let server = Server::start_launch(shop, recipe, launch, port, all)?;
+    let server = PeerServer::start_launch(shop, recipe, launch, port, all)?;
     let mut load = Command::new(wrk);
     load.args(["-t1", "-c64", "-d3600s", "--latency", "-H", &format!("Host: {HOST}")]);
     load.arg(format!("http://{}{PATH}", server.address));
     let load =
         load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting wrk")?;
     let measured = reload_all(&server, admin, &texts, name, extent, progress);
-    // wrk says what it counted when it is interrupted; also when a reload failed, so that it does not go on.
+    // Interrupt wrk also when a reload failed: it then prints its counts and ends.
     rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::INT)?;
     let said = load.wait_with_output()?;
     let Reloads { times, resident, again } = measured?;
     let live_plans = live_plans(admin)?;
     let said = String::from_utf8_lossy(&said.stdout);
-    let counts = tools::wrk_counts(&said).with_context(|| format!("wrk said {said:?}"))?;
-    ensure!(counts.requests > 0, "wrk had no answer at all: {said}");
+    let counts = tools::wrk_counts(&said).with_context(|| format!("wrk printed {said:?}"))?;
+    ensure!(counts.requests > 0, "wrk got no response: {said}");
     let (settled, end) = (resident[extent.reloads / SETTLED - 1], resident[extent.reloads - 1]);
     let mut row = Row::new(name);
     let mut sorted = times.clone();
@@ -88,14 +89,14 @@ fn measure(shop: &mut Workshop, name: &'static str, extent: &Extent, progress: &
         Metric::time("one reload", "ms", times),
         Metric::time("the slowest", "ms", sorted.last().copied().into_iter().collect()),
         Metric::count("asked again", "", vec![again as f64]),
-        Metric::new("resident, settled", "MiB", Kind::Counted, Better::Lower, vec![settled]),
-        Metric::new("at the end", "MiB", Kind::Counted, Better::Lower, vec![end]),
+        Metric::new("resident, settled", "MiB", MetricKind::Counted, Better::Lower, vec![settled]),
+        Metric::new("at the end", "MiB", MetricKind::Counted, Better::Lower, vec![end]),
     ];
     row.metrics.extend(live_plans.map(|plans| Metric::count("plans at the end", "", vec![plans])));
     Ok(row)
 }
 
-/// Configurations that are not freed once the load is over; `None` for a peer that does not say.
+/// Returns the number of configurations that are not freed after the load; `None` for a peer without that figure.
 fn live_plans(admin: u16) -> Result<Option<f64>> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, admin))?;
     stream.set_read_timeout(Some(RELOAD_MAX))?;
@@ -103,24 +104,24 @@ fn live_plans(admin: u16) -> Result<Option<f64>> {
     stream.write_all(head.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let body = answer.split_once("\r\n\r\n").context("the status has no end of its head")?.1;
+    let body = answer.split_once("\r\n\r\n").context("the status response is incomplete")?.1;
     let Ok(status) = serde_json::from_str::<serde_json::Value>(body) else { return Ok(None) };
     Ok(status["live_plans"].as_f64())
 }
 
-/// What reloads took.
+/// The measurements of all reloads.
 #[derive(Default)]
 struct Reloads {
-    /// Each one's time in ms.
+    /// Duration of each, in ms.
     times: Vec<f64>,
-    /// Resident memory in MiB behind each.
+    /// Resident memory after each, in MiB.
     resident: Vec<f64>,
-    /// How often the admin API reset the connection and was asked again.
+    /// Number of repeated requests after the admin API reset the connection.
     again: u64,
 }
 
 fn reload_all(
-    server: &Server,
+    server: &PeerServer,
     admin: u16,
     texts: &[String; 2],
     name: &str,
@@ -133,9 +134,11 @@ fn reload_all(
         progress.at(&format!("{name}, reload {} of {}", number + 1, extent.reloads));
         let started = Instant::now();
         let mut offers = 0;
+        // The server has loaded the first text, so the first reload loads the second.
         while let Err(error) = reload(address, &texts[(number + 1) % 2]) {
             offers += 1;
             let lost =
+                // A lost connection is retried; a timeout or an error response is not.
                 error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() != ErrorKind::WouldBlock);
             if !lost || offers == OFFERS_MAX {
                 return Err(error).with_context(|| format!("reload {}", number + 1));
@@ -150,7 +153,7 @@ fn reload_all(
     Ok(reloads)
 }
 
-/// An [`std::io::Error`] when no answer came.
+/// Loads `text` through the admin API. Returns an [`std::io::Error`] if there was no response.
 fn reload(admin: SocketAddr, text: &str) -> Result<()> {
     let mut stream = TcpStream::connect_timeout(&admin, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(RELOAD_MAX))?;
@@ -160,12 +163,12 @@ fn reload(admin: SocketAddr, text: &str) -> Result<()> {
     );
     stream.write_all((head + text).as_bytes())?;
     let mut answer = Vec::new();
-    let mut octets = [0; 4096];
-    // The head is the whole answer when all is well.
+    let mut bytes = [0; 4096];
+    // A successful response has no body.
     while memchr::memmem::find(&answer, b"\r\n\r\n").is_none() {
-        match stream.read(&mut octets)? {
+        match stream.read(&mut bytes)? {
             0 => return Err(std::io::Error::from(ErrorKind::UnexpectedEof).into()),
-            read => answer.extend_from_slice(&octets[..read]),
+            read => answer.extend_from_slice(&bytes[..read]),
         }
     }
     ensure!(answer.starts_with(b"HTTP/1.1 200 "), "POST /load: {}", String::from_utf8_lossy(&answer));

@@ -1,23 +1,24 @@
-//! What one request costs on one core: the server has core 0, the load core 1, and before and behind each server's slot
-//! stands one of the limit server, so that the machine's drift meets both.
+//! The CPU time of a request on one core: the server has core 0, the load has core 1. Each server's slot is between two
+//! slots of the limit server, so that a drift of the machine affects both.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 
 use super::{
-    Bench, CrossCheck, Ready, Settings, cost_metrics, cpu_us, generate, note_disturbance, plan, skip, start_all, wrk,
+    CrossCheck, Ready, SideBySideBench, SlotSettings, cost_metrics, cpu_us, generate, note_disturbance, plan, skip,
+    start_all, wrk,
 };
-use crate::load::{Plan, Report};
-use crate::peers::{LIMIT, Part};
-use crate::record::{Better, Chart, Kind, Metric, Row, Table};
+use crate::load::{LoadPlan, Report};
+use crate::peers::{LIMIT, PeerScope};
+use crate::record::{Better, Chart, Metric, MetricKind, Row, Table};
 use crate::request;
-use crate::server::{Cores, Server};
+use crate::server::{Cores, PeerServer};
 use crate::stats;
 
 /// Connections in these scenarios.
 const CONNECTIONS: usize = 64;
-/// Requests written at once in the pipelined one.
+/// Requests per write in the pipelined scenario.
 const DEPTH: usize = 16;
 const WRK_SECONDS: u64 = 1;
 
@@ -41,20 +42,20 @@ fn scenario(name: &str) -> Scenario {
     }
 }
 
-pub(super) fn planned_ms(name: &str, settings: &Settings, peers: &[Ready]) -> u64 {
+pub(super) fn planned_ms(name: &str, settings: &SlotSettings, peers: &[Ready]) -> u64 {
     let slot = settings.warm_ms + settings.run_ms + 30;
-    let peers = peers.iter().filter(|(recipe, _)| recipe.part == Part::Whole).count();
+    let peers = peers.iter().filter(|(recipe, _)| recipe.part == PeerScope::Whole).count();
     let slots = settings.rounds * (2 * peers - 1);
     let check = if name == "minimal" && settings.cross_check == CrossCheck::Yes { 1000 * WRK_SECONDS + 150 } else { 0 };
     slots as u64 * slot + peers as u64 * (150 + settings.run_ms.min(250) + check)
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
+pub(super) fn run(bench: &mut SideBySideBench<'_>, name: &str) -> Result<Table> {
     let scenario = scenario(name);
     let settings = bench.settings;
     bench.progress.at(&format!("{name}: starting servers"));
-    let mut servers = start_all(bench.shop, &bench.peers, 1, Cores::One(0), |recipe| recipe.part == Part::Whole);
-    let plans: BTreeMap<&str, Plan> = servers
+    let mut servers = start_all(bench.shop, &bench.peers, 1, Cores::One(0), |recipe| recipe.part == PeerScope::Whole);
+    let plans: BTreeMap<&str, LoadPlan> = servers
         .iter()
         .map(|server| {
             let request = (scenario.request)(&server.launch.path);
@@ -69,7 +70,7 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
     let slot_ms = settings.warm_ms + settings.run_ms + 30;
     for round in 0..settings.rounds {
         let mut order: Vec<&str> = plans.keys().copied().filter(|peer| *peer != LIMIT).collect();
-        // Another order each round, so that no peer always follows the same neighbour.
+        // Rotate the order each round, so that no peer always follows one neighbour.
         let turn = round % order.len().max(1);
         order.rotate_left(turn);
         let mut round_limits = vec![generate(Cores::One(1), &plans[LIMIT], &[])?];
@@ -94,7 +95,7 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
         for ((peer, _), ratio) in measured.iter().zip(stats::paired(&costs, &limit_costs)) {
             ratios.entry(peer).or_default().push(ratio);
         }
-        // The limit server against itself: what the pairing leaves of the noise.
+        // The ratio of the limit server to itself shows the noise that pairing does not remove.
         control.extend(limit_costs.windows(3).map(|three| three[1] / f64::midpoint(three[0], three[2])));
         limits.extend(round_limits);
     }
@@ -107,13 +108,13 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
         let Some(reports) = reports.get(peer) else { continue };
         let mut row = Row::new(peer);
         let ratio = ratios.remove(peer).unwrap_or_default();
-        // Without any peer nothing stands between two slots of the limit server.
+        // Without other peers, no slot is between two slots of the limit server.
         if !ratio.is_empty() {
             row.metrics.push(Metric::ratio("ratio to limit", ratio));
         }
         row.metrics.extend(cost_metrics(reports));
         bench.progress.at(&format!("{name}: system calls of {peer}"));
-        let short = Plan { warm_ms: 60, run_ms: settings.run_ms.min(250), ..plans[peer].clone() };
+        let short = LoadPlan { warm_ms: 60, run_ms: settings.run_ms.min(250), ..plans[peer].clone() };
         match super::system_calls(bench.shop, server, &short) {
             Ok(calls) => row.metrics.push(Metric::count("system calls", "", vec![calls])),
             Err(error) => skip(bench.shop, &format!("system calls of {peer} in {name}"), &error),
@@ -133,8 +134,8 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
         title: scenario.title.to_owned(),
         how: format!(
             "Server on core 0 with one worker, load on core 1; {} rounds of {} ms. The ratio is CPU per request over the mean of the limit \
-             server's slots right before and behind, median ± standard error; in the limit server's own row it is the limit against itself, \
-             which shows what noise is left.",
+             server's slots immediately before and after, median ± standard error; the limit server's row has its ratio to itself, \
+             which shows the remaining noise.",
             settings.rounds, settings.run_ms
         ),
         chart: Some(Chart {
@@ -145,15 +146,15 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
     })
 }
 
-/// The same load by wrk: another program's word on the rate.
-fn cross_check(bench: &mut Bench<'_>, server: &Server) -> Option<Metric> {
+/// Measures the same load with wrk, an independent program.
+fn cross_check(bench: &mut SideBySideBench<'_>, server: &PeerServer) -> Option<Metric> {
     let seconds = format!("-d{WRK_SECONDS}");
     let rates = bench
         .shop
         .packaged("wrk", "wrk")
         .and_then(|tool| wrk(&tool, Cores::One(1), &["-t1", "-c64", "--latency", &seconds], server));
     match rates {
-        Ok(rates) => Some(Metric::new("by wrk", "1/s", Kind::Timed, Better::Higher, vec![rates.requests])),
+        Ok(rates) => Some(Metric::new("by wrk", "1/s", MetricKind::Timed, Better::Higher, vec![rates.requests])),
         Err(error) => {
             skip(bench.shop, &format!("wrk on {}", server.recipe.name), &error);
             None

@@ -1,33 +1,33 @@
-//! What a second worker on a second core brings, and how evenly connections fall on workers.
+//! The gain of a second worker on a second core, and the distribution of connections over workers.
 
 use anyhow::Result;
 
-use super::{Bench, Ready, Settings, cost_metrics, generate, note_disturbance, plan, skip};
+use super::{Ready, SideBySideBench, SlotSettings, cost_metrics, generate, note_disturbance, plan, skip};
 use crate::load::Report;
-use crate::record::{Better, Chart, Kind, Metric, Row, Table};
+use crate::record::{Better, Chart, Metric, MetricKind, Row, Table};
 use crate::request;
-use crate::server::{Cores, Server};
+use crate::server::{Cores, PeerServer};
 
 const CONNECTIONS: usize = 64;
-/// Who is asked: those whose number of workers can be chosen and that matter most beside ours.
+/// The measured servers: those with a configurable number of workers.
 const PEERS: [&str; 3] = ["causeway", "nginx", "go"];
 
-fn rounds(settings: &Settings) -> usize {
+fn rounds(settings: &SlotSettings) -> usize {
     settings.rounds.min(3)
 }
 
-pub(super) fn planned_ms(settings: &Settings, peers: &[Ready]) -> u64 {
+pub(super) fn planned_ms(settings: &SlotSettings, peers: &[Ready]) -> u64 {
     let count = peers.iter().filter(|(recipe, _)| PEERS.contains(&recipe.name)).count();
     (2 * count * rounds(settings)) as u64 * (settings.warm_ms + settings.run_ms + 30)
 }
 
-pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
+pub(super) fn run(bench: &mut SideBySideBench<'_>) -> Result<Table> {
     let settings = bench.settings;
     let mut servers = Vec::new();
     for (recipe, tool) in bench.peers.iter().filter(|(recipe, _)| PEERS.contains(&recipe.name)) {
         for workers in [1, 2] {
             let cores = if workers == 1 { Cores::One(0) } else { Cores::First(2) };
-            match Server::start(bench.shop, recipe, tool, workers, cores, None) {
+            match PeerServer::start(bench.shop, recipe, tool, workers, cores, None) {
                 Ok(server) => servers.push((workers, server, Vec::<Report>::new())),
                 Err(error) => skip(bench.shop, &format!("{} with {workers} workers", recipe.name), &error),
             }
@@ -54,7 +54,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
             let evenness: Vec<_> =
                 reports.iter().filter_map(|report| evenness(&report.usage.threads_named(prefix))).collect();
             if !evenness.is_empty() {
-                row.metrics.push(Metric::new("busiest / other worker", "", Kind::Timed, Better::Lower, evenness));
+                row.metrics.push(Metric::new("busiest / other worker", "", MetricKind::Timed, Better::Lower, evenness));
             }
         }
         if *workers == 1 {
@@ -66,15 +66,15 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
         name: "workers".to_owned(),
         title: "One worker on one core, two on two".to_owned(),
         how: "Minimal GET, 64 connections. One worker: server on core 0, load on core 1. Two workers: server and load share cores 0 and 1, \
-              so the rate is what the machine has left beside the load, and CPU per request says what the second worker costs. \
-              Behind the name stands the number of workers (Go: GOMAXPROCS)."
+              so the rate is limited by the load, and CPU per request shows the cost of the second worker. \
+              The number of workers follows the name (Go: GOMAXPROCS)."
             .to_owned(),
         chart: Some(Chart { bars: vec!["requests".to_owned()], label: None }),
         rows: rows.collect(),
     })
 }
 
-/// CPU time of the busiest worker over the mean of the others; `None` with fewer than two.
+/// Returns the CPU time of the busiest worker over the mean of the others; `None` for fewer than two workers.
 fn evenness(times: &[u64]) -> Option<f64> {
     let (busiest, others) = times.split_first()?;
     if others.is_empty() {

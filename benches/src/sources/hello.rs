@@ -1,4 +1,4 @@
-//! Hello as the sources' articles measure it: whole servers under `ab` and `wrk`, nothing pinned.
+//! Hello as in the sources' articles: whole servers under `ab` and `wrk`, not pinned.
 
 use std::process::Command;
 
@@ -6,23 +6,23 @@ use anyhow::{Context, Result, ensure};
 
 use super::Extent;
 use crate::machine;
-use crate::peers::{self, Launch, Part, Recipe, Tool};
+use crate::peers::{self, Launch, PeerScope, Recipe, Tool};
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Row, Table};
 use crate::sample::Usage;
-use crate::server::{Cores, Server};
+use crate::server::{Cores, PeerServer};
 use crate::side_by_side::skip;
 use crate::tools::{self, Rates};
 use crate::workshop::{self, Workshop};
 
-/// Hello under ab with 100 connections and wrk with 12 threads and 400.
+/// Measures hello under ab with 100 connections, and under wrk with 12 threads and 400 connections.
 pub(super) fn hello(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let all = std::thread::available_parallelism()?.get();
     let mut servers = Vec::new();
     for (name, workers) in [("go", 1), ("go", all), ("causeway", 1), ("causeway", 2)] {
         let recipe = peers::recipe(name)?;
         let started = peers::obtain(shop, recipe)
-            .and_then(|tool| Server::start(shop, recipe, &tool, workers, Cores::First(all), None));
+            .and_then(|tool| PeerServer::start(shop, recipe, &tool, workers, Cores::First(all), None));
         match started {
             Ok(server) => servers.push((format!("{name}, {workers}"), server)),
             Err(error) => skip(shop, &format!("{name} with {workers} workers"), &error),
@@ -43,7 +43,7 @@ pub(super) fn hello(shop: &mut Workshop, extent: &Extent, progress: &Progress) -
                         let before = Usage::read(&server.processes)?;
                         let said = machine::output(Command::new(tool).args(arguments).arg(&url))?;
                         let used = Usage::read(&server.processes)?.since(&before);
-                        Ok((read(&said).with_context(|| format!("{name} met errors: {said}"))?, used))
+                        Ok((read(&said).with_context(|| format!("{name} reported errors: {said}"))?, used))
                     });
                     match said {
                         Ok((rates, used)) => figures.add(&rates, &used),
@@ -55,7 +55,7 @@ pub(super) fn hello(shop: &mut Workshop, extent: &Extent, progress: &Progress) -
                     rows.push(figures.row(&format!("{label}: {name}")));
                 }
             };
-        // A count far beyond what the time allows: ab ends by -t.
+        // A count that is never reached: `-t` ends ab.
         measure("ab -k -c 100", &ab, &["-q", "-k", "-c", "100", "-t", &seconds, "-n", "10000000"], tools::ab_rates);
         measure("wrk -t12 -c400", &wrk, &["-t12", "-c400", "--latency", "-d", &seconds], tools::wrk_rates);
     }
@@ -66,8 +66,8 @@ pub(super) fn hello(shop: &mut Workshop, extent: &Extent, progress: &Progress) -
         name: "hello".to_owned(),
         title: "Hello under ab and wrk".to_owned(),
         how: format!(
-            "As the sources run them: `ab -k -c 100` and `wrk -t12 -c400`, nothing pinned, tool and server on the same {all} cores. Behind the name \
-             stands the number of workers (Go: GOMAXPROCS). ab counts latency in whole milliseconds."
+            "`ab -k -c 100` and `wrk -t12 -c400` as in the sources, not pinned, tool and server on the same {all} cores. The number of workers \
+             follows the name (Go: GOMAXPROCS). ab reports latency in whole milliseconds."
         ),
         chart: Some(Chart { bars: vec!["requests".to_owned()], label: None }),
         rows,
@@ -102,11 +102,11 @@ impl Figures {
     }
 }
 
-/// Puma as a recipe: it has no table of its own in `peers`, since nobody compares a Ruby server with these.
+/// The recipe of Puma. It is not in `peers`, whose tables do not compare with a Ruby server.
 static PUMA: Recipe = Recipe {
     name: "puma",
     about: "Puma with Rack::Response",
-    part: Part::Whole,
+    part: PeerScope::Whole,
     workers_max: 1,
     worker_threads: None,
     obtain: |shop| {
@@ -116,7 +116,7 @@ static PUMA: Recipe = Recipe {
     launch: |shop, tool, want| {
         let bind = format!("tcp://127.0.0.1:{}", want.port);
         let rackup = shop.bench.join("peers/ruby/hello.ru");
-        // -C -: whatever configuration lies in the working folder is not read.
+        // `-C -` ignores any configuration in the working directory.
         let command =
             [tool.program.clone().into(), "-C".into(), "-".into(), "-q".into(), "-e".into(), "production".into()];
         let rest = ["-t".into(), "5:5".into(), "-b".into(), bind.into(), rackup.into()];
@@ -124,7 +124,7 @@ static PUMA: Recipe = Recipe {
     },
 };
 
-/// Puma and ours under `wrk -t2`.
+/// Measures Puma and Causeway under `wrk -t2`.
 pub(super) fn puma(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let all = std::thread::available_parallelism()?.get();
     let wrk = match shop.packaged("wrk", "wrk") {
@@ -136,8 +136,8 @@ pub(super) fn puma(shop: &mut Workshop, extent: &Extent, progress: &Progress) ->
     };
     let mut rows = Vec::new();
     for recipe in [&PUMA, peers::recipe("causeway")?] {
-        let started =
-            peers::obtain(shop, recipe).and_then(|tool| Server::start(shop, recipe, &tool, 1, Cores::First(all), None));
+        let started = peers::obtain(shop, recipe)
+            .and_then(|tool| PeerServer::start(shop, recipe, &tool, 1, Cores::First(all), None));
         let server = match started {
             Ok(server) => server,
             Err(error) => {
@@ -153,8 +153,8 @@ pub(super) fn puma(shop: &mut Workshop, extent: &Extent, progress: &Progress) ->
             let seconds = extent.seconds.ceil().to_string();
             let said = machine::output(Command::new(&wrk).args(["-t2", "--latency", "-d", &seconds]).arg(url))?;
             let rates = tools::wrk_rates(&said);
-            ensure!(rates.is_some(), "wrk met errors on {}: {said}", recipe.name);
-            figures.add(&rates.context("just asked")?, &Usage::read(&server.processes)?.since(&before));
+            ensure!(rates.is_some(), "wrk reported errors on {}: {said}", recipe.name);
+            figures.add(&rates.context("checked above")?, &Usage::read(&server.processes)?.since(&before));
             progress.done((extent.seconds * 1000.0) as u64);
         }
         rows.push(figures.row(recipe.name));
@@ -165,7 +165,7 @@ pub(super) fn puma(shop: &mut Workshop, extent: &Extent, progress: &Progress) ->
     Ok(Some(Table {
         name: "puma".to_owned(),
         title: "Rack's hello under wrk -t2".to_owned(),
-        how: "`wrk -t2` with its 10 connections, nothing pinned; Puma with one process and five threads, Causeway with one worker.".to_owned(),
+        how: "`wrk -t2` with its 10 connections, not pinned; Puma with one process and five threads, Causeway with one worker.".to_owned(),
         chart: Some(Chart { bars: vec!["requests".to_owned()], label: None }),
         rows,
     }))

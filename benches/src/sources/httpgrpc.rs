@@ -1,9 +1,9 @@
-//! Calls of httpgrpc at the seven sizes of weaveworks/common's pull request 260, for answers and for the bodies of requests: dskit's client
-//! asks dskit's server as it is, the same with the pull request's pooled buffers, and ours.
+//! Calls of httpgrpc at the seven sizes of weaveworks/common's pull request 260, with large responses and with large
+//! request bodies: dskit's client calls dskit's server unmodified, with the pull request's pooled buffers, and ours.
 //!
-//! - [`servers`]: how each is started, asked and asked what it allocated
-//! - [`memory`]: what 16 calls of 10 MB at once do to resident memory
-//! - [`garbage`]: who in dskit's server allocates what
+//! - [`servers`]: starts each server, calls it, and reads its allocation counters
+//! - [`memory`]: the effect of 16 concurrent calls of 10 MB on resident memory
+//! - [`garbage`]: the functions in dskit's server that allocate
 
 mod garbage;
 mod memory;
@@ -14,15 +14,15 @@ pub(super) use memory::memory;
 
 use anyhow::Result;
 
-use self::servers::{Asker, DSKIT, EMBEDDED, Running, Times};
+use self::servers::{Asker, DSKIT, EMBEDDED, HttpgrpcServer, Times};
 use super::Extent;
-use crate::http2::targets::{self, Target};
+use crate::http2::targets::{self, UpperBound};
 use crate::progress::Progress;
-use crate::record::{Better, Chart, Kind, Metric, Row, Table};
+use crate::record::{Better, Chart, Metric, MetricKind, Row, Table};
 use crate::sample::Usage;
 use crate::workshop::Workshop;
 
-/// The sizes that the pull request names, with what it calls them.
+/// The sizes in the pull request, with their names there.
 const SIZES: [(&str, usize); 7] = [
     ("1k", 1000),
     ("10k", 10_000),
@@ -33,7 +33,7 @@ const SIZES: [(&str, usize); 7] = [
     ("10M", 10_000_000),
 ];
 
-/// Which of a call's two bodies is the large one.
+/// The large body of a call's two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Answers,
@@ -49,13 +49,13 @@ impl Direction {
     }
 }
 
-/// What was wanted of ours: the same for each size.
+/// Our targets, for each size.
 const ALLOCATIONS_MAX: f64 = 5.0;
-const OCTETS_MAX: f64 = 2000.0;
+const BYTES_MAX: f64 = 2000.0;
 
-/// Calls of a first run, which fills pools and says how many fill a slot.
+/// Number of calls in the first run, which fills pools and estimates the number of calls per slot.
 const FIRST: usize = 10;
-/// The fewest calls of a slot: their 99th percentile is the slowest.
+/// Smallest number of calls per slot: the 99th percentile is then the slowest call.
 const CALLS_MIN: usize = 10;
 
 pub(super) fn answers(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
@@ -66,12 +66,12 @@ pub(super) fn requests(shop: &mut Workshop, extent: &Extent, progress: &Progress
     table(shop, extent, progress, Direction::Requests)
 }
 
-/// One server's figures for one size, one a round.
+/// The figures of a server for one size, one per round.
 #[derive(Default)]
 struct Cell {
     times: Vec<Times>,
     cpu_us: Vec<f64>,
-    octets: Vec<f64>,
+    bytes: Vec<f64>,
     allocations: Vec<f64>,
 }
 
@@ -80,13 +80,13 @@ fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, direction: D
     let slot_us = extent.seconds * 1e6 / 8.0;
     let mut cells: Vec<Vec<Cell>> = running.iter().map(|_| SIZES.map(|_| Cell::default()).into()).collect();
     for round in 0..extent.rounds {
-        for (size, (name, octets)) in SIZES.iter().enumerate() {
+        for (size, (name, bytes)) in SIZES.iter().enumerate() {
             for place in 0..running.len() {
-                // Another order each round.
+                // Rotate the order each round.
                 let which = (place + round) % running.len();
                 let one = &running[which];
                 progress.at(&format!("httpgrpc, {} of {name}, round {}: {}", direction.word(), round + 1, one.row));
-                slot(&asker, one, direction, *octets, slot_us, &mut cells[which][size])?;
+                slot(&asker, one, direction, *bytes, slot_us, &mut cells[which][size])?;
                 progress.done((slot_us / 1e3) as u64);
             }
         }
@@ -106,43 +106,43 @@ fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, direction: D
         title: format!("httpgrpc: {word} of seven sizes"),
         how: format!(
             "dskit's client with one call at a time on core 1, each server with one worker (GOMAXPROCS=1) on core 0, messages up to 64 MiB. The \
-             large body is that of {}; Go's handler writes octets that were made once, and looks at no request's body, which is there whole before it is \
-             called, and so does our engine's, which is a program of the bench; Causeway itself has a Caddyfile with `file_server` and `respond`. What is allocated is the server's own account; CPU is of the server's process. Ratios are to dskit's server as it is, of one round.",
-            if direction == Direction::Answers { "answers" } else { "requests, and the answer is five octets" }
+             large body is that of {}; Go's handler writes bytes that were allocated once, and ignores a request's body, which is complete before the \
+             handler is called; so does our engine's, a program of the bench. Causeway itself has a Caddyfile with `file_server` and `respond`. Allocations are counted by the server itself; CPU is of the server's process. Ratios are to dskit's unmodified server in the same round.",
+            if direction == Direction::Answers { "answers" } else { "requests, and the response is five bytes" }
         ),
         chart: Some(Chart { bars: vec!["time to dskit's".to_owned()], label: Some("CPU to dskit's".to_owned()) }),
         rows,
     }))
 }
 
-/// Notes in the rows of our counted server whether each is within what was wanted.
+/// Notes in the rows of our counted server whether it is within the targets.
 fn note_targets(rows: &mut [Row]) {
     for row in rows.iter_mut().filter(|row| row.name.ends_with(EMBEDDED)) {
-        for (column, most) in [("allocations per call", ALLOCATIONS_MAX), ("allocated per call", OCTETS_MAX)] {
-            targets::note_row(row, &Target { tables: &[], row: "", column: Some(column), most }, column);
+        for (column, most) in [("allocations per call", ALLOCATIONS_MAX), ("allocated per call", BYTES_MAX)] {
+            targets::note_row(row, &UpperBound { tables: &[], row: "", column: Some(column), most }, column);
         }
     }
 }
 
 fn slot(
     asker: &Asker,
-    server: &Running,
+    server: &HttpgrpcServer,
     direction: Direction,
-    octets: usize,
+    bytes: usize,
     slot_us: f64,
     cell: &mut Cell,
 ) -> Result<()> {
-    let first = asker.ask(server, direction, octets, FIRST, 1)?;
+    let first = asker.ask(server, direction, bytes, FIRST, 1)?;
     let calls = ((slot_us / first.p50_us) as usize).max(CALLS_MIN);
     let told = server.told()?;
     let before = Usage::read(&server.server.processes)?;
-    let times = asker.ask(server, direction, octets, calls, 1)?;
+    let times = asker.ask(server, direction, bytes, calls, 1)?;
     let used = Usage::read(&server.server.processes)?.since(&before);
-    // The client makes one call more, to connect.
+    // The client makes one more call to connect.
     let made = (calls + 1) as f64;
     cell.cpu_us.push(used.cpu_ns as f64 / 1e3 / made);
     if let (Some(before), Some(after)) = (told, server.told()?) {
-        cell.octets.push(after.octets.saturating_sub(before.octets) as f64 / made);
+        cell.bytes.push(after.bytes.saturating_sub(before.bytes) as f64 / made);
         cell.allocations.push(after.allocations.saturating_sub(before.allocations) as f64 / made);
     }
     cell.times.push(times);
@@ -161,12 +161,12 @@ fn row(name: &str, cell: &Cell, beside: Option<&Cell>) -> Row {
     row.metrics.push(Metric::time("time per call", "µs", each(|times| times.mean_us)));
     row.metrics.push(Metric::time("p99", "µs", each(|times| times.p99_us)));
     row.metrics.push(Metric::time("CPU per call", "µs", cell.cpu_us.clone()));
-    if !cell.octets.is_empty() {
-        row.metrics.push(Metric::count("allocated per call", "octets", cell.octets.clone()));
+    if !cell.bytes.is_empty() {
+        row.metrics.push(Metric::count("allocated per call", "bytes", cell.bytes.clone()));
         row.metrics.push(Metric::new(
             "allocations per call",
             "",
-            Kind::Counted,
+            MetricKind::Counted,
             Better::Lower,
             cell.allocations.clone(),
         ));

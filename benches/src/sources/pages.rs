@@ -1,6 +1,7 @@
-//! What the article on causal profiling of Go's HTTP/2 server measured: one connection that asks for a page of 48 KiB ten times
-//! at once, and how long a request takes in the server, from its dispatch to its last octet. Beside Go's server as it is stands
-//! one that keeps a writer where Go starts a goroutine for each frame, as the article's author proposed.
+//! The measurement from the article on causal profiling of Go's HTTP/2 server: one connection with ten concurrent
+//! requests for a page of 48 KiB, and the time of a request in the server, from its dispatch to its last byte. Compares
+//! Go's unmodified server with one that keeps a writer where Go starts a goroutine per frame, as the article's author
+//! proposed.
 
 use std::fs;
 use std::io::Read;
@@ -12,25 +13,25 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::Extent;
-use crate::http2::load::{self, Asking};
+use crate::http2::load::{self, H2loadRun};
 use crate::http2::{self, servers};
 use crate::machine;
-use crate::peers::{self, Body, Launch, Part, Recipe, Tool, Want};
+use crate::peers::{self, Launch, PeerBody, PeerScope, Recipe, Tool, Want};
 use crate::progress::Progress;
-use crate::record::{Better, Chart, Kind, Metric, Row, Table};
-use crate::server::{Cores, Server, free_port};
+use crate::record::{Better, Chart, Metric, MetricKind, Row, Table};
+use crate::server::{Cores, PeerServer, free_port};
 use crate::side_by_side::skip;
 use crate::workshop::Workshop;
 
-/// Requests at a time.
+/// Number of concurrent requests.
 const STREAMS: usize = 10;
-/// Requests of a first run, which fills pools and says how fast a server is.
+/// Number of requests in the first run, which fills pools and measures the server's rate.
 const FIRST: usize = 500;
 
-/// A server that tells how long requests took.
+/// A server that reports the time of its requests.
 struct Timed {
     row: &'static str,
-    /// The row that it is held against too: the same with a writer for each frame.
+    /// A second row to compare with: the same server with a writer per frame.
     beside: Option<&'static str>,
     program: fn(&Workshop) -> Result<PathBuf>,
     options: &'static [&'static str],
@@ -54,27 +55,27 @@ const TIMED: [Timed; 6] = [
     },
 ];
 
-/// For all of them: who runs is said by the launch.
+/// The recipe of all these servers; the launch selects the program.
 static RECIPE: Recipe = Recipe {
     name: "page",
     about: "a page, and how long it took",
-    part: Part::Whole,
+    part: PeerScope::Whole,
     workers_max: 1,
     worker_threads: None,
-    obtain: |_| anyhow::bail!("each has a program of its own"),
-    launch: |_, _, _| anyhow::bail!("each has a launch of its own"),
+    obtain: |_| anyhow::bail!("each server has its own program"),
+    launch: |_, _, _| anyhow::bail!("each server has its own launch"),
 };
 
 fn ours(shop: &Workshop, binary: &str) -> Result<PathBuf> {
     Ok(peers::ours(shop, binary, "of this commit")?.program)
 }
 
-/// The article's server in Go.
+/// Returns the article's server in Go.
 fn article(shop: &Workshop) -> Result<PathBuf> {
     Ok(servers::obtain_go(shop, "article")?.program)
 }
 
-/// What in x/net's server makes one goroutine write all frames of a connection, as (what stands there, what stands there then).
+/// The edits of x/net's server, as (before, after), that make one goroutine write all frames of a connection.
 const ONE_WRITER: [(&str, &str); 5] = [
     ("\t\tgo sc.writeFrameAsync(wr, wd)\n", "\t\tsc.framesToWrite <- frameToWrite{wr, wd}\n"),
     ("\t\tgo sc.writeFrameAsync(wr, nil)\n", "\t\tsc.framesToWrite <- frameToWrite{wr, nil}\n"),
@@ -93,7 +94,7 @@ const ONE_WRITER: [(&str, &str); 5] = [
 ];
 const FRAME_TO_WRITE: &str = "\ntype frameToWrite struct {\n\twr FrameWriteRequest\n\twd *writeData\n}\n";
 
-/// The same on a copy of x/net whose server keeps its writer.
+/// Returns the article's server with a copy of x/net that keeps its writer.
 fn rewritten(shop: &Workshop) -> Result<PathBuf> {
     let go = shop.packaged("go", "golang-go")?;
     let folder = shop.bench.join("peers/go-http2/article");
@@ -101,7 +102,7 @@ fn rewritten(shop: &Workshop) -> Result<PathBuf> {
     let said =
         machine::output(Command::new(&go).current_dir(&folder).args(["mod", "download", "-json", "golang.org/x/net"]))?;
     let module: serde_json::Value = serde_json::from_str(&said)?;
-    let original = module["Dir"].as_str().context("go says no folder of golang.org/x/net")?;
+    let original = module["Dir"].as_str().context("go printed no directory of golang.org/x/net")?;
     let copy = shop.tools.join("x-net-one-writer");
     if !copy.join("http2/server.go").is_file() {
         copy_all(Path::new(original), &copy)?;
@@ -109,7 +110,7 @@ fn rewritten(shop: &Workshop) -> Result<PathBuf> {
         let server = keep_writer(&fs::read_to_string(&file)?)?;
         fs::write(&file, server)?;
     }
-    // A go.mod of our own beside the module's, so that nothing in the repository changes.
+    // A separate go.mod, so that the repository is not modified.
     let modfile = shop.tools.join("go-http2-one-writer.mod");
     let text = fs::read_to_string(&sources[1])?;
     fs::write(&modfile, format!("{text}\nreplace golang.org/x/net => {}\n", copy.display()))?;
@@ -121,18 +122,18 @@ fn rewritten(shop: &Workshop) -> Result<PathBuf> {
     shop.built(output, &sources, &mut build)
 }
 
-/// x/net's server with one writer a connection.
+/// Returns x/net's server with one writer per connection.
 fn keep_writer(server: &str) -> Result<String> {
     let mut text = server.to_owned();
     for (there, then) in ONE_WRITER {
         let count = text.matches(there).count();
-        ensure!(count == 1, "x/net's server has {count} times {:?}, which has to be replaced once", there.trim());
+        ensure!(count == 1, "x/net's server contains {:?} {count} times instead of once", there.trim());
         text = text.replacen(there, then, 1);
     }
     Ok(text + FRAME_TO_WRITE)
 }
 
-/// Copies a folder's files, writable whatever they were: Go's cache is not.
+/// Copies a directory's files as writable: those in Go's cache are read-only.
 fn copy_all(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -147,7 +148,7 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a server says of its requests.
+/// The figures that a server reports.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Times {
     count: u64,
@@ -156,21 +157,21 @@ struct Times {
     p99_us: f64,
 }
 
-/// One slot.
-struct Slot {
+/// The measurements of one slot.
+struct PageSlot {
     times: Times,
     cpu_us: f64,
     rate: f64,
 }
 
-/// A running server and where it tells its times.
-struct Running {
+/// A running server, and the port at which it reports its times.
+struct PageServer {
     row: &'static str,
     beside: Option<&'static str>,
-    server: Server,
+    server: PeerServer,
     told: u16,
     requests: usize,
-    slots: Vec<Slot>,
+    slots: Vec<PageSlot>,
 }
 
 pub(super) fn clear(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
@@ -183,7 +184,7 @@ pub(super) fn over_tls(shop: &mut Workshop, extent: &Extent, progress: &Progress
 
 fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, tls: bool) -> Result<Option<Table>> {
     let h2load = load::obtain(shop)?;
-    let asking = Asking {
+    let asking = H2loadRun {
         program: h2load.clone(),
         cores: Cores::One(1),
         under: Vec::new(),
@@ -202,16 +203,17 @@ fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, tls: bool) -
     for round in 0..extent.rounds {
         let count = running.len();
         for place in 0..count {
-            // Another order each round.
+            // Rotate the order each round.
             let one = &mut running[(place + round) % count];
             progress.at(&format!("pages, round {}: {}", round + 1, one.row));
+            // Discard the figures of earlier requests.
             one.told()?;
             let slot = asking.run(&one.server, one.requests, answer::PAGE_BYTES)?;
             let times = one.told()?;
             let answered = slot.said.answered;
             ensure!(times.count == answered, "{} timed {} of {answered} requests", one.row, times.count);
             let cpu_us = slot.usage.cpu_ns as f64 / 1e3 / answered as f64;
-            one.slots.push(Slot { times, cpu_us, rate: slot.said.rate });
+            one.slots.push(PageSlot { times, cpu_us, rate: slot.said.rate });
             progress.done((extent.seconds * 500.0) as u64);
         }
     }
@@ -219,7 +221,7 @@ fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, tls: bool) -
         let row = running.iter().find(|running| running.row == row)?;
         Some(row.slots.iter().map(|slot| slot.times.mean_us).collect::<Vec<_>>())
     };
-    let over = |slots: &[Slot], others: Vec<f64>| {
+    let over = |slots: &[PageSlot], others: Vec<f64>| {
         slots.iter().zip(others).map(|(slot, other)| slot.times.mean_us / other).collect::<Vec<_>>()
     };
     let rows: Vec<_> = running.iter().map(|one| row(one, &means, &over)).collect();
@@ -228,25 +230,29 @@ fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, tls: bool) -
     }
     Ok(Some(Table {
         name: if tls { "page-tls" } else { "page" }.to_owned(),
-        title: format!("A page of 48 KiB, ten at a time{}", if tls { ", over TLS" } else { ", HTTP/2 in the clear" }),
-        how: "`h2load -c1 -m10` with a browser's fields on core 1, the server with one worker (GOMAXPROCS=1) on core 0. Times are the server's own, \
-              from the read that brought a request's head to the return of the write that took its answer's last octet. The ratios are of the means \
-              of one round. x/net is the code that net/http has too; with one writer it starts no goroutine for a frame. Our machine under two \
-              writers is a program of the bench: one call for all frames, or a task for each larger frame that begins as a fresh goroutine does."
+        title: format!("A page of 48 KiB, ten concurrent requests{}", if tls { ", over TLS" } else { ", HTTP/2 without TLS" }),
+        how: "`h2load -c1 -m10` with a browser's fields on core 1, the server with one worker (GOMAXPROCS=1) on core 0. The server measures times, \
+              from the read that received a request's head to the return of the write of its response's last byte. The ratios are of the means \
+              of one round. x/net is the same code as in net/http; with one writer it starts no goroutine per frame. Our machine with two \
+              writers is a program of the bench: one call for all frames, or a task per larger frame, which starts like a new goroutine."
             .to_owned(),
         chart: Some(Chart { bars: vec!["mean".to_owned()], label: Some("ratio to net/http".to_owned()) }),
         rows,
     }))
 }
 
-fn row(one: &Running, means: &impl Fn(&str) -> Option<Vec<f64>>, over: &impl Fn(&[Slot], Vec<f64>) -> Vec<f64>) -> Row {
+fn row(
+    one: &PageServer,
+    means: &impl Fn(&str) -> Option<Vec<f64>>,
+    over: &impl Fn(&[PageSlot], Vec<f64>) -> Vec<f64>,
+) -> Row {
     let mut row = Row::new(one.row);
-    let each = |figure: fn(&Slot) -> f64| one.slots.iter().map(figure).collect::<Vec<_>>();
+    let each = |figure: fn(&PageSlot) -> f64| one.slots.iter().map(figure).collect::<Vec<_>>();
     row.metrics.push(Metric::time("mean", "µs", each(|slot| slot.times.mean_us)));
     row.metrics.push(Metric::time("p50", "µs", each(|slot| slot.times.p50_us)));
     row.metrics.push(Metric::time("p99", "µs", each(|slot| slot.times.p99_us)));
     row.metrics.push(Metric::time("CPU per request", "µs", each(|slot| slot.cpu_us)));
-    row.metrics.push(Metric::new("requests", "1/s", Kind::Timed, Better::Higher, each(|slot| slot.rate)));
+    row.metrics.push(Metric::new("requests", "1/s", MetricKind::Timed, Better::Higher, each(|slot| slot.rate)));
     if let Some(others) = means(NET_HTTP) {
         row.metrics.push(Metric::ratio("ratio to net/http", over(&one.slots, others)));
     }
@@ -256,7 +262,7 @@ fn row(one: &Running, means: &impl Fn(&str) -> Option<Vec<f64>>, over: &impl Fn(
     row
 }
 
-fn start(shop: &Workshop, timed: &Timed, asking: &Asking, extent: &Extent, tls: bool) -> Result<Running> {
+fn start(shop: &Workshop, timed: &Timed, asking: &H2loadRun, extent: &Extent, tls: bool) -> Result<PageServer> {
     let program = (timed.program)(shop)?;
     let (port, told) = (free_port()?, free_port()?);
     let keys = tls.then(|| servers::keys(shop)).transpose()?;
@@ -271,27 +277,27 @@ fn start(shop: &Workshop, timed: &Timed, asking: &Asking, extent: &Extent, tls: 
     }
     let environment = vec![("GOMAXPROCS".to_owned(), "1".into())];
     let launch = Launch { command, environment, path: "/".to_owned(), ..Launch::default() };
-    let server = http2::start(shop, &RECIPE, launch, port, &asking.program, Body::Page, tls)?;
+    let server = http2::start(shop, &RECIPE, launch, port, &asking.program, PeerBody::Page, tls)?;
     let first = asking.run(&server, FIRST, answer::PAGE_BYTES)?;
     let requests = ((first.said.rate * extent.seconds / 2.0) as usize).max(FIRST);
-    Ok(Running { row: timed.row, beside: timed.beside, server, told, requests, slots: Vec::new() })
+    Ok(PageServer { row: timed.row, beside: timed.beside, server, told, requests, slots: Vec::new() })
 }
 
-impl Running {
-    /// What it says of the requests since it was last asked.
+impl PageServer {
+    /// Returns the figures of the requests since the previous call.
     fn told(&self) -> Result<Times> {
         let mut said = String::new();
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.told))?.read_to_string(&mut said)?;
-        serde_json::from_str(&said).with_context(|| format!("{} says {said:?} of its times", self.row))
+        serde_json::from_str(&said).with_context(|| format!("{} reported {said:?}", self.row))
     }
 }
 
-/// Caddy and ours under h2load as whole servers, nothing pinned.
+/// Measures Caddy and Causeway under h2load as whole servers, not pinned.
 pub(super) fn under_h2load(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let all = std::thread::available_parallelism()?.get();
     let program = load::obtain(shop)?;
     let cores = Cores::First(all);
-    let asking = Asking { program, cores, under: Vec::new(), connections: 100, streams: 10, tls: false };
+    let asking = H2loadRun { program, cores, under: Vec::new(), connections: 100, streams: 10, tls: false };
     let bytes = answer::BODY.len();
     let mut servers = Vec::new();
     for (name, workers) in [("caddy", all), ("causeway", 1), ("causeway", all)] {
@@ -333,23 +339,29 @@ pub(super) fn under_h2load(shop: &mut Workshop, extent: &Extent, progress: &Prog
         name: "h2load".to_owned(),
         title: "Hello over HTTP/2 under h2load".to_owned(),
         how: format!(
-            "Whole servers on one Caddyfile with a `respond` and eight fields, `h2load -c100 -m10` in the clear, nothing pinned, tool and server on the \
-             same {all} cores; behind the name stands the number of workers (Caddy: GOMAXPROCS). What making the connections costs is in it."
+            "Whole servers on one Caddyfile with a `respond` and eight fields, `h2load -c100 -m10` without TLS, not pinned, tool and server on the \
+             same {all} cores; the number of workers follows the name (Caddy: GOMAXPROCS). The cost of connecting is included."
         ),
         chart: Some(Chart { bars: vec!["CPU per request".to_owned()], label: Some("CPU to Caddy's".to_owned()) }),
         rows: rows.collect(),
     }))
 }
 
-fn cpu_us(slot: &load::Slot) -> f64 {
+fn cpu_us(slot: &load::H2loadSlot) -> f64 {
     slot.usage.cpu_ns as f64 / 1e3 / slot.said.answered as f64
 }
 
-fn begin(shop: &Workshop, recipe: &'static Recipe, tool: &Tool, workers: usize, asking: &Asking) -> Result<Server> {
+fn begin(
+    shop: &Workshop,
+    recipe: &'static Recipe,
+    tool: &Tool,
+    workers: usize,
+    asking: &H2loadRun,
+) -> Result<PeerServer> {
     let port = free_port()?;
     let launch = (recipe.launch)(shop, tool, &Want { port, workers, ..Want::default() })?;
-    let once = Asking { connections: 1, streams: 1, ..asking.clone() };
-    Server::start_asked(shop, recipe, launch, port, asking.cores, &|address, launch| {
+    let once = H2loadRun { connections: 1, streams: 1, ..asking.clone() };
+    PeerServer::start_asked(shop, recipe, launch, port, asking.cores, &|address, launch| {
         once.said(address.port(), &launch.path, 1, answer::BODY.len()).map(|_| crate::server::Answered::Right)
     })
 }

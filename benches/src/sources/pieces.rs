@@ -1,4 +1,4 @@
-//! Pieces by themselves: one source's function in its own language, ours beside it from the binary `inprocess`.
+//! Single functions: a source's function in its own language, and ours from the binary `inprocess`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ use crate::server::Cores;
 use crate::side_by_side::skip;
 use crate::workshop::{self, Workshop};
 
-/// One line of a measuring program.
+/// A line that a measuring program prints.
 #[derive(Deserialize)]
-struct Line {
+struct PieceLine {
     name: String,
     ns: f64,
     bytes: Option<f64>,
@@ -29,12 +29,12 @@ struct Line {
     allocations: Option<f64>,
 }
 
-/// What was measured so far, by name in the order first seen.
+/// The figures by name, in the order of first appearance.
 #[derive(Default)]
 struct Pieces(Vec<(String, [Vec<f64>; 3])>);
 
 impl Pieces {
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, line: PieceLine) {
         let place = self.0.iter().position(|(name, _)| *name == line.name).unwrap_or_else(|| {
             self.0.push((line.name.clone(), Default::default()));
             self.0.len() - 1
@@ -45,26 +45,26 @@ impl Pieces {
         }
     }
 
-    /// Adds what `inprocess` measures of ours in `table` on `input`, under names that `named` makes of its own.
+    /// Adds the figures of `inprocess` for `table` and `input`, under names converted by `named`.
     fn add_ours(&mut self, shop: &Workshop, table: &str, input: &str, named: impl Fn(&str) -> String) -> Result<()> {
         for line in inprocess::lines(shop, 0.2, Some(table))?.into_iter().filter(|line| line.input == input) {
             let (bytes, allocations) = (Some(line.bytes), Some(line.allocations));
-            self.add(Line { name: named(&line.name), ns: line.ns, bytes, allocations });
+            self.add(PieceLine { name: named(&line.name), ns: line.ns, bytes, allocations });
         }
         Ok(())
     }
 
-    /// Adds what another program prints, likewise.
+    /// Adds the figures that another program printed, under names converted by `named`.
     fn add_theirs(&mut self, said: &str, named: impl Fn(&str) -> String) -> Result<()> {
         for line in said.lines() {
-            let line: Line = serde_json::from_str(line)?;
-            self.add(Line { name: named(&line.name), ..line });
+            let line: PieceLine = serde_json::from_str(line)?;
+            self.add(PieceLine { name: named(&line.name), ..line });
         }
         Ok(())
     }
 
-    /// As [`table`](Self::table), with each row of `ours` over that of `theirs` that does the same, round by round: the
-    /// part of a name before the colon says what is done.
+    /// As [`table`](Self::table), but each row after the first with the same name up to the colon gets its ratio to
+    /// that first row, round by round.
     fn table_of_pairs(mut self, name: &str, title: &str, how: &str) -> Table {
         let what = |name: &str| name.split_once(':').map_or(String::new(), |(what, _)| what.to_owned());
         let mut order = Vec::new();
@@ -73,6 +73,7 @@ impl Pieces {
                 order.push(what(name));
             }
         }
+        // Rows with equal prefixes become adjacent. The sort is stable, so the reference stays first.
         self.0.sort_by_key(|(name, _)| order.iter().position(|known| *known == what(name)));
         let times: Vec<_> = self.0.iter().map(|(name, [ns, ..])| (what(name), ns.clone())).collect();
         let mut table = self.table(name, title, how);
@@ -92,7 +93,7 @@ impl Pieces {
         let rows = self.0.into_iter().map(|(name, [ns, bytes, allocations])| {
             let mut metrics = vec![Metric::time("time", "ns", ns)];
             if !bytes.is_empty() {
-                metrics.push(Metric::count("allocated", "octets", bytes));
+                metrics.push(Metric::count("allocated", "bytes", bytes));
             }
             if !allocations.is_empty() {
                 metrics.push(Metric::count("allocations", "", allocations));
@@ -109,7 +110,7 @@ impl Pieces {
     }
 }
 
-/// Crystal's own benchmark: one six-line request, from a file and from memory.
+/// Measures Crystal's own benchmark: one request of six lines, from a file and from memory.
 pub(super) fn parser(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let crystal = match peers::obtain_crystal(shop, "from_io") {
         Ok(tool) => tool,
@@ -132,12 +133,12 @@ pub(super) fn parser(shop: &mut Workshop, extent: &Extent, progress: &Progress) 
     Ok(Some(pieces.table(
         "from-io",
         "Parsing a six-line request",
-        "Crystal's HTTP::Request.from_io from a file and from memory, as its pull request 8002 measures it, beside parsers in this process; \
-         all on core 0 in turns.",
+        "Crystal's HTTP::Request.from_io from a file and from memory, as its pull request 8002 measures it, and parsers in this process; \
+         all on core 0 in alternation.",
     )))
 }
 
-/// Caddy's own code, linked into a program of ours; its version is that of its module.
+/// Builds our program that links Caddy's code. Its version is that of the module.
 fn obtain_caddy(shop: &mut Workshop) -> Result<PathBuf> {
     let folder = shop.bench.join("peers/caddy");
     let sources = ["main.go", "go.mod", "go.sum"].map(|file| folder.join(file));
@@ -152,7 +153,8 @@ fn obtain_caddy(shop: &mut Workshop) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Caddy's PrepareRequest; ours is an exchange's context made ready. One, and twenty workers that do five each.
+/// Measures Caddy's PrepareRequest and our preparation of an exchange's context: one request, and twenty workers with
+/// five each.
 pub(super) fn prepare(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let program = match obtain_caddy(shop) {
         Ok(program) => program,
@@ -176,13 +178,13 @@ pub(super) fn prepare(shop: &mut Workshop, extent: &Extent, progress: &Progress)
     Ok(Some(pieces.table_of_pairs(
         "prepare-request",
         "Preparing a request for its handlers",
-        "Caddy's PrepareRequest with a new replacer for each request, as its server calls it; on core 0, the heads parsed before. \
-         One request (ours recycled too), and, as Caddy's pull request 4649 measures it, 20 workers that prepare 5 requests each: \
-         Caddy's are goroutines, ours the tasks that connections are, both started anew each time or there already and woken.",
+        "Caddy's PrepareRequest with a new replacer for each request, as its server calls it; on core 0, with the heads already parsed. \
+         One request (ours also recycled), and, as Caddy's pull request 4649 measures it, 20 workers that prepare 5 requests each: \
+         goroutines for Caddy and connection tasks for ours, in both cases either started each time or existing and woken.",
     )))
 }
 
-/// Caddy's replacer beside our templates, each on a request under way.
+/// Measures Caddy's replacer and our templates, each for a request in flight.
 pub(super) fn placeholders(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let program = match obtain_caddy(shop) {
         Ok(program) => program,
@@ -215,12 +217,12 @@ pub(super) fn placeholders(shop: &mut Workshop, extent: &Extent, progress: &Prog
     Ok(Some(pieces.table_of_pairs(
         "placeholders",
         "Evaluating placeholders",
-        "A request under way with 15 fields and 15 variables of its own; on core 0. Caddy's Replacer.ReplaceAll, which gives a string; ours \
-         rendered to a text in the exchange's own storage, as fields and matchers use it, or to a chunk of the worker's pool, as a body is.",
+        "A request in flight with 15 fields and 15 variables; on core 0. Caddy's Replacer.ReplaceAll, which returns a string; ours \
+         rendered to a text in the exchange's storage, as for fields and matchers, or to a chunk of the worker's pool, as for a body.",
     )))
 }
 
-/// Rack::Response by itself: new, write, finish; ours is a response built and encoded.
+/// Measures new, write and finish of Rack::Response; ours builds and encodes a response.
 pub(super) fn rack_response(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let mut pieces = Pieces::default();
     for round in 0..extent.rounds {
@@ -242,7 +244,7 @@ pub(super) fn rack_response(shop: &mut Workshop, extent: &Extent, progress: &Pro
     )))
 }
 
-fn rack_line(shop: &mut Workshop, extent: &Extent) -> Result<Line> {
+fn rack_line(shop: &mut Workshop, extent: &Extent) -> Result<PieceLine> {
     let ruby = shop.packaged("ruby", "ruby")?;
     let script = shop.bench.join("peers/ruby/rack_response.rb");
     let mut command = Cores::One(0).command();
@@ -250,7 +252,7 @@ fn rack_line(shop: &mut Workshop, extent: &Extent) -> Result<Line> {
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
         if said.contains("LoadError") {
-            bail!("Ruby has no rack: `apt-get install -y ruby-rack`, or `gem install rack`");
+            bail!("Ruby cannot load rack: run `apt-get install -y ruby-rack`, or `gem install rack`");
         }
         bail!("rack_response.rb: {}", said.trim());
     }
@@ -285,7 +287,7 @@ mod tests {
     fn rows_that_do_the_same_are_paired() {
         let mut pieces = Pieces::default();
         for (name, ns) in [("path: x", 100.0), ("host: x", 10.0), ("path: ours", 5.0), ("host: ours", 1.0)] {
-            pieces.add(Line { name: name.to_owned(), ns, bytes: None, allocations: None });
+            pieces.add(PieceLine { name: name.to_owned(), ns, bytes: None, allocations: None });
         }
         let table = pieces.table_of_pairs("t", "T", "");
         let ratio = |row: &Row| row.metric("ratio to the other").map(|ratio| ratio.median);

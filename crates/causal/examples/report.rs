@@ -1,4 +1,4 @@
-//! Turns a report's JSON on standard input into another form of it: `report html|coz|terminal|words|json`.
+//! Converts a report from JSON on standard input to another format: `report html|coz|terminal|words|json`.
 
 use std::io::Read as _;
 

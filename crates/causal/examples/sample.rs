@@ -1,4 +1,4 @@
-//! Samples a toy program for two seconds and prints where its time went.
+//! Samples a toy program for two seconds, and prints its targets.
 //!
 //! `cargo run --release -p causal --example sample [--wall] [part of a name …]`; `--folded` prints stacks instead.
 
@@ -16,13 +16,13 @@ fn mix(seed: u64, rounds: u64) -> u64 {
     (0..rounds).fold(seed, |sum, at| black_box(sum.rotate_left(7) ^ at))
 }
 
-/// Two thirds of the work, which the compiler may put into its caller.
+/// Two thirds of the work, which the compiler may inline.
 #[inline]
 fn stir(seed: u64, rounds: u64) -> u64 {
     mix(seed, rounds) ^ mix(!seed, rounds)
 }
 
-/// Most of this is in the C library, which keeps no frame pointers.
+/// Spends most of its time in the C library, which keeps no frame pointers.
 #[inline(never)]
 fn copy(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(black_box(from));
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let wanted: Vec<String> = arguments.iter().filter(|argument| !argument.starts_with("--")).cloned().collect();
-    // Spans are told apart while a policy is active.
+    // Spans are tracked while a policy is active.
     static RECORDER: Recorder = Recorder::new();
     progress::install(&RECORDER).map_err(|_| "another policy is installed")?;
     progress::attend(progress::Attention::Everything);

@@ -1,9 +1,9 @@
-//! Two threads work on the halves of each unit and wait for each other. The one that is always first has nearly half of all samples, and
-//! making it faster is worthless.
+//! Two threads each do half of a unit, and wait for each other. The thread that always arrives first has nearly half of
+//! all samples, and a faster version of its work gains nothing.
 //!
 //! ```sh
 //! CAUSAL=5s cargo run --release -p causal --example two_threads
-//! FASTER=slow:0.2 cargo run --release -p causal --example two_threads # the truth
+//! FASTER=slow:0.2 cargo run --release -p causal --example two_threads # the ground truth
 //! ```
 
 mod work;

@@ -1,4 +1,4 @@
-//! The profiler's clock: nanoseconds since its first use, by the processor's time stamp counter where that is steady.
+//! The profiler's clock: nanoseconds since its first use, from the processor's time stamp counter if that is steady.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,13 +12,13 @@ fn origin() -> &'static Origin {
     static ORIGIN: OnceLock<Origin> = OnceLock::new();
     ORIGIN.get_or_init(|| {
         let clock = quanta::Clock::new();
-        // So that no time is 0, which means "not known".
+        // The origin is 1 ms in the past, so that no time is 0: callers use 0 for "unknown".
         let raw = clock.raw().saturating_sub(1_000_000);
         Origin { clock, raw }
     })
 }
 
-/// Nanoseconds since the first use; never 0. About 12 ns.
+/// Returns the nanoseconds since 1 ms before the first use; never 0. About 12 ns.
 #[inline]
 #[must_use]
 pub fn now() -> u64 {
@@ -26,8 +26,9 @@ pub fn now() -> u64 {
     origin.clock.delta_as_nanos(origin.raw, origin.clock.raw())
 }
 
-/// How far the Unix epoch is ahead of this clock's start: what to take from a time of the kernel's to have one of ours. Wall time is
-/// adjusted now and then, so ask at the start of each window.
+/// Returns the offset in nanoseconds from this clock to the Unix epoch's. Subtract it from one of the kernel's
+/// wall-clock times to get a time of this clock. Wall time is adjusted now and then, so take a new offset at the start
+/// of each window.
 #[must_use]
 pub fn unix_offset() -> u64 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

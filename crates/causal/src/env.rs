@@ -1,4 +1,4 @@
-//! A profile that is asked for in the environment, for programs that have no other place for it.
+//! A profile started by an environment variable, for programs that have no other way to start one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,20 +6,22 @@ use std::time::Duration;
 
 use crate::profiler::{Builder, Modes, Profiler};
 
-/// The variable.
+/// The environment variable that [`run_from_env`] reads.
 const NAME: &str = "CAUSAL";
 
-/// Begins a profile if the environment variable `CAUSAL` asks for one, and writes its report when the guard is dropped.
+/// Starts a profile if the environment variable `CAUSAL` is set and not empty. Dropping the guard writes the report.
 ///
-/// `CAUSAL=30s` profiles for that long; further words follow behind commas, as in `CAUSAL=30s,budget=2%,target=encode,out=report.json`:
-/// - `budget`: the part of the time that may be lost;
-/// - `target`, `progress`: names, each as often as wanted;
+/// `CAUSAL=30s` profiles for 30 seconds. Further words follow after commas, as in
+/// `CAUSAL=30s,budget=2%,target=encode,out=report.json`:
+/// - `budget`: the fraction of the time that the profile may cost;
+/// - `target`, `progress`: names; each may be given several times;
 /// - `mode`: `both`, `screen` or `confirm`;
 /// - `seed`: a number;
-/// - `out`: the file; `.html` (a page), `.json`, `.coz`, `.folded` or `.pprof` by its ending. `causal.html` unless said otherwise.
+/// - `out`: the file; its extension selects the format: `.html` (a page), `.json`, `.coz`, `.folded` or `.pprof`.
+///   Default: `causal.html`;
+/// - `wait`: the drop of the guard blocks until the given time is over. Without it the drop ends the profile.
 ///
-/// The guard waits for the end of the time if the program's own end comes first and `wait` is among the words; else the profile ends with
-/// the program. A value that cannot be read is said on standard error, and there is no profile.
+/// If the value cannot be parsed or the profile cannot start, prints the error to standard error and returns `None`.
 ///
 /// ```no_run
 /// let _profile = causal::run_from_env();
@@ -27,6 +29,7 @@ const NAME: &str = "CAUSAL";
 #[must_use = "the profile ends when the guard is dropped"]
 pub fn run_from_env() -> Option<Guard> {
     let value = std::env::var(NAME).ok().filter(|value| !value.is_empty())?;
+    // An invalid value must not stop the program: report it, and run without a profile.
     let started = read(&value).map_err(|error| error.to_string()).and_then(|asked| {
         let profiler = asked.builder.start().map_err(|error| error.to_string())?;
         Ok(Guard { profiler: Some(profiler), out: asked.out, waits: asked.waits })
@@ -34,7 +37,7 @@ pub fn run_from_env() -> Option<Guard> {
     started.map_err(|error| eprintln!("{NAME}: {error}")).ok()
 }
 
-/// Writes the report when it is dropped.
+/// A running profile. Its drop writes the report; see [`run_from_env`].
 #[derive(Debug)]
 pub struct Guard {
     profiler: Option<Profiler>,
@@ -45,34 +48,36 @@ pub struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some(profiler) = self.profiler.take() else { return };
+        // The program ends now, so the profile does as well.
         if !self.waits {
             profiler.stop();
         }
         let report = profiler.finish();
         eprintln!("{}", report.to_terminal(100));
-        let octets = match self.out.extension().and_then(|ending| ending.to_str()) {
+        // An unknown extension gets the page: every reader has a browser.
+        let bytes = match self.out.extension().and_then(|ending| ending.to_str()) {
             Some("json") => report.to_json().into_bytes(),
             Some("coz") => report.to_coz().into_bytes(),
             Some("folded") => report.to_folded().into_bytes(),
             Some("pprof") => report.to_pprof(),
             _ => report.to_html().into_bytes(),
         };
-        match std::fs::write(&self.out, octets) {
+        match std::fs::write(&self.out, bytes) {
             Ok(()) => eprintln!("{NAME}: the report is in {}", self.out.display()),
             Err(error) => eprintln!("{NAME}: {} cannot be written: {error}", self.out.display()),
         }
     }
 }
 
-/// What was asked for.
+/// The parsed value of `CAUSAL`.
 #[derive(Debug)]
-struct Asked {
+struct EnvSettings {
     builder: Builder,
     out: PathBuf,
     waits: bool,
 }
 
-/// A word that cannot be read.
+/// A word that cannot be parsed, and the form that was expected.
 #[derive(Debug, PartialEq, Eq)]
 struct Unreadable {
     word: String,
@@ -85,18 +90,23 @@ impl fmt::Display for Unreadable {
     }
 }
 
-fn read(value: &str) -> Result<Asked, Unreadable> {
+fn read(value: &str) -> Result<EnvSettings, Unreadable> {
+    // Commas and not spaces, so that the value needs no quotes in a shell.
     let mut words = value.split(',').map(str::trim);
     let first = words.next().unwrap_or_default();
     let wrong = |word: &str, expected| Unreadable { word: word.to_owned(), expected };
     let duration = duration(first).ok_or_else(|| wrong(first, "a duration first, as 30s, 500ms or 2m"))?;
-    let mut asked =
-        Asked { builder: Profiler::builder().duration(duration), out: PathBuf::from("causal.html"), waits: false };
+    let mut asked = EnvSettings {
+        builder: Profiler::builder().duration(duration),
+        out: PathBuf::from("causal.html"),
+        waits: false,
+    };
     for word in words {
         if word == "wait" {
             asked.waits = true;
             continue;
         }
+        // A name without a value falls through to an error below: each pattern asks for a value.
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let builder = asked.builder;
         asked.builder = match (name.trim(), value.trim()) {
@@ -122,6 +132,7 @@ fn read(value: &str) -> Result<Asked, Unreadable> {
 }
 
 fn duration(word: &str) -> Option<Duration> {
+    // A number without a unit is in seconds.
     let unit_at = word.find(|ch: char| !ch.is_ascii_digit() && ch != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(unit_at);
     let seconds = match unit {

@@ -1,14 +1,14 @@
-//! What follows from all windows: curves with their intervals, ranks, and reasons.
+//! The results of all windows: curves with their intervals, ranks, and reasons.
 //!
-//! What hooks took is left out of all that is said. The interval of a screened gain has five parts, added as independent errors are: how
-//! much windows differ (t over windows), how well the target's part of each kind of work is known (its samples; delta method), how far
-//! the replay is off where nothing was changed, how well it is known what hooks took, and an `allowance` for the instrument, by one
-//! rule for every program. That of a gain that pauses found has them all but the replay's, and instead how far the windows are off the
-//! run.
+//! All results exclude the time of hooks. The interval of a screened gain has five parts, added as independent errors:
+//! the variation between windows (Student's t); the uncertain share of the target in each kind of work (its samples;
+//! delta method); the error of a replay without any change; the uncertain time of hooks; and an `allowance` for the
+//! method itself, by one rule for every program. The interval of a gain found by pauses has all of these except the
+//! replay's error; instead it has the difference between the windows and the run.
 //!
-//! - `recording`: windows that were recorded; `screen`: what they answer.
-//! - `confirm`: blocks of windows that paused.
-//! - `curve`: answers as curves; `reasons`: what is missing, and why.
+//! - `recording`: recorded windows; `screen`: their replays.
+//! - `confirm`: blocks of windows with pauses.
+//! - `curve`: results as curves; `reasons`: missing or uncertain results, with their reasons.
 
 mod confirm;
 mod curve;
@@ -20,89 +20,67 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-pub use confirm::{Block, Kinds, Progressed};
+pub use confirm::{ConfirmBlock, Kinds, Progressed};
 pub use recording::{Recording, Recordings};
-pub use screen::{Answer, Crew, Question, Screen, Usual};
+pub use screen::{Crew, Question, Screen, ScreenResult, Usual};
 
-use crate::load::{Habit, ProbeBlock, Verdict, judge};
+use crate::constants::{
+    ALLOWANCE_HOOKS, CANDIDATES_ALIKE_FLOOR, CANDIDATES_GAIN_ALIKE, CANDIDATES_OFFERED_MAX, CANDIDATES_SHARE_ALIKE,
+    LOOK_PART_BEST, LOOK_PART_FIRST, LOOK_PART_OTHERS, LOOK_PART_UTILISATION, NORMAL_QUANTILE, PRECISE_HALF_WIDTH,
+    PRECISE_TARGETS, PROGRESS_POINTS_MAX, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX, SCREENED_WHOLE_MAX,
+    SCREENED_WINDOWS_FIRST, SEQUENCE_OBSERVATIONS_MIN,
+};
+use crate::load::{Habit, ProbeBlock, Verdict, judge, limit};
 use crate::own;
+use crate::peers::PeerProcess;
 use crate::profiler::Modes;
 use crate::replay::Pace;
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::sample::Lost;
-use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
+use crate::statistics::{FALSE_DISCOVERIES, Ratio, believed, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
-use screen::Desk;
+use screen::ReplayMemory;
 
-/// What the instrument itself may be off by, by one rule for every program.
-mod allowance {
-    /// Of any gain.
-    pub(super) const ANY: f64 = 0.003;
-    /// Of a gain that a replay found, as a part of it: of what is all work.
-    pub(super) const WORK: f64 = 0.01;
-    /// The same for the part of the time in which those wait who do the work, before the change or after it: what others need, how soon
-    /// one is up again, and what work takes behind or without such waits, is as it was in a replay, and not quite so in the world.
-    pub(super) const WAITING: f64 = 0.1;
-    /// Of what hooks took, which is taken off.
-    pub(super) const HOOKS: f64 = 0.2;
-    /// Of a gain that pauses found, as a part of it.
-    pub(super) const PAUSES: f64 = 0.03;
-}
-
-/// Progress points that have curves.
-const POINTS_MAX: usize = 16;
-/// Targets that are screened, and those that get a whole curve first.
-const TARGETS_MAX: usize = 48;
-const WHOLE_MAX: usize = 12;
-/// Targets among which those are that are confirmed: some are out of the budget's reach.
-const CANDIDATES_MAX: usize = 8;
-/// Targets whose intervals say whether a profile is precise, and how narrow they must be.
-const PRECISE: (usize, f64) = (5, 0.01);
-/// Where a replay without any change is that far off, pauses are the better witness.
-const UNFAITHFUL: f64 = 0.08;
-/// Windows that a first look at all targets needs.
-const FIRST_WINDOWS: usize = 8;
-
-/// Where names come from; the real ones are [`crate::target::Profile`]'s.
+/// The source of names; [`crate::target::Profile`] in a real profile.
 pub trait Naming {
-    /// Spans of those who are asked and answer.
+    /// Sets the spans of outside calls.
     fn upstreams(&mut self, spans: &[u32]);
-    /// How many samples there were.
+    /// Returns the number of samples.
     fn samples(&self) -> u64;
-    /// What is missing in the program for good names, if anything is.
+    /// Returns the reason if the program lacks symbols for good names.
     fn shortcoming(&self) -> Option<&'static str>;
-    /// What could be made faster.
+    /// Returns the targets: those in `wanted`, and up to `max` others.
     fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target>;
-    /// What all of them are called, also those that are not worth a target.
+    /// Returns the names of all possible targets, including insignificant ones.
     fn names(&mut self) -> Vec<String>;
-    /// All stacks.
+    /// Returns all stacks.
     fn stacks(&mut self) -> Vec<Stack>;
 }
 
-/// What was asked of the profile.
+/// The settings of a profile.
 #[derive(Clone, Debug)]
-pub struct Request {
-    /// What is profiled.
+pub struct ProfileRequest {
+    /// Name of the program.
     pub program: String,
-    /// How sentences speak of it.
+    /// The wording for the program in sentences.
     pub speech: Speech,
-    /// When it began, seconds since the Unix epoch.
+    /// The time at which it began, seconds since the Unix epoch.
     pub began: u64,
-    /// The only targets that count, by name or a part of it; all when empty.
+    /// Names, or parts of names, of the only targets to consider; empty for all.
     pub targets: Vec<String>,
-    /// Progress points, the first one first; empty for what has most hits.
+    /// Progress points, the main one first; if empty, the one with most hits is the main one.
     pub progress: Vec<String>,
-    /// From the smallest to the largest.
+    /// Speed-ups of the curves, ascending.
     pub speedups: Vec<f64>,
-    /// How.
+    /// The modes to use.
     pub modes: Modes,
-    /// The part of the time that may be lost.
+    /// Fraction of the time that may be lost.
     pub budget: f64,
 }
 
-impl Request {
-    /// A report that says nothing yet.
+impl ProfileRequest {
+    /// Returns a report without results.
     #[must_use]
     pub fn report(&self) -> Report {
         Report {
@@ -115,90 +93,94 @@ impl Request {
     }
 }
 
-/// All that was measured so far.
+/// All measurements so far.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// How long, nanoseconds.
+    /// Length of the run so far, nanoseconds.
     pub elapsed: u64,
-    /// Windows that were recorded, in random order.
+    /// Recorded windows, in random order.
     pub recordings: Vec<Arc<Recording>>,
-    /// How many there were, kept or not, and how long they were together.
+    /// Number of all recorded windows, kept or not, and the sum of their lengths, nanoseconds.
     pub recorded: (u64, u64),
-    /// Units of progress by point, in the first and the second half of the recorded time.
+    /// Recorded time and units of progress by point, in each half of the run.
     pub halves: [(u64, Vec<u64>); 2],
-    /// What hooks took, by estimate, nanoseconds.
+    /// Estimated time of hooks, nanoseconds.
     pub hooks: u64,
-    /// What each took in recorded windows, nanoseconds, where that is known better than the windows have it.
+    /// Time of one hook in recorded windows, nanoseconds, if known better than when they were recorded.
     pub hook: Option<f64>,
-    /// What the profiler's own threads took of all processors' time while it was measured, nanoseconds.
+    /// Processor time of the profiler's own threads during the measurement, divided by the number of processors,
+    /// nanoseconds.
     pub own: u64,
-    /// Blocks of pauses that are complete.
-    pub blocks: Vec<Block>,
-    /// The same for the load, with the units of progress by point, without pauses and with them.
+    /// Complete blocks of windows with pauses.
+    pub blocks: Vec<ConfirmBlock>,
+    /// Complete blocks of load probes, with the units of progress by point, without pauses and with them.
     pub probes: Vec<(ProbeBlock, Vec<[f64; 2]>)>,
-    /// Windows that paused.
+    /// Number of windows with pauses.
     pub paused: u64,
-    /// Those that ended before their time.
+    /// Number of these that ended early.
     pub aborted: u64,
-    /// What pauses took, nanoseconds.
+    /// Total delay by pauses, nanoseconds.
     pub spent: u64,
-    /// Samples by kind of work: of all, and in the windows of each target that was confirmed.
+    /// Samples by kind of work: of the whole run, and in the windows of each confirmed target.
     pub kinds: Kinds,
     /// See `kinds`.
     pub kinds_within: Vec<(String, Kinds)>,
-    /// What was not sampled.
+    /// Missing samples and threads.
     pub lost: Lost,
-    /// Targets that the budget allowed no windows for.
+    /// Targets without windows, because the budget is too small.
     pub unaffordable: Vec<String>,
-    /// Somebody ended it.
+    /// The busiest process on this machine that is connected to the program.
+    pub peer: Option<PeerProcess>,
+    /// Whether the run was stopped early.
     pub is_stopped: bool,
 }
 
 impl Evidence {
-    /// Units of a point's progress in all of the recorded time.
+    /// Returns the units of a point's progress in all recorded windows.
     fn hits(&self, point: usize) -> u64 {
         self.halves.iter().map(|(_, hits)| hits.get(point).copied().unwrap_or(0)).sum()
     }
 }
 
-/// What came of it.
+/// The results of a look at the evidence.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// For people.
+    /// The report.
     pub report: Report,
-    /// Targets, for windows that pause.
+    /// Targets, for windows with pauses.
     pub targets: Arc<Vec<Target>>,
-    /// Names of those to be confirmed.
+    /// Names of the targets to confirm, the best first.
     pub candidates: Vec<String>,
-    /// What is known of the load.
+    /// The kind of load.
     pub verdict: Verdict,
-    /// The point that curves are of.
+    /// The main point, whose curves are the targets'.
     pub point: Option<u32>,
-    /// The intervals of the best are narrow, or it is sure that nothing gives anything, however often one looks.
+    /// Whether the intervals of the best targets are narrow, or certainly no target has a gain; valid at every look.
     pub is_precise: bool,
 }
 
-/// How long to think, and how thoroughly.
+/// The time and thoroughness of a look.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// How long: the last time, when somebody waits, by the clock; else by the processor time of who replays, who may have little of a
-    /// busy processor. Two windows are asked in any case, unless nobody waits for the answer any more.
+    /// Time limit. For the last look, when a caller waits for it: wall time; otherwise processor time of the replaying
+    /// threads, as these get little of a busy processor. At least two windows are replayed, unless the result is no
+    /// longer needed.
     pub time: Duration,
-    /// Whether it is the last time: curves of everything, and stacks.
+    /// Whether it is the last look: with curves of all targets, and stacks.
     pub is_final: bool,
-    /// Who replays the windows.
+    /// The threads that replay windows.
     pub crew: Crew,
 }
 
-/// Makes of evidence what it shows.
+/// Computes the results from the evidence.
 #[derive(Debug)]
 pub struct Analyst<N> {
-    request: Request,
+    request: ProfileRequest,
     naming: N,
     is_superfluous: Arc<AtomicBool>,
 }
 
-/// What is left of the time that a look may take.
+/// The time limit of a look.
 struct Watch {
     began: Instant,
     /// Nanoseconds.
@@ -208,7 +190,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Whether that part of the time is not over, for who has asked so many windows; asked by those who replay.
+    /// Returns whether less than `part` of the time is used, or fewer than two windows are replayed. Called by the
+    /// replaying threads.
     fn is_within(&self, part: f64, windows: usize) -> bool {
         let worked = own::tell();
         let worked = Duration::from_nanos(self.worked.fetch_add(worked, Relaxed) + worked);
@@ -217,55 +200,56 @@ impl Watch {
     }
 }
 
-/// What is known of a target before it is written into the report.
-struct Case<'a> {
+/// The results for one target, before they are in the report.
+struct TargetResults<'a> {
     target: &'a Target,
-    /// By point: the curve of all speed-ups that were asked.
+    /// By point: the curve of all replayed speed-ups.
     curves: Vec<Curve>,
     gain: f64,
 }
 
-/// What all targets of a report have in common.
+/// The parts of a look that are common to all targets.
 #[derive(Clone, Copy)]
 struct Ground<'a> {
     targets: &'a [Target],
     evidence: &'a Evidence,
-    /// Names of progress points, and the numbers of those that curves are of.
+    /// Names of progress points, and the numbers of those with curves.
     names: &'a [String],
     points: &'a [u32],
-    /// Whether a replay without a change takes the time that was measured.
+    /// Whether a replay without a change takes about the recorded time.
     is_faithful: bool,
-    /// What is left of the time without hooks.
+    /// The time without hooks, as a fraction of the recorded time.
     bare: f64,
 }
 
 impl<N: Naming> Analyst<N> {
-    /// Without any sample yet.
-    pub fn new(request: Request, naming: N) -> Self {
+    /// Makes an analyst for a request.
+    pub fn new(request: ProfileRequest, naming: N) -> Self {
         Self { request, naming, is_superfluous: Arc::default() }
     }
 
-    /// Where the names come from.
+    /// Returns the source of names.
     pub fn naming(&mut self) -> &mut N {
         &mut self.naming
     }
 
-    /// Where it is set the look that is under way ends soon: nobody waits for what it finds.
+    /// Uses `is_superfluous`: when it is set, the current look ends soon, because its results are no longer needed.
     #[must_use]
     pub fn ending_by(mut self, is_superfluous: Arc<AtomicBool>) -> Self {
         self.is_superfluous = is_superfluous;
         self
     }
 
-    /// What all of it shows.
+    /// Computes the results from all evidence so far.
     pub fn look(&mut self, evidence: &Evidence, effort: Effort) -> Finding {
         let is_superfluous = Arc::clone(&self.is_superfluous);
         let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous };
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
         let usual = Usual::of(&evidence.recordings, evidence.hook);
+        // Without questions: only the replay without a change, for the utilisation.
         let utilisation = Screen::ask(&evidence.recordings, &usual, &[], &[], Pace::Closed, effort.crew, |windows| {
-            watch.is_within(0.1, windows)
+            watch.is_within(LOOK_PART_UTILISATION, windows)
         });
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
         let habit = evidence.recordings.iter().fold(Habit::default(), |all, one| all.and(one.habit));
@@ -273,12 +257,13 @@ impl<N: Naming> Analyst<N> {
         let verdict = judge(&probes, utilisation.busiest.mean(), habit);
 
         let mut spans: Vec<u32> = evidence.recordings.iter().flat_map(|one| one.calls.iter().copied()).collect();
+        // A window lists each span once; unite them.
         spans.sort_unstable();
         spans.dedup();
         self.naming.upstreams(&spans);
         own::rest();
-        // While others are measured, half of them: the processors are the program's.
-        let most = if effort.is_final { TARGETS_MAX } else { TARGETS_MAX / 2 };
+        // Half as many during the measurement: the processors belong to the program.
+        let most = if effort.is_final { SCREENED_TARGETS_MAX } else { SCREENED_TARGETS_MAX / 2 };
         let mut targets = self.naming.targets(&self.request.targets, most);
         let mut unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
         unknown.extend(reasons::unknown_progress(&self.request.progress, &names, |point| evidence.hits(point) > 0));
@@ -289,13 +274,13 @@ impl<N: Naming> Analyst<N> {
 
         let screened = self.screen(evidence, &usual, &targets, &points, &verdict, &watch);
         let common = common(&self.request.speedups);
-        let mut cases: Vec<Case<'_>> = targets
+        let mut cases: Vec<TargetResults<'_>> = targets
             .iter()
             .zip(&screened.answers)
             .map(|(target, (speedups, answers))| {
                 let samples = sampling_error(&target.weights, &evidence.recordings);
-                let curve = |(place, bare): (usize, &Answer)| {
-                    let error = |of: fn(&Answer) -> &Ratio, follows| Error {
+                let curve = |(place, bare): (usize, &ScreenResult)| {
+                    let error = |of: fn(&ScreenResult) -> &Ratio, follows| Error {
                         samples,
                         misfit: misfit(of(&screened.fidelity)),
                         hooks: misfit(of(bare)),
@@ -307,7 +292,7 @@ impl<N: Naming> Analyst<N> {
                 };
                 let curves: Vec<Curve> = screened.bare.iter().enumerate().map(curve).collect();
                 let gain = curves.first().map_or(0.0, |curve| curve.at(common, verdict.kind).0);
-                Case { target, curves, gain }
+                TargetResults { target, curves, gain }
             })
             .collect();
         doubt(&mut cases, common, verdict.kind);
@@ -316,14 +301,15 @@ impl<N: Naming> Analyst<N> {
         let candidates = self.candidates(&cases);
 
         let (follows, _) = verdict.follows();
-        // Of a load that follows only in part hooks take only a part, too.
-        let left_of = |bare: &Answer| [1.0 - follows * (1.0 - left(&bare.time)), left(&bare.latency)];
+        // A load that follows only in part is slowed by hooks only in part, too.
+        let left_of = |bare: &ScreenResult| [1.0 - follows * (1.0 - left(&bare.time)), left(&bare.latency)];
         let bare: Vec<[f64; 2]> = screened.bare.iter().map(left_of).collect();
         let mut report = Report {
             seconds: evidence.elapsed as f64 / 1e9,
             progress: progress(&names, &points, evidence, &screened.baseline, &bare),
             load: Load {
                 kind: verdict.kind,
+                limit: limit(&verdict, habit, evidence.peer.as_ref(), utilisation.busiest.mean()),
                 elasticity: verdict.elasticity,
                 utilisation: bare_utilisation(utilisation.busiest.mean(), &evidence.recordings, follows),
             },
@@ -332,25 +318,25 @@ impl<N: Naming> Analyst<N> {
             stacks: if effort.is_final { self.naming.stacks() } else { Vec::new() },
             ..self.request.report()
         };
-        // What is a little off has wider intervals for it.
+        // A smaller error of the replay only widens the intervals.
         let fidelity = *screened.fidelity.counted(verdict.kind);
-        let is_faithful = misfit(&fidelity) < UNFAITHFUL;
+        let is_faithful = misfit(&fidelity) < REPLAY_UNFAITHFUL;
         let bare = bare.first().map_or(1.0, |&[time, _]| time);
         let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
         }
-        report
-            .targets
-            .sort_by(|a, b| b.worth(verdict.kind).total_cmp(&a.worth(verdict.kind)).then(b.share.total_cmp(&a.share)));
+        report.rank();
         if points.is_empty() {
-            report.targets.sort_by(|a, b| b.share.total_cmp(&a.share));
+            report
+                .targets
+                .sort_by(|a, b| a.folded.is_some().cmp(&b.folded.is_some()).then(b.share.total_cmp(&a.share)));
         }
         reasons::add(
             &mut report,
             evidence,
-            &reasons::Seen {
+            &reasons::ReasonFacts {
                 targets: &targets,
                 samples: self.naming.samples(),
                 shortcoming: self.naming.shortcoming(),
@@ -367,7 +353,7 @@ impl<N: Naming> Analyst<N> {
         Finding { report, candidates, verdict, point, is_precise, targets: Arc::new(targets) }
     }
 
-    /// Asks the windows: first everything at one speed-up, then the most worthwhile at all of them, then the others.
+    /// Replays the windows: first all targets at one speed-up, then the best at all of them, then the others.
     fn screen(
         &self,
         evidence: &Evidence,
@@ -379,10 +365,11 @@ impl<N: Naming> Analyst<N> {
     ) -> Screened {
         let (recordings, pace, effort) = (&evidence.recordings, verdict.pace(), watch.effort);
         let common = common(&self.request.speedups);
-        // A function and its only caller are one question.
+        // A function and its only caller have equal weights: replay them once.
         let mut distinct: Vec<usize> = Vec::new();
         let mut same: Vec<usize> = Vec::new();
         for (at, target) in targets.iter().enumerate() {
+            // Few targets, so a linear search is enough.
             let known = distinct.iter().position(|&other| is_same(&targets[other].weights, &target.weights));
             same.push(known.unwrap_or(distinct.len()));
             if known.is_none() {
@@ -391,9 +378,9 @@ impl<N: Naming> Analyst<N> {
         }
         let first: Vec<Question<'_>> =
             distinct.iter().map(|&at| Question { weights: &targets[at].weights, speedup: common }).collect();
-        let enough = if effort.is_final { FIRST_WINDOWS * 2 } else { FIRST_WINDOWS };
+        let enough = if effort.is_final { SCREENED_WINDOWS_FIRST * 2 } else { SCREENED_WINDOWS_FIRST };
         let first = Screen::ask(recordings, usual, &first, points, pace, effort.crew, |windows| {
-            windows < enough && watch.is_within(0.35, windows)
+            windows < enough && watch.is_within(LOOK_PART_FIRST, windows)
         });
 
         let gain = |at: usize| {
@@ -402,14 +389,17 @@ impl<N: Naming> Analyst<N> {
             ratio.estimate().map_or(0.0, |ratio| 1.0 - ratio.mean)
         };
         let mut order: Vec<usize> = (0..distinct.len()).collect();
+        // By magnitude: a large loss is as interesting as a gain.
         order.sort_by(|&a, &b| gain(b).abs().total_cmp(&gain(a).abs()));
         let (mut fidelity, mut bare) = (first.fidelity, first.bare);
-        let mut answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)> =
+        let mut answers: Vec<(Vec<f64>, Vec<Vec<ScreenResult>>)> =
             first.answers.into_iter().map(|answers| (vec![common], vec![answers])).collect();
-        let whole = if effort.is_final { WHOLE_MAX } else { PRECISE.0 };
+        let whole = if effort.is_final { SCREENED_WHOLE_MAX } else { PRECISE_TARGETS };
         let groups = order.chunks(whole).enumerate();
         for (group, members) in groups {
-            if points.is_empty() || group > 0 && (!effort.is_final || !watch.is_within(0.9, FIRST_WINDOWS)) {
+            if points.is_empty()
+                || group > 0 && (!effort.is_final || !watch.is_within(LOOK_PART_OTHERS, SCREENED_WINDOWS_FIRST))
+            {
                 break;
             }
             let ask: Vec<Question<'_>> = members
@@ -417,11 +407,12 @@ impl<N: Naming> Analyst<N> {
                 .flat_map(|&at| self.request.speedups.iter().map(move |&speedup| (at, speedup)))
                 .map(|(at, speedup)| Question { weights: &targets[distinct[at]].weights, speedup })
                 .collect();
-            let part = if group == 0 { 0.85 } else { 1.0 };
+            // Leave some time for the other groups.
+            let part = if group == 0 { LOOK_PART_BEST } else { 1.0 };
             let screen = Screen::ask(recordings, usual, &ask, points, pace, effort.crew, |windows| {
                 watch.is_within(part, windows)
             });
-            // The most windows were asked for the first group, or more than that for the first look.
+            // Use the ratios with the most windows: those of the first group, or of the first look.
             if group == 0 && screen.windows >= first.windows {
                 (fidelity, bare) = (screen.fidelity, screen.bare);
             }
@@ -432,7 +423,7 @@ impl<N: Naming> Analyst<N> {
                 if screen.windows < first.windows
                     && let Some(place) = speedups.iter().position(|&speedup| speedup == common)
                 {
-                    // The one speed-up of which more is known.
+                    // For this speed-up the first look had more windows.
                     rows[place] = std::mem::take(&mut answers[at].1[0]);
                 }
                 answers[at] = (speedups.clone(), rows);
@@ -442,47 +433,56 @@ impl<N: Naming> Analyst<N> {
         Screened { answers, fidelity, bare, baseline: baseline(recordings, points) }
     }
 
-    fn candidates(&self, cases: &[Case<'_>]) -> Vec<String> {
-        let names = |cases: &mut dyn Iterator<Item = &Case<'_>>| cases.map(|case| case.target.name.clone()).collect();
+    fn candidates(&self, cases: &[TargetResults<'_>]) -> Vec<String> {
+        let names =
+            |cases: &mut dyn Iterator<Item = &TargetResults<'_>>| cases.map(|case| case.target.name.clone()).collect();
         if self.request.targets.is_empty() {
-            // A function and what does nearly all of its work answer alike and would be confirmed twice: the innermost stands for them.
-            let mut distinct: Vec<&Case<'_>> = Vec::new();
-            for case in cases.iter().filter(|case| case.target.share > 0.0 || case.target.weights.calls.is_some()) {
-                let is_alike = |other: &&mut &Case<'_>| {
-                    (other.gain - case.gain).abs() <= 0.02 * case.gain.abs().max(0.01)
-                        && (other.target.share - case.target.share).abs() <= 0.05 * case.target.share.max(0.01)
+            // A function and the callee that does nearly all of its work have equal gains: confirm only the innermost.
+            let mut distinct: Vec<&TargetResults<'_>> = Vec::new();
+            let is_worth_pauses = |case: &&TargetResults<'_>| {
+                case.target.folded.is_none() && (case.target.share > 0.0 || case.target.weights.calls.is_some())
+            };
+            for case in cases.iter().filter(is_worth_pauses) {
+                let is_alike = |other: &&mut &TargetResults<'_>| {
+                    (other.gain - case.gain).abs()
+                        <= CANDIDATES_GAIN_ALIKE * case.gain.abs().max(CANDIDATES_ALIKE_FLOOR)
+                        && (other.target.share - case.target.share).abs()
+                            <= CANDIDATES_SHARE_ALIKE * case.target.share.max(CANDIDATES_ALIKE_FLOOR)
                 };
                 match distinct.iter_mut().find(is_alike) {
+                    // The innermost function has the smaller share.
                     Some(other) if case.target.share < other.target.share => *other = case,
                     Some(_) => {}
                     None => distinct.push(case),
                 }
             }
-            names(&mut distinct.into_iter().take(CANDIDATES_MAX))
+            names(&mut distinct.into_iter().take(CANDIDATES_OFFERED_MAX))
         } else {
-            names(&mut cases.iter().take(CANDIDATES_MAX))
+            names(&mut cases.iter().take(CANDIDATES_OFFERED_MAX))
         }
     }
 
-    fn target(&self, case: &Case<'_>, ground: &Ground<'_>, report: &mut Report) -> TargetReport {
+    fn target(&self, case: &TargetResults<'_>, ground: &Ground<'_>, report: &mut Report) -> TargetReport {
         let (target, Ground { targets, evidence, names, points, is_faithful, bare }) = (case.target, *ground);
-        // What was found for a function holds for its only caller.
+        // Blocks of a function are also those of its only caller.
         let same: Vec<&str> =
             targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
-        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| same.contains(&block.name.as_str())).collect();
+        let blocks: Vec<&ConfirmBlock> =
+            evidence.blocks.iter().filter(|block| same.contains(&block.name.as_str())).collect();
         let within = evidence.kinds_within.iter().find(|(name, _)| same.contains(&name.as_str()));
         let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
         let (factor, error) = reasons::phase(&target.name, phase, &mut report.reasons);
-        // What was saved is without hooks, and what it was a part of is with them.
-        let phase = (factor / bare, error.hypot(allowance::HOOKS * bare.ln() / NORMAL));
+        // The time saved excludes hooks, but the time per unit of the run includes them.
+        let phase = (factor / bare, error.hypot(ALLOWANCE_HOOKS * bare.ln() / NORMAL_QUANTILE));
         let confirmed =
             points.first().map_or_else(Vec::new, |&point| curve::confirmed(&blocks, point, target.share, phase));
         let (screened, latency) =
             case.curves.first().map_or_else(Default::default, |curve| (curve.gains(), curve.latencies()));
         let only_confirmed = self.request.modes == Modes::Confirm && !confirmed.is_empty();
-        let differs = reasons::disagreement(&target.name, is_faithful, &screened, &confirmed, &mut report.reasons);
-        // Pauses need no model, but many windows: where the replay keeps the time, it is the better witness.
-        let is_b = only_confirmed || differs && !is_faithful;
+        // Pauses need no model, but many windows. If the replay reproduces the recorded time, it is more reliable.
+        let prefers_replay = is_faithful && !only_confirmed;
+        let differs = reasons::disagreement(&target.name, prefers_replay, &screened, &confirmed, &mut report.reasons);
+        let is_b = only_confirmed || differs && !prefers_replay;
         let others = points.iter().zip(&case.curves).skip(1).filter_map(|(&point, curve)| {
             let (progress, curve, latency) = (names[point as usize].clone(), curve.gains(), curve.latencies());
             (!curve.is_empty()).then_some(OtherCurve { progress, curve, latency })
@@ -497,6 +497,7 @@ impl<N: Naming> Analyst<N> {
             samples: target.samples,
             confirmed,
             others: others.collect(),
+            folded: target.folded.clone(),
         }
     }
 
@@ -514,16 +515,16 @@ impl<N: Naming> Analyst<N> {
 }
 
 struct Screened {
-    /// By target: the speed-ups that were asked, and for each of them the answers by point.
-    answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)>,
-    fidelity: Answer,
+    /// By target: the replayed speed-ups, and for each the answers by point.
+    answers: Vec<(Vec<f64>, Vec<Vec<ScreenResult>>)>,
+    fidelity: ScreenResult,
     /// By point.
-    bare: Vec<Answer>,
-    /// The mean time from begin to end, by point; 0 where that is not measured.
+    bare: Vec<ScreenResult>,
+    /// Mean time from begin to end, by point, nanoseconds; 0 if it is not measured.
     baseline: Vec<f64>,
 }
 
-/// The points that there are curves of: those asked for, then by their hits.
+/// Returns the points with curves: those requested, then the others by their hits.
 fn points(names: &[String], recordings: &[Arc<Recording>], wanted: &[String]) -> Vec<u32> {
     let hits = |point: u32| recordings.iter().map(|one| one.hits(point)).sum::<u64>();
     let rank = |point: u32| wanted.iter().position(|wanted| names[point as usize] == *wanted).unwrap_or(wanted.len());
@@ -531,18 +532,19 @@ fn points(names: &[String], recordings: &[Arc<Recording>], wanted: &[String]) ->
         .map(|point| (rank(point), hits(point), point))
         .filter(|&(_, hits, _)| hits > 0)
         .collect();
-    // Of those that are hit as often the one that was there first.
+    // Among points with equal hits, the one registered first.
     points.sort_by_key(|&(rank, hits, point)| (rank, std::cmp::Reverse(hits), point));
-    points.truncate(POINTS_MAX);
+    points.truncate(PROGRESS_POINTS_MAX);
     points.into_iter().map(|(_, _, point)| point).collect()
 }
 
-/// The load's probes as one point saw them; none without one.
+/// Returns the load probes as seen by one point; empty without a point.
 fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
     let Some(&point) = point else { return Vec::new() };
     let at_point = |(block, units): &(ProbeBlock, Vec<[f64; 2]>)| {
         let [control, paused] = units.get(point as usize).copied().unwrap_or_default();
-        // What was held would have become units of any point: those of the commonest are taken to be all.
+        // Held messages would have become units at any point. Take the units of the most frequent point as all
+        // messages.
         let all = units.iter().map(|[control, _]| *control).fold(1.0, f64::max);
         let held = block.held * control / all;
         let (control, paused) = ([control, block.control[1]], [paused, block.paused[1]]);
@@ -551,11 +553,11 @@ fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
     evidence.probes.iter().map(at_point).collect()
 }
 
-/// How long a unit took, by point, as it was recorded.
+/// Returns the recorded mean time of a unit, by point.
 fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
-    let mut desk = Desk::default();
-    for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
+    let mut desk = ReplayMemory::default();
+    for recording in recordings.iter().take(SCREENED_WINDOWS_FIRST * 2) {
         own::rest();
         let replay = desk.replay(recording, &Usual::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
@@ -567,24 +569,26 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     sums.into_iter().map(|(sum, count)| if count > 0.0 { sum / count } else { 0.0 }).collect()
 }
 
-/// What is left of a time.
+/// Returns the ratio's mean; 1 without any window.
 fn left(ratio: &Ratio) -> f64 {
     ratio.estimate().map_or(1.0, |ratio| ratio.mean)
 }
 
-/// Which part of the time the busiest thread is not blocked when hooks take none of it: it idles then, but for what a load that follows
-/// has it do besides.
+/// Returns the fraction of the time that the busiest thread would not be blocked without hooks. It would be idle in
+/// their time, except for the additional work of a load that follows the program.
 fn bare_utilisation(recorded: f64, recordings: &[Arc<Recording>], follows: f64) -> f64 {
     let recorded = recorded.clamp(0.0, 1.0);
     let (hooks, busy) = recordings.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.hooks, sum.1 + one.busy));
     if busy == 0.0 {
         return recorded;
     }
+    // The part of the utilisation that is hooks.
     let hooked = recorded * hooks / (hooks + busy);
     (recorded - hooked) / (1.0 - follows * hooked)
 }
 
-/// What there is without a change. Without hooks `bare` is left of the time per unit, and of that from begin to end.
+/// Returns the progress without any change. `bare` is the fraction that remains without hooks of the time per unit, and
+/// of that from begin to end.
 fn progress(
     names: &[String],
     points: &[u32],
@@ -608,12 +612,12 @@ fn progress(
     points.iter().zip(latency).zip(bare).map(of).collect()
 }
 
-/// The speed-up at which targets are compared: the one nearest to a half.
+/// Returns the speed-up at which targets are compared: the one nearest to 0.5.
 fn common(speedups: &[f64]) -> f64 {
     speedups.iter().copied().min_by(|a, b| (a - 0.5).abs().total_cmp(&(b - 0.5).abs())).unwrap_or(0.5)
 }
 
-/// How well the time that is a target's is known, as a part of it.
+/// Returns the relative standard error of a target's time.
 pub(crate) fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
     let mut kinds = std::collections::BTreeMap::new();
     for (&kind, &time) in recordings.iter().flat_map(|one| &one.kinds) {
@@ -627,7 +631,8 @@ pub(crate) fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -
     if time > 0.0 { error.sqrt() / time } else { 0.0 }
 }
 
-/// Whether a target is the one, or one of those, that somebody named: by its name, or by a part where nothing is called just so.
+/// Returns whether a target is meant by a requested name: the one with this exact name, or, if there is none, all that
+/// contain it.
 fn is_meant(wanted: &str, name: &str, names: &[String]) -> bool {
     if names.iter().any(|name| name == wanted) { name == wanted } else { name.contains(wanted) }
 }
@@ -636,13 +641,13 @@ fn is_same(a: &Weights, b: &Weights) -> bool {
     a.calls == b.calls && a.parts == b.parts
 }
 
-/// How far a replay without any change is off, as a part of the time.
+/// Returns the relative error of a replay without any change.
 fn misfit(fidelity: &Ratio) -> f64 {
     fidelity.estimate().map_or(0.0, |ratio| ratio.mean.ln().abs())
 }
 
-/// What is not believed among so many targets and points is not shown as an effect.
-fn doubt(cases: &mut [Case<'_>], common: f64, load: LoadKind) {
+/// Widens the intervals of effects that are not significant among all targets and points.
+fn doubt(cases: &mut [TargetResults<'_>], common: f64, load: LoadKind) {
     let mut curves: Vec<&mut Curve> = cases.iter_mut().flat_map(|case| &mut case.curves).collect();
     let probabilities: Vec<f64> = curves.iter().map(|curve| curve.at(common, load).1).collect();
     for (curve, believed) in curves.iter_mut().zip(believed(&probabilities, FALSE_DISCOVERIES)) {
@@ -652,19 +657,23 @@ fn doubt(cases: &mut [Case<'_>], common: f64, load: LoadKind) {
     }
 }
 
-/// Whether one may stop, having looked at any time.
-fn is_precise(cases: &[Case<'_>], common: f64, load: LoadKind, windows: usize, targets: usize) -> bool {
-    if targets == 0 || windows < 5 {
+/// Returns whether the best results are precise enough to stop. Valid at any look.
+fn is_precise(cases: &[TargetResults<'_>], common: f64, load: LoadKind, windows: usize, targets: usize) -> bool {
+    if targets == 0 || (windows as u64) < SEQUENCE_OBSERVATIONS_MIN {
         return false;
     }
-    let best = cases.iter().take(PRECISE.0).filter_map(|case| case.curves.first()?.estimate(common, load));
+    let shown = cases.iter().filter(|case| case.target.folded.is_none());
+    let best = shown.take(PRECISE_TARGETS).filter_map(|case| case.curves.first()?.estimate(common, load));
+    // Without any estimate the profile is not precise.
     let mut any = false;
     for (estimate, samples, count) in best {
         any = true;
-        let width = sequence_half_width(estimate.error * estimate.error * count as f64, count).hypot(NORMAL * samples);
+        // An always-valid width from the windows, joined with the error from samples.
+        let width =
+            sequence_half_width(estimate.error * estimate.error * count as f64, count).hypot(NORMAL_QUANTILE * samples);
         let gain = 1.0 - estimate.mean;
-        // Narrow, or surely too small to matter.
-        if width >= PRECISE.1 && gain.abs() + width >= PRECISE.1 {
+        // Narrow, or certainly too small to matter.
+        if width >= PRECISE_HALF_WIDTH && gain.abs() + width >= PRECISE_HALF_WIDTH {
             return false;
         }
     }

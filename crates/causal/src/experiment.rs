@@ -1,10 +1,11 @@
-//! Which window comes when: those that are recorded, those that pause, and how far apart they must be for what they cost.
+//! Schedules the windows: recorded windows, windows with pauses, and the time between them that keeps their cost within
+//! the budget.
 //!
-//! Windows that pause come in blocks of four, two with the speed-up and two without, in one of the orders ABBA and BAAB: what drifts
-//! while the block lasts falls on both alike; those of a load probe without are twice as long as those with. Everything that could keep
-//! step with the program is drawn by lot.
+//! Windows with pauses come in blocks of four, two with the speed-up and two controls without, in the order ABBA or
+//! BAAB, so that a drift during the block affects both equally. In a load probe the controls are twice as long. All
+//! times and orders are randomised, so that they cannot synchronise with the program.
 //!
-//! - `purse`: what may be spent, so that what was lost is within the budget at any moment; `dice`: chance by a seed.
+//! - `purse`: the budget, which holds at every moment; `dice`: seeded random numbers.
 
 mod dice;
 mod purse;
@@ -12,134 +13,95 @@ mod purse;
 pub use dice::Dice;
 pub use purse::Purse;
 
-use crate::ledger::PROBE;
+use crate::constants::{
+    BUDGET_COUNTED, CONFIRMED_IN_TURN, CONFIRMED_TARGETS_MAX, COST_CHECK, DELAY_GROWTH_MARGIN, LOG_FILL_MAX, MS,
+    PAUSE_LENGTH_MIN, PAUSE_LENGTHS, PAUSED_TIME_MAX, PROBE, PROBE_BLOCKS, PROBE_CONTROL_LENGTH, PROBE_LENGTHS,
+    PROBED_PAUSES_MAX, RATE_MAX_DECAY, RATE_SMOOTHING, RECORD_LENGTHS, RECORDED_EARLY, RECORDED_EARLY_MAX,
+    RECORDING_BUDGET, RECORDING_DUTY_MAX, RECORDING_FREE, RECORDING_MIN, WINDOW_LATENCIES, WINDOW_SETTLE, WINDOW_UNITS,
+};
 use crate::profiler::Modes;
 
-/// Nanoseconds in a millisecond.
-pub(crate) const MS: u64 = 1_000_000;
-
-/// The part of the budget that is spent on what can be counted. The rest is for what can't: caches that are cold behind a window or a
-/// look, signals, threads that take turns.
-pub const COUNTED: f64 = 0.8;
-
-/// How often a window that pauses is looked at: what it may cost beyond its part.
-pub const POLL: u64 = 2 * MS;
-
-/// The part of the budget that recording may take, and reading what was recorded; at least, of the program's busy time; and so much where
-/// there is no budget.
-const RECORDING: f64 = 1.0 / 5.0;
-const RECORDING_MIN: f64 = 0.002;
-const RECORDING_FREE: f64 = 0.01;
-/// Windows with progress that are recorded as soon as they may be; the others are spread over the run.
-const EARLY: u32 = 8;
-/// The same of all windows, where there is none.
-const IDLE: u32 = 64;
-/// A recorded window: the first one, the usual one, and the longest, where progress is slow.
-const RECORD: [u64; 3] = [20 * MS, 100 * MS, 1000 * MS];
-/// A window that pauses: the shortest and the longest.
-const PAUSE: [u64; 2] = [100 * MS, 250 * MS];
-/// The shortest there is, where the budget allows no more.
-const PAUSE_MIN: u64 = 50 * MS;
-/// The shortest and the longest of a load probe: the less time its pauses are spread over, the less else varies in it.
-const PROBED: [u64; 2] = [PAUSE_MIN, 125 * MS];
-/// How many times as long a probe's window without pauses is: it delays nothing, and the longer it is the less varies in it.
-const UNPROBED: u64 = 2;
-/// Units of progress that a window should see.
-const HITS: f64 = 50.0;
-/// Times that what is on its way takes must fit into a window, or its edges count for much.
-const LATENCIES: f64 = 20.0;
-/// How many blocks of load probes there are at least, where there is a load, and at most.
-const PROBES: [u32; 2] = [4, 16];
-/// The part of the time that windows with pauses may have, and the part of all pauses that probes may have.
-const PAUSING: f64 = 0.5;
-const PROBING: f64 = 1.0 / 3.0;
-/// Blocks that a target gets before the next one's turn; those of the first round are for the first speed-up.
-const ROUND: u32 = 4;
-/// Targets that are confirmed.
-const CANDIDATES_MAX: usize = 3;
-/// Between two windows, so that what one delayed is through.
-const SETTLE: u64 = 4 * MS;
-
-/// What comes next.
+/// The next step of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
-    /// Nothing, for so long.
+pub enum RunStep {
+    /// Wait, for this many nanoseconds.
     Rest(u64),
-    /// A window that is recorded, so long.
+    /// Record a window of this length, nanoseconds.
     Record(u64),
-    /// A window that pauses.
+    /// Run a window with pauses.
     Pause(Pause),
-    /// The time is over.
+    /// The run is over.
     Done,
 }
 
-/// A window that pauses.
+/// A window with pauses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pause {
-    /// For whom.
+    /// The subject of its block.
     pub subject: Subject,
-    /// The speed-up of its block; where the window is the block's control, nothing is made faster.
+    /// The speed-up of its block; its control windows make nothing faster.
     pub speedup: f64,
-    /// Whether it has the speed-up.
+    /// Whether it has the speed-up; false for a control.
     pub treated: bool,
-    /// Nanoseconds.
+    /// Its length, nanoseconds.
     pub length: u64,
-    /// What it may cost, nanoseconds.
+    /// Maximum delay that it may cause, nanoseconds.
     pub limit: u64,
-    /// Which block it belongs to.
+    /// The number of its block.
     pub block: u32,
 }
 
-/// Whom a block is for.
+/// The subject of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Nobody: the load probe.
+    /// A load probe, without a target.
     Load,
-    /// A candidate, by its place among those that were named.
+    /// A candidate, by its number for [`ExperimentPlan::candidate`].
     Candidate(usize),
 }
 
-/// What windows have told about the program's pace, per nanosecond.
+/// The program's rates, from recorded windows. Rates are per nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tempo {
-    /// Entries in the log that fills fastest, at most.
+    /// Entries in the log that fills fastest; a maximum.
     pub entries: f64,
-    /// Octets that a recording takes in memory, at most.
-    pub octets: f64,
-    /// Units of progress at the point that is looked at.
+    /// Bytes of memory for a recording; a maximum.
+    pub bytes: f64,
+    /// Units of progress at the main point.
     pub hits: f64,
-    /// How long one takes, nanoseconds.
+    /// Time of one unit, nanoseconds.
     pub latency: f64,
-    /// The part of the threads' busy time, or of one thread's time where that is more, that hooks take while a window is open.
+    /// Time of hooks while a window is open, as a fraction of the threads' busy time, or of one thread's time if that
+    /// is more.
     pub recording: f64,
-    /// What it takes to read a window once it is over, as a part of its length: of all processors' time.
+    /// Time to read a window, as a fraction of its length: processor time divided by the number of processors.
     pub reading: f64,
-    /// The part as of `recording` of what it takes to keep spans between windows.
+    /// Time to track spans between windows, as a fraction like `recording`.
     pub keeping: f64,
-    /// How many threads are busy, on average.
+    /// Mean number of busy threads.
     pub busy: f64,
 }
 
-/// A target that is to be confirmed by pauses.
+/// A target to confirm by pauses.
 #[derive(Clone, Debug, PartialEq)]
 struct Candidate {
     name: String,
-    /// How fast delays grow if it took no time at all: a part of the wall's.
+    /// Growth of delays at a speed-up of 1, as a fraction of wall time.
     growth: f64,
-    /// Whether windows have told that.
+    /// Whether `growth` was measured; otherwise it is an estimate from samples.
     is_known: bool,
     wanted: bool,
-    /// Before whom it comes.
+    /// Its rank; a lower one comes first.
     rank: usize,
     blocks: u32,
-    /// No window of it is affordable.
+    /// The budget allows no window for it.
     given_up: bool,
 }
 
-struct Block {
+struct WindowBlock {
     subject: Subject,
     speedup: f64,
-    /// Of a window that has the speed-up.
+    /// Length of its windows with the speed-up, nanoseconds.
     length: u64,
     /// Whether each of the four windows has the speed-up.
     treated: [bool; 4],
@@ -147,71 +109,72 @@ struct Block {
     number: u32,
 }
 
-/// What the plan is made with.
+/// The settings of a plan.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Which windows there are at all.
+pub struct ExperimentSettings {
+    /// The kinds of windows to use.
     pub modes: Modes,
-    /// The part of the time that may be lost.
+    /// Fraction of the time that may be lost.
     pub budget: f64,
-    /// How long, nanoseconds.
+    /// Length of the run, nanoseconds.
     pub duration: u64,
-    /// The speed-ups that pauses are made for, in turns; the first one for the first blocks.
+    /// The speed-ups to use in windows with pauses, in turns; the first blocks all use the first one.
     pub speedups: Vec<f64>,
-    /// Of all chance.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Octets that a recording may take in memory, and all of them together: others take their place beyond.
-    pub octets_max: f64,
-    /// See `octets_max`.
-    pub octets_all: f64,
-    /// Entries that a thread's log takes.
+    /// Maximum memory of one recording, bytes.
+    pub bytes_max: f64,
+    /// Maximum memory of all recordings, bytes. Beyond it, new recordings replace others.
+    pub bytes_all: f64,
+    /// Capacity of a thread's log in entries.
     pub entries_max: f64,
 }
 
-/// The plan of a run: it is asked for the next step and told what came of it.
-pub struct Plan {
-    settings: Settings,
+/// The plan of a run: returns the next step, and receives its result.
+pub struct ExperimentPlan {
+    settings: ExperimentSettings,
     dice: Dice,
     purse: Purse,
     ends: u64,
     tempo: Option<Tempo>,
     has_load: bool,
     load_is_known: bool,
-    /// The shortest window of a load probe.
+    /// Minimum length of a load probe's windows.
     probe_min: u64,
     confirms: bool,
     candidates: Vec<Candidate>,
-    block: Option<Block>,
+    block: Option<WindowBlock>,
     blocks: u32,
     probes: u32,
     probed: u64,
-    /// What all pauses cost, those of probes, too.
+    /// Delay of all pauses, including those of probes.
     delayed: u64,
     pausing: u64,
     records: u32,
     windows: u32,
-    /// What hooks took, of windows and between them.
+    /// Time of hooks, in windows and between them.
     hooks: u64,
-    /// Until when the keeping of spans is paid for.
+    /// The time up to which the tracking of spans is paid for.
     kept_until: u64,
     record_due: u64,
     rest: u64,
 }
 
-impl Plan {
-    /// A plan that begins now.
+impl ExperimentPlan {
+    /// Makes a plan for a run that begins now.
     #[must_use]
-    pub fn new(settings: Settings, now: u64) -> Self {
+    pub fn new(settings: ExperimentSettings, now: u64) -> Self {
         let mut dice = Dice::new(settings.seed);
+        // A random start, so that runs do not begin in step with the program.
         let first = now + dice.below(20 * MS);
         Self {
             dice,
-            purse: Purse::new(settings.budget * COUNTED, now),
+            purse: Purse::new(settings.budget * BUDGET_COUNTED, now),
             ends: now + settings.duration,
             tempo: None,
             has_load: false,
             load_is_known: false,
-            probe_min: PROBED[0],
+            probe_min: PROBE_LENGTHS[0],
             confirms: settings.modes != Modes::Screen,
             candidates: Vec::new(),
             block: None,
@@ -230,42 +193,43 @@ impl Plan {
         }
     }
 
-    /// What is spent of the budget.
+    /// Returns the state of the budget.
     #[must_use]
     pub fn purse(&self) -> &Purse {
         &self.purse
     }
 
-    /// What hooks took so far, by estimate, nanoseconds.
+    /// Returns the estimated time of hooks so far, nanoseconds.
     #[must_use]
     pub fn hooks(&self) -> u64 {
         self.hooks
     }
 
-    /// When the run is over.
+    /// Returns the time at which the run ends.
     #[must_use]
     pub fn ends(&self) -> u64 {
         self.ends
     }
 
-    /// Names of the candidates that the budget allows no windows for.
+    /// Returns the names of the candidates that the budget allows no windows for.
     pub fn unaffordable(&self) -> impl Iterator<Item = &str> {
         self.candidates.iter().filter(|one| one.given_up && one.blocks == 0).map(|one| one.name.as_str())
     }
 
-    /// The name of a candidate.
+    /// Returns the name of a candidate.
     #[must_use]
     pub fn candidate(&self, number: usize) -> &str {
         &self.candidates[number].name
     }
 
-    /// What was recorded last tells of the pace, and whether anybody outside drives the program.
+    /// Takes the rates of a recorded window, and whether the program has a load from outside.
     pub fn recorded(&mut self, now: u64, length: u64, tempo: Tempo, has_load: bool) {
         let was = self.tempo.unwrap_or(tempo);
-        let mean = |was: f64, is: f64| was + (is - was) * 0.3;
+        // Maxima decay slowly; all other rates are exponential means.
+        let mean = |was: f64, is: f64| was + (is - was) * RATE_SMOOTHING;
         self.tempo = Some(Tempo {
-            entries: tempo.entries.max(was.entries * 0.9),
-            octets: tempo.octets.max(was.octets * 0.9),
+            entries: tempo.entries.max(was.entries * RATE_MAX_DECAY),
+            bytes: tempo.bytes.max(was.bytes * RATE_MAX_DECAY),
             hits: mean(was.hits, tempo.hits),
             latency: mean(was.latency, tempo.latency),
             recording: mean(was.recording, tempo.recording),
@@ -277,18 +241,21 @@ impl Plan {
         self.records += u32::from(tempo.hits > 0.0);
         self.windows += 1;
         self.pay_hooks((length as f64 * tempo.recording) as u64);
-        let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
+        // Confirming needs few recordings; leave the time to windows with pauses.
+        let usual = RECORDING_DUTY_MAX[usize::from(self.settings.modes == Modes::Confirm)];
         let part = if self.settings.budget > 0.0 {
-            (RECORDING * COUNTED * self.settings.budget).max(RECORDING_MIN)
+            (RECORDING_BUDGET * BUDGET_COUNTED * self.settings.budget).max(RECORDING_MIN)
         } else {
             RECORDING_FREE
         };
+        // The fraction of time in windows at which recording costs `part`.
         let duty = (part / (tempo.recording + tempo.reading).max(1e-9)).min(usual);
         let mut gap = length as f64 * (1.0 / duty - 1.0);
-        if self.records >= EARLY || self.windows >= IDLE {
-            // No more than are kept: reading one costs processor time, too.
-            gap = gap.max(self.settings.duration as f64 * length as f64 * tempo.octets / self.settings.octets_all);
+        if self.records >= RECORDED_EARLY || self.windows >= RECORDED_EARLY_MAX {
+            // Record no more windows than can be kept: reading them costs processor time, too.
+            gap = gap.max(self.settings.duration as f64 * length as f64 * tempo.bytes / self.settings.bytes_all);
         }
+        // A random gap with that mean.
         self.record_due = now + (gap * (0.5 + self.dice.part())) as u64;
     }
 
@@ -297,35 +264,37 @@ impl Plan {
         self.purse.pay(time);
     }
 
-    /// So much time has passed, in which spans were kept; and what the profiler's own threads took meanwhile, a part of all processors'
-    /// time, nanoseconds.
+    /// Pays for the tracking of spans since the last call, and for `own`: the time of the profiler's own threads since
+    /// then, divided by the number of processors, nanoseconds.
     pub fn passed(&mut self, now: u64, own: u64) {
         let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64;
         self.pay_hooks((kept * self.tempo.map_or(0.0, |tempo| tempo.keeping)) as u64);
         self.purse.pay(own);
     }
 
-    /// What hooks take of a window of that length.
+    /// Returns the expected time of hooks in a window of that length.
     fn heard(&self, length: u64) -> u64 {
         self.tempo.map_or(0, |tempo| (length as f64 * tempo.recording) as u64)
     }
 
-    /// What the last window that paused cost, without its hooks.
+    /// Takes the delay of a window with pauses, without its hooks, and schedules the pause after it.
     pub fn paused(&mut self, now: u64, pause: &Pause, lasted: u64, spent: u64) {
         self.pay_hooks(self.heard(lasted));
         self.purse.pay(spent);
         self.pausing += lasted;
         self.delayed += spent;
-        self.rest = SETTLE + self.dice.below(SETTLE);
+        self.rest = WINDOW_SETTLE + self.dice.below(WINDOW_SETTLE);
         match pause.subject {
             Subject::Load => {
                 self.probed += spent;
-                // What a load of its own pace left behind is worked off before anything else is measured.
+                // An open-loop load has a backlog from the pause: let the program work it off before the next
+                // measurement.
                 self.rest += if pause.treated { lasted } else { 0 };
             }
             Subject::Candidate(at) if pause.treated && lasted > 0 && pause.speedup > 0.0 => {
                 let candidate = &mut self.candidates[at];
                 let growth = spent as f64 / lasted as f64 / pause.speedup;
+                // Once measured, the maximum: a plan with a low estimate would end windows early.
                 candidate.growth = if candidate.is_known { candidate.growth.max(growth) } else { growth };
                 candidate.is_known = true;
             }
@@ -340,14 +309,15 @@ impl Plan {
                 }
                 self.block = None;
                 if self.record_due <= now {
-                    // It has waited for the block, and does not begin in step with it; no other block comes before.
+                    // A recording that was due during the block starts at a random time after it. No other block starts
+                    // before.
                     self.rest += self.dice.below(50 * MS);
                 }
             }
         }
     }
 
-    /// The window can't be opened: its target is no longer known.
+    /// Drops the block of a window that cannot be opened, because its target no longer exists.
     pub fn lost(&mut self, pause: &Pause) {
         self.block = None;
         if let Subject::Candidate(at) = pause.subject {
@@ -355,7 +325,7 @@ impl Plan {
         }
     }
 
-    /// The load is known well enough; `confirms` says whether pauses can still tell anything about targets.
+    /// Sets whether the load is known well enough, and whether pauses can still confirm targets.
     pub fn load_known(&mut self, known: bool, confirms: bool) {
         self.load_is_known = known;
         self.confirms = confirms && self.settings.modes != Modes::Screen;
@@ -364,13 +334,13 @@ impl Plan {
         }
     }
 
-    /// Probes of the load are as long as they may be from now on: in shorter ones too much was held at their end.
+    /// Makes further load probes as long as allowed: at the end of shorter ones too many messages were held.
     pub fn probe_longer(&mut self) {
-        self.probe_min = PROBED[1];
+        self.probe_min = PROBE_LENGTHS[1];
     }
 
-    /// The targets to be confirmed from now on, the most worthwhile first: names, and the part of all samples that each has. The first
-    /// `CANDIDATES_MAX` that the budget allows get windows.
+    /// Sets the targets to confirm from now on, the best first: names, and fractions of all samples. The first
+    /// `CONFIRMED_TARGETS_MAX` that the budget allows get windows.
     pub fn confirm<'a>(&mut self, targets: impl Iterator<Item = (&'a str, f64)>) {
         self.candidates.iter_mut().for_each(|one| one.wanted = false);
         let busy = self.tempo.map_or(1.0, |tempo| tempo.busy).max(1.0);
@@ -379,6 +349,8 @@ impl Plan {
                 Some(known) => (known.wanted, known.rank) = (true, rank),
                 None => self.candidates.push(Candidate {
                     name: name.to_owned(),
+                    // At a speed-up of 1, a target that takes all of a thread's time makes delays grow as fast as wall
+                    // time.
                     growth: (share * busy).clamp(0.001, 1.0),
                     is_known: false,
                     wanted: true,
@@ -390,62 +362,65 @@ impl Plan {
         }
     }
 
-    /// What comes now.
-    pub fn next(&mut self, now: u64) -> Step {
+    /// Returns the next step.
+    pub fn next(&mut self, now: u64) -> RunStep {
         let left = self.ends.saturating_sub(now);
         if left == 0 {
-            return Step::Done;
+            return RunStep::Done;
         }
         if self.rest > 0 {
-            return Step::Rest(std::mem::take(&mut self.rest).min(left));
+            return RunStep::Rest(std::mem::take(&mut self.rest).min(left));
         }
         if let Some(step) = self.go_on(now) {
             return step;
         }
-        // In turns, once both are due.
+        // A recording has precedence over a new block. Its next one is due later, so that blocks get their turn.
         if now >= self.record_due {
+            // A window cut short by the end of the run may be too short to be of use.
             let length = self.record_length().min(left);
-            return if length < RECORD[0] / 2 { Step::Rest(left) } else { Step::Record(length) };
+            return if length < RECORD_LENGTHS[0] / 2 { RunStep::Rest(left) } else { RunStep::Record(length) };
         }
         if self.begin_block(now)
             && let Some(step) = self.go_on(now)
         {
             return step;
         }
-        Step::Rest((self.record_due - now).min(left).min(20 * MS))
+        RunStep::Rest((self.record_due - now).min(left).min(20 * MS))
     }
 
-    /// Whether the window must end because of what it cost so far.
+    /// Returns whether the window must end because of its delay so far.
     #[must_use]
     pub fn is_too_dear(pause: &Pause, spent: u64) -> bool {
         spent + margin(pause.speedup) > pause.limit
     }
 
-    /// The next window of the block that is under way.
-    fn go_on(&mut self, now: u64) -> Option<Step> {
+    /// Returns the next window of the current block.
+    fn go_on(&mut self, now: u64) -> Option<RunStep> {
         let ends = self.ends;
-        // One that had to wait for its budget may have no time left.
+        // A block that waited for its budget may no longer fit into the run.
         self.block.take_if(|block| now + block.window(block.done) > ends);
         let block = self.block.as_ref()?;
         let treated = block.treated[block.done];
         let windows = block.done..block.treated.len();
+        // Divide the budget evenly between the remaining windows with the speed-up.
         let left = block.treated[block.done..].iter().filter(|&&treated| treated).count() as u64;
         let hooks = self.heard(windows.map(|at| block.window(at)).sum());
         let limit = self.purse.left(now).saturating_sub(hooks) / left.max(1);
         let (subject, speedup, length, number) = (block.subject, block.speedup, block.window(block.done), block.number);
         let needed = self.cost(subject, speedup, block.length);
         if treated && needed > limit {
-            // It was cheaper when the block began, or the purse pays for something else. A little patience, or the block is dropped.
+            // The estimate was lower when the block began, or the budget has paid for other costs. Wait a little, or
+            // drop the block.
             let wait = self.purse.until(now, needed * left + hooks);
             if wait > 500 * MS {
-                // Whether another one is affordable is seen before it begins.
+                // `begin_block` checks whether another one is affordable.
                 self.block = None;
                 return None;
             }
-            return Some(Step::Rest(wait.max(MS).min(self.ends.saturating_sub(now).max(1))));
+            return Some(RunStep::Rest(wait.max(MS).min(self.ends.saturating_sub(now).max(1))));
         }
         let limit = if treated { limit } else { u64::MAX };
-        Some(Step::Pause(Pause { subject, speedup, treated, length, limit, block: number }))
+        Some(RunStep::Pause(Pause { subject, speedup, treated, length, limit, block: number }))
     }
 
     fn set_given_up(&mut self, subject: Subject) {
@@ -454,22 +429,23 @@ impl Plan {
         }
     }
 
-    /// Begins a block, if one is wanted and what it costs is there.
+    /// Begins a block if there is one to run and the budget is there.
     fn begin_block(&mut self, now: u64) -> bool {
         let Some(tempo) = self.tempo else { return false };
         let elapsed = self.settings.duration - (self.ends - now);
-        if self.pausing as f64 > PAUSING * elapsed as f64 {
+        // Leave time for recordings, and for the program to run undisturbed.
+        if self.pausing as f64 > PAUSED_TIME_MAX * elapsed as f64 {
             return false;
         }
         let Some((subject, speedup)) = self.choose() else { return false };
-        // The shortest that the budget may make it, the shortest by itself, the longest.
+        // The minimum with a small budget, the usual minimum, the maximum.
         let [least, shortest, longest] = match subject {
-            Subject::Load => [self.probe_min, self.probe_min, PROBED[1]],
-            Subject::Candidate(_) => [PAUSE_MIN, PAUSE[0], PAUSE[1]],
+            Subject::Load => [self.probe_min, self.probe_min, PROBE_LENGTHS[1]],
+            Subject::Candidate(_) => [PAUSE_LENGTH_MIN, PAUSE_LENGTHS[0], PAUSE_LENGTHS[1]],
         };
-        let wanted = (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency);
+        let wanted = (WINDOW_UNITS / tempo.hits.max(1e-12)).max(WINDOW_LATENCIES * tempo.latency);
         let mut length = wanted.clamp(shortest as f64, longest as f64) as u64;
-        // What comes in while the block lasts is not counted on.
+        // Budget that accrues during the block is not counted on.
         let budget = self.purse.left(now);
         if self.cost_of_block(subject, speedup, length) > budget {
             let rest = self.purse.left(self.ends).saturating_sub(self.purse.left(self.ends) / 10);
@@ -477,7 +453,7 @@ impl Plan {
                 self.set_given_up(subject);
                 return false;
             }
-            // Rather soon and short than once and long, if it is not soon at all.
+            // Several short blocks early are better than one long block late.
             if self.purse.until(now, self.cost_of_block(subject, speedup, length)) < self.settings.duration / 20 {
                 return false;
             }
@@ -486,86 +462,95 @@ impl Plan {
                 return false;
             }
         }
-        let rests = 8 * SETTLE + if subject == Subject::Load { 2 * length } else { 0 };
+        // The waits between the windows, at their longest.
+        let rests = 8 * WINDOW_SETTLE + if subject == Subject::Load { 2 * length } else { 0 };
         if self.ends.saturating_sub(now) < length_of_block(subject, length) + rests {
             return false;
         }
         let first = self.dice.below(2) == 0;
         self.blocks += 1;
+        // ABBA or BAAB.
         let treated = [first, !first, !first, first];
-        self.block = Some(Block { subject, speedup, length, treated, done: 0, number: self.blocks });
+        self.block = Some(WindowBlock { subject, speedup, length, treated, done: 0, number: self.blocks });
         true
     }
 
-    /// For whom the next block is.
+    /// Chooses the subject and the speed-up of the next block.
     fn choose(&mut self) -> Option<(Subject, f64)> {
         let probes = self.has_load
             && self.settings.budget > 0.0
-            && (self.probes < PROBES[0] || !self.load_is_known && self.probes < PROBES[1]);
-        if probes && (self.probes < 2 || self.probed as f64 <= PROBING * self.delayed as f64) {
+            && (self.probes < PROBE_BLOCKS[0] || !self.load_is_known && self.probes < PROBE_BLOCKS[1]);
+        // Two probes first, then in proportion: the kind of load decides which gains count.
+        if probes && (self.probes < 2 || self.probed as f64 <= PROBED_PAUSES_MAX * self.delayed as f64) {
             return Some((Subject::Load, PROBE));
         }
         if !self.confirms {
             return probes.then_some((Subject::Load, PROBE));
         }
-        // One after the other, the most worthwhile first, so that a short run says something of one target and not nothing of three.
+        // Targets in turns, the best first: a short run then has a result for one target rather than none for three.
         let open = self.candidates.iter().enumerate().filter(|(_, one)| one.wanted && !one.given_up);
-        let mut open: Vec<(usize, u32, usize)> = open.map(|(at, one)| (at, one.blocks / ROUND, one.rank)).collect();
+        let mut open: Vec<(usize, u32, usize)> =
+            open.map(|(at, one)| (at, one.blocks / CONFIRMED_IN_TURN, one.rank)).collect();
         open.sort_unstable_by_key(|&(_, _, rank)| rank);
-        open.truncate(CANDIDATES_MAX);
+        open.truncate(CONFIRMED_TARGETS_MAX);
         let (at, ..) = open.into_iter().min_by_key(|&(_, rounds, rank)| (rounds, rank))?;
         let speedups = &self.settings.speedups;
         let blocks = self.candidates[at].blocks;
-        let turn = if blocks < ROUND { 0 } else { blocks as usize % speedups.len().max(1) };
+        // The first round uses one speed-up, so that it has enough blocks for an interval.
+        let turn = if blocks < CONFIRMED_IN_TURN { 0 } else { blocks as usize % speedups.len().max(1) };
         let speedup = *speedups.get(turn)?;
         Some((Subject::Candidate(at), speedup))
     }
 
-    /// Two windows delay, and in all four hooks are heard.
+    /// Returns the cost of a block: the delay of two windows, and the hooks in all four.
     fn cost_of_block(&self, subject: Subject, speedup: f64, length: u64) -> u64 {
         2 * self.cost(subject, speedup, length) + self.heard(length_of_block(subject, length))
     }
 
-    /// What a window is expected to delay, with what it may delay beyond its limit before that is seen.
+    /// Returns the expected delay of a window, plus the excess over its limit before that is noticed.
     fn cost(&self, subject: Subject, speedup: f64, length: u64) -> u64 {
         let growth = match subject {
             Subject::Load => PROBE,
             Subject::Candidate(at) => {
                 let one = &self.candidates[at];
-                // What was seen varies.
-                speedup * (one.growth * if one.is_known { 1.2 } else { 1.0 }).min(1.0)
+                // The measured growth varies: allow for more.
+                speedup * (one.growth * if one.is_known { DELAY_GROWTH_MARGIN } else { 1.0 }).min(1.0)
             }
         };
         (length as f64 * growth) as u64 + margin(speedup)
     }
 
     fn record_length(&self) -> u64 {
-        let Some(tempo) = self.tempo else { return RECORD[0] };
-        let wanted =
-            (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency).clamp(RECORD[1] as f64, RECORD[2] as f64);
-        let fits = (0.8 * self.settings.entries_max / tempo.entries.max(1e-12))
-            .min(self.settings.octets_max / tempo.octets.max(1e-12));
-        (wanted.min(fits) as u64).clamp(RECORD[0] / 2, RECORD[2]).min((self.settings.duration / 8).max(RECORD[0] / 2))
+        let Some(tempo) = self.tempo else { return RECORD_LENGTHS[0] };
+        let wanted = (WINDOW_UNITS / tempo.hits.max(1e-12))
+            .max(WINDOW_LATENCIES * tempo.latency)
+            .clamp(RECORD_LENGTHS[1] as f64, RECORD_LENGTHS[2] as f64);
+        // Leave room, as the rates vary: a full log would cut the window short.
+        let fits = (LOG_FILL_MAX * self.settings.entries_max / tempo.entries.max(1e-12))
+            .min(self.settings.bytes_max / tempo.bytes.max(1e-12));
+        (wanted.min(fits) as u64)
+            .clamp(RECORD_LENGTHS[0] / 2, RECORD_LENGTHS[2])
+            .min((self.settings.duration / 8).max(RECORD_LENGTHS[0] / 2))
     }
 }
 
-/// What may be lost between two looks at a window: delays never grow faster than time at the speed-up.
+/// Returns the maximum delay between two looks at a window. Delays never grow faster than wall time times the speed-up.
 fn margin(speedup: f64) -> u64 {
-    (2.0 * POLL as f64 * speedup) as u64
+    (2.0 * COST_CHECK as f64 * speedup) as u64
 }
 
-/// How long the window without a speed-up is in a block of windows of that length.
+/// Returns the length of a control in a block of windows of that length.
 fn length_of_control(subject: Subject, length: u64) -> u64 {
-    if subject == Subject::Load { UNPROBED * length } else { length }
+    if subject == Subject::Load { PROBE_CONTROL_LENGTH * length } else { length }
 }
 
-/// All four windows.
+/// Returns the length of all four windows.
 fn length_of_block(subject: Subject, length: u64) -> u64 {
     2 * (length + length_of_control(subject, length))
 }
 
-impl Block {
-    /// How long the window at that place is.
+impl WindowBlock {
+    /// Returns the length of one of the windows.
     fn window(&self, at: usize) -> u64 {
         if self.treated[at] { self.length } else { length_of_control(self.subject, self.length) }
     }

@@ -1,8 +1,10 @@
-//! Kinds of work: in which thread, inside which spans, and behind which meeting with other threads.
+//! Kinds of work: the thread's name, the spans that it is inside of, and the last place where it synchronised with
+//! another thread.
 //!
-//! A kind is a node of a tree: below the root the threads by name, below those the spans as they nest, and as leaves the places where
-//! threads meet (a lock, a channel). What a sampled function gets of a stretch of time depends on the kind alone, so the more is told
-//! apart here, the less is spread over what it does not belong to.
+//! A kind is a node of a tree: below the root are the threads by name, below those the spans as they nest, and as
+//! leaves the sites where threads synchronise (a lock, a channel). The profiler attributes a sampled function's share
+//! of a stretch of time by its kind alone. So the finer the kinds, the less time is attributed to work that never runs
+//! the function.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,117 +12,127 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use progress::{Account, Span};
 
-/// How many kinds there may be; what would be another is what it stands below.
+/// Maximum number of kinds. When it is reached, a new child is counted as its parent.
 pub const KINDS_MAX: usize = 4096;
 
-/// What a node adds to the one above it.
+/// The step from a node's parent to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Nothing is known.
+pub enum NodeStep {
+    /// The root: nothing is known about the work.
     Root,
-    /// A thread of that name, without its number.
+    /// A thread of this name, without trailing digits and separators.
     Thread(Arc<str>),
-    /// Inside the span.
+    /// Inside the span of this number.
     Span(u32),
-    /// Behind the place where threads meet.
+    /// After the synchronisation site of this number.
     Site(u32),
 }
 
 /// One kind of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
-    /// The node above; the root is above itself.
+pub struct ContextKind {
+    /// The parent's number; the root is its own parent.
     pub parent: u32,
-    /// What it adds to that.
-    pub step: Step,
+    /// The step from the parent.
+    pub step: NodeStep,
 }
 
 struct Tree {
-    kinds: Vec<Kind>,
-    known: HashMap<(u32, Step), u32>,
+    kinds: Vec<ContextKind>,
+    known: HashMap<(u32, NodeStep), u32>,
 }
 
 fn tree<T>(work: impl FnOnce(&mut Tree) -> T) -> T {
     static TREE: OnceLock<Mutex<Tree>> = OnceLock::new();
-    let tree = TREE
-        .get_or_init(|| Mutex::new(Tree { kinds: vec![Kind { parent: 0, step: Step::Root }], known: HashMap::new() }));
+    let tree = TREE.get_or_init(|| {
+        Mutex::new(Tree { kinds: vec![ContextKind { parent: 0, step: NodeStep::Root }], known: HashMap::new() })
+    });
     work(&mut tree.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Tree {
-    fn child(&mut self, parent: u32, step: Step) -> u32 {
+    fn child(&mut self, parent: u32, step: NodeStep) -> u32 {
         if let Some(&known) = self.known.get(&(parent, step.clone())) {
             return known;
         }
+        // Without a new node the work is counted as its parent's: coarser, but still right.
         if self.kinds.len() >= KINDS_MAX {
             return parent;
         }
         let id = self.kinds.len() as u32;
-        self.kinds.push(Kind { parent, step: step.clone() });
+        self.kinds.push(ContextKind { parent, step: step.clone() });
         self.known.insert((parent, step), id);
         id
     }
 }
 
-/// All kinds that were met, by number. Who meets a new one waits meanwhile, some microseconds.
+/// Returns all kinds seen so far, indexed by number. Holds the lock while it copies them: a thread that meets a new
+/// kind is blocked for some microseconds.
 #[must_use]
-pub fn kinds() -> Vec<Kind> {
+pub fn kinds() -> Vec<ContextKind> {
     tree(|tree| tree.kinds.clone())
 }
 
-/// The kind of a thread outside all spans. Takes a lock.
+/// Returns the kind of a thread outside all spans. Takes a lock.
 #[must_use]
 pub fn of_thread(account: &Account) -> u32 {
     let name = account.name();
+    // Threads of a pool do the same work, and share one kind.
     let name = name.trim_end_matches(|ch: char| ch.is_ascii_digit() || matches!(ch, '-' | '_' | '#' | ' '));
-    tree(|tree| tree.child(0, Step::Thread(name.into())))
+    tree(|tree| tree.child(0, NodeStep::Thread(name.into())))
 }
 
-/// What the thread of an account is at, by the steps that lead there.
+/// Returns the kind reached from the account's thread along `steps`, the outermost first.
 #[must_use]
-pub fn along(account: &Account, steps: impl Iterator<Item = progress::Step>) -> u32 {
+pub fn along(account: &Account, steps: impl Iterator<Item = progress::ContextStep>) -> u32 {
     steps.fold(of_thread(account), after)
 }
 
-/// The kind that a step leads to.
+/// Returns the kind that `step` leads to from `kind`.
 #[must_use]
-pub fn after(kind: u32, step: progress::Step) -> u32 {
+pub fn after(kind: u32, step: progress::ContextStep) -> u32 {
     match step {
-        progress::Step::Span(span) => inside(kind, span),
-        progress::Step::Site(site) => behind(kind, site),
+        progress::ContextStep::Span(span) => inside(kind, span),
+        progress::ContextStep::Site(site) => behind(kind, site),
     }
 }
 
+/// Entries of a thread's cache of look-ups, as a power of two.
 const CACHE_BITS: u32 = 9;
 
 thread_local! {
-    /// What was looked up last, so that a span costs no lock but for the first time in a thread, and where two share a place: (kind + 1,
-    /// step, child). Zeroes at first, which take no memory in threads that enter no span.
+    /// Direct-mapped cache of look-ups: (kind + 1, step, child). With it, a span takes the lock only at its first use
+    /// in a thread, and where two pairs share an entry. It is all zeroes at first, so it uses no memory in threads that
+    /// enter no span.
     static RECENT: RefCell<[(u32, u32, u32); 1 << CACHE_BITS]> = const { RefCell::new([(0, 0, 0); 1 << CACHE_BITS]) };
 }
 
-/// Where in the cache: Fibonacci hashing, which spreads numbers that follow each other.
+/// Returns the cache index of a pair: Fibonacci hashing, which spreads consecutive numbers.
 #[inline]
 fn place(kind: u32, step: u32) -> usize {
+    // Mix the upper half into the lower one first: the multiplication moves bits upwards only.
     let key = u64::from(kind) << 32 | u64::from(step);
     ((key ^ key >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CACHE_BITS)) as usize
 }
 
-/// The kind of a span that is entered within `kind`.
+/// Returns the kind of `span` entered within `kind`.
 #[inline]
 #[must_use]
 pub fn inside(kind: u32, span: Span) -> u32 {
-    cached(kind, span.id() << 1, |tree| tree.child(kind, Step::Span(span.id())))
+    // The lowest bit distinguishes spans from sites.
+    cached(kind, span.id() << 1, |tree| tree.child(kind, NodeStep::Span(span.id())))
 }
 
-/// The kind of what follows a meeting of threads at `site`: it takes the place of an earlier meeting.
+/// Returns the kind of the work after the synchronisation site `site`. It replaces an earlier site at the end of
+/// `kind`.
 #[inline]
 #[must_use]
 pub fn behind(kind: u32, site: Span) -> u32 {
     cached(kind, site.id() << 1 | 1, |tree| {
         let node = &tree.kinds[kind as usize];
-        let above = if matches!(node.step, Step::Site(_)) { node.parent } else { kind };
-        tree.child(above, Step::Site(site.id()))
+        // Only the last site counts: otherwise each loop of a thread would make a longer path.
+        let above = if matches!(node.step, NodeStep::Site(_)) { node.parent } else { kind };
+        tree.child(above, NodeStep::Site(site.id()))
     })
 }
 
@@ -128,6 +140,7 @@ pub fn behind(kind: u32, site: Span) -> u32 {
 fn cached(kind: u32, step: u32, find: impl FnOnce(&mut Tree) -> u32) -> u32 {
     RECENT.with_borrow_mut(|recent| {
         let slot = &mut recent[place(kind, step)];
+        // Kind + 1, as an unused entry has 0 there.
         if (slot.0, slot.1) != (kind + 1, step) {
             *slot = (kind + 1, step, tree(find));
         }
@@ -139,11 +152,11 @@ fn cached(kind: u32, step: u32, find: impl FnOnce(&mut Tree) -> u32) -> u32 {
 mod tests {
     use super::*;
 
-    // Two that share a place and take turns would take the lock each time.
+    // Two pairs that share an entry and alternate would take the lock each time.
     #[test]
     fn what_a_server_meets_hardly_shares_places() {
         let mut places = vec![0; 1 << CACHE_BITS];
-        // Spans follow each other in number, and so do kinds, in each of a few threads.
+        // Span numbers are consecutive, and so are kind numbers, within each of a few threads.
         let met = (0..4_u32).flat_map(|thread| (0..32).map(move |at| (1 + 40 * thread + at / 2, 2 * at)));
         met.for_each(|(kind, step)| places[place(kind, step)] += 1);
         let shared: u32 = places.iter().filter(|&&count| count > 1).sum();
@@ -160,7 +173,7 @@ mod tests {
         assert_ne!(inner, inside(inside(worker, b), a));
         let behind_a = behind(worker, a);
         assert_eq!(behind(behind_a, b), behind(worker, b));
-        assert_eq!(kinds()[behind_a as usize], Kind { parent: worker, step: Step::Site(a.id()) });
-        assert_eq!(kinds()[inner as usize].step, Step::Span(b.id()));
+        assert_eq!(kinds()[behind_a as usize], ContextKind { parent: worker, step: NodeStep::Site(a.id()) });
+        assert_eq!(kinds()[inner as usize].step, NodeStep::Span(b.id()));
     }
 }

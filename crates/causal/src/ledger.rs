@@ -1,17 +1,19 @@
-//! Mode B: who owes which pause, and when it is paid.
+//! Mode B: the delay of each thread, and the pauses that follow from it.
 //!
-//! While a thread runs the target, everything else owes a pause as long as the part of that time that is to be saved. What is not
-//! paused has gained by comparison, as if the target had been faster. Each thread has an account of its *delay* d: what it has been
-//! paused, or was credited with for running the target. The time of the clock less d is its *virtual time*, in which the program runs
-//! as if the target were faster. G is the largest delay of all, and what a thread owes is G − d.
+//! While a thread runs the target, every other thread gets a pause as long as the fraction of that time that is to be
+//! saved. Relative to the paused threads, the target is then faster. Each thread has a *delay* d: the time that it was
+//! paused, plus the time that it was credited with for running the target. Clock time minus d is its *virtual time*, in
+//! which the program runs as if the target were faster. G is the largest delay of all, and G − d is a thread's *debt*:
+//! it pays the debt by sleeping.
 //!
-//! Virtual time must never run backwards from a cause to its effect. So whatever goes from one thread to another carries both its
-//! time and its delay (a stamp), and a receiver's virtual time is at least the sender's. Whoever waits loses nothing by a
-//! pause: waiting pays debt, as much as it lasted. The world outside cannot be paused, so what it sends waits until it would have
-//! come ([`Ledger::hold`]).
+//! Virtual time must never run backwards from a cause to its effect. So each message between threads carries a stamp
+//! with the sender's time and delay, and a receiver's virtual time is at least the sender's. A blocked thread loses
+//! nothing by a pause: the time blocked pays its debt, up to its length. Clients and upstreams cannot be paused, so
+//! their messages are held until they would have arrived ([`Ledger::hold`]).
 //!
-//! Everything here is a rule that is given the account and the time, and answers how long to sleep or to wait: the policy sleeps, and
-//! a simulation lets its clock run. Cells of an account are written by its own thread only.
+//! Every method is a rule: it takes the account and the time, and returns how long to sleep or to hold. The policy does
+//! the sleeping; a simulation advances its clock instead. Only its own thread writes the cells of an account, so
+//! relaxed loads and stores suffice.
 
 #[cfg(test)]
 mod tests;
@@ -21,108 +23,97 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use progress::{Account, Sharing, Stamp};
 
+pub use crate::constants::{DEBT_QUANTUM, DEBT_URGENT, HOLD_MAX, HOLD_MIN, PROBE};
+use crate::constants::{HOLD_MAX_PROBED, WAKEUP_MAX};
 use crate::kinds::KINDS_MAX;
 use crate::target::Weights;
 pub use units::{Unit, outcome};
 
-/// Debts below this wait until there are more: a sleep lasts 40 to 90 µs longer than it should, whatever its length.
-pub const QUANTUM: u64 = 200_000;
-/// What is owed even where others wait for the thread, nanoseconds. Less travels with the stamp, and the receiver owes it.
-pub const URGENT: u64 = 20_000;
-/// A message that would have to wait longer than this is let through and forgiven: nobody owes anything for it. It is counted.
-pub const HOLD_MAX: u64 = 5_000_000;
-/// The same in a load probe, which all that comes from outside waits for: clients may be 50 ms away.
-const HOLD_MAX_PROBED: u64 = (PROBE * 50e6) as u64;
-/// A message that would have to wait for less than this is let through; what it worked ahead is owed by whoever takes it.
-pub const HOLD_MIN: u64 = 30_000;
-/// How long it may take a thread to be up after what it waited for was sent.
-const WAKE_MAX: u64 = 200_000;
-/// For how long after its begin a window knows the stamps that were made in it, nanoseconds.
+/// Stamps made later than this after the window's begin are empty, nanoseconds.
 pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
-/// The part of wall time by which the load probe pauses everything: the more, the less a given pause is hidden by what varies; a program
-/// that has less than that left over gives up some of it, whatever the load does.
-pub const PROBE: f64 = 0.2;
-/// Accounts that have a share of the processor and a tally of their own; later ones are taken to run all the time.
+/// Accounts with their own entries in `running` and `blocked`; later accounts count as running all the time.
 const ACCOUNTS_MAX: usize = 1024;
 
-/// A stamp's times count in this many nanoseconds.
+/// Resolution of a stamp's times, nanoseconds.
 const UNIT: u64 = 512;
-/// Bits of a stamp for its time, and for its delay; one more says whether a call is the target's.
+/// Bits of a stamp for its time and for its delay. One more bit marks a call of the target.
 const SENT_BITS: u32 = 20;
 const DELAY_BITS: u32 = 19;
-/// Bits for since when there are calls; those above count them.
+/// In `calls`, the bits below hold the start of the calls, the bits above their number.
 const CALLS_SHIFT: u32 = 40;
-/// What is written down in virtual time is this much later, so that what came before the window is not below 0.
+/// Offset of the virtual times in the records, nanoseconds. Times before the window's begin stay above 0.
 const BEFORE: u64 = 1 << 38;
-/// Parts are kept in units of this.
+/// Fixed-point representation of 1.0.
 const ONE: f64 = (1_u32 << 30) as f64;
 
-/// What a window tries.
+/// The settings of one window.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment<'a> {
-    /// Which part of each kind of work is made faster; `None` pauses everything for nobody's benefit, to see what the load does.
+    /// The fraction of each kind of work to speed up; `None` for a load probe, which pauses everything to see how the
+    /// load responds.
     pub weights: Option<&'a Weights>,
-    /// Which part of the target's time is saved, from 0 (everything but the pauses) to 1.
+    /// The fraction of the target's time to save, from 0 (the control: the same machinery, no pauses) to 1.
     pub speedup: f64,
 }
 
-/// What a window cost.
+/// The cost of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// G at its end: how much more time than virtual time passed, nanoseconds.
+    /// G at the window's end, nanoseconds: wall time minus virtual time.
     pub delayed: u64,
-    /// How long messages of the world's were held, summed over all, nanoseconds.
+    /// Total time for which outside messages were held, nanoseconds.
     pub held: u64,
-    /// By how much threads went on before, in virtual time, what they waited for had come, summed over all, nanoseconds. What they owe
-    /// for it they pay later, but who came first at a lock or in a queue may be wrong by that much.
+    /// Total virtual time by which threads went on before their cause had arrived, nanoseconds. They pay it later, but
+    /// the order at locks and in queues may be wrong by that much.
     pub ahead: u64,
-    /// How long threads slept, summed over all, nanoseconds.
+    /// Total sleep of all threads, nanoseconds.
     pub slept: u64,
-    /// How many messages would have had to wait longer than [`HOLD_MAX`].
+    /// Number of messages that would have needed a hold longer than [`HOLD_MAX`].
     pub dropped: u64,
 }
 
-/// Whether others wait for what the thread does next.
+/// Whether other threads wait for the thread's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// They do: all that is worth a sleep is paid.
+    /// They do: pay a debt of [`DEBT_URGENT`] or more.
     Awaited,
-    /// They do not: a debt waits until it is worth one.
+    /// They do not: pay only a debt of [`DEBT_QUANTUM`] or more.
     Unawaited,
 }
 
-/// The rules of one window at a time, and what all threads share of it.
+/// The state shared by all threads in a window, and the rules. There is one window at a time.
 #[derive(Debug)]
 pub struct Ledger {
-    /// The window's number: accounts of another one say nothing about this.
+    /// The window's number. Accounts that carry another number have not joined it.
     window: AtomicU32,
     began: AtomicU64,
     /// The largest delay so far.
     largest: AtomicU64,
-    /// Part of wall time that passes for nobody; 0 but in a load probe.
+    /// Fraction of wall time by which virtual time is slowed for all threads; 0 except in a load probe.
     probe: AtomicU32,
-    /// Number of the span, plus 1, whose calls are the target's; 0 when none are.
+    /// Number of the span, plus 1, whose calls are the target; 0 if none are.
     whom: AtomicU32,
     speedup: AtomicU32,
-    /// How many calls of the target's are unanswered, and since when there were any: G grows meanwhile.
+    /// Number of the target's unanswered calls, and the time since there are any: G grows with it.
     calls: AtomicU64,
     ahead: AtomicU64,
     held: AtomicU64,
     slept: AtomicU64,
     dropped: AtomicU64,
-    /// How long the world takes to answer us, as far as loops saw that waited for it.
+    /// Running mean of the time from an answer to the next request on its connection, from loops that were idle when it
+    /// arrived.
     usual_gap: AtomicU64,
-    /// What a hook takes.
+    /// Time that one hook takes, nanoseconds.
     hook: AtomicU64,
-    /// What of the time of each kind is saved.
+    /// By kind: the fraction of its time to save.
     weights: [AtomicU32; KINDS_MAX],
-    /// Which part of the time that it is not blocked a thread has a processor.
+    /// By account: the fraction of its unblocked time in which the thread has a processor.
     running: [AtomicU32; ACCOUNTS_MAX],
-    /// How long each thread was blocked or paused in the window.
+    /// By account: the time for which the thread was blocked or paused in the window.
     blocked: [AtomicU64; ACCOUNTS_MAX],
 }
 
-/// What a stamp says: when it was made, from the window's begin, and the delay of whoever made it.
+/// A stamp's contents: the time from the window's begin at which it was made, and its maker's delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reading {
     sent: u64,
@@ -137,7 +128,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Before the first window.
+    /// Makes a ledger without an open window.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -160,14 +151,16 @@ impl Ledger {
         }
     }
 
-    /// A window of that number, which is not 0, begins at `now`: nobody owes anything.
+    /// Opens the window of this number, which must not be 0, at `now`. All delays start at 0.
     pub fn open(&self, window: u32, experiment: &Experiment<'_>, now: u64) {
+        // While the fields change, the number is 0: `credit` ignores the accounts of the last window.
         self.window.store(0, Relaxed);
         let speedup = experiment.speedup.clamp(0.0, 1.0);
         for (kind, weight) in self.weights.iter().enumerate() {
             let part = experiment.weights.map_or(0.0, |weights| weights.part(kind as u32));
             weight.store(fixed(speedup * part), Relaxed);
         }
+        // Plus 1, so that 0 stands for "no span".
         let whom = experiment.weights.and_then(|weights| weights.calls).map_or(0, |span| span + 1);
         self.whom.store(whom, Relaxed);
         self.speedup.store(fixed(speedup), Relaxed);
@@ -180,33 +173,34 @@ impl Ledger {
         self.window.store(window, Relaxed);
     }
 
-    /// Says what a hook takes, nanoseconds: no target's time.
+    /// Sets the time that a hook takes, nanoseconds. It is not counted as time of a target.
     pub fn set_hook(&self, time: u64) {
         self.hook.store(time, Relaxed);
     }
 
-    /// Says which part of the time that it is not blocked a thread has had a processor lately: of a target's time only that part is
-    /// its own, in the rest it waited for the processor.
+    /// Sets the recent fraction of a thread's unblocked time in which it had a processor. `credit` counts only this
+    /// fraction of the target's time: in the rest the thread was waiting for a processor.
     pub fn set_running(&self, account: &Account, part: f64) {
         if let Some(running) = self.running.get(account.number() as usize) {
             running.store(fixed(part), Relaxed);
         }
     }
 
-    /// G: the largest delay at `now`.
+    /// Returns G, the largest delay, at `now`.
     #[must_use]
     pub fn total(&self, now: u64) -> u64 {
         let probe = part(self.since(now), self.probe.load(Relaxed));
+        // A probe slows virtual time for all threads alike, without a thread that runs ahead.
         self.largest.load(Relaxed).max(probe) + self.called_since(self.calls.load(Relaxed), now)
     }
 
-    /// What is saved of the time in which calls were unanswered until `now`.
+    /// Returns the saved part of the time until `now` in which calls were unanswered.
     fn called_since(&self, calls: u64, now: u64) -> u64 {
         let began = calls & ((1 << CALLS_SHIFT) - 1);
         if calls == 0 { 0 } else { part(self.since(now).saturating_sub(began), self.speedup.load(Relaxed)) }
     }
 
-    /// What the window cost until `now`.
+    /// Returns the cost of the window until `now`.
     #[must_use]
     pub fn spent(&self, now: u64) -> Spent {
         Spent {
@@ -218,7 +212,7 @@ impl Ledger {
         }
     }
 
-    /// When the window began.
+    /// Returns the time at which the window began.
     #[must_use]
     pub fn began(&self) -> u64 {
         self.began.load(Relaxed)
@@ -228,17 +222,18 @@ impl Ledger {
         now.saturating_sub(self.began())
     }
 
-    /// How long a thread was neither blocked nor paused until `now`.
+    /// Returns the time in the window until `now` in which the thread was neither blocked nor paused.
     #[must_use]
     pub fn busy(&self, account: &Account, now: u64) -> u64 {
         let blocked = self.blocked.get(account.number() as usize).map_or(0, |blocked| blocked.load(Relaxed));
         let since = account.blocked_since.load(Relaxed);
+        // The thread may be blocked now, and since before the window.
         let still = if since == 0 { 0 } else { now.saturating_sub(since.max(self.began())) };
         self.since(now).saturating_sub(blocked + still)
     }
 
-    /// The thread's first hook of the window. It was there when the window began, and owes what was paused since unless this very
-    /// hook says that it was blocked.
+    /// Enters a thread into the window at its first hook there. It existed when the window began, so its delay starts
+    /// at 0. It has to pay all pauses since then, unless this first hook reports that it was blocked.
     pub fn join(&self, account: &Account, window: u32) {
         account.window.store(window, Relaxed);
         account.mark.store(self.began(), Relaxed);
@@ -246,21 +241,24 @@ impl Ledger {
         account.excess.store(0, Relaxed);
         account.cause.store(0, Relaxed);
         account.stamps.store(JOINED, Relaxed);
+        // A block that is older than the window counts from the window's begin.
         if account.blocked_since.load(Relaxed) != 0 {
             account.blocked_since.store(self.began(), Relaxed);
         }
     }
 
-    /// The thread begins in the window: it owes nothing, and what it is told first says from when on it counts.
+    /// Enters a thread that started in the window, at `now`, with no debt. Its first received message may set a smaller
+    /// delay.
     pub fn begin(&self, account: &Account, window: u32, now: u64) {
         self.join(account, window);
         account.blocked_since.store(0, Relaxed);
         account.mark.store(now, Relaxed);
+        // Starting at G means no debt: the pauses so far were before the thread existed.
         account.delay.store(self.total(now), Relaxed);
     }
 
-    /// Credits the thread with what it ran since it was last credited: to be called before its kind of work changes, and wherever it
-    /// meets others.
+    /// Credits the thread with the time that it ran since its last credit. Call it before the thread's kind of work
+    /// changes, and at each synchronisation with other threads.
     #[inline]
     pub fn credit(&self, account: &Account, now: u64) {
         if account.blocked_since.load(Relaxed) != 0 || !self.knows(account) {
@@ -270,12 +268,14 @@ impl Ledger {
             account.stamps.store(WORKING, Relaxed);
         }
         let ran = now.saturating_sub(account.mark.load(Relaxed)).saturating_sub(self.hook.load(Relaxed));
+        // Never move `mark` back: the time before it is already credited.
         account.mark.store(now.max(account.mark.load(Relaxed)), Relaxed);
         let kind = account.kind.load(Relaxed) as usize;
         let weight = self.weights.get(kind).map_or(0, |weight| weight.load(Relaxed));
         if weight == 0 {
             return;
         }
+        // While the thread is not running, a faster target would save no time.
         let ran = match self.running.get(account.number() as usize) {
             Some(running) => part(ran, running.load(Relaxed)),
             None => ran,
@@ -285,13 +285,14 @@ impl Ledger {
         self.largest.fetch_max(delay, Relaxed);
     }
 
-    /// Whether the account is of the window that is open. One that is not is of a thread that stood still in the middle of a hook, while
-    /// its window ended and another one began: it joins that at its next hook, and what it did before is nothing to it.
+    /// Returns whether the account has joined the open window. It has not if its thread was preempted within a hook
+    /// while its window ended and another one began. Such a thread joins at its next hook, and its earlier work does
+    /// not count.
     fn knows(&self, account: &Account) -> bool {
         account.window.load(Relaxed) == self.window.load(Relaxed)
     }
 
-    /// What the thread has to sleep before it goes on; 0 when nothing. What it slept too long before is taken off.
+    /// Returns the time that the thread has to sleep now, or 0. First takes the excess of earlier sleeps off the debt.
     #[must_use]
     pub fn owed(&self, account: &Account, urgency: Urgency, now: u64) -> u64 {
         let debt = self.total(now).saturating_sub(account.delay.load(Relaxed));
@@ -299,12 +300,13 @@ impl Ledger {
         let paid = debt.min(excess);
         account.delay.fetch_add(paid, Relaxed);
         account.excess.store((excess - paid) as i64, Relaxed);
-        let least = if urgency == Urgency::Awaited { URGENT } else { QUANTUM };
+        // A smaller debt is kept: the overshoot of a sleep is large compared with it.
+        let least = if urgency == Urgency::Awaited { DEBT_URGENT } else { DEBT_QUANTUM };
         if debt - paid < least { 0 } else { debt - paid }
     }
 
-    /// The thread slept for what it owed, from `since` to `now`. What was slept beyond is kept for the next time and pauses nobody
-    /// else.
+    /// Records that the thread slept for `owed`, from `since` to `now`. The excess is kept for its next debt. It does
+    /// not raise G, so it pauses no other thread.
     pub fn paid(&self, account: &Account, owed: u64, since: u64, now: u64) {
         let slept = now.saturating_sub(since);
         account.delay.fetch_add(owed.min(slept), Relaxed);
@@ -320,34 +322,36 @@ impl Ledger {
         }
     }
 
-    /// All by which the thread is behind the clock.
+    /// Returns clock time minus the thread's virtual time: its delay and the excess of its sleeps.
     fn delay(account: &Account) -> u64 {
         account.delay.load(Relaxed) + u64::try_from(account.excess.load(Relaxed)).unwrap_or(0)
     }
 
     fn set_delay(&self, account: &Account, delay: u64, now: u64) {
+        // A lowered delay moves the thread forward in virtual time.
         let ahead = Self::delay(account).saturating_sub(delay);
         if ahead > 0 {
             self.ahead.fetch_add(ahead, Relaxed);
         }
+        // The part above G must not raise G, so it goes into the excess.
         let counted = delay.min(self.total(now));
         account.delay.store(counted, Relaxed);
         account.excess.store((delay - counted) as i64, Relaxed);
     }
 
-    /// The thread's virtual time from the window's begin; never 0, and below [`Self::start`] when it is before the begin.
+    /// Returns the thread's virtual time, plus an offset: never 0, and below [`Self::start`] before the window's begin.
     #[must_use]
     pub fn virtual_time(&self, account: &Account, now: u64) -> u64 {
         (BEFORE + self.since(now)).saturating_sub(Self::delay(account))
     }
 
-    /// The virtual time at which the window began.
+    /// Returns the virtual time at which the window begins.
     #[must_use]
     pub const fn start() -> u64 {
         BEFORE
     }
 
-    /// What a message carries that the thread sends, or a timer that it sets.
+    /// Returns the stamp for a message that the thread sends, or a timer that it sets.
     #[must_use]
     pub fn sent(&self, account: &Account, window: u32, now: u64) -> Stamp {
         self.credit(account, now);
@@ -357,6 +361,7 @@ impl Ledger {
     fn stamped(&self, account: &Account, window: u32, now: u64, is_target: bool) -> Stamp {
         let sent = (self.since(now) + UNIT / 2) / UNIT;
         let delay = ((Self::delay(account) + UNIT / 2) / UNIT).min((1 << DELAY_BITS) - 1);
+        // The time does not fit into a stamp. An empty one is like a message from before the window.
         if sent >= 1 << SENT_BITS {
             return Stamp::default();
         }
@@ -371,7 +376,7 @@ impl Ledger {
         })
     }
 
-    /// The thread took a message, for which it was blocked so long until `now`.
+    /// Records that the thread took a message at `now`, after it was blocked for `blocked`.
     pub fn received(&self, account: &Account, window: u32, stamp: Stamp, blocked: u64, now: u64) {
         let joined = account.stamps.load(Relaxed) == JOINED;
         let blocked = self.unblocked(account, blocked, now);
@@ -379,11 +384,12 @@ impl Ledger {
         let total = self.total(now);
         let latest = |reading: Reading| reading.delay + self.since(now).saturating_sub(reading.sent);
         let delay = match Self::reading(stamp, window) {
-            // What it did before the window knew it is not known: it goes on where the message was.
+            // The thread's state before its first hook is unknown: it goes on at the sender's virtual time.
             Some(reading) if joined => reading.delay,
-            // The time to wake up is no pause. But it may have come long before the one that ended the wait.
+            // If the message ended the wait, the time of the wakeup is the program's own and no pause. But the message
+            // may have been sent long before the wait ended, when another event ended it.
             Some(reading) if blocked > 0 => {
-                let is_cause = self.since(now).saturating_sub(reading.sent) <= blocked.min(WAKE_MAX);
+                let is_cause = self.since(now).saturating_sub(reading.sent) <= blocked.min(WAKEUP_MAX);
                 let most = if is_cause { reading.delay } else { latest(reading).min(total).max(reading.delay) };
                 most.min(delay + blocked)
             }
@@ -392,6 +398,7 @@ impl Ledger {
             None => delay,
         };
         self.set_delay(account, delay, now);
+        // On an event loop, a unit begins with its message, not with the thread's work on it.
         let cause = match Self::reading(stamp, window) {
             Some(reading) if account.is_worker() => (BEFORE + reading.sent).saturating_sub(reading.delay),
             _ => 0,
@@ -399,7 +406,7 @@ impl Ledger {
         self.begin_job(account, cause);
     }
 
-    /// Time until a block began is credited; how long it lasted within the window.
+    /// Credits the time until the block began. Returns how much of the block was within the window.
     fn unblocked(&self, account: &Account, blocked: u64, now: u64) -> u64 {
         let blocked = blocked.min(self.since(now));
         self.credit(account, now - blocked);
@@ -413,13 +420,14 @@ impl Ledger {
         account.cause.store(cause, Relaxed);
     }
 
-    /// The thread waits for it does not know what.
+    /// Records that the thread blocks, for an event that is not known yet.
     pub fn block_began(&self, account: &Account, now: u64) {
         self.credit(account, now);
+        // 0 stands for "not blocked".
         account.blocked_since.store(now.max(1), Relaxed);
     }
 
-    /// It waits no more: what it owed is paid by the waiting.
+    /// Records that the thread is no longer blocked: the time blocked pays its debt.
     pub fn block_ended(&self, account: &Account, now: u64) {
         let since = account.blocked_since.swap(0, Relaxed);
         if since == 0 {
@@ -430,16 +438,17 @@ impl Ledger {
         self.was_blocked(account, blocked);
         let delay = Self::delay(account);
         self.set_delay(account, delay.max(self.total(now)).min(delay + blocked), now);
+        // `caused` needs the begin of the wait, to tell which messages arrived during it.
         account.stamps.store(since.max(WORKING + 1), Relaxed);
         account.cause.store(0, Relaxed);
     }
 
-    /// The thread took a lock, for which it was blocked so long until `now`; the stamp is the lock's.
+    /// Records that the thread took a lock at `now`, after it was blocked for `blocked`. `stamp` is the lock's.
     pub fn locked(&self, account: &Account, window: u32, stamp: Stamp, blocked: u64, now: u64) {
         let blocked = self.unblocked(account, blocked, now);
         let delay = Self::delay(account);
         let delay = match Self::reading(stamp, window) {
-            // Who is woken may be overtaken, so how long it took to be up says nothing.
+            // Another thread may overtake the one that was woken, so the time of the wakeup shows nothing.
             Some(reading) if blocked > 0 => reading.delay.min(delay + blocked),
             Some(reading) => delay.min(reading.delay + self.since(now).saturating_sub(reading.sent)),
             None if blocked > 0 => delay.max(self.total(now)).min(delay + blocked),
@@ -448,23 +457,27 @@ impl Ledger {
         self.set_delay(account, delay, now);
     }
 
-    /// What a lock carries when the thread gives it up: readers leave the latest of them.
+    /// Returns the stamp for a lock that the thread releases. Among readers, the stamp with the latest virtual time is
+    /// kept.
     #[must_use]
     pub fn unlocked(&self, account: &Account, window: u32, was: Stamp, sharing: Sharing, now: u64) -> Stamp {
+        // Readers release in any order, but the next writer follows the last one in virtual time.
         let mine = self.sent(account, window, now);
         let released =
             |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent).saturating_sub(reading.delay));
         if sharing == Sharing::Shared && released(was) > released(mine) { was } else { mine }
     }
 
-    /// How long what came on a connection, or as the answer to a call, at `arrived` must wait. What came at a time that is not known
-    /// (0) need not: whoever works on it owes for working ahead. G may grow meanwhile, so this is asked again when the time is over.
+    /// Returns how long to hold a message that arrived at `arrived` on a connection or as the answer to a call; `None`
+    /// for no hold. A message of unknown arrival time (0) is not held: the thread that handles it gets debt instead. G
+    /// may grow during the hold, so the caller calls this again after it.
     #[must_use]
     pub fn hold(&self, window: u32, stamp: Stamp, arrived: u64, now: u64) -> Option<u64> {
         if arrived == 0 {
             return None;
         }
         let wait = self.early(self.due_delay(window, stamp, arrived), arrived, now);
+        // Shorter holds are not worth a timer; longer ones are forgiven in `caused`.
         if !(HOLD_MIN..=self.hold_max()).contains(&wait) {
             return None;
         }
@@ -476,21 +489,24 @@ impl Ledger {
         if self.probe.load(Relaxed) == 0 { HOLD_MAX } else { HOLD_MAX_PROBED }
     }
 
-    /// By how much what came at `arrived` with that delay is too early: it is due at arrived − delay of virtual time, which is now − G.
+    /// Returns how much too early a message is: it is due at virtual time `arrived` − `delay`, and virtual time is now
+    /// `now` − G.
     fn early(&self, delay: u64, arrived: u64, now: u64) -> u64 {
         self.total(now).saturating_sub(delay).saturating_sub(now.saturating_sub(arrived))
     }
 
-    /// The delay of what the world sent: that of what it answers, and for a call of the target's what it saved.
+    /// Returns the delay of a message from outside: that of the message it answers; for a call of the target, plus the
+    /// saved time.
     fn due_delay(&self, window: u32, stamp: Stamp, arrived: u64) -> u64 {
-        // What is older than the window answers what had no delay.
+        // A stamp older than the window belongs to a message without delay.
         Self::reading(stamp, window).map_or(0, |reading| {
             let took = self.since(arrived).saturating_sub(reading.sent);
             reading.delay + if reading.is_target { part(took, self.speedup.load(Relaxed)) } else { 0 }
         })
     }
 
-    /// What came on a connection at `arrived` is worked on from `now`; 0 when the time is not known.
+    /// Records that the thread handles, from `now`, a message that arrived on a connection at `arrived`; 0 if that time
+    /// is unknown.
     pub fn arrived(&self, account: &Account, window: u32, stamp: Stamp, arrived: u64, now: u64) {
         self.credit(account, now);
         let arrived = if arrived == 0 { self.guess(account, window, stamp, now) } else { arrived };
@@ -498,45 +514,50 @@ impl Ledger {
         self.caused(account, due, arrived, now);
     }
 
-    /// When something came that answers what the stamp is of. A loop that waited was woken by it; one that was busy looked late, so it
-    /// is taken to have come as fast as others did.
+    /// Estimates the arrival time of the message that answers the stamped one. An idle loop was woken by it, so it
+    /// arrived now. A busy loop looked late, so the estimate is the usual gap.
     fn guess(&self, account: &Account, window: u32, stamp: Stamp, now: u64) -> u64 {
         let Some(reading) = Self::reading(stamp, window) else { return now };
         let usual = self.usual_gap.load(Relaxed);
         if account.stamps.load(Relaxed) > WORKING {
             let gap = self.since(now).saturating_sub(reading.sent);
-            // A mean of about the last sixteen.
+            // Running mean of about the last 16 gaps.
             self.usual_gap.store(if usual == 0 { gap } else { (15 * usual + gap) / 16 }, Relaxed);
             return now;
         }
         if usual == 0 { now } else { now.min(self.began() + reading.sent + usual) }
     }
 
-    /// The thread's work is because of what came at `arrived` with that delay.
+    /// Sets the thread's delay for work caused by a message that arrived at `arrived` with `delay`.
     fn caused(&self, account: &Account, mut delay: u64, arrived: u64, now: u64) {
         if self.early(delay, arrived, now) > self.hold_max() {
-            // Else the thread would sleep for it what the message did not have to, and all its connections with it.
+            // Forgive it. Otherwise the thread would sleep for the time that the message was not held, and stop all its
+            // connections.
             self.dropped.fetch_add(1, Relaxed);
             delay = delay.max(Self::delay(account));
         }
-        // A loop that waited when it came was up a little later: that is the program's own time, and no pause. What was held had been
-        // looked at before the loop waited.
+        // An idle loop woken by the message started a little later. That wakeup is the program's own time, and no
+        // pause. A held message had been looked at before the loop became idle, so its arrival is earlier than
+        // `waited_since`.
         let waited_since = account.stamps.load(Relaxed);
         let is_woken = waited_since > WORKING && arrived >= waited_since;
         let latest = delay + if is_woken { 0 } else { now.saturating_sub(arrived) };
         if latest < Self::delay(account) {
             self.set_delay(account, latest, now);
         }
+        // `since` is 0 for an arrival before the window, so subtract the time before it, too.
         let before = self.began().saturating_sub(arrived);
         self.begin_job(account, (BEFORE + self.since(arrived)).saturating_sub(before + delay));
     }
 
-    /// What a call to the outside carries. While one of the target's is unanswered, everybody else owes what it saves.
+    /// Returns the stamp for a call to an outside service. While a call of the target is unanswered, G grows by the
+    /// time saved.
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
         self.credit(account, now);
         let is_target = self.whom.load(Relaxed) == whom + 1 && self.knows(account);
         let stamp = self.stamped(account, window, now, is_target);
+        // Without a stamp the answer would not be counted, and G would grow until the window's end.
         if is_target && stamp != Stamp::default() {
             let since = self.since(now);
             let more =
@@ -546,12 +567,13 @@ impl Ledger {
         stamp
     }
 
-    /// The answer came at `arrived` and is worked on from `now`.
+    /// Records that the answer to a call arrived at `arrived` and is handled from `now`.
     pub fn answered(&self, account: &Account, window: u32, stamp: Stamp, arrived: u64, now: u64) {
         self.credit(account, now);
         let delay = self.due_delay(window, stamp, arrived);
         self.caused(account, delay, arrived, now);
         if Self::reading(stamp, window).is_some_and(|reading| reading.is_target) && self.knows(account) {
+            // An answer without a pending call is ignored.
             let less = |calls: u64| match calls >> CALLS_SHIFT {
                 0 => None,
                 1 => Some(0),
@@ -560,18 +582,19 @@ impl Ledger {
             if let Ok(calls) = self.calls.fetch_update(Relaxed, Relaxed, less)
                 && calls >> CALLS_SHIFT == 1
             {
+                // The last call of the target is answered: `calls` no longer adds to G, so keep its part in `largest`.
                 self.largest.fetch_add(self.called_since(calls, arrived), Relaxed);
             }
         }
     }
 
-    /// A sleep is over, through which the thread itself was blocked so long. The clock that woke it is the world's and was not
-    /// paused: what was paused meanwhile is still to be slept.
+    /// Records that a sleep is over, for which the thread itself was blocked for `blocked`. The timer is a clock
+    /// outside, which was not paused: the thread still has to sleep for the pauses during the sleep.
     pub fn woke(&self, account: &Account, window: u32, timer: Stamp, blocked: u64, now: u64) {
         let woken = account.stamps.load(Relaxed) > WORKING;
         self.unblocked(account, blocked, now);
         let set = Self::reading(timer, window).map_or(0, |reading| reading.delay);
-        // A loop that was woken by the timer waited for it; one that was busy came to it some time after it was due.
+        // A loop woken by the timer was waiting for it; a busy loop looked at the timer some time after it was due.
         if woken && set < Self::delay(account) {
             self.set_delay(account, set, now);
         }
@@ -579,7 +602,7 @@ impl Ledger {
         self.begin_job(account, cause);
     }
 
-    /// The virtual time at which a unit begins: with the cause of what the thread works on.
+    /// Returns the virtual time at which a unit begins: that of the message that caused the thread's work, or now.
     #[must_use]
     pub fn visit_began(&self, account: &Account, now: u64) -> u64 {
         match account.cause.load(Relaxed) {
@@ -589,8 +612,8 @@ impl Ledger {
     }
 }
 
-/// What a thread is at, in the cell for its stamps, which have no numbers here: it did nothing in the window yet, or it works. Any
-/// larger number: it was just woken, and had waited since then.
+/// The thread's state, kept in the account's cell `stamps`, as pausing windows number no stamps. JOINED: it did nothing
+/// yet in the window; WORKING: it works. Any larger value: it was just woken, and has waited since that time.
 const JOINED: u64 = 1;
 const WORKING: u64 = 2;
 
@@ -598,7 +621,7 @@ fn fixed(part: f64) -> u32 {
     (part.clamp(0.0, 1.0) * ONE).round() as u32
 }
 
-/// A part of a time, to the nearest nanosecond.
+/// Returns the fraction `fixed` of `time`, rounded to the nearest nanosecond.
 fn part(time: u64, fixed: u32) -> u64 {
     ((u128::from(time) * u128::from(fixed) + (1 << 29)) >> 30) as u64
 }

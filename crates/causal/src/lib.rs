@@ -1,28 +1,33 @@
-//! A causal profiler: what, if it were faster, would make the whole program faster, and by how much?
+//! A causal profiler: it predicts how much faster the whole program would be if one part of it took less time.
 //!
-//! A program says by [`progress`] what its progress is and who waits for whom. From that the profiler answers, for functions, lines,
-//! inlined frames, call paths and named spans, what the program would gain if each of them took less time; with an interval, and with a
-//! reason wherever it has no answer.
+//! A program reports its progress and the waits between its threads through [`progress`]. From these events the
+//! profiler predicts the gain of a faster function, line, inlined frame, call path or named span. Each prediction has
+//! an interval; where there is no prediction, the report gives a reason.
 //!
-//! It has two ways, and says where they disagree:
-//! - **screening** (mode A): short windows are recorded, and replayed with every target made faster. Nothing is paused for it.
-//! - **confirming** (mode B): in other windows, whenever the target runs, everything else is paused, so that the target is faster by
-//!   comparison (Curtsinger & Berger, "Coz", SOSP 2015). One target at a time, within a budget of lost time.
+//! There are two modes, and the report marks the targets for which they disagree:
+//! - **screening** (mode A): records short windows and replays them with each target made faster. It pauses nothing.
+//! - **confirming** (mode B): in further windows, pauses all other threads whenever the target runs, so that the target
+//!   is faster relative to them (Curtsinger & Berger, "Coz", SOSP 2015). One target at a time, within a budget of lost
+//!   time.
 //!
-//! The rooms, in the order in which a profile passes them:
-//! - `clock`: nanoseconds, cheaply.
-//! - `kinds`: kinds of work: which thread, in which spans, behind which meeting with other threads.
-//! - `policy`: what happens at each hook; `trace`: what a window recorded; `varint`: numbers in few octets.
-//! - `machine`: what is known of it beforehand; `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time
-//!   goes, by name; which part of each kind of work is a target's.
-//! - `outcome`: what a window came to.
-//! - `own`: what the profiler's own threads take, and when they rest.
-//! - `replay`: mode A: a recorded window, once more, with something faster.
-//! - `ledger`: mode B: who owes which pause, and when it is paid.
-//! - `experiment`, `load`, `statistics`, `estimate`: which windows come when, what drives the load, and what follows from them all.
-//! - `profiler`: the run of it all; `env`: one that the environment asks for; `report`: what comes out.
+//! The modules, in the order in which data passes through them:
+//! - `clock`: a cheap nanosecond clock.
+//! - `kinds`: kinds of work: a thread name, the nested spans, and the last synchronisation site.
+//! - `policy`: the action of each hook; `trace`: the events of a window; `varint`: variable-length integers.
+//! - `machine`: assumptions about the machine; `modules`: the files mapped into the process; `sample`, `symbols`,
+//!   `target`: samples, their names, and the fraction of each kind of work that belongs to each target.
+//! - `outcome`: the progress of one window.
+//! - `own`: the processor time of the profiler's own threads, and their pause while a window is open.
+//! - `replay`: mode A: replays a recorded window with one target made faster.
+//! - `ledger`: mode B: the delay of each thread, and the pauses that follow from it.
+//! - `peers`: the processes on this machine that hold connections to this one.
+//! - `experiment`, `load`, `statistics`, `estimate`: the order of windows, the kind of load, the intervals, and the
+//!   predictions.
+//! - `constants`: the values on which the results depend, with their calibration.
+//! - `profiler`: runs a profile; `env`: starts one from an environment variable; `report`: the result and its formats.
 
 pub mod clock;
+mod constants;
 mod env;
 pub mod estimate;
 pub mod experiment;
@@ -33,6 +38,7 @@ mod machine;
 mod modules;
 pub mod outcome;
 mod own;
+pub mod peers;
 pub mod policy;
 pub mod profiler;
 pub mod replay;
@@ -46,8 +52,8 @@ mod varint;
 
 pub use env::{Guard, run_from_env};
 pub use profiler::{Builder, Modes, Phase, Profiler, StartError, Status};
-/// How a program tells. Who profiles itself needs no other dependency; a library that only tells, and is profiled by whoever uses it, needs
-/// that one alone.
+/// The crate through which a program reports its progress. A program that profiles itself gets it from here. A library
+/// that only reports progress can depend on `progress` alone, without the profiler.
 #[doc(inline)]
 pub use progress;
 pub use report::Report;

@@ -1,46 +1,33 @@
-//! What drives the program: clients that wait for their answers, or a load that comes at its own pace.
+//! The kind of load: a closed loop, whose clients wait for their answers, or an open loop, with a rate of its own.
 //!
-//! It is tried: for a fifth of a window's time everything is paused, for nobody's benefit. Where clients wait, a fifth less is done; where
-//! they do not, as much as before, only later. What the rate gives up of the pause is the load's elasticity.
+//! Load probes find it by pausing the whole program for a fifth of a window's time, without a target. With a closed
+//! loop, a fifth less is done; with an open loop, as much as before, only later. The fraction of the pause that the
+//! rate gives up is the load's elasticity.
 //!
-//! - `habit`: what can be seen of it without trying.
+//! - `habit`: evidence without probes, from the clients' behaviour.
 
 mod habit;
 
-use crate::ledger::PROBE;
+use crate::constants::{
+    LOAD_ELASTICITIES, LOAD_FORCED_MAX, LOAD_HALF_WIDTH_ENOUGH, LOAD_HALF_WIDTH_MAX, LOAD_IDLE_MIN, PEER_BUSY,
+    PEER_SATURATED, PROBE, PROBE_BLOCKS_MIN, PROBE_PENDING_MAX, PROBE_PENDING_MUCH, PROBE_PRIOR_FREEDOM,
+};
+use crate::peers::PeerProcess;
 use crate::replay::Pace;
-use crate::report::LoadKind;
+use crate::report::{Limit, LoadKind};
 use crate::statistics::jackknife;
 pub use habit::Habit;
 
-/// Below this elasticity the load sets the pace, above the other the program does.
-const BOUNDS: [f64; 2] = [0.3, 0.7];
-/// Half of an interval that is narrow enough to stop probing.
-const ENOUGH: f64 = 0.2;
-/// So many blocks are tried before they count: of fewer it is too often by chance that they agree.
-const BLOCKS_MIN: usize = 4;
-/// Degrees of freedom by which blocks are expected to vary as if everybody came by chance (Poisson), beside those of what was tried: these
-/// are few, and it is by chance, too, how little they vary.
-const BY_CHANCE: f64 = 4.0;
-/// Who has less than this part of the time left over sets the pace, whatever the load would like.
-const IDLE_MIN: f64 = 0.1;
-/// The program is the bottleneck where more than this part of what it gives up is forced.
-const FORCED: f64 = 0.85;
-/// Where more than this part of a pause is still held when its windows end, the rest is too little to tell anything by.
-const PENDING_MAX: f64 = 0.7;
-/// From this part on longer windows would tell much more.
-const PENDING_MUCH: f64 = 0.4;
-
-/// One block of probes: two windows with the pause and two longer ones without.
+/// One block of probes: two windows with the pause and two longer controls without.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProbeBlock {
-    /// Units of progress and nanoseconds, without pauses.
+    /// Units of progress and nanoseconds of the controls.
     pub control: [f64; 2],
-    /// The same with them.
+    /// Units of progress and nanoseconds of the windows with the pause.
     pub paused: [f64; 2],
-    /// How long the pauses were, nanoseconds.
+    /// Length of the pauses, nanoseconds.
     pub pauses: f64,
-    /// Units that were held at a moment of a window with the pause, on average, summed over these windows.
+    /// Mean number of units held at a moment of a window with the pause, summed over these windows.
     pub held: f64,
 }
 
@@ -58,65 +45,67 @@ impl ProbeBlock {
         sum
     }
 
-    /// The part of the time that was paused, and of the control's rate what was left.
+    /// Returns the paused fraction of the time, and the rate as a fraction of the control's.
     fn came_to(&self) -> (f64, f64) {
         (self.pauses / self.paused[1], (self.paused[0] / self.paused[1]) / (self.control[0] / self.control[1]))
     }
 
-    /// The part of the pause that is missing when its windows end whatever the load is. What comes on a connection is held for what was
-    /// paused since the last answer on it, as if it had come so much later. Whether its client really waits for answers shows in what he
-    /// sends behind the next one, and what is held at the end has none yet.
+    /// Returns the fraction of the pause that is missing at the end of its windows with any kind of load. A message is
+    /// held for the pauses since the last answer on its connection, as if it had arrived that much later. Only the
+    /// client's next message after that shows whether it waits for answers; for messages held at the end there is none
+    /// yet.
     fn pending(&self) -> f64 {
         let missing = self.held / (self.control[0] / self.control[1] * self.pauses);
-        // Nobody is held when a window begins, and all as long as since the last answer once each has had one: where that takes the part
-        // x of the window, x - x²/2 is the mean over it.
+        // No message is held when a window begins. Once each connection has had an answer, all are held for the pauses
+        // since the last one. If that takes the fraction x of the window, the mean over the window is x - x²/2; solve
+        // for x.
         1.0 - (1.0 - 2.0 * missing.min(0.5)).sqrt()
     }
 
     fn elasticity(&self) -> Option<f64> {
         let ((pause, left), pending) = (self.came_to(), self.pending());
         let elasticity = ((1.0 - left) / pause - pending) / (1.0 - pending);
-        (elasticity.is_finite() && pause > PROBE / 4.0 && pending < PENDING_MAX).then_some(elasticity)
+        (elasticity.is_finite() && pause > PROBE / 4.0 && pending < PROBE_PENDING_MAX).then_some(elasticity)
     }
 
-    /// The standard error that its elasticity has where units come by chance.
+    /// Returns the standard error of the elasticity with Poisson arrivals.
     fn error_by_chance(&self) -> f64 {
         let (pause, left) = self.came_to();
-        // By how many would have come if nobody had given way; where none came at all, one might have.
+        // Relative to the units expected without any loss. Without any unit, count one: it might have come.
         let would = self.control[0] * self.paused[1] / self.control[1];
         (left.max(1.0 / would) / would + left * left / self.control[0]).sqrt() / pause / (1.0 - self.pending())
     }
 }
 
-/// What is known of the load.
+/// The result about the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// In a word.
+    /// Its kind.
     pub kind: LoadKind,
-    /// Which part of a pause the rate of progress gives up, between 0 and 1; `None` when that was not or could not be tried.
+    /// The fraction of a pause that the rate of progress gives up, from 0 to 1; `None` if it is unknown.
     pub elasticity: Option<f64>,
-    /// Half of its interval.
+    /// Half-width of its interval.
     pub half_width: f64,
-    /// How many blocks of probes tell it; 0 where they do not.
+    /// Number of blocks of probes that it is based on; 0 if it is not based on probes.
     pub blocks: usize,
-    /// Whether probes should be longer than those that were made.
+    /// Whether further probes should be longer.
     pub wants_longer: bool,
 }
 
 impl Verdict {
-    /// Whether more probes would tell nothing that matters.
+    /// Returns whether further probes would not change the result.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.half_width < ENOUGH
+        self.half_width < LOAD_HALF_WIDTH_ENOUGH
     }
 
-    /// Whose pace a replay goes at.
+    /// Returns the pace for replays.
     #[must_use]
     pub fn pace(&self) -> Pace {
         if self.kind == LoadKind::Limited { Pace::Open } else { Pace::Closed }
     }
 
-    /// Which part of what a closed load would gain is gained, and half of that part's interval.
+    /// Returns the fraction of a closed load's gain that this load would have, and the half-width of its interval.
     #[must_use]
     pub fn follows(&self) -> (f64, f64) {
         match self.elasticity {
@@ -126,45 +115,70 @@ impl Verdict {
     }
 }
 
-/// Judges the load by its probes, and where these do not tell by its clients' habit; `utilisation` is the busiest thread's.
+/// Returns the cause that limits a load which does not follow the program; `None` if it follows. A generator on this
+/// machine is recognised by its processor time; one on another machine looks like one with a fixed rate. `utilisation`
+/// is that of the program's busiest thread: if that thread has no time left, the program sets the rate itself.
+#[must_use]
+pub fn limit(verdict: &Verdict, habit: Habit, peer: Option<&PeerProcess>, utilisation: f64) -> Option<Limit> {
+    let is_at_limit = |peer: &PeerProcess| {
+        is_saturated(peer) || peer.busy >= PEER_BUSY && habit.is_fixed() && verdict.kind == LoadKind::Limited
+    };
+    let is_generator = utilisation < 1.0 - LOAD_IDLE_MIN && peer.is_some_and(is_at_limit);
+    match verdict.kind {
+        LoadKind::Closed => None,
+        LoadKind::Limited | LoadKind::Mixed => Some(if is_generator { Limit::Generator } else { Limit::Pace }),
+    }
+}
+
+/// Returns whether the process needs more processor time than its busiest thread can get.
+#[must_use]
+pub fn is_saturated(peer: &PeerProcess) -> bool {
+    peer.busy >= PEER_SATURATED
+}
+
+/// Judges the load by its probes, or by its clients' habit if there are too few. `utilisation` is that of the program's
+/// busiest thread.
 ///
-/// A load that comes at its own pace gives way, too, where the pause takes what the program had in reserve. What it would give up for that
-/// reason alone is taken out.
+/// An open-loop load gives up part of the pause, too, if the pause takes more than the program's reserve. This forced
+/// part is subtracted.
 #[must_use]
 pub fn judge(blocks: &[ProbeBlock], utilisation: f64, habit: Habit) -> Verdict {
-    // A habit is no trial: what is in between is not believed.
-    let by_habit = habit.elasticity().filter(|_| utilisation < 1.0 - IDLE_MIN);
-    let wants_longer = !blocks.is_empty() && ProbeBlock::sum(&mut blocks.iter()).pending() > PENDING_MUCH;
+    // A habit is weak evidence: only a clear one counts.
+    let by_habit = habit.elasticity().filter(|_| utilisation < 1.0 - LOAD_IDLE_MIN);
+    let wants_longer = !blocks.is_empty() && ProbeBlock::sum(&mut blocks.iter()).pending() > PROBE_PENDING_MUCH;
     let (kind, half_width) = match by_habit {
-        Some(elasticity) if elasticity < BOUNDS[0] => (LoadKind::Limited, ENOUGH),
+        Some(elasticity) if elasticity < LOAD_ELASTICITIES[0] => (LoadKind::Limited, LOAD_HALF_WIDTH_ENOUGH),
         _ => (LoadKind::Closed, f64::INFINITY),
     };
     let unknown = Verdict { kind, elasticity: by_habit, half_width, blocks: 0, wants_longer };
-    // Those that were too short don't spoil what longer ones tell.
-    let blocks: Vec<ProbeBlock> = blocks.iter().filter(|block| block.pending() < PENDING_MAX).copied().collect();
-    if blocks.len() < BLOCKS_MIN {
+    // Probes that were too short do not count beside longer ones.
+    let blocks: Vec<ProbeBlock> = blocks.iter().filter(|block| block.pending() < PROBE_PENDING_MAX).copied().collect();
+    if blocks.len() < PROBE_BLOCKS_MIN {
         return unknown;
     }
     let Some(estimate) = jackknife(&blocks, |blocks| ProbeBlock::sum(blocks).elasticity()) else { return unknown };
     if estimate.freedom == 0.0 {
-        // All hangs on one block.
+        // The result depends on one block alone.
         return unknown;
     }
-    let estimate = estimate.expecting(ProbeBlock::sum(&mut blocks.iter()).error_by_chance(), BY_CHANCE);
+    // With few blocks the measured variance is unreliable: combine it with that of Poisson arrivals.
+    let estimate = estimate.expecting(ProbeBlock::sum(&mut blocks.iter()).error_by_chance(), PROBE_PRIOR_FREEDOM);
+    // The pause leaves 1 − PROBE of the time for work that needs `utilisation` of it.
     let reserve = (1.0 - PROBE) / utilisation.clamp(0.01, 1.0);
     let forced = ((1.0 - reserve) / PROBE).clamp(0.0, 1.0);
-    let (value, half_width) = if forced > FORCED {
+    // If nearly everything is forced, dividing by the rest would only amplify noise.
+    let (value, half_width) = if forced > LOAD_FORCED_MAX {
         (estimate.mean, estimate.half_width())
     } else {
         ((estimate.mean - forced) / (1.0 - forced), estimate.half_width() / (1.0 - forced))
     };
-    // What the probes can't tell is not called limited for their sake: a gain that is there would be kept from the reader.
-    if half_width > 0.5 {
+    // Do not call an uncertain load limited: the report would hide a gain that may be there.
+    if half_width > LOAD_HALF_WIDTH_MAX {
         return unknown;
     }
     let kind = match value {
-        value if value < BOUNDS[0] => LoadKind::Limited,
-        value if value < BOUNDS[1] => LoadKind::Mixed,
+        value if value < LOAD_ELASTICITIES[0] => LoadKind::Limited,
+        value if value < LOAD_ELASTICITIES[1] => LoadKind::Mixed,
         _ => LoadKind::Closed,
     };
     Verdict { kind, elasticity: Some(value.clamp(0.0, 1.0)), half_width, blocks: blocks.len(), wants_longer }
@@ -174,6 +188,33 @@ pub fn judge(blocks: &[ProbeBlock], utilisation: f64, habit: Habit) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Dice;
+
+    /// The kernel's accounting has precedence over habits, and neither changes the result of probes.
+    #[test]
+    fn what_sets_the_pace_is_the_generator_where_it_has_no_time_left() {
+        let verdict = |kind| Verdict { kind, elasticity: Some(0.0), half_width: 0.1, blocks: 4, wants_longer: false };
+        let peer = |busy| PeerProcess { name: "wrk".into(), process: 7, busy };
+        for (kind, peer, utilisation, want) in [
+            (LoadKind::Limited, Some(peer(0.98)), 0.5, Some(Limit::Generator)),
+            (LoadKind::Mixed, Some(peer(0.98)), 0.5, Some(Limit::Generator)),
+            (LoadKind::Limited, Some(peer(0.4)), 0.5, Some(Limit::Pace)),
+            (LoadKind::Limited, Some(peer(0.7)), 0.5, Some(Limit::Pace)),
+            (LoadKind::Limited, None, 0.5, Some(Limit::Pace)),
+            (LoadKind::Limited, Some(peer(0.98)), 0.97, Some(Limit::Pace)),
+            (LoadKind::Closed, Some(peer(0.98)), 0.5, None),
+        ] {
+            let got = limit(&verdict(kind), Habit::default(), peer.as_ref(), utilisation);
+            assert_eq!(got, want, "{kind:?}, {peer:?}, {utilisation}");
+        }
+        let fixed = Habit::of_fixed_connections();
+        for (kind, busy, want) in [
+            (LoadKind::Limited, 0.7, Limit::Generator),
+            (LoadKind::Mixed, 0.7, Limit::Pace),
+            (LoadKind::Limited, 0.5, Limit::Pace),
+        ] {
+            assert_eq!(limit(&verdict(kind), fixed, Some(&peer(busy)), 0.5), Some(want), "{kind:?}, {busy}");
+        }
+    }
 
     fn blocks(seed: u64, count: usize, elasticity: f64, noise: f64) -> Vec<ProbeBlock> {
         let mut dice = Dice::new(seed);
@@ -207,8 +248,9 @@ mod tests {
         }
     }
 
-    /// A crowd of 2500 a second whom nobody makes wait: in a window of 50 ms a pause of a fifth is 25 of them, and chance is 11. Six blocks
-    /// tell it nearly always, and fewer say that they can't rather than the wrong thing.
+    /// Poisson arrivals at 2500 a second, with an open loop. In a window of 50 ms a pause of a fifth is 25 arrivals,
+    /// and the noise is 11. Six blocks are nearly always enough, and with fewer the result is "unknown" rather than
+    /// wrong.
     #[test]
     fn a_crowd_is_not_taken_for_clients_who_wait() {
         for (elasticity, right, wrong) in
@@ -235,8 +277,8 @@ mod tests {
         }
     }
 
-    /// Connections that are used by turns, each after the same part of a window: what is held at its end is missing whoever sent it, and is
-    /// not taken for clients who wait. Where it is nearly all that could be missing, nothing is told.
+    /// Connections used in turns, each after the same fraction of a window. Messages held at its end are missing with
+    /// any load, and do not count as a closed loop. If they are nearly all of the pause, there is no result.
     #[test]
     fn what_is_held_when_windows_end_tells_nothing() {
         let block = |part: f64, elasticity| {
@@ -252,7 +294,7 @@ mod tests {
         for (part, is_told) in [(0.0, true), (0.2, true), (0.5, true), (0.69, true), (0.71, false), (1.0, false)] {
             for (elasticity, kind) in [(0.0, LoadKind::Limited), (1.0, LoadKind::Closed)] {
                 let verdict = judge(&[block(part, elasticity); 6], 0.5, Habit::default());
-                assert_eq!(verdict.wants_longer, part > PENDING_MUCH, "{part}: {verdict:?}");
+                assert_eq!(verdict.wants_longer, part > PROBE_PENDING_MUCH, "{part}: {verdict:?}");
                 if is_told {
                     assert_eq!((verdict.kind, verdict.is_known()), (kind, true), "{part}, {elasticity}: {verdict:?}");
                     assert!(verdict.elasticity.is_some_and(|told| (told - elasticity).abs() < 1e-6), "{verdict:?}");
@@ -267,7 +309,7 @@ mod tests {
         }
     }
 
-    /// Probes that were too short stand beside the longer ones that came for them.
+    /// Probes that were too short are ignored beside the longer ones that followed.
     #[test]
     fn longer_probes_are_not_spoiled_by_short_ones() {
         let of = |held, came: f64| ProbeBlock {
@@ -281,7 +323,7 @@ mod tests {
         assert_eq!((verdict.kind, verdict.blocks), (LoadKind::Limited, 6), "{verdict:?}");
     }
 
-    /// Two blocks in which the host was slow alike take a load of its own pace for clients who wait; so it is tried on.
+    /// If the host is slow in two blocks, an open loop looks like a closed one. So probing goes on.
     #[test]
     fn few_that_agree_do_not_end_it() {
         for count in 2..8 {
@@ -290,17 +332,17 @@ mod tests {
         }
     }
 
-    /// At 96 % of its capacity an open load gives up five sixths of the pause, because it must.
+    /// At 96 % of its capacity an open-loop load gives up five sixths of the pause, because it must.
     #[test]
     fn what_is_forced_is_not_taken_for_consideration() {
         let forced: f64 = (1.0 - (1.0 - PROBE) / 0.96) / PROBE;
         assert_eq!(judge(&blocks(1, 12, forced, 0.002), 0.96, Habit::default()).kind, LoadKind::Limited);
         assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 0.96, Habit::default()).kind, LoadKind::Closed);
-        // No reserve at all: whatever drives it, the program sets the pace.
+        // Without any reserve the program sets the rate with any load.
         assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 1.0, Habit::default()).kind, LoadKind::Closed);
     }
 
-    /// Three units in all: that none came while it paused is chance as well as anything else.
+    /// Three units in all: none in the windows with the pause may be chance.
     #[test]
     fn few_units_tell_nothing() {
         let none = ProbeBlock { control: [1.0, 2e8], paused: [0.0, 1e8], pauses: 2e7, held: 0.0 };

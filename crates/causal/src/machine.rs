@@ -1,18 +1,15 @@
-//! What is known of the machine before anything was measured on it.
+//! Assumptions about the machine, for times that the profiler cannot measure.
 
-/// What it takes to wake a thread where a virtual processor has halted, nanoseconds: 27 000 to 33 000 were measured.
-pub(crate) const VIRTUAL_WAKE_UP: f64 = 30_000.0;
+use crate::constants::{WAKEUP_BARE, WAKEUP_VIRTUAL};
 
-/// The same where a processor is awake, or in a light sleep, as it is after a short rest.
-const BARE_WAKE_UP: f64 = 5_000.0;
-
-/// What it takes to wake a thread where a processor is free, nanoseconds, on a machine of this kind. It can't be measured beside a busy
-/// program: what was asked to wake up would wait for a processor, too.
+/// Returns the nanoseconds to wake a thread when a processor is free. This is an assumption for the kind of machine,
+/// not a measurement: beside a busy program, a thread woken for the measurement would also wait for a processor.
 pub(crate) fn wake_up() -> f64 {
-    if is_virtual() { VIRTUAL_WAKE_UP } else { BARE_WAKE_UP }
+    if is_virtual() { WAKEUP_VIRTUAL } else { WAKEUP_BARE }
 }
 
-/// Whether the processor says that there is a hypervisor (CPUID leaf 1, ECX bit 31); those that say nothing are mostly rented.
+/// Returns whether the processor reports a hypervisor (CPUID leaf 1, ECX bit 31). Without CPUID: true, as most such
+/// machines are rented virtual ones.
 fn is_virtual() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::x86_64::__cpuid(1).ecx >> 31 == 1;
@@ -24,7 +21,7 @@ fn is_virtual() -> bool {
 mod tests {
     use super::*;
 
-    /// The kernel shows the same bit as a flag.
+    /// Linux shows the CPUID bit as the flag `hypervisor` in `/proc/cpuinfo`.
     #[test]
     fn the_kernel_says_the_same() {
         let known = std::fs::read_to_string("/proc/cpuinfo").unwrap();

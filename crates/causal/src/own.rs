@@ -1,5 +1,5 @@
-//! The profiler's own threads: what they take, processor time that the program could have had; and when they rest, for as long as a window
-//! is open. What they would take in it is no matter of the program's, and what they leave of its caches is not what it has without them.
+//! The profiler's own threads: the processor time that they use, and their pause while a window is open. Without the
+//! pause, a window would also measure the profiler's use of processors and caches.
 
 use std::cell::Cell;
 use std::num::NonZero;
@@ -11,16 +11,18 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Of all threads that told, nanoseconds.
+/// Processor time of all threads that called [`tell`], nanoseconds.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// What this thread had taken when it last told.
+    /// The calling thread's processor time at its last call of [`tell`], nanoseconds.
     static TOLD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts what the calling thread took since it last did so, the first time since it began; that is the answer, nanoseconds.
+/// Adds the calling thread's processor time since its last call (at the first call: since the thread started) to the
+/// total. Returns that time, nanoseconds.
 pub(crate) fn tell() -> u64 {
+    // A system call of some 300 ns: not for hot paths.
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let now = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
     let taken = now - TOLD.replace(now);
@@ -28,19 +30,20 @@ pub(crate) fn tell() -> u64 {
     taken
 }
 
-/// What was told so far in this process, by processor that it may use: nanoseconds.
+/// Returns the total of [`tell`] so far, divided by the number of processors of this process: nanoseconds.
 pub(crate) fn taken() -> u64 {
     by_processor(TAKEN.load(Relaxed))
 }
 
-/// So much time, by processor that this process may use.
+/// Divides `time` by the number of processors that this process may use.
 pub(crate) fn by_processor(time: u64) -> u64 {
+    // Queried once: the answer reads the affinity mask and cgroup files.
     static PROCESSORS: OnceLock<u64> = OnceLock::new();
     time / *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get) as u64)
 }
 
 static RESTS: AtomicBool = AtomicBool::new(false);
-/// Held while [`RESTS`] is changed, so that nobody goes to sleep who was just told to go on.
+/// Held while [`RESTS`] changes, so that a thread about to sleep in [`rest`] cannot miss the notification.
 static CHANGES: Mutex<()> = Mutex::new(());
 static GO_ON: Condvar = Condvar::new();
 
@@ -49,19 +52,19 @@ fn set_rests(rests: bool) {
     RESTS.store(rests, Release);
 }
 
-/// A window is about to be open: whoever asks by [`rest`] waits from now on.
+/// Called before a window opens: from now on [`rest`] blocks.
 pub(crate) fn let_rest() {
     set_rests(true);
 }
 
-/// None is open any more.
+/// Called when the window is closed: releases the threads blocked in [`rest`].
 pub(crate) fn let_go_on() {
     set_rests(false);
     GO_ON.notify_all();
 }
 
-/// Where the calling thread, one of those that work things out, may rest: comes back when no window is open. Asked between any two replays
-/// and samples; names that are looked up for the first time take longer.
+/// Blocks the calling thread while a window is open. The profiler's computing threads call it between two replays or
+/// samples. Looking up names for the first time takes longer than that, without a call in between.
 pub(crate) fn rest() {
     if RESTS.load(Acquire) {
         let changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_a_thread_takes_is_counted_once() {
-        // Others tell meanwhile, so there are lower bounds alone.
+        // Threads of other tests add to the total concurrently, so only lower bounds are checked.
         let before = TAKEN.load(Relaxed);
         let took = std::thread::spawn(|| {
             let mut rounds = 0_u64;
@@ -106,7 +109,7 @@ mod tests {
                 while !is_there.load(Acquire) {
                     std::thread::yield_now();
                 }
-                // It may have come to its rest, or be about to.
+                // The thread may be blocked in `rest` by now, or about to be.
                 (0..100).for_each(|_| std::thread::yield_now());
                 is_over.store(true, Release);
                 let_go_on();

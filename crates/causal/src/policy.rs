@@ -1,7 +1,9 @@
-//! What happens at each hook while a window is open: the thread's kind of work is kept, and what it does is written down or paused.
+//! The action of each hook while a window is open: tracks the thread's kind of work, and records its events or pauses
+//! it.
 //!
-//! A window's number says by which rule it runs: its lowest bits are the [`Rule`], the next one is the half of the logs that is written.
-//! So one load tells a hook everything, and what belongs to another window is known by its number.
+//! A window's number contains its rule: the two lowest bits are the [`Rule`], and the next one selects the half of the
+//! logs that is written. So a hook needs one load to know its action, and data of another window is recognised by its
+//! number.
 
 mod costs;
 
@@ -14,47 +16,48 @@ use std::time::Duration;
 
 use progress::{Account, Lock, Log, Point, Policy, Sharing, Span, Stamp};
 
+use crate::constants::PAUSE_PIECE_MAX;
 use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
-use crate::outcome::Outcome;
+use crate::outcome::WindowOutcome;
 use crate::target::Weights;
 use crate::trace::{self, Event, Thread, Trace};
 use crate::{clock, kinds, machine, sample};
 pub use costs::{Costs, Stretch, Toll};
 
-/// What a window is for.
+/// The purpose of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// None is open.
+    /// No window is open.
     Rest,
-    /// Everything is written down (mode A).
+    /// Record all events (mode A).
     Record,
-    /// Pauses are made (mode B).
+    /// Pause threads (mode B).
     Pause,
 }
 
-/// Bits of a window's number that are not its count: two for the rule.
+/// Bits of a window's number below its count: those of the rule.
 const COUNT_SHIFT: u32 = 2;
-/// Stamps have room for this many bits of a window's number.
+/// Bits of a window's number that fit into a stamp.
 const WINDOW_MASK: u32 = (1 << 24) - 1;
 /// Bits of a message's number that count within its thread.
 const SERIAL_BITS: u32 = 28;
 
-/// The policy that the profiler installs: one in a process.
+/// The policy that the profiler installs; one per process.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// The number of the window that is open, with its rule; 0 before the first.
+    /// The number of the open window, including its rule; 0 before the first.
     window: AtomicU32,
     count: AtomicU32,
-    /// When the window began and ended, by [`clock::now`].
+    /// The times at which the last window began and ended, by [`clock::now`].
     began: AtomicU64,
     ended: AtomicU64,
-    /// What to take from the kernel's times.
+    /// Offset to subtract from the kernel's times.
     unix_offset: AtomicU64,
     ledger: Ledger,
 }
 
 impl Recorder {
-    /// Without an open window.
+    /// Makes a recorder without an open window.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -67,19 +70,20 @@ impl Recorder {
         }
     }
 
-    /// Opens a window. The one before the last one, whose half of the logs it writes, must have been read. A window with pauses that is
-    /// opened so is a control: nothing is made faster.
+    /// Opens a window. The window before the last one must have been read, because the new one overwrites its half of
+    /// the logs. With [`Rule::Pause`] the window is a control: nothing is made faster.
     pub fn open(&self, rule: Rule) {
         self.open_as(rule, &Experiment { weights: Some(&Weights::default()), speedup: 0.0 });
     }
 
-    /// Opens a window with pauses.
+    /// Opens a window with pauses for `experiment`.
     pub fn open_experiment(&self, experiment: &Experiment<'_>) {
         self.open_as(Rule::Pause, experiment);
     }
 
     fn open_as(&self, rule: Rule, experiment: &Experiment<'_>) {
         let count = self.count.fetch_add(1, Relaxed) + 1;
+        // Wall time is adjusted now and then: take its offset anew for each window.
         self.unix_offset.store(clock::unix_offset(), Relaxed);
         let now = clock::now();
         let window = (count << COUNT_SHIFT | rule as u32) & WINDOW_MASK;
@@ -87,7 +91,7 @@ impl Recorder {
             self.ledger.open(window, experiment, now);
         }
         self.began.store(now, Relaxed);
-        // Release: who sees the window sees what it tries.
+        // Release: pairs with the Acquire in `window`; a hook that sees the number sees the experiment.
         self.window.store(window, Release);
     }
 
@@ -97,13 +101,14 @@ impl Recorder {
         self.window.store(Rule::Rest as u32, Relaxed);
     }
 
-    /// The rules of windows with pauses: for what the open one has cost so far, and for how much of a processor each thread has.
+    /// Returns the rules of windows with pauses: for the cost so far of the open window, and to set each thread's share
+    /// of a processor.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// What the window with pauses came to that ended last, in virtual time, and what it cost.
-    pub fn outcome(&self) -> (Outcome, Spent) {
+    /// Returns the outcome, in virtual time, and the cost of the last window with pauses. It must be closed.
+    pub fn outcome(&self) -> (WindowOutcome, Spent) {
         let (began, ended) = (self.began.load(Relaxed), self.ended.load(Relaxed));
         let window = (self.count.load(Relaxed) << COUNT_SHIFT | Rule::Pause as u32) & WINDOW_MASK;
         let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
@@ -115,42 +120,48 @@ impl Recorder {
                 match event {
                     Event::Hit { point } => units.push(Unit { at, point, began: None }),
                     Event::VisitEnded { visit, point } => {
+                        // A visit of 0 began before the window.
                         units.push(Unit { at, point, began: Some(visit).filter(|&began| began != 0) });
                     }
                     _ => {}
                 }
             }
+            // Without a hook in the window, the thread's busy time is unknown.
             if account.window.load(Relaxed) == window {
                 busiest = self.ledger.busy(account, ended).max(busiest);
             }
         }
         let busiest = (busiest as f64 / time.max(1) as f64).min(1.0);
-        (Outcome { busiest, ..outcome(&units, time, spent.delayed) }, spent)
+        (WindowOutcome { busiest, ..outcome(&units, time, spent.delayed) }, spent)
     }
 
-    /// How many entries the open window has in the log that has most.
+    /// Returns the number of entries of the open window in its fullest log.
     #[must_use]
     pub fn entries(&self) -> usize {
         let window = self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT;
         progress::accounts().iter().map(|account| account.log().read(window).len()).max().unwrap_or(0)
     }
 
-    /// What was recorded in the window that ended last, in which each hook took `hook` nanoseconds, in the memory of another trace.
+    /// Reads the events of the last window into `trace`, reusing its memory. `hook` is the time of one hook,
+    /// nanoseconds.
     pub fn take(&self, hook: f64, trace: &mut Trace) {
         let (window, began) = (self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT, self.began.load(Relaxed));
+        // The window may still be open: then `ended` is that of an earlier one.
         let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
         let mut memory = std::mem::take(&mut trace.threads).into_iter().map(|thread| thread.events);
         for account in progress::accounts().into_iter().filter(|account| account.log().read(window).len() > 0) {
             let mut events = memory.next().unwrap_or_default();
             if whole(account.log(), window, &mut events) {
-                // What a full log would have said about the rest of the window is missing: it ends here for everybody.
+                // A full log lacks the rest of the window, so the window ends here for all threads.
                 ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
             }
+            // `record_in` writes the kind before a thread's first event.
             let kind = match events.first() {
                 Some(&(_, Event::Kind(kind))) => kind,
                 _ => kinds::of_thread(account),
             };
+            // A hook may have read the clock just before the window opened.
             events.retain(|&(at, _)| at >= began);
             let (number, is_worker) = (account.number(), account.is_worker());
             threads.push(Thread { number, is_worker, running: 1.0, kind, events });
@@ -174,6 +185,7 @@ impl Recorder {
     fn write(&self, account: &Account, window: u32, now: u64, event: Event) {
         let window = window >> COUNT_SHIFT;
         let (entry, more) = event.encode(now);
+        // Without room for the first entry, the second one must not be written either.
         if account.log().push(window, entry)
             && let Some(more) = more
         {
@@ -190,21 +202,21 @@ impl Recorder {
     fn record_in(&self, account: &Account, window: u32, event: impl FnOnce(u64) -> Event) {
         let now = clock::now();
         if account.window.load(Relaxed) != window {
-            // The first of this window: what the thread was at comes before it.
+            // The thread's first event in this window: its kind of work comes before it.
             account.window.store(window, Relaxed);
             self.write(account, window, now, Event::Kind(find_kind(account)));
         }
         self.write(account, window, now, event(now));
     }
 
-    /// What happens in a window with pauses, if one is open.
+    /// Calls `rule` if a window with pauses is open; else returns `None`.
     fn pausing<T>(&self, account: &Account, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
         let (window, Rule::Pause) = self.window() else { return None };
         self.join(account, window);
         Some(rule(&self.ledger, window, clock::now()))
     }
 
-    /// The thread's first hook of a window with pauses.
+    /// Enters the thread into a window with pauses, at its first hook there.
     fn join(&self, account: &Account, window: u32) {
         if account.window.load(Relaxed) != window {
             self.ledger.join(account, window);
@@ -212,8 +224,9 @@ impl Recorder {
         }
     }
 
-    /// Has the thread pay what it owes, in a window with pauses; then what it is to say.
+    /// In a window with pauses: has the thread pay its debt, then returns the result of `rule`.
     fn paid<T>(&self, account: &Account, urgency: Urgency, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
+        // Credit first: the thread's own work on the target raises G, and lowers its debt.
         let owed = self.pausing(account, |ledger, window, now| {
             ledger.credit(account, now);
             (ledger.owed(account, urgency, now), window, now)
@@ -227,20 +240,21 @@ impl Recorder {
     #[cold]
     fn sleep(&self, account: &Account, (owed, window, since): (u64, u32, u64)) {
         let slack = exact_timers();
-        // In pieces, so that what is left when the window ends is not slept.
+        // In pieces, so that the sleep ends soon after the window does.
         while let left @ 1.. = (since + owed).saturating_sub(clock::now()) {
             if self.window.load(Relaxed) != window {
                 break;
             }
-            std::thread::sleep(Duration::from_nanos(left.min(SLEEP_MAX)));
+            std::thread::sleep(Duration::from_nanos(left.min(PAUSE_PIECE_MAX)));
         }
         restore_timers(slack);
+        // Once the window has ended, its accounts no longer count.
         if self.window.load(Relaxed) == window {
             self.ledger.paid(account, owed, since, clock::now());
         }
     }
 
-    /// Puts the thread from its kind of work into the next one, of which `event` tells; what it was.
+    /// Sets the thread's kind of work to `next` of the current one, recorded as `event`. Returns the previous kind.
     fn set_kind(&self, account: &Account, event: fn(u32) -> Event, next: impl FnOnce(u32) -> u32) -> u32 {
         let mut before = 0;
         let set = || {
@@ -249,11 +263,12 @@ impl Recorder {
             account.kind.store(kind, Relaxed);
             kind
         };
-        // Between windows nobody asks: who meets the next one finds its kind then.
+        // Between windows the kind is not needed: a thread finds it when it joins the next one.
         match self.window() {
             (window, Rule::Record) => self.record_in(account, window, |_| event(set())),
             (window, Rule::Pause) => {
                 self.join(account, window);
+                // The time until now belongs to the kind before.
                 self.ledger.credit(account, clock::now());
                 set();
             }
@@ -262,12 +277,12 @@ impl Recorder {
         before
     }
 
-    /// The time of a message of the world's by our clock; 0 when it is not known.
+    /// Converts the arrival time of an outside message to the profiler's clock; 0 (unknown) stays 0.
     fn known(&self, unix: u64, now: u64) -> u64 {
         if unix == 0 { 0 } else { self.ours(unix, now) }
     }
 
-    /// The same; now when it is not known.
+    /// Converts an arrival time to the profiler's clock; unknown is `now`.
     fn ours(&self, unix: u64, now: u64) -> u64 {
         match unix {
             0 => now,
@@ -276,7 +291,8 @@ impl Recorder {
     }
 }
 
-/// Fills in the events of a window in a log; whether that is full: then the last event may lack a part, and is left out.
+/// Fills `events` with the events of a window in a log. Returns whether the log is full; its last event is then left
+/// out, as it may lack its second entry.
 fn whole(log: &Log, window: u32, events: &mut Vec<(u64, Event)>) -> bool {
     events.clear();
     let entries = log.read(window);
@@ -289,13 +305,10 @@ fn whole(log: &Log, window: u32, events: &mut Vec<(u64, Event)>) -> bool {
     is_full
 }
 
-/// The longest sleep that nothing interrupts, nanoseconds.
-const SLEEP_MAX: u64 = 2_000_000;
-
-/// Has the thread's sleeps end when they should, and not up to 50 µs later with those of others; what it was before.
+/// Sets the thread's timer slack to 1 ns: the default lets its sleeps end up to 50 µs late. Returns the previous slack.
 fn exact_timers() -> Option<u64> {
     let slack = rustix::thread::current_timer_slack().ok();
-    // Without it the overshoot is a little larger, which is carried anyway.
+    // If that fails, sleeps take a little longer; the excess is carried over anyway.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     slack
 }
@@ -304,7 +317,8 @@ fn restore_timers(slack: Option<u64>) {
     let _ = rustix::thread::set_current_timer_slack(slack.and_then(NonZeroU64::new));
 }
 
-/// A number for what the thread sends, unique in the window, also where another thread had the account earlier in it.
+/// Returns a number for a message of the thread's that is unique in the window, even if another thread had the account
+/// before.
 fn fresh(account: &Account) -> u64 {
     let serial = account.stamps.load(Relaxed) + 1;
     account.stamps.store(serial, Relaxed);
@@ -315,7 +329,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What the thread is at when it first hears of a window.
+/// Finds the thread's kind of work from its open spans, when it joins a window.
 #[cold]
 fn find_kind(account: &Account) -> u32 {
     let kind = progress::retell(kinds::of_thread(account), kinds::after);
@@ -323,7 +337,7 @@ fn find_kind(account: &Account) -> u32 {
     kind
 }
 
-/// A number that lasts as long as the window, for what is written to again and again.
+/// Returns the stamp's number in the window, or gives it one: for a connection that is written to repeatedly.
 fn lasting(stamp: &mut Stamp, account: &Account, window: u32) -> u64 {
     stamp.value(window).unwrap_or_else(|| {
         let number = fresh(account);
@@ -344,7 +358,7 @@ impl Policy for Recorder {
     fn thread_began(&self, account: &'static Account) {
         account.blocked_since.store(0, Relaxed);
         match self.window() {
-            // Until now it was at nothing, whoever had the account before.
+            // It did nothing until now. The account may be that of an ended thread.
             (window, Rule::Record) => self.record_in(account, window, |_| Event::BlockEnded),
             (window, Rule::Pause) => {
                 self.ledger.begin(account, window, clock::now());
@@ -366,7 +380,8 @@ impl Policy for Recorder {
     }
 
     fn left(&self, account: &'static Account, before: &AtomicU32) {
-        // Read when the window is joined: that is what says it, where the span began before.
+        // `before` is read after the thread joined the window, which may have updated it: the span may be older than
+        // the window.
         self.set_kind(account, Event::Kind, |_| before.load(Relaxed));
     }
 
@@ -398,7 +413,7 @@ impl Policy for Recorder {
 
     fn before_block(&self, account: &'static Account) {
         if self.pausing(account, |ledger, _, now| ledger.block_began(account, now)).is_none() {
-            // For a window that opens meanwhile.
+            // In case a window opens during the block.
             account.blocked_since.store(1, Relaxed);
             self.record(account, |_, _| Event::BlockBegan);
         }
@@ -435,9 +450,10 @@ impl Policy for Recorder {
     }
 
     fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, contended: bool) {
+        // Stamps of locks are replaced by compare-and-swap, as several readers may release at once.
         let give_up = |ledger: &Ledger, window, now| {
             let mut left = lock.stamp();
-            // Whoever came first has left a stamp of its own: the later one of both stays.
+            // Another reader may have stored its stamp first: keep the later one of both.
             loop {
                 let mine = ledger.unlocked(account, window, left, sharing, now);
                 match lock.replace(left, mine) {
@@ -489,6 +505,7 @@ impl Policy for Recorder {
             return;
         }
         self.record(account, |window, _| {
+            // A fresh number for each event of the call, so that it is paired with its own part of the answer.
             let (number, is_first) = (fresh(account), call.value(window).is_none());
             *call = Stamp::new(window, number);
             Event::Called { call: number, whom: whom.id(), is_first }
@@ -557,6 +574,7 @@ impl Policy for Recorder {
     fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point) {
         let paused = self.pausing(account, |ledger, window, now| {
             ledger.credit(account, now);
+            // Events of windows with pauses hold virtual times.
             let (at, began) = (ledger.virtual_time(account, now), visit.value(window).unwrap_or(0));
             self.write(account, window, at, Event::VisitEnded { visit: began, point: point.id() });
         });
@@ -573,7 +591,7 @@ impl Policy for Recorder {
 mod tests {
     use super::*;
 
-    /// Of a call the second entry says whom: without it the call would be somebody else's.
+    /// The second entry of a call holds its span: without it, the call would be attributed to another one.
     #[test]
     fn a_full_log_ends_before_its_last_event() {
         let (recorder, account) = (Recorder::new(), Account::new(0, "full"));

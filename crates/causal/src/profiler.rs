@@ -1,35 +1,36 @@
-//! The run of a profile: what is asked, what is done about it, and how it stands.
+//! Runs a profile: its settings, its thread, and its status.
 //!
-//! - `controller`: carries out the plan: opens and closes windows, takes samples, asks for what follows from them.
-//! - `live`: the program that this process is, as the controller sees it.
+//! - `controller`: carries out the plan: opens and closes windows, takes samples, requests results.
+//! - `live`: this process as the program that the controller profiles.
 
 mod controller;
 mod live;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::estimate::Request;
+use crate::constants::{BUDGET_MAX, CURVE_SPEEDUPS};
+use crate::estimate::ProfileRequest;
 use crate::report::{Reason, ReasonCode, Report, Speech};
 use crate::sample::{Rate, SampleError};
 
-/// Which ways a profile goes.
+/// The modes that a profile uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Modes {
-    /// All targets are screened, the most worthwhile confirmed.
+    /// Screen all targets, and confirm the best.
     #[default]
     Both,
-    /// Screening alone: nothing is paused for a target's sake. The load is still tried, within the budget, because what a gain is
-    /// worth hangs on it; with a budget of 0 it is not.
+    /// Only screen: no pauses for targets. Load probes still run within the budget, because the meaning of a gain
+    /// depends on the load; a budget of 0 disables them.
     Screen,
-    /// Confirming alone: screening chooses whom, if nobody is named.
+    /// Only confirm: screening selects the targets if none are named.
     Confirm,
 }
 
-/// What a profile shall do; made by [`Profiler::builder`].
+/// The settings of a profile; made by [`Profiler::builder`].
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -53,106 +54,107 @@ pub struct Builder {
     until_precise: bool,
 }
 
-/// The largest part of the time that may be given away.
-const BUDGET_MAX: f64 = 0.25;
-/// The longest profile.
+/// Maximum length of a profile.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Of a page's curve.
-const SPEEDUPS: [f64; 11] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0];
 
 impl Builder {
-    /// How long to measure; 30 s unless said otherwise.
+    /// Sets the length of the measurement; default 30 s.
     #[must_use]
     pub fn duration(mut self, duration: Duration) -> Self {
         self.duration = duration;
         self
     }
 
-    /// The part of the time that the profile may take from the program, from 0 to a quarter; 0.03 unless said otherwise. Pauses are made of
-    /// what hooks and the profiler's own threads leave of it.
+    /// Sets the fraction of the time that the profile may cost the program, from 0 to 0.25; default 0.03. Hooks and the
+    /// profiler's own threads use part of it; the rest is for pauses.
     #[must_use]
     pub fn budget(mut self, budget: f64) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Looks at this target only: its name, or a part of it. May be said again for more.
+    /// Considers only this target, by its name or a part of it. Call it again for further targets.
     #[must_use]
     pub fn target(mut self, name: impl Into<String>) -> Self {
         self.targets.push(name.into());
         self
     }
 
-    /// The progress point that curves are of; the one with most hits unless said otherwise. May be said again for more.
+    /// Sets the main progress point; default: the one with most hits. Call it again for further points.
     #[must_use]
     pub fn progress(mut self, name: impl Into<String>) -> Self {
         self.progress.push(name.into());
         self
     }
 
-    /// Which ways it goes.
+    /// Sets the modes to use; default [`Modes::Both`].
     #[must_use]
     pub fn mode(mut self, modes: Modes) -> Self {
         self.modes = modes;
         self
     }
 
-    /// The speed-ups of the curves, above 0 and up to 1.
+    /// Sets the speed-ups of the curves, above 0 and up to 1.
     #[must_use]
     pub fn speedups(mut self, speedups: &[f64]) -> Self {
         self.speedups = speedups.to_vec();
         self
     }
 
-    /// Of all chance: which windows come when. From the clock unless said otherwise.
+    /// Seeds the random schedule of windows; by default from the clock.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Samples by wall time, a thousand a second, at a cost of 3 to 5 %. See [`Rate::Wall`].
+    /// Samples by wall time, 1000 a second, at a cost of 3 to 5 %. See [`Rate::Wall`].
     #[must_use]
     pub fn wall_clock_sampler(mut self) -> Self {
         self.rate = Rate::Wall;
         self
     }
 
-    /// What the report calls the program; the executable's name unless said otherwise.
+    /// Sets the program's name in the report; default: the file name of the executable.
     #[must_use]
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = Some(name.into());
         self
     }
 
-    /// How the report's sentences speak of the program.
+    /// Sets the wording for the program in the report's sentences.
     #[must_use]
     pub fn speech(mut self, speech: Speech) -> Self {
         self.speech = speech;
         self
     }
 
-    /// Ends as soon as the intervals of the best five targets are within a percentage point, or it is sure that nothing gives as much.
+    /// Ends the profile as soon as the intervals of the best five targets are within one percentage point, or certainly
+    /// no target gains as much.
     #[must_use]
     pub fn until_precise(mut self) -> Self {
         self.until_precise = true;
         self
     }
 
-    /// Begins. The calling thread is registered with the profiler, too.
+    /// Starts the profile on a thread of its own. Registers the calling thread with the profiler.
     ///
     /// # Errors
-    /// When what is asked makes no sense, a profile runs already, or the program does not allow one.
+    /// If a setting is invalid, another profile is running, or sampling is not possible in this process.
     pub fn start(self) -> Result<Profiler, StartError> {
         let request = self.request()?;
-        let slot = Slot::take()?;
+        // Taken before anything is changed in the process, and held until the run is over.
+        let slot = ProfilePermit::take()?;
+        // Fails here, before any thread exists, if this process cannot be sampled.
         live::prepare()?;
         let live = live::Live::start(self.rate, request.clone())?;
+        // Chance only has to differ between runs: windows must not fall in step with a periodic program.
         let seed = self.seed.unwrap_or_else(|| {
             u64::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos())
         });
         let duration = self.duration;
-        let shared = Arc::new(Shared {
+        // An empty report from the start, so that a status has one before the first window.
+        let shared = Arc::new(ProfileState {
             stop: live.stop().clone(),
             began: Instant::now(),
             standing: Mutex::new(Standing {
@@ -161,25 +163,31 @@ impl Builder {
                 report: Arc::new(request.report()),
             }),
         });
-        let run = controller::Run { request, duration, seed, until_precise: self.until_precise };
+        let run = controller::RunParameters { request, duration, seed, until_precise: self.until_precise };
         let seen = shared.clone();
         let thread = std::thread::Builder::new()
             .name("causal".into())
             .spawn(move || {
-                // Dropped in this order, whatever happens: hooks off, then free for another profile, then finished.
+                // Drop order, also on panic: hooks off, then the slot for another profile, then the final phase.
                 let _finished = Finished(seen.clone());
                 let _slot = slot;
                 let mut live = live;
                 let report = run.carry_out(&mut live, &mut |phase, report| seen.publish(phase, report));
                 drop(live);
+                // The profile's memory is free by now. Clone the report, as the original keeps the freed memory around
+                // it from being returned.
+                let report = Report::clone(&report);
+                seen.publish(Phase::Analysing, Some(report.clone()));
+                give_back();
                 report
             })
             .map_err(StartError::Thread)?;
         Ok(Profiler { shared, duration, thread: Some(thread) })
     }
 
-    /// What is asked, if it makes sense.
-    fn request(&self) -> Result<Request, StartError> {
+    /// Checks the settings.
+    fn request(&self) -> Result<ProfileRequest, StartError> {
+        // Refused and not clamped: a profile of another length than the requested one would be mistaken for it.
         if self.duration.is_zero() || self.duration > DURATION_MAX {
             return Err(StartError::Duration(self.duration));
         }
@@ -193,13 +201,15 @@ impl Builder {
         if speedups.is_empty() {
             return Err(StartError::Speedup(0.0));
         }
+        // In ascending order, as the curves are drawn and interpolated.
         speedups.sort_by(f64::total_cmp);
         speedups.dedup();
+        // The default name: that of the executable.
         let own = || {
             let path = std::env::current_exe().ok()?;
             Some(path.file_name()?.to_string_lossy().into_owned())
         };
-        Ok(Request {
+        Ok(ProfileRequest {
             program: self.program.clone().or_else(own).unwrap_or_default(),
             speech: self.speech.clone(),
             began: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -212,15 +222,35 @@ impl Builder {
     }
 }
 
-/// Why a profile did not begin.
+/// Maximum memory of a profile, bytes: its windows, samples, names and replays, and the pages of the program's own file
+/// that it touches. docs/limits.md describes the behaviour at the limit.
+pub const MEMORY_MAX: usize = 96 << 20;
+
+static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
+
+/// Sets a function to call when a profile has freed its memory, whether it finished or was stopped: on the profiler's
+/// thread, before the profile counts as finished. Some allocators keep freed memory; the function can make them return
+/// it to the system. Only the first call has an effect.
+pub fn on_freed(give_back: fn()) {
+    let _ = GIVE_BACK.set(give_back);
+}
+
+/// Calls the function set by [`on_freed`]: for callers that have freed much memory of a report.
+pub fn give_back() {
+    if let Some(give_back) = GIVE_BACK.get() {
+        give_back();
+    }
+}
+
+/// The reason why a profile did not start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Another one runs in this process.
+    /// Another profile is running in this process.
     Running,
-    /// The hooks belong to another policy than this profiler's.
+    /// Another policy than this profiler's is installed for the hooks.
     Foreign,
-    /// Too short or too long.
+    /// The length is zero or above a day.
     Duration(Duration),
     /// Not a part of the time that may be given away.
     Budget(f64),
@@ -235,38 +265,38 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Running => f.write_str("a profile runs already; there can be one in a process at a time"),
-            Self::Foreign => f.write_str("the program's hooks were given to another policy than the profiler's"),
+            Self::Running => f.write_str("a profile is already running; a process can run only one at a time"),
+            Self::Foreign => f.write_str("another policy than the profiler's is installed for the program's hooks"),
             Self::Duration(found) => {
-                write!(f, "a profile of {found:?} is not possible; expected more than nothing and at most a day")
+                write!(f, "a profile of {found:?} is not possible; expected more than 0 s and at most a day")
             }
             Self::Budget(found) => {
-                write!(f, "a budget of {found} is not possible; expected a part of the time from 0 to {BUDGET_MAX}")
+                write!(f, "a budget of {found} is not possible; expected a fraction of the time from 0 to {BUDGET_MAX}")
             }
-            Self::Speedup(found) => write!(f, "{found} is no speed-up; expected one above 0 and up to 1"),
+            Self::Speedup(found) => write!(f, "{found} is not a speed-up; expected one above 0 and up to 1"),
             Self::Sampler(error) => error.fmt(f),
-            Self::Thread(error) => write!(f, "the system gave no thread for the profiler: {error}"),
+            Self::Thread(error) => write!(f, "cannot start the profiler's thread: {error}"),
         }
     }
 }
 
 impl std::error::Error for StartError {}
 
-/// What a profile does at the moment.
+/// The current activity of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It records windows, or waits for the next one.
+    /// Records windows, or waits for the next one.
     Screening,
-    /// It pauses, for a target or to try the load.
+    /// Pauses, for a target or a load probe.
     Confirming,
-    /// It has measured and works out what that means.
+    /// Has finished measuring, and computes the results.
     Analysing,
     /// The report is final, and another profile may begin.
     Finished,
 }
 
 impl Phase {
-    /// In a word, for interfaces.
+    /// Returns its name in lower case, for interfaces.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -278,29 +308,29 @@ impl Phase {
     }
 }
 
-/// How a profile stands.
+/// The status of a profile.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// What it does.
+    /// Its current activity.
     pub phase: Phase,
-    /// How long it has measured.
+    /// Length of the measurement so far.
     pub elapsed: Duration,
-    /// How long it is to measure.
+    /// Planned length of the measurement.
     pub duration: Duration,
-    /// What is known so far; redone about once a second.
+    /// The results so far; updated about once a second.
     pub report: Arc<Report>,
 }
 
-/// A profile of this process, under way or finished. Dropped before it is finished it ends at the next window's end.
+/// A profile of this process, running or finished. Dropping it stops the profile at the end of the current window.
 #[derive(Debug)]
 pub struct Profiler {
-    shared: Arc<Shared>,
+    shared: Arc<ProfileState>,
     duration: Duration,
     thread: Option<JoinHandle<Report>>,
 }
 
 impl Profiler {
-    /// A profile that is to be described.
+    /// Returns a builder with the default settings.
     #[must_use]
     pub fn builder() -> Builder {
         Builder {
@@ -309,7 +339,7 @@ impl Profiler {
             targets: Vec::new(),
             progress: Vec::new(),
             modes: Modes::default(),
-            speedups: SPEEDUPS.to_vec(),
+            speedups: CURVE_SPEEDUPS.to_vec(),
             seed: None,
             rate: Rate::Cpu,
             program: None,
@@ -318,38 +348,40 @@ impl Profiler {
         }
     }
 
-    /// How it stands.
+    /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> Status {
         let standing = self.shared.standing();
         let elapsed = match standing.phase {
+            // Reports are about a second apart, so take the time from the clock.
             Phase::Screening | Phase::Confirming => self.shared.began.elapsed().min(self.duration),
             Phase::Analysing | Phase::Finished => standing.elapsed,
         };
         Status { phase: standing.phase, elapsed, duration: self.duration, report: standing.report.clone() }
     }
 
-    /// Ends it at the next occasion, within milliseconds; what was measured is still reported.
+    /// Stops the measurement within milliseconds; the results so far are still reported.
     pub fn stop(&self) {
+        // Asked for and not awaited: `finish` waits, and a handler of a server must not.
         self.shared.stop.stop();
     }
 
-    /// Whether the report is there, and another profile may begin.
+    /// Returns whether the report is final, and another profile may start.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.shared.standing().phase == Phase::Finished
     }
 
-    /// Waits for the end, and for what it all means: a few seconds more than the duration.
+    /// Waits for the end of the measurement and the results: a few seconds more than the duration.
     #[must_use]
     pub fn finish(mut self) -> Report {
         let report = self.thread.take().map(JoinHandle::join);
         match report {
             Some(Ok(report)) => report,
             _ => {
-                // A panic of the profiler's own: what is known until then is better than nothing.
+                // The profiler's thread panicked: return the last results.
                 let mut report = Report::clone(&self.shared.standing().report);
-                let text = "the profiler itself failed; this is what was known shortly before".to_owned();
+                let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
                 report.reasons.push(Reason { target: String::new(), code: ReasonCode::Stopped, text });
                 report
             }
@@ -363,10 +395,10 @@ impl Drop for Profiler {
     }
 }
 
-/// What the profiler's thread and its owner share.
+/// State shared by the profiler's thread and its owner.
 #[derive(Debug)]
-struct Shared {
-    stop: Arc<Stop>,
+struct ProfileState {
+    stop: Arc<StopRequest>,
     began: Instant,
     standing: Mutex<Standing>,
 }
@@ -378,25 +410,27 @@ struct Standing {
     report: Arc<Report>,
 }
 
-impl Shared {
+impl ProfileState {
     fn standing(&self) -> std::sync::MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn publish(&self, phase: Phase, report: Option<Report>) {
         let mut standing = self.standing();
+        // The elapsed time stops with the measurement.
         if matches!(standing.phase, Phase::Screening | Phase::Confirming) {
             standing.elapsed = self.began.elapsed();
         }
         standing.phase = phase;
+        // A phase may change without news; the last report stays.
         if let Some(report) = report {
             standing.report = Arc::new(report);
         }
     }
 }
 
-/// Says that nothing more will come, also when the thread panics.
-struct Finished(Arc<Shared>);
+/// Publishes the final phase when dropped, also if the thread panics.
+struct Finished(Arc<ProfileState>);
 
 impl Drop for Finished {
     fn drop(&mut self) {
@@ -404,14 +438,14 @@ impl Drop for Finished {
     }
 }
 
-/// Somebody's wish that a profile ends.
+/// A request to stop the profile.
 #[derive(Debug, Default)]
-struct Stop {
+struct StopRequest {
     wished: Mutex<bool>,
     told: Condvar,
 }
 
-impl Stop {
+impl StopRequest {
     fn stop(&self) {
         *self.wished.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.told.notify_all();
@@ -421,26 +455,27 @@ impl Stop {
         *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps, but not longer than until the wish.
+    /// Sleeps for `length`, or until the request.
     fn sleep(&self, length: Duration) {
         let wished = self.wished.lock().unwrap_or_else(PoisonError::into_inner);
+        // The predicate, because a condition variable may wake without a cause.
         drop(self.told.wait_timeout_while(wished, length, |wished| !*wished));
     }
 }
 
-/// The right to profile this process.
+/// The right to profile this process, held by one profile at a time.
 #[derive(Debug)]
-struct Slot;
+struct ProfilePermit;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-impl Slot {
+impl ProfilePermit {
     fn take() -> Result<Self, StartError> {
         if TAKEN.swap(true, Ordering::SeqCst) { Err(StartError::Running) } else { Ok(Self) }
     }
 }
 
-impl Drop for Slot {
+impl Drop for ProfilePermit {
     fn drop(&mut self) {
         TAKEN.store(false, Ordering::SeqCst);
     }

@@ -1,17 +1,21 @@
-//! Mode A: a recorded window, once more, with something faster.
+//! Mode A: replays a recorded window with one target made faster.
 //!
-//! A window is replayed as a discrete-event simulation. Threads that run an event loop work in turns: on what was there when they looked,
-//! then on what they told themselves meanwhile, and then they look again; others do one thing after the other. Locks are had by one at a time, messages come when they are sent, and what lies outside keeps its pace: clients send
-//! as long after our answer as they did, upstreams answer as long after our question. Then the target's part of all work is cut, and
-//! everything else follows: queues that shorten, clients that come back earlier, threads that now wait for one another.
+//! A replay is a discrete-event simulation of the window. Threads with an event loop work in turns: they handle the
+//! messages that were there when they looked, then those that they sent to themselves during the turn, and then they
+//! look again. Other threads run in program order. A lock has one holder (or several readers), and a message arrives
+//! when it is sent. Clients and upstreams keep their own times: a client's next request follows the answer after the
+//! recorded gap, and an upstream's answer follows the call likewise. The replay cuts the target's fraction of all work,
+//! and everything else follows: queues get shorter, clients return earlier, and threads wait for each other at other
+//! places.
 //!
-//! The profiler's own hooks take part of a window, too, and would take their part from everything: replays are without them.
+//! The profiler's own hooks take part of a window, too, and would reduce every relative gain. Replays leave them out.
 //!
-//! Nothing is slowed for it, any number of targets is tried on the same window, and what did not change cancels out: only the ratio of two
-//! replays counts. What it can't see is what costs differently when times change (caches, batches, threads that share a processor).
+//! A replay slows nothing down, and any number of targets can be tried on one window. Errors that are in both replays
+//! cancel, because only the ratio of two replays is used. A replay cannot predict costs that depend on the times
+//! themselves: caches, batches, threads that share a processor.
 //!
-//! - `cold`: what work takes more behind sleep.
-//! - `script`: a trace as steps that follow from one another.
+//! - `cold`: the extra cost of work after sleep.
+//! - `script`: converts a trace into steps that depend on each other.
 
 mod cold;
 mod script;
@@ -22,19 +26,20 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use progress::Sharing;
 
-use crate::outcome::{Outcome, PointOutcome};
+use crate::constants::SPIN;
+use crate::outcome::{PointOutcome, WindowOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
 pub use cold::Cold;
-use script::{BEGIN, Cause, Job, Link, NONE, Script, Step, When, Work};
-pub(crate) use script::{LAGS_MIN, usual_lag};
+pub(crate) use script::usual_lag;
+use script::{BEGIN, Cause, Job, Link, NONE, Script, ScriptStep, When, Work};
 
-/// Whose pace what comes from outside goes at.
+/// The pace of messages from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// The program's: clients wait for their answers.
+    /// They follow from the program's answers: clients wait for them.
     Closed,
-    /// Its own: it comes when it came.
+    /// They arrive at the recorded times.
     Open,
 }
 
@@ -47,18 +52,18 @@ pub struct Replay {
     /// By point.
     measures: Vec<Measure>,
     /// By pace.
-    measured: [Outcome; 2],
+    measured: [WindowOutcome; 2],
 }
 
 impl Replay {
-    /// Reads a trace. Takes a few hundred nanoseconds for each event. `lag` is how long a thread usually takes to be up, nanoseconds,
-    /// for a window that tells too little of it: one in which hardly any slept. `cold` is from many windows.
+    /// Reads a trace. Takes a few hundred nanoseconds per event. `lag` is the usual wakeup latency, nanoseconds, from
+    /// other windows: for a window in which hardly any thread slept. `cold` is from many windows.
     #[must_use]
     pub fn new(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
         Self::default().next(trace, lag, cold)
     }
 
-    /// Another trace in the memory of this one, as [`Replay::new`].
+    /// Reads a trace as [`Replay::new`] does, reusing the memory of `self`.
     #[must_use]
     pub fn next(self, trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
         let script = script::write(trace, lag, cold, self.script);
@@ -70,29 +75,31 @@ impl Replay {
         Self { script, followers, measures, measured }
     }
 
-    /// What the window came to as it was recorded, taken as a replay at that pace takes it.
+    /// Returns the window's outcome as recorded, computed in the way of a replay at that pace.
     #[must_use]
-    pub fn measured(&self, pace: Pace) -> &Outcome {
+    pub fn measured(&self, pace: Pace) -> &WindowOutcome {
         &self.measured[pace as usize]
     }
 
-    /// What the window comes to when the target takes `speedup` (0 to 1) less of its time. The same question has the same answer.
+    /// Replays the window with `speedup` (0 to 1) of the target's time saved. Deterministic.
     #[must_use]
-    pub fn run(&self, weights: &Weights, speedup: f64, pace: Pace) -> Outcome {
+    pub fn run(&self, weights: &Weights, speedup: f64, pace: Pace) -> WindowOutcome {
         self.play(&Change { weights, speedup, hooks: 0.0 }, pace)
     }
 
-    /// What it comes to with nothing changed and hooks that take what they took: what [`Replay::measured`] is, if the replay is right.
+    /// Replays the window unchanged, with the recorded time of hooks. An exact replay would return the outcome of
+    /// [`Replay::measured`].
     #[must_use]
-    pub fn run_as_recorded(&self, pace: Pace) -> Outcome {
+    pub fn run_as_recorded(&self, pace: Pace) -> WindowOutcome {
         self.play(&Change { weights: &Weights::default(), speedup: 0.0, hooks: 1.0 }, pace)
     }
 
-    fn play(&self, change: &Change<'_>, pace: Pace) -> Outcome {
+    fn play(&self, change: &Change<'_>, pace: Pace) -> WindowOutcome {
         let mut world = World::new(&self.script, &self.followers[pace as usize], change, pace);
         world.run();
         let mut outcome = world.totals.outcome(&self.measures, pace, self.script.busiest);
         for (point, pulls) in outcome.points.iter_mut().zip(&world.pulls) {
+            // Weight each thread by its units: threads that make most of the progress count most.
             let (worked, passed) =
                 pulls.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.hits * one.worked, sum.1 + one.hits * one.until));
             point.waiting = if passed > 0.0 { (1.0 - worked / passed).clamp(0.0, 1.0) } else { 0.0 };
@@ -101,21 +108,21 @@ impl Replay {
     }
 }
 
-/// What is different in a replay.
+/// The changes that a replay makes to the window.
 struct Change<'a> {
-    /// Which part of each kind of work is the target's.
+    /// The target's fraction of each kind of work.
     weights: &'a Weights,
-    /// How much of that is saved.
+    /// The fraction of the target's time to save.
     speedup: f64,
-    /// What part of their time hooks take.
+    /// The fraction of the hooks' time to keep.
     hooks: f64,
 }
 
-/// The jobs that each mark sets off.
+/// The jobs started by each mark.
 #[derive(Debug, Default)]
 struct Followers {
     jobs: Vec<u32>,
-    /// Where each mark's begin.
+    /// By mark: the index in `jobs` of its first one.
     starts: Vec<u32>,
 }
 
@@ -130,6 +137,7 @@ impl Followers {
                 _ => None,
             })
             .collect();
+        // By mark, then in the order of the script: counting offsets give each mark's jobs as one slice.
         pairs.sort_unstable();
         let mut starts = vec![0; script.marks as usize + 1];
         pairs.iter().for_each(|(mark, _)| starts[*mark as usize + 1] += 1);
@@ -144,20 +152,20 @@ impl Followers {
     }
 }
 
-/// What happens next, the earliest first.
+/// A pending event of the simulation; the earliest is first in the heap.
 #[derive(Clone, Copy, PartialEq)]
 struct Due {
     at: f64,
-    /// What was due first goes first.
+    /// Order of insertion, which breaks ties.
     order: u64,
     what: What,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum What {
-    /// A job has come to its thread.
+    /// A job arrives at its thread.
     Ready(u32),
-    /// A thread goes on.
+    /// A thread continues.
     Go(u32),
     /// A thread that waits for a lock tries again.
     Try(u32, u32),
@@ -167,6 +175,7 @@ impl Eq for Due {}
 
 impl Ord for Due {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        // Reversed: `BinaryHeap` pops the largest element.
         other.at.total_cmp(&self.at).then(other.order.cmp(&self.order))
     }
 }
@@ -182,7 +191,7 @@ struct Lock {
     exclusive: bool,
     shared: u32,
     waiting: VecDeque<Waiter>,
-    /// A thread was woken and has not tried yet.
+    /// A waiter was woken and has not tried yet.
     woken: bool,
 }
 
@@ -191,15 +200,11 @@ struct Lock {
 struct Waiter {
     thread: u32,
     sharing: Sharing,
-    /// How long it takes to be up once it sleeps.
+    /// Its wakeup latency if it sleeps.
     lag: f64,
-    /// Until when it only spins, so that it sees at once that the lock is free.
+    /// The time until which it spins: if the lock is released before, it has no latency.
     spins_until: f64,
 }
-
-/// How long the standard library's locks spin before they sleep, nanoseconds: a hundred pauses of the processor. Whoever sleeps is
-/// overtaken by those who come while it wakes, and that is much of what a contended lock costs.
-const SPIN: f64 = 4_000.0;
 
 impl Lock {
     fn take(&mut self, sharing: Sharing) -> bool {
@@ -214,35 +219,36 @@ impl Lock {
     }
 }
 
-/// A thread in the replay.
+/// The state of a thread in the replay.
 struct Player {
     job: u32,
-    /// Its next step; at the job's end it takes another one.
+    /// Its next step. At the end of the job the thread takes the next job.
     step: u32,
     is_busy: bool,
-    /// Whether its job begins from sleep though it did not when it was recorded, or the other way round.
+    /// Whether its job begins after sleep and did not when recorded, or the reverse.
     is_otherwise: bool,
-    /// For how long it has worked.
+    /// The time that it has worked.
     worked: f64,
-    /// Whether its last step let somebody go on who sleeps.
+    /// Whether its last step wakes a sleeping thread.
     wakes: bool,
-    /// When what it works on had come.
+    /// The arrival time of the message that it handles.
     came: f64,
-    /// Jobs of this turn that are left, in their order, with the times when they came.
+    /// The remaining jobs of this turn, in order, with their arrival times.
     turn: VecDeque<(u32, f64)>,
-    /// Those that have come since the thread looked, and when it did.
+    /// The jobs that arrived since the thread last looked, and the time of that look.
     unseen: VecDeque<(u32, f64)>,
     looked: f64,
 }
 
-/// Units of progress that one connection, or one thread, made.
+/// The units of progress of one connection or thread.
 #[derive(Clone, Copy)]
 struct Tally {
     hits: u64,
     last: f64,
 }
 
-/// What one thread does for a point: its units, and until the last of them how long it worked, and when that was.
+/// One thread's contribution to a point: the number of its units, and at the last of them the time that it has worked,
+/// and the time.
 #[derive(Clone, Copy, Default)]
 struct Pull {
     hits: f64,
@@ -260,21 +266,23 @@ struct World<'a> {
     players: Vec<Player>,
     marks: Vec<f64>,
     followers: &'a Followers,
-    /// For each mark the threads that wait for it.
+    /// By mark: the threads that wait for it.
     awaiting: Vec<Vec<u32>>,
     locks: Vec<Lock>,
     visits: Vec<f64>,
-    /// By point, then thread.
+    /// By point, then by thread.
     pulls: Vec<Vec<Pull>>,
     totals: Totals,
 }
 
+/// The time of a mark that is not set.
 const NOT_YET: f64 = f64::INFINITY;
 
 impl<'a> World<'a> {
     fn new(script: &'a Script, followers: &'a Followers, change: &'a Change<'a>, pace: Pace) -> Self {
         let threads = script.is_worker.len();
         let mut locks: Vec<Lock> = std::iter::repeat_with(Lock::default).take(script.locks as usize).collect();
+        // Locks held at the window's begin are released by their recorded unlocks.
         for &(lock, sharing) in &script.held {
             locks[lock as usize].take(sharing);
         }
@@ -318,6 +326,7 @@ impl<'a> World<'a> {
             };
             world.push(at, What::Ready(number));
         }
+        // Starts the jobs that follow from the window's begin.
         world.set(BEGIN);
         world
     }
@@ -329,19 +338,22 @@ impl<'a> World<'a> {
 
     fn run(&mut self) {
         while let Some(due) = self.due.pop() {
+            // Simulated time never goes back.
             self.now = self.now.max(due.at);
             match due.what {
                 What::Ready(job) => {
                     let Job { thread, cause, .. } = self.script.jobs[job as usize];
                     let player = &mut self.players[thread as usize];
                     if !player.is_busy {
-                        // A thread that was idle takes its time to be up.
+                        // A thread that was idle needs its wakeup latency.
                         let up = due.at + self.lag(cause);
                         self.players[thread as usize].looked = up;
-                        // What a window begins with is for a thread that was at work.
+                        // A job that is ready at the window's begin was recorded on a thread that was at work, not
+                        // asleep.
                         self.begin(thread, job, due.at, due.at > 0.0);
                         self.push(up, What::Go(thread));
                     } else if due.at <= player.looked {
+                        // The thread had not looked yet when the job arrived: it belongs to the current turn.
                         player.turn.push_back((job, due.at));
                     } else {
                         player.unseen.push_back((job, due.at));
@@ -362,19 +374,20 @@ impl<'a> World<'a> {
 
     fn lag(&self, cause: Cause) -> f64 {
         match cause.when {
-            // It was this that woke the thread at that time, whatever it was.
+            // Without a known cause, the event at this time is the one that woke the thread.
             When::At(_) => cause.lag.max(0.0),
             When::After { .. } if cause.lag >= 0.0 => cause.lag,
             When::After { .. } => self.script.lag,
         }
     }
 
-    /// When a cause is there; [`NOT_YET`] when its mark is not set.
+    /// Returns the time at which a cause is ready; [`NOT_YET`] if its mark is not set.
     fn ready(&self, when: When) -> f64 {
         match when {
             When::At(at) => at,
             When::After { link: Link::Clients(at), .. } if self.pace == Pace::Open => at,
             When::After { mark, gap, link } => {
+                // Only calls of the target get faster; the time of clients stays as recorded.
                 let faster = matches!(link, Link::Callee(whom) if self.change.weights.calls == Some(whom));
                 self.marks[mark as usize] + if faster { gap * (1.0 - self.change.speedup) } else { gap }
             }
@@ -383,6 +396,7 @@ impl<'a> World<'a> {
 
     fn cost(&self, thread: u32, work: &[Work]) -> f64 {
         let &Change { weights, speedup, hooks } = self.change;
+        // In the rest of its time the thread was not running, so a speed-up saves no time there.
         let faster = speedup * self.script.running[thread as usize];
         let is_otherwise = self.players[thread as usize].is_otherwise;
         let cost = |work: &Work| {
@@ -392,7 +406,7 @@ impl<'a> World<'a> {
         work.iter().map(cost).sum()
     }
 
-    /// Does the thread's steps until one takes time.
+    /// Runs the thread's steps up to one that takes time.
     fn go(&mut self, thread: u32) {
         let index = thread as usize;
         loop {
@@ -400,6 +414,7 @@ impl<'a> World<'a> {
             let job = &self.script.jobs[player.job as usize];
             if player.step == job.steps.end {
                 let player = &mut self.players[index];
+                // The turn is over: look, and take all jobs that have arrived since the last look.
                 if player.turn.is_empty() {
                     std::mem::swap(&mut player.turn, &mut player.unseen);
                     player.looked = self.now;
@@ -414,19 +429,20 @@ impl<'a> World<'a> {
             }
             let step = self.script.steps[player.step as usize];
             let chain = job.chain;
-            // A lock and a wait may have to be tried again.
+            // A lock or a wait that does not succeed returns without advancing, and is tried again later.
             match step {
-                Step::Lock(lock, sharing, lag) => {
+                ScriptStep::Lock(lock, sharing, lag) => {
                     if !self.locks[lock as usize].take(sharing) {
                         let lag = if lag >= 0.0 { lag } else { self.script.lock_lag };
                         let waiter = Waiter { thread, sharing, lag, spins_until: self.now + SPIN };
                         return self.locks[lock as usize].waiting.push_back(waiter);
                     }
                 }
-                Step::Await(cause) => {
+                ScriptStep::Await(cause) => {
                     let ready = self.ready(cause.when);
                     if ready == NOT_YET {
                         if let When::After { mark, .. } = cause.when {
+                            // `set` continues the thread when the mark is set.
                             self.awaiting[mark as usize].push(thread);
                         }
                         return;
@@ -439,35 +455,36 @@ impl<'a> World<'a> {
                     }
                     self.players[index].came = ready;
                 }
-                Step::Work(from, to) => {
+                ScriptStep::Work(from, to) => {
                     if !self.work(thread, &self.script.work[from as usize..to as usize]) {
                         return;
                     }
                 }
-                Step::Wake(from, to) => {
+                ScriptStep::Wake(from, to) => {
                     let work = if from < to {
                         &self.script.work[from as usize..to as usize]
                     } else {
                         self.script.wake.as_slice()
                     };
+                    // Without a sleeping thread, waking costs nothing.
                     if std::mem::take(&mut self.players[index].wakes) && !self.work(thread, work) {
                         return;
                     }
                 }
-                Step::Wait(time) => {
+                ScriptStep::Wait(time) => {
                     if !self.pass(thread, time) {
                         return;
                     }
                 }
-                Step::Mark(mark) => self.players[index].wakes = self.set(mark),
-                Step::Unlock(lock, sharing) => self.players[index].wakes = self.unlock(lock, sharing),
-                Step::Hit { point, .. } => self.hit(point, chain, thread),
-                Step::VisitBegan { visit, .. } => {
-                    // On an event loop a unit begins when its message came.
+                ScriptStep::Mark(mark) => self.players[index].wakes = self.set(mark),
+                ScriptStep::Unlock(lock, sharing) => self.players[index].wakes = self.unlock(lock, sharing),
+                ScriptStep::Hit { point, .. } => self.hit(point, chain, thread),
+                ScriptStep::VisitBegan { visit, .. } => {
+                    // On an event loop a unit begins at the arrival of its message.
                     let began = if self.script.is_worker[index] { self.players[index].came } else { self.now };
                     self.visits[visit as usize] = began;
                 }
-                Step::VisitEnded { visit, point, .. } => {
+                ScriptStep::VisitEnded { visit, point, .. } => {
                     if visit != NONE {
                         self.totals.latencies[point as usize].push(self.now - self.visits[visit as usize]);
                     }
@@ -484,7 +501,7 @@ impl<'a> World<'a> {
         self.totals.hit(point, chain, self.now);
     }
 
-    /// Lets the thread do its step's work; whether it goes on at once, as with [`pass`](Self::pass).
+    /// Does the work of the thread's step. Returns whether the thread continues at once, as [`pass`](Self::pass).
     fn work(&mut self, thread: u32, work: &[Work]) -> bool {
         if work.is_empty() {
             return true;
@@ -494,9 +511,11 @@ impl<'a> World<'a> {
         self.pass(thread, cost)
     }
 
-    /// Lets the thread's step take so long. Whether nothing else happens before: then it is over, and the thread goes on at once.
+    /// Takes `time` for the thread's step. If no event is due before its end, advances the clock and returns true: the
+    /// thread continues at once. Otherwise schedules the thread's next step.
     fn pass(&mut self, thread: u32, time: f64) -> bool {
         let at = self.now.max(self.now + time);
+        // Avoids a push and a pop for most steps.
         let is_next = self.due.peek().is_none_or(|due| due.at > at);
         if is_next {
             self.now = at;
@@ -507,7 +526,7 @@ impl<'a> World<'a> {
         is_next
     }
 
-    /// Sets a mark; whether that wakes a thread which sleeps.
+    /// Sets a mark. Returns whether this wakes a sleeping thread.
     fn set(&mut self, mark: u32) -> bool {
         let mut wakes = false;
         self.marks[mark as usize] = self.now;
@@ -515,6 +534,7 @@ impl<'a> World<'a> {
             let Job { thread, cause, is_own, .. } = self.script.jobs[job as usize];
             let is_program = matches!(cause.when, When::After { link: Link::Program, .. });
             wakes |= is_program && !self.players[thread as usize].is_busy;
+            // A message to itself is handled in this turn, without another look.
             if is_own {
                 self.players[thread as usize].turn.push_back((job, self.now));
             } else {
@@ -522,21 +542,22 @@ impl<'a> World<'a> {
             }
         }
         for thread in std::mem::take(&mut self.awaiting[mark as usize]) {
-            // The wait looks again, and finds the time.
+            // The time at which the wait ends is known now.
             let player = &self.players[thread as usize];
-            if let Step::Await(cause) = self.script.steps[player.step as usize] {
+            if let ScriptStep::Await(cause) = self.script.steps[player.step as usize] {
                 let ready = self.ready(cause.when);
                 self.players[thread as usize].step += 1;
                 self.players[thread as usize].came = ready;
                 self.push(ready + self.lag(cause), What::Go(thread));
-                // Of several messages that a thread stands still for (a barrier's) one wakes it; the others have no lag.
+                // If a thread blocks for several messages (a barrier's), only the last one wakes it. The others have
+                // lag 0.
                 wakes |= cause.lag != 0.0;
             }
         }
         wakes
     }
 
-    /// Gives a lock up; whether that wakes a thread which sleeps.
+    /// Releases a lock. Returns whether this wakes a sleeping thread.
     fn unlock(&mut self, number: u32, sharing: Sharing) -> bool {
         let lock = &mut self.locks[number as usize];
         match sharing {
@@ -546,7 +567,8 @@ impl<'a> World<'a> {
         self.wake(number)
     }
 
-    /// Wakes who may have the lock now: the first that waits and, if that only reads, all that read. Whether it slept.
+    /// Wakes the first waiter if it may have the lock now. When it has taken the lock, `try_again` wakes the next one,
+    /// so that readers follow each other. Returns whether the waiter slept.
     fn wake(&mut self, number: u32) -> bool {
         let lock = &mut self.locks[number as usize];
         if lock.exclusive || lock.woken {
@@ -556,6 +578,7 @@ impl<'a> World<'a> {
         if sharing == Sharing::Exclusive && lock.shared > 0 {
             return false;
         }
+        // One waiter at a time tries, so that a release does not wake a whole crowd.
         lock.woken = true;
         let sleeps = self.now >= spins_until;
         self.push(if sleeps { self.now + lag } else { self.now }, What::Try(thread, number));
@@ -567,7 +590,7 @@ impl<'a> World<'a> {
         lock.woken = false;
         let Some(&Waiter { sharing, .. }) = lock.waiting.front() else { return };
         if !lock.take(sharing) {
-            // Another one was quicker; its unlocking wakes again.
+            // Another thread took it first. Its release wakes this waiter again.
             lock.waiting[0].spins_until = self.now + SPIN;
         } else {
             lock.waiting.pop_front();
@@ -578,14 +601,14 @@ impl<'a> World<'a> {
     }
 }
 
-/// Progress so far.
+/// The progress so far.
 struct Totals {
-    /// By point, then chain.
+    /// By point, then by chain.
     tallies: Vec<Vec<Tally>>,
-    /// By point: when its units were done.
+    /// By point: the times of its units.
     times: Vec<Vec<f64>>,
     latencies: Vec<Vec<f64>>,
-    /// Units that may have been done with what lay there before the window, at most.
+    /// Maximum number of units that may come from messages queued before the window.
     backlog: usize,
 }
 
@@ -611,49 +634,50 @@ impl Totals {
         self.tallies.iter().map(|tallies| Measure::choose(tallies)).collect()
     }
 
-    fn outcome(&mut self, measures: &[Measure], pace: Pace, busiest: f64) -> Outcome {
+    fn outcome(&mut self, measures: &[Measure], pace: Pace, busiest: f64) -> WindowOutcome {
         let of_point = self.tallies.iter().zip(&self.times).zip(&mut self.latencies).zip(measures);
         let points = of_point
             .map(|(((tallies, times), latencies), measure)| {
                 PointOutcome::new(times.len() as u64, measure.at(pace).apply(tallies, times, self.backlog), latencies)
             })
             .collect();
-        Outcome { points, busiest }
+        WindowOutcome { points, busiest }
     }
 }
 
-/// How the time per unit of a point is had from what its chains contributed.
+/// The way to compute a point's time per unit from the units of its chains.
 #[derive(Clone, Copy, Debug)]
 enum Measure {
-    /// Chains have many units: by what passes between any two, as long as no chain has run out of them. Behind that lie the window's
-    /// edges, which no replay moves; and where chains that went side by side now follow each other, because one of them never lets go
-    /// of a lock, the first one's pace is everybody's.
+    /// Chains have many units: use the time between units until the first chain has run out of them. The rest is
+    /// distorted by the window's end, which a replay does not move. And if parallel chains now run one after the other,
+    /// because one of them never releases a lock, the first one's pace is the pace of all.
     Chains,
-    /// Most units are their chain's only one: by what passes between any two.
+    /// Most units are their chain's only one: use the time between all units.
     Pooled,
 }
 
 impl Measure {
-    /// From the window as it was recorded.
+    /// Chooses the measure from the window as recorded.
     fn choose(tallies: &[Tally]) -> Self {
         let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
+        // The units whose chain had one before.
         let repeated: u64 = tallies.iter().map(|tally| tally.hits.saturating_sub(1)).sum();
         if repeated * 2 > hits { Self::Chains } else { Self::Pooled }
     }
 
-    /// Whoever asks when he would never runs out, and where a connection was used last is no moment like others: the more of them are
-    /// needed, the more wait.
+    /// Returns the measure to use at `pace`. With [`Pace::Open`], chains do not run out, and a connection's last use
+    /// marks no end of progress: the more connections there are, the more of them are idle.
     fn at(self, pace: Pace) -> Self {
         if pace == Pace::Open { Self::Pooled } else { self }
     }
 
-    /// `times` are those of all units, ascending. The first ones, done with what lay in queues when the window began, do not count, up
-    /// to half of all: who comes to a queue sooner has them at once, and then waits for what fills it. A few more than these are left
-    /// out where a unit takes several messages.
+    /// Returns the time per unit. `times` are those of all units, ascending. Skips the first `backlog` units, up to
+    /// half of all: they were made from messages queued before the window, so a faster thread handles them at once and
+    /// then waits for new ones. Where a unit takes several messages, this skips a few units too many.
     fn apply(self, tallies: &[Tally], times: &[f64], backlog: usize) -> f64 {
         let until = match self {
             Self::Chains => {
-                // Chains of half as many units as the mean one has at least.
+                // Skip chains with less than half of the mean number of units.
                 let repeated = || tallies.iter().filter(|tally| tally.hits > 1);
                 let (chains, units) =
                     repeated().fold((0, 0), |(chains, units), tally| (chains + 1, units + tally.hits));
@@ -670,7 +694,7 @@ impl Measure {
     }
 }
 
-/// The progress that was recorded.
+/// Returns the progress as recorded.
 fn recorded(script: &Script) -> Totals {
     let mut totals = Totals::new(script);
     let mut visits = vec![0.0; script.visits as usize];
@@ -679,14 +703,14 @@ fn recorded(script: &Script) -> Totals {
         script.jobs.iter().flat_map(move |job| script.steps[of(job)].iter().map(|step| (job.chain, *step)))
     };
     for (_, step) in steps() {
-        if let Step::VisitBegan { visit, at } = step {
+        if let ScriptStep::VisitBegan { visit, at } = step {
             visits[visit as usize] = at;
         }
     }
     for (chain, step) in steps() {
         match step {
-            Step::Hit { point, at } => totals.hit(point, chain, at),
-            Step::VisitEnded { visit, point, at } => {
+            ScriptStep::Hit { point, at } => totals.hit(point, chain, at),
+            ScriptStep::VisitEnded { visit, point, at } => {
                 totals.hit(point, chain, at);
                 if visit != NONE {
                     totals.latencies[point as usize].push(at - visits[visit as usize]);
@@ -695,6 +719,7 @@ fn recorded(script: &Script) -> Totals {
             _ => {}
         }
     }
+    // `recorded` reads thread by thread, but `apply` needs the units in order of time.
     totals.times.iter_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
     totals
 }

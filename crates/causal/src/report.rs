@@ -1,12 +1,12 @@
-//! What comes out of a profile, and the forms in which it is told.
+//! The result of a profile, and its output formats.
 //!
-//! - `words`: sentences; `terminal`: a table of them all
-//! - `json`: for programs, and for [`Report::from_json`]; `html`: a page on its own
-//! - `coz`: for the viewer of that profiler; `folded`, `pprof`: stacks, for theirs
-//! - `merge`: several programs' reports as one
+//! - `words`: sentences; `terminal`: a table with all of them
+//! - `json`: for programs, and for [`Report::from_json`]; `html`: a self-contained page
+//! - `coz`: for Coz's viewer; `folded`, `pprof`: stacks, for flame graphs and pprof
+//! - `merge`: merges the reports of several programs
 //!
-//! Gains are fractions of the time per unit of progress: 0.05 is "a unit takes 5 % less", S = 1 − p(v)/p(0) of the Coz paper. They may be
-//! negative, and are never cut off at 0.
+//! Gains are fractions of the time per unit of progress: 0.05 means that a unit takes 5 % less; S = 1 − p(v)/p(0) of
+//! the Coz paper. They may be negative, and are never clipped at 0.
 
 mod coz;
 mod folded;
@@ -21,53 +21,76 @@ mod words;
 
 use serde::{Deserialize, Serialize};
 
-use crate::target::TargetKind;
+use crate::target::{Folded, TargetKind};
 pub use words::Speech;
 
-/// All that a profile found.
+/// All results of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What was profiled.
+    /// Name of the program.
     pub program: String,
-    /// How sentences speak of it.
+    /// The wording for the program in sentences.
     #[serde(default)]
     pub speech: Speech,
-    /// When it began, seconds since the Unix epoch.
+    /// The time at which it began, seconds since the Unix epoch.
     pub began: u64,
-    /// How long it measured, seconds.
+    /// Length of the measurement, seconds.
     pub seconds: f64,
-    /// By the gain that counts ([`Report::counted`]) at the speed-up nearest to a half, the most worthwhile first.
+    /// By the gain that counts ([`Report::counted`]) at the speed-up nearest to 0.5, the largest first; folded targets
+    /// come after all others.
     pub targets: Vec<TargetReport>,
-    /// What the program is there for; the first is the one that curves are of.
+    /// The progress points; the first is the main one, whose curves are the targets'.
     pub progress: Vec<Progress>,
-    /// What drives the program.
+    /// The load of the program.
     pub load: Load,
-    /// What the profiler itself cost.
+    /// The cost of the profiler itself.
     pub perturbation: Perturbation,
-    /// Why something is missing, or less certain than it looks.
+    /// The reasons for missing or uncertain results.
     pub reasons: Vec<Reason>,
-    /// Stacks by how often they were seen, outermost function first.
+    /// Stacks by their number of samples, outermost function first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<Stack>,
-    /// Where several programs were profiled together, each one's own report; their stacks are in `stacks`.
+    /// The report of each program, if several were profiled together; their stacks are in `stacks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Report>,
 }
 
-/// What a gain is a gain of.
+/// The quantity that a gain is a fraction of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// The time per unit of progress: less of it is more units.
+    /// The time per unit of progress: less of it means more units.
     Pace,
     /// The time from a unit's begin to its end.
     Latency,
 }
 
 impl Report {
-    /// The curve that counts: under a load that goes at its own pace only the time of a unit can get shorter.
+    /// Returns the curve that counts: with an open-loop load only the time from begin to end can get shorter.
     #[must_use]
     pub fn counted<'a>(&self, target: &'a TargetReport) -> (Measure, &'a [CurvePoint]) {
         target.counted(self.load.kind)
+    }
+}
+
+impl Report {
+    /// Returns the targets that are not folded, in order.
+    pub fn shown(&self) -> impl Iterator<Item = &TargetReport> {
+        self.targets.iter().filter(|target| target.folded.is_none())
+    }
+
+    /// Returns the folded targets, with the reasons.
+    pub fn folded(&self) -> impl Iterator<Item = (&TargetReport, &Folded)> {
+        self.targets.iter().filter_map(|target| Some((target, target.folded.as_ref()?)))
+    }
+
+    /// Sorts the targets.
+    pub(crate) fn rank(&mut self) {
+        let load = self.load.kind;
+        self.targets.sort_by(|a, b| {
+            // Folded targets last, then by gain, then by share.
+            let folded = a.folded.is_some().cmp(&b.folded.is_some());
+            folded.then(b.worth(load).total_cmp(&a.worth(load))).then(b.share.total_cmp(&a.share))
+        });
     }
 }
 
@@ -79,22 +102,23 @@ impl TargetReport {
         }
     }
 
-    /// What targets are ranked by: the gain that counts, at the speed-up nearest to a half; below all gains where there is none.
+    /// Returns the rank value: the gain that counts at the speed-up nearest to 0.5, or −∞ without a curve.
     pub(crate) fn worth(&self, load: LoadKind) -> f64 {
+        // Curves may have different speed-ups, so compare at the one nearest to a half.
         let distance = |point: &CurvePoint| (point.speedup - 0.5).abs();
         let nearest = self.counted(load).1.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
         nearest.map_or(f64::NEG_INFINITY, |point| point.gain)
     }
 }
 
-/// The point of a curve at this speed-up.
+/// Returns the point of a curve at this speed-up.
 #[must_use]
 pub fn at(curve: &[CurvePoint], speedup: f64) -> Option<&CurvePoint> {
     curve.iter().find(|point| (point.speedup - speedup).abs() < 1e-6)
 }
 
 impl CurvePoint {
-    /// Half of the interval; `None` where that is so wide that nothing is known.
+    /// Returns the half-width of the interval; `None` if it is so wide that it is meaningless.
     #[must_use]
     pub fn half(&self) -> Option<f64> {
         let half = (self.high - self.low) / 2.0;
@@ -102,36 +126,41 @@ impl CurvePoint {
     }
 }
 
-/// An interval this far to both sides says nothing: all the time that there is.
+/// Maximum meaningful half-width: the whole time.
 const HALF_MAX: f64 = 1.0;
 
-/// One target's answer.
+/// The results for one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetReport {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What that is the name of.
+    /// The kind of program part that it names.
     pub kind: TargetKind,
-    /// Which part of all samples it has: what an ordinary profile would say.
+    /// Its fraction of all samples: the figure that an ordinary profile would show.
     pub share: f64,
-    /// By the speed-up. For a load that does not follow the program's pace the gains are none, and `latency` counts.
+    /// By speed-up: the gains in time per unit. With a load that does not follow the program these are near 0, and
+    /// `latency` counts.
     pub curve: Vec<CurvePoint>,
-    /// The same for the mean time from a unit's begin to its end, where that is measured; else empty.
+    /// By speed-up: the gains in mean time from a unit's begin to its end; empty if it is not measured.
     #[serde(default)]
     pub latency: Vec<CurvePoint>,
-    /// How it was found.
+    /// The mode that found the curve.
     pub mode: Mode,
-    /// In how many samples it was.
+    /// Number of samples that contain it.
     pub samples: u64,
-    /// What pauses found, where it was confirmed by them: the curve's other source.
+    /// The gains found by pauses, if it was confirmed: the alternative to the curve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirmed: Vec<CurvePoint>,
-    /// The same for the other progress points (routes).
+    /// The curves at the other progress points (routes).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherCurve>,
+    /// The reason why it is not an answer by itself; `None` if it is one. A folded target is in no headline, rank or
+    /// table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<Folded>,
 }
 
-/// A target's gains at another progress point than the first.
+/// A target's gains at another progress point than the main one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OtherCurve {
     /// The point's name.
@@ -142,138 +171,154 @@ pub struct OtherCurve {
     pub latency: Vec<CurvePoint>,
 }
 
-/// What a target would give at one speed-up.
+/// The predicted effect of a target at one speed-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
-    /// The part of its time that the target would save, 0 to 1.
+    /// Fraction of the target's time that is saved, 0 to 1.
     pub speedup: f64,
-    /// The part of the time per unit of progress that the program would save.
+    /// Fraction of the program's time per unit of progress that this saves.
     pub gain: f64,
-    /// The gain's 95 % interval.
+    /// Lower end of the gain's 95 % interval.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the gain's 95 % interval.
     pub high: f64,
-    /// Share times speed-up: what an ordinary profile would promise.
+    /// Share times speed-up: the gain that an ordinary profile would suggest.
     pub expected: f64,
 }
 
-/// How a target's gain was found.
+/// The mode that found a target's gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
-    /// By replaying what was recorded.
+    /// Replay of recorded windows.
     A,
-    /// By pauses.
+    /// Pauses.
     B,
 }
 
 /// One progress point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Units in a second while nothing was made faster.
+    /// Units per second without any change.
     pub baseline_rate: f64,
-    /// How long a unit took, on average, from its begin to its end; where that is not measured, the time between two ends.
+    /// Mean time of a unit from begin to end, nanoseconds; if that is not measured, the time between two units.
     pub baseline_ns: f64,
-    /// How many units were seen.
+    /// Number of units recorded.
     pub count: u64,
 }
 
-/// What drives the program.
+/// The load of the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// In a word.
+    /// Its kind.
     pub kind: LoadKind,
-    /// How much of a pause the rate of progress gives up: 1 for clients that wait for their answers, 0 for those that do not.
+    /// The limit of the load's rate, if the program alone does not set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Fraction of a pause that the rate of progress gives up: 1 for clients that wait for their answers, 0 for those
+    /// that do not.
     pub elasticity: Option<f64>,
-    /// Which part of the time the program's threads were not blocked, the busiest's; without what hooks take.
+    /// Fraction of the time that the program's busiest thread was not blocked, without the time of hooks.
     pub utilisation: f64,
 }
 
-/// Whose pace the program goes at.
+/// The kind of load, by the cause of its rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadKind {
-    /// Its own: what asks for more waits for its answers, or nobody asks.
+    /// The program: clients wait for their answers, or there are none.
     #[default]
     Closed,
-    /// Another's: more speed means shorter times, not more units.
+    /// The load itself: a faster program has shorter times, not more units.
     Limited,
-    /// Between the two.
+    /// Between these two.
     Mixed,
 }
 
-/// What the profiler itself cost.
+/// The limit of the rate of a load that does not follow the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// A fixed rate, or requests that arrive independently.
+    Pace,
+    /// Most likely the load generator, which sends as fast as it can.
+    Generator,
+}
+
+/// The cost of the profiler itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Perturbation {
-    /// The part of the time that may be lost.
+    /// Fraction of the time that may be lost.
     pub budget: f64,
-    /// The part of the time that pauses and holds took.
+    /// Fraction of the time taken by pauses and holds.
     pub paused: f64,
-    /// The part of the time that hooks took, by the number of events and what one costs.
+    /// Fraction of the time taken by hooks: the number of events times the cost of one.
     pub recording: f64,
-    /// The part of all processors' time that the profiler's own threads took.
+    /// Fraction of all processors' time used by the profiler's own threads.
     #[serde(default)]
     pub own: f64,
-    /// Windows that were recorded, and windows with pauses.
+    /// Number of recorded windows, and of windows with pauses.
     pub windows: [u64; 2],
-    /// Windows that ended before their time because they cost too much.
+    /// Number of windows that ended early because they cost too much.
     pub aborted: u64,
 }
 
-/// Why something is missing, or less certain than it looks.
+/// The reason for a missing or uncertain result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// What it is about: a target's name, or empty for all.
+    /// The target's name; empty if it concerns the whole profile.
     pub target: String,
-    /// Short, fixed, for programs.
+    /// A fixed code, for programs.
     pub code: ReasonCode,
-    /// For people.
+    /// The text, for people.
     pub text: String,
 }
 
-/// The reasons there are.
+/// The codes of reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ReasonCode {
-    /// No such target was seen.
+    /// A requested target was not seen.
     UnknownTarget,
-    /// A progress point that was asked for is not there, or was not reached.
+    /// A requested progress point does not exist, or was not reached.
     UnknownProgress,
-    /// The sampler saw nothing.
+    /// There are no samples.
     NoSamples,
     /// No progress point was reached.
     NoProgress,
-    /// Something was too seldom to say.
+    /// Too few samples, units or windows for a result.
     TooFew,
-    /// The load does not follow the program's pace.
+    /// The load does not follow the program.
     LoadLimited,
-    /// The budget did not allow what was asked.
+    /// As [`ReasonCode::LoadLimited`]; most likely the load generator is at its own limit.
+    GeneratorLimited,
+    /// The budget was too small.
     BudgetSpent,
-    /// Both ways gave an answer and they differ.
+    /// Both modes have a result and they differ.
     Disagreement,
-    /// The replay of what was recorded does not take the time that it took.
+    /// An unchanged replay does not take the recorded time.
     Fidelity,
     /// The interval is wider than it should be.
     Imprecise,
-    /// The program changed while it was measured (a reload, threads that ended).
+    /// The program changed during the measurement (a reload, threads that ended).
     Changed,
     /// There is no symbol table, or no line table.
     NoSymbols,
-    /// It was stopped before its time.
+    /// The profile was stopped early.
     Stopped,
-    /// More threads, samples, kinds of work or progress points than are kept or told apart.
+    /// There are more threads, samples, kinds of work or progress points than are kept or distinguished.
     TooMany,
 }
 
-/// A stack and how often it was seen.
+/// A stack and the number of its samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stack {
-    /// Functions, outermost first; the thread's name is the first of all.
+    /// Functions, outermost first, after the thread's name.
     pub frames: Vec<String>,
-    /// How often.
+    /// Number of samples.
     pub count: u64,
-    /// Processor time for which that stands, nanoseconds.
+    /// Processor time that they represent, nanoseconds.
     pub nanoseconds: u64,
 }

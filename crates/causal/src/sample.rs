@@ -1,18 +1,20 @@
-//! Where does the time go? Threads are interrupted by timers on their own processor time, and what they were at is written down.
+//! Samples the stacks of threads: a timer on each thread's own processor time interrupts it, and the handler records
+//! its stack.
 //!
-//! Nothing here needs a privilege: a timer of the kernel's per thread sends SIGPROF to that thread, whose handler walks the stack into
-//! memory that was made ready for it. A thread that does not run is not woken. With [`Rate::Cpu`] the kernel's tick decides how often
-//! that is: 100 to 1000 times a second. Each sample counts the same, for a tick may fall anywhere into what a thread does. What passed
-//! since the last one is no weight: a thread that works for a millisecond and rests for the next has worked the more since the last
-//! tick the later in its millisecond this one falls, and what it does last would be believed to be more than it is.
+//! No privilege is needed: one kernel timer per thread sends SIGPROF to that thread, and the handler walks the stack
+//! into preallocated memory. A thread that does not run is not woken. With [`Rate::Cpu`] the kernel's tick sets the
+//! frequency: 100 to 1000 samples a second. Each sample has the same weight, because a tick may fall anywhere within
+//! the thread's work. The time since the last sample would be a biased weight: if a thread works for a millisecond and
+//! idles for the next, a tick late in its millisecond follows more work than an early one, so the end of the work would
+//! weigh too much.
 //!
-//! What is lost: a frame whose code keeps no frame pointer *and* says nothing in `.eh_frame` (assembler, code made at run time) hides
-//! its caller, and so does memory that is not the thread's own stack (coroutines with stacks of their own). All else is found, with
-//! frame pointers or without.
+//! Limits: a frame whose code has no frame pointer *and* no `.eh_frame` entry (assembler, code generated at run time)
+//! hides its caller, and so does memory outside the thread's own stack (coroutines with their own stacks). All other
+//! frames are found, with frame pointers or without.
 //!
-//! - `signal`: the handler, and the timers that call it.
-//! - `ring`: where the handler writes and [`Sampler::drain`] reads.
-//! - `walk`: from the registers to the callers; `rules`: what the compiler said about each address for that.
+//! - `signal`: the handler, and the timers that trigger it.
+//! - `ring`: the buffer between the handler and [`Sampler::drain`].
+//! - `walk`: from the registers to the callers; `rules`: the compiler's unwind rules for each address.
 
 mod ring;
 mod rules;
@@ -24,50 +26,48 @@ use std::{fmt, io};
 
 use progress::{Account, accounts};
 
+use crate::constants::SAMPLE_WALL_PERIOD;
 use crate::kinds;
 use ring::Record;
 
-/// Between two samples by wall time, nanoseconds: not quite a millisecond, so that work which is paced by milliseconds is met at all
-/// its points.
-const WALL_NS: u64 = 997_000;
-
-/// What the timers run by.
+/// The clock of the timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// Each thread's own processor time: the default. As many samples a second as the kernel has ticks.
+    /// Each thread's own processor time: the default. The kernel's tick limits the samples per second.
     #[default]
     Cpu,
-    /// Wall time, 1000 samples a second: finer, at a cost of 3 to 5 %. A thread that waits in the kernel is interrupted too; such a
-    /// sample is thrown away, but a wait that the kernel does not restart (`epoll_wait`, `poll`, `nanosleep`) ends with EINTR. An event
-    /// loop keeps that away with [`before_block`] and [`after_block`] around its wait; tokio takes it for a turn without events.
+    /// Wall time, 1000 samples a second: finer, at a cost of 3 to 5 %. The timers also interrupt threads that wait in
+    /// the kernel. Their samples are discarded, but a wait that the kernel does not restart (`epoll_wait`, `poll`,
+    /// `nanosleep`) ends with EINTR. An event loop prevents this with [`before_block`] and [`after_block`] around its
+    /// wait; tokio treats it as a turn without events.
     Wall,
 }
 
 impl Rate {
-    /// How much of a thread's time a sample stands for, nanoseconds.
+    /// Returns the time that one sample represents, nanoseconds.
     #[must_use]
     pub fn period(self) -> u64 {
         match self {
             Self::Cpu => signal::tick(),
-            Self::Wall => WALL_NS,
+            Self::Wall => SAMPLE_WALL_PERIOD,
         }
     }
 }
 
-/// What a thread was at.
+/// One sample of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
     /// The number of the thread's account.
     pub account: u32,
-    /// The kind of work that it did; 0 when it waited in one of the program's primitives, or never told of itself.
+    /// Its kind of work; 0 if it was waiting in one of [`progress`]'s primitives, or never called a hook.
     pub kind: u32,
-    /// When, by [`crate::clock`].
+    /// Its time, by [`crate::clock`].
     pub at: u64,
-    /// Where it was, then the addresses to which the callers return, innermost first.
+    /// The program counter, then the return addresses of the callers, innermost first.
     pub frames: &'a [usize],
 }
 
-/// Why nothing can be sampled.
+/// The reason why the sampler cannot start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SampleError {
@@ -77,20 +77,20 @@ pub enum SampleError {
     Handler,
     /// The system refused to make a timer or to set the handler.
     Refused(io::Error),
-    /// There is no code for this processor.
+    /// The sampler does not support this processor.
     Processor,
 }
 
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Running => f.write_str("a sampler runs already; there can be one in a process"),
+            Self::Running => f.write_str("a sampler is already running; a process can have only one"),
             Self::Handler => {
                 f.write_str("SIGPROF has a handler of the program's own (another profiler?); the sampler needs that signal for itself")
             }
-            Self::Refused(error) => write!(f, "the system refused what the sampler needs (timers of threads and SIGPROF): {error}"),
+            Self::Refused(error) => write!(f, "the system refused the sampler's thread timers or SIGPROF: {error}"),
             Self::Processor => {
-                write!(f, "stacks of {} are not known to the sampler; it expected x86_64 or aarch64", std::env::consts::ARCH)
+                write!(f, "the sampler does not support {}; expected x86_64 or aarch64", std::env::consts::ARCH)
             }
         }
     }
@@ -98,23 +98,24 @@ impl fmt::Display for SampleError {
 
 impl std::error::Error for SampleError {}
 
-/// What was not seen.
+/// Samples that are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Samples for which there was no room, because nobody emptied the rings in time.
+    /// Samples dropped because a ring was full: they were not drained in time.
     pub samples: u64,
-    /// Threads that have no timer, because the system gave none or there are more than [`THREADS_MAX`].
+    /// Threads without a timer: the system refused it, or there are more than [`THREADS_MAX`].
     pub threads: u64,
 }
 
-/// Threads that can be sampled at once.
+/// Maximum number of threads sampled at once.
 pub const THREADS_MAX: usize = 1 << 14;
 
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Takes samples of all threads that have an account, until it is dropped. One at a time in a process.
+/// Samples all threads that have an account, until it is dropped. One at a time in a process.
 ///
-/// The handler of SIGPROF stays for the life of the process, because a signal may still be under way when the sampler is dropped.
+/// The handler of SIGPROF stays for the life of the process, because a signal may still be pending when the sampler is
+/// dropped.
 #[derive(Debug)]
 pub struct Sampler {
     rate: Rate,
@@ -123,24 +124,27 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Takes the signal, reads how the program's stacks are built (tens of milliseconds), and starts.
+    /// Installs the handler, reads the unwind rules of the program (tens of milliseconds), and starts the timers.
     ///
     /// # Errors
-    /// When one runs already, or the signal or the timers are not to be had.
+    /// If a sampler is already running, or the handler or the timers cannot be set.
     pub fn start(rate: Rate) -> Result<Self, SampleError> {
         if cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) {
             return Err(SampleError::Processor);
         }
+        // SIGPROF and its handler are per process, so there can be only one.
         if RUNS.swap(true, Ordering::SeqCst) {
             return Err(SampleError::Running);
         }
-        // From here on dropping it undoes what was done.
+        // From here on, dropping `sampler` undoes the steps so far.
         let mut sampler = Self { rate, steps: Vec::new(), frames: Vec::new() };
         signal::install()?;
         rules::load();
         signal::open(rate);
+        // Discard records that an earlier sampler left in the rings.
         sampler.drain(|_| {});
         match sampler.look_round() {
+            // EAGAIN: too many timers. The threads that have one are sampled.
             Some(refusal) if !matches!(refusal.raw_os_error(), Some(libc::EAGAIN)) => {
                 Err(SampleError::Refused(refusal))
             }
@@ -148,20 +152,22 @@ impl Sampler {
         }
     }
 
-    /// Sees to threads that came or ended, and to shared objects that were loaded. Cheap when there are none.
+    /// Updates the timers for threads that started or ended, and the unwind rules for shared objects. Cheap without
+    /// changes.
     pub fn refresh(&mut self) {
         rules::load();
         self.look_round();
     }
 
-    /// Why a thread has no timer, if there is such a one.
+    /// Attaches a timer to each thread except the caller. Returns an error if any thread got none.
     fn look_round(&mut self) -> Option<io::Error> {
+        // The profiler's own thread is not part of the program.
         let own = progress::current().map(Account::number);
         let others = accounts().into_iter().filter(|account| Some(account.number()) != own);
         others.fold(None, |refusal, account| signal::attend(account).err().or(refusal))
     }
 
-    /// Shows all samples since the last time, thread by thread, oldest first.
+    /// Calls `each` with all samples since the last call, thread by thread, oldest first.
     pub fn drain(&mut self, mut each: impl FnMut(&Sample<'_>)) {
         let accounts = accounts();
         for (account, ring) in signal::rings() {
@@ -176,12 +182,12 @@ impl Sampler {
         }
     }
 
-    /// What was not seen since the start.
+    /// Returns the number of missing samples and threads since the start.
     pub fn lost(&self) -> Lost {
         signal::lost()
     }
 
-    /// What it runs by.
+    /// Returns the clock of the timers.
     pub fn rate(&self) -> Rate {
         self.rate
     }
@@ -194,26 +200,28 @@ impl Drop for Sampler {
     }
 }
 
-/// The processor time that the thread has used, nanoseconds; `None` when it has ended.
+/// Returns the processor time that the thread has used, nanoseconds; `None` if it has ended.
 #[must_use]
 pub fn cpu_time(account: &Account) -> Option<u64> {
     signal::cpu_time(account.tid()?)
 }
 
-/// For a policy's `thread_began`: a thread that lives for less than a [`Sampler::refresh`] is sampled too. On the thread itself.
+/// For a policy's `thread_began`: samples also threads that end before the next [`Sampler::refresh`]. Call it on the
+/// thread itself.
 pub fn thread_began(account: &'static Account) {
     if signal::is_open() {
-        // What is refused here is refused and counted again at the next refresh.
+        // An error is counted, and the next refresh tries again.
         let _ = signal::attend(account);
     }
 }
 
-/// For a policy's `thread_ended`: the thread's timer goes. On the thread itself.
+/// For a policy's `thread_ended`: removes the thread's timer. Call it on the thread itself.
 pub fn thread_ended(account: &'static Account) {
     signal::dismiss(account);
 }
 
-/// For a policy's `before_block` on an event loop: keeps a [`Rate::Wall`] sampler from interrupting the wait. Nothing otherwise.
+/// For a policy's `before_block` on an event loop: prevents a [`Rate::Wall`] sampler from interrupting the wait. No
+/// effect otherwise.
 pub fn before_block() {
     if signal::is_wall() {
         signal::hush();
@@ -225,7 +233,7 @@ pub fn after_block() {
     signal::listen();
 }
 
-/// There is one sampler in a process, and tests run side by side.
+/// Serialises tests that use the sampler: a process can have only one, and tests run concurrently.
 #[cfg(test)]
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

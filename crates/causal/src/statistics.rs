@@ -1,33 +1,30 @@
-//! What may be concluded from numbers that vary: quantiles, intervals of ratios, intervals that may be looked at again and again, and how many
-//! of many findings are believed.
+//! Statistics of noisy measurements: quantiles, intervals of ratios, intervals valid at every look, and control of
+//! false discoveries.
 
-/// The level of every interval in a report.
-pub const CONFIDENCE: f64 = 0.95;
+pub use crate::constants::{CONFIDENCE, FALSE_DISCOVERIES, NORMAL_QUANTILE, NORMAL_QUANTILE as NORMAL};
+use crate::constants::{SEQUENCE_OBSERVATIONS_MIN, SEQUENCE_TIGHTEST_AT};
 
-/// The part of the findings that may be false ones.
-pub const FALSE_DISCOVERIES: f64 = 0.05;
-
-/// A mean with its standard error and how many degrees of freedom that has.
+/// A mean with its standard error and the degrees of freedom of that error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The value.
     pub mean: f64,
-    /// Its standard error; infinite when one observation is all there is.
+    /// Its standard error; infinite for a single observation.
     pub error: f64,
     /// Degrees of freedom of the error.
     pub freedom: f64,
 }
 
 impl Estimate {
-    /// Half of the interval of [`CONFIDENCE`].
+    /// Returns half the width of the interval at the level [`CONFIDENCE`]; infinite without degrees of freedom.
     #[must_use]
     pub fn half_width(&self) -> f64 {
         if self.freedom > 0.0 { t_quantile(self.freedom) * self.error } else { f64::INFINITY }
     }
 
-    /// The same where an error of `error` was expected before anything was observed, as firmly as `freedom` observations beyond the first
-    /// would show it (a scaled inverse χ² as the variance's prior: Gelman et al., Bayesian Data Analysis, §2.6). Where nothing was
-    /// observed of the error, only what was expected is left. `freedom` is above 0.
+    /// Combines the error with a prior: an expected error of `error`, with the weight of `freedom` observations beyond
+    /// the first (a scaled inverse χ² prior for the variance: Gelman et al., Bayesian Data Analysis, §2.6). If the
+    /// error was not observed, the result is the prior. `freedom` must be above 0.
     #[must_use]
     pub fn expecting(&self, error: f64, freedom: f64) -> Self {
         let all = self.freedom + freedom;
@@ -36,7 +33,8 @@ impl Estimate {
         Self { error: (squares / all).sqrt(), freedom: all, ..*self }
     }
 
-    /// How probable a value at least that far from `from` is if that were the truth; `more` is a standard error from elsewhere.
+    /// Returns the probability of a value at least as far from `from`, if `from` were the truth (the p-value). `more`
+    /// is an additional standard error.
     #[must_use]
     pub fn probability(&self, from: f64, more: f64) -> f64 {
         let error = self.error.hypot(more);
@@ -50,7 +48,7 @@ impl Estimate {
     }
 }
 
-/// Mean and spread of a stream of numbers (Welford).
+/// Running mean and variance of a stream of numbers (Welford).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stream {
     count: u64,
@@ -59,7 +57,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// One more.
+    /// Adds a number.
     pub fn push(&mut self, value: f64) {
         self.count += 1;
         let before = value - self.mean;
@@ -67,7 +65,7 @@ impl Stream {
         self.squares += before * (value - self.mean);
     }
 
-    /// Those of another stream, too (Chan et al.).
+    /// Adds all numbers of another stream (Chan et al.).
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -78,25 +76,25 @@ impl Stream {
         self.count += other.count;
     }
 
-    /// How many there were.
+    /// Returns how many numbers were added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean; 0 without any.
+    /// Returns their mean; 0 without any.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Their variance; 0 of fewer than two.
+    /// Returns their variance; 0 for fewer than two.
     #[must_use]
     pub fn variance(&self) -> f64 {
         if self.count < 2 { 0.0 } else { self.squares / (self.count - 1) as f64 }
     }
 
-    /// The mean with its error; `None` without any.
+    /// Returns the mean with its error; `None` without any number.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
         (self.count > 0).then(|| Estimate {
@@ -107,10 +105,12 @@ impl Stream {
     }
 }
 
-/// The ratio of two sums over windows, each of which has both: Σ aᵢrᵢ / Σ aᵢ with aᵢ what the window lasted and rᵢ what became of it.
+/// The ratio of two sums over windows: Σ aᵢrᵢ / Σ aᵢ, where aᵢ is a window's time before a change, and rᵢ the factor of
+/// the change.
 ///
-/// The mean of the logarithms would weigh a window in which much happens like one in which little does. The error is that of the
-/// linearised ratio (Cochran, Sampling Techniques, §6.4), whose degrees of freedom are those of the effective number of windows.
+/// The mean of the logarithms would give a window with little progress the weight of one with much. The error is that
+/// of the linearised ratio (Cochran, Sampling Techniques, §6.4); its degrees of freedom are those of the effective
+/// number of windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ratio {
     count: u64,
@@ -122,12 +122,12 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// One window: what it lasted, and the factor by which that changed. What is not a positive number is left out.
+    /// Adds a window: its time, and the factor by which that changed. Ignores values that are not positive and finite.
     pub fn push(&mut self, weight: f64, ratio: f64) {
         if !(weight > 0.0 && ratio > 0.0 && weight.is_finite() && ratio.is_finite()) {
             return;
         }
-        // Around 1, where the ratios are: the squares would cancel otherwise.
+        // Sums of the difference from 1, as ratios are near 1: the squares would cancel otherwise.
         let change = ratio - 1.0;
         self.count += 1;
         self.weight += weight;
@@ -137,7 +137,7 @@ impl Ratio {
         self.change_squares += weight * weight * change * change;
     }
 
-    /// Other windows, too.
+    /// Adds all windows of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.weight += other.weight;
@@ -147,19 +147,20 @@ impl Ratio {
         self.change_squares += other.change_squares;
     }
 
-    /// How many windows there were.
+    /// Returns the number of windows.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The ratio; `None` without any window.
+    /// Returns the ratio; `None` without any window.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
         if self.count == 0 {
             return None;
         }
         let change = self.change / self.weight;
+        // Σ a²(r − R)², expanded into the sums that are kept.
         let squares = self.change_squares - 2.0 * change * self.weight_change + change * change * self.weight_squares;
         let count = self.count as f64;
         let error = if self.count < 2 {
@@ -167,13 +168,15 @@ impl Ratio {
         } else {
             (squares.max(0.0) * count / (count - 1.0)).sqrt() / self.weight
         };
+        // Kish's effective sample size: equal to the count for equal weights.
         let effective = self.weight * self.weight / self.weight_squares;
         Some(Estimate { mean: 1.0 + change, error, freedom: (effective - 1.0).max(0.0) })
     }
 }
 
-/// What `of` makes of all observations, with the error that leaving out each of them in turn shows (the jackknife), which also takes
-/// away most of the bias of a ratio. `None` where `of` has no answer.
+/// Computes `of` from all observations, with the error found by leaving out each of them in turn (the jackknife). This
+/// also removes most of the bias of a ratio. `None` if `of` returns `None` for all of them. Calls `of` once more than
+/// there are observations.
 #[must_use]
 pub fn jackknife<T>(observed: &[T], of: impl Fn(&mut dyn Iterator<Item = &T>) -> Option<f64>) -> Option<Estimate> {
     let all = of(&mut observed.iter())?;
@@ -185,31 +188,35 @@ pub fn jackknife<T>(observed: &[T], of: impl Fn(&mut dyn Iterator<Item = &T>) ->
     for out in 0..observed.len() {
         let rest = of(&mut observed.iter().enumerate().filter(|&(at, _)| at != out).map(|(_, one)| one));
         match rest {
+            // Tukey's pseudo-value of the observation left out.
             Some(rest) => pseudo.push(count * all - (count - 1.0) * rest),
-            // All hangs on one observation.
+            // The result depends on this one observation.
             None => return Some(Estimate { mean: all, error: f64::INFINITY, freedom: 0.0 }),
         }
     }
     pseudo.estimate()
 }
 
-/// For how many observations [`sequence_half_width`] is narrowest, about a tenth of it.
-const MIXTURE: f64 = 6.0;
-
-/// Half of an interval around a mean that holds at all times at once, so that one may look after each observation and stop when it
-/// is narrow enough: the normal mixture's boundary (Howard et al., "Time-uniform confidence sequences", 2021, §3.2), a little
-/// wider where the variance itself is known from few observations. Infinite below 5.
+/// Returns half the width of an interval around a mean that is valid at all times together, so that a caller may look
+/// after each observation and stop when it is narrow enough. The boundary is the normal mixture's (Howard et al.,
+/// "Time-uniform confidence sequences", 2021, §3.2), a little wider because the variance is itself estimated. Infinite
+/// for fewer than 5 observations.
 #[must_use]
 pub fn sequence_half_width(variance: f64, count: u64) -> f64 {
-    if count < 5 {
+    if count < SEQUENCE_OBSERVATIONS_MIN {
         return f64::INFINITY;
     }
     let (n, alpha) = (count as f64, 1.0 - CONFIDENCE);
-    let boundary = ((n + MIXTURE) * ((n + MIXTURE) / (MIXTURE * alpha * alpha)).ln()).sqrt() / n;
-    boundary * variance.sqrt() * t_quantile(n - 1.0) / NORMAL
+    // The normal mixture boundary for known variance, divided by n for the mean.
+    let boundary = ((n + SEQUENCE_TIGHTEST_AT)
+        * ((n + SEQUENCE_TIGHTEST_AT) / (SEQUENCE_TIGHTEST_AT * alpha * alpha)).ln())
+    .sqrt()
+        / n;
+    boundary * variance.sqrt() * t_quantile(n - 1.0) / NORMAL_QUANTILE
 }
 
-/// Which findings, by their probabilities, are believed so that at most a part of these is false (Benjamini & Hochberg, 1995).
+/// Returns which findings to accept by their probabilities, so that at most `part` of the accepted ones are false on
+/// average (Benjamini & Hochberg, 1995).
 #[must_use]
 pub fn believed(probabilities: &[f64], part: f64) -> Vec<bool> {
     let mut order: Vec<f64> = probabilities.to_vec();
@@ -220,19 +227,17 @@ pub fn believed(probabilities: &[f64], part: f64) -> Vec<bool> {
     probabilities.iter().map(|&p| p <= threshold).collect()
 }
 
-/// The two-sided 95 % quantile of the normal distribution.
-pub const NORMAL: f64 = 1.959_963_984_540_054;
-
-/// The two-sided quantile of [`CONFIDENCE`] of Student's t.
+/// Returns the two-sided quantile of Student's t at the level [`CONFIDENCE`].
 #[must_use]
 pub fn t_quantile(freedom: f64) -> f64 {
     if freedom > 1e6 {
-        return NORMAL;
+        return NORMAL_QUANTILE;
     }
+    // For fewer, the quantile is too large to be of any use.
     let freedom = freedom.max(0.25);
     let front = ln_gamma(freedom.midpoint(1.0)) - ln_gamma(freedom / 2.0) - (freedom * std::f64::consts::PI).ln() / 2.0;
-    // By Newton's method from below: the tails fall ever more slowly there, so no step goes too far.
-    let mut t = NORMAL;
+    // Newton's method from below: the tails flatten with t, so no step overshoots.
+    let mut t = NORMAL_QUANTILE;
     for _ in 0..100 {
         let density = (front - freedom.midpoint(1.0) * (t * t / freedom).ln_1p()).exp();
         let step = (t_tails(t, freedom) - (1.0 - CONFIDENCE)) / (2.0 * density);
@@ -244,7 +249,7 @@ pub fn t_quantile(freedom: f64) -> f64 {
     t
 }
 
-/// The probability that Student's t is beyond `t` on either side.
+/// Returns the probability that |Student's t| exceeds `t`.
 #[must_use]
 pub fn t_tails(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
@@ -256,6 +261,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
         return x.clamp(0.0, 1.0);
     }
     let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+    // The fraction converges fast only on this side; use the symmetry I(x; a, b) = 1 − I(1 − x; b, a).
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(a, b, x) / a
     } else {
@@ -264,6 +270,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
 }
 
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
+    /// In place of a zero denominator.
     const TINY: f64 = 1e-300;
     let away = |value: f64| if value.abs() < TINY { TINY } else { value };
     let mut c = 1.0;
@@ -286,8 +293,9 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     fraction
 }
 
-/// Lanczos' approximation (g = 7), for arguments above 0; good to 13 digits from a half on.
+/// ln Γ(x) for x > 0, by Lanczos' approximation (g = 7): 13 correct digits for x ≥ 0.5.
 fn ln_gamma(x: f64) -> f64 {
+    /// Lanczos' coefficients for g = 7.
     const PARTS: [f64; 8] = [
         676.520_368_121_885_1,
         -1_259.139_216_722_402_8,
@@ -298,6 +306,7 @@ fn ln_gamma(x: f64) -> f64 {
         9.984_369_578_019_572e-6,
         1.505_632_735_149_311_6e-7,
     ];
+    // Γ(x + 1) = x Γ(x)
     if x < 0.5 {
         return ln_gamma(x + 1.0) - x.ln();
     }

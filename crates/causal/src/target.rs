@@ -1,66 +1,71 @@
-//! What could be made faster: by name, and which part of each kind of work is its.
+//! Targets: the named parts of the program that could be made faster, and the fraction of each kind of work that is
+//! theirs.
 //!
 //! - `profile`: from samples to targets.
-//! - `tree`: samples by stack; `candidates`: everything in them that has a name; `parts`: from counts to parts with errors.
-//! - `distinct`: of targets that are nearly the same time, one.
+//! - `tree`: samples by stack; `candidates`: every named item in them; `parts`: from counts to fractions with errors.
+//! - `distinct`: merges targets with nearly equal time; `fold`: targets that are not a useful answer by themselves.
 
 mod candidates;
 mod distinct;
+mod fold;
 mod parts;
 mod profile;
 mod tree;
 
 use serde::{Deserialize, Serialize};
 
+pub use fold::{FoldReason, Folded};
 pub use profile::Profile;
 
 pub use crate::symbols::Symbols;
 
-/// What a target is the name of.
+/// The kind of program part that a target names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TargetKind {
-    /// A function, with what it calls.
+    /// A function, including its callees.
     Function,
-    /// A line of the source, with what it calls.
+    /// A line of the source, including its callees.
     Line,
-    /// A function that the compiler put into its caller.
+    /// A function that the compiler inlined into its caller.
     Inlined,
-    /// A function as called by another one, above it in the stack.
+    /// A function together with one function above it in the stack.
     Path,
-    /// A span of the program's own, with what is inside.
+    /// A span reported by the program, including the spans inside it.
     Span,
-    /// Somebody outside who is asked and answers.
+    /// A service outside the process that the program calls.
     Upstream,
 }
 
-/// Something that could be made faster.
+/// A part of the program that could be made faster.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As reports have it.
+    /// The name shown in reports.
     pub name: String,
-    /// What it is the name of.
+    /// The kind of part that the name refers to.
     pub kind: TargetKind,
-    /// Which part of all samples it has: what an ordinary profile would say.
+    /// Its fraction of all samples: the figure that an ordinary profile would show.
     pub share: f64,
-    /// In how many samples it was.
+    /// Number of samples that contain it.
     pub samples: u64,
-    /// Which part of each kind of work is its.
+    /// Its fraction of each kind of work.
     pub weights: Weights,
+    /// The reason why it is not an answer by itself; `None` if it is one.
+    pub folded: Option<Folded>,
 }
 
-/// Which part of the time of each kind of work ([`crate::kinds`]) is a target's.
+/// A target's fraction of the time of each kind of work ([`crate::kinds`]).
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
-    /// By the kind's number, from 0 to 1; kinds beyond have none.
-    pub parts: Vec<Part>,
-    /// The span of calls to the outside whose time is the target's, whole.
+    /// Indexed by the kind's number; fractions from 0 to 1. Kinds beyond the end have none of their time in the target.
+    pub parts: Vec<KindShare>,
+    /// The span of outside calls whose whole time belongs to the target.
     pub calls: Option<u32>,
 }
 
-/// A part of a kind of work.
+/// A fraction of a kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct KindShare {
     /// From 0 to 1.
     pub part: f64,
     /// Its standard error; 0 for spans, which are measured and not sampled.
@@ -68,7 +73,7 @@ pub struct Part {
 }
 
 impl Weights {
-    /// The part that a kind's time has.
+    /// Returns the target's fraction of a kind's time; 0 for kinds not listed.
     #[must_use]
     pub fn part(&self, kind: u32) -> f64 {
         self.parts.get(kind as usize).map_or(0.0, |part| part.part)

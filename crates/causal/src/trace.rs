@@ -1,8 +1,9 @@
-//! What a window recorded: for each thread, what it did and when, in the terms in which it can be replayed.
+//! A recorded window: for each thread, its events and their times, in terms that can be replayed.
 //!
-//! An [`Event`] is one or two [`Entry`]s of the thread's log: the time with a tag and a number, then what else there is to say.
+//! An [`Event`] is one or two [`Entry`]s of the thread's log: the first holds its time, a tag and a number, the second
+//! a further value.
 //!
-//! - `packed`: a trace in little memory.
+//! - `packed`: a compact form of a trace.
 
 mod packed;
 
@@ -10,99 +11,106 @@ use progress::{Entry, Sharing};
 
 pub use packed::{Head, Packed};
 
-/// One thing that a thread did. Numbers of messages, connections, calls, timers, locks and visits are unique in their window; 0 stands
-/// for one from before it. Times are nanoseconds of [`crate::clock`], durations nanoseconds.
+/// An event of a thread. Numbers of messages, connections, calls, timers, locks and visits are unique in their window;
+/// 0 stands for one from before it. Times are nanoseconds of [`crate::clock`], durations nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "numbers and durations, as said above")]
+#[expect(missing_docs, reason = "numbers and durations, see above")]
 pub enum Event {
-    /// From now on it does work of that kind.
+    /// The thread starts work of that kind.
     Kind(u32),
-    /// The same, and what it does until the next event is to wake whoever waits for what it did last.
+    /// The thread starts work of that kind; until its next event it wakes the threads that wait for its last event.
     Waking(u32),
-    /// It sent a message to a thread of the program.
+    /// It sent a message to another thread of the program.
     Sent { message: u64 },
-    /// It took one, for which it had been blocked so long until now.
+    /// It took a message, after it was blocked for `blocked`.
     Took { message: u64, blocked: u64 },
-    /// It waits for it does not say what; an event loop: for its next event.
+    /// It blocks for an unspecified event; an event loop waits for its next event.
     BlockBegan,
-    /// It waits no more.
+    /// It is no longer blocked.
     BlockEnded,
-    /// It took a lock, for which it had been blocked so long until now.
+    /// It took a lock, after it was blocked for `blocked`.
     Locked { lock: u64, sharing: Sharing, blocked: u64 },
-    /// It gives the lock up.
+    /// It releases the lock.
     Unlocked { lock: u64, sharing: Sharing },
-    /// It hands octets to the outside on a connection.
+    /// It hands bytes for a connection to the kernel.
     Written { connection: u64 },
-    /// It works on what came on a connection at `at`; when that is not known it is the time of the event.
+    /// It handles bytes that arrived on a connection at `at`; the time of the event if that is unknown.
     Arrived { connection: u64, at: u64 },
-    /// It waits for somebody outside, and the time until the answer is the span's. `is_first` where it is the first word of that call in
-    /// the window: it asks now, or it had asked before the window and is about to look for an answer; else it looks for the rest of one.
+    /// It waits for an outside service, and the time until the answer belongs to the span `whom`. `is_first` marks the
+    /// call's first event in the window: the thread sends the call now, or sent it before the window and is about to
+    /// look for an answer. Otherwise it looks for the rest of an answer.
     Called { call: u64, whom: u32, is_first: bool },
-    /// It works on the answer that came at `at`.
+    /// It handles the answer that arrived at `at`.
     Answered { call: u64, at: u64 },
-    /// It, or a task on it, begins to sleep.
+    /// The thread, or a task on it, begins to sleep.
     SleepBegan { timer: u64 },
-    /// The sleep is over, through which the thread itself was blocked so long.
+    /// The sleep is over; the thread itself was blocked for `blocked` of it.
     SleepEnded { timer: u64, blocked: u64 },
     /// One unit of progress.
     Hit { point: u32 },
-    /// A unit began with what the thread works on.
+    /// A unit of progress began with the message that the thread handles.
     VisitBegan { visit: u64 },
-    /// It is done.
+    /// The unit is done.
     VisitEnded { visit: u64, point: u32 },
 }
 
-/// One window.
+/// The events of one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// When it began and ended.
+    /// The times at which it began and ended.
     pub span: std::ops::Range<u64>,
-    /// What a hook took of its thread's time, nanoseconds: of each stretch that it worked between two of them.
+    /// The time that a hook took, nanoseconds: part of each stretch of work between two hooks.
     pub hook: f64,
-    /// What it takes to wake a thread where a processor is free, nanoseconds: for threads of which no window tells.
+    /// The time to wake a thread when a processor is free, nanoseconds: an assumption for threads without measured
+    /// wakeups.
     pub wake_up: f64,
-    /// Threads that did anything.
+    /// The threads that had events.
     pub threads: Vec<Thread>,
 }
 
-/// What one thread did in a window.
+/// The events of one thread in a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// The account's number.
     pub number: u32,
-    /// Whether it is an event loop: it works on what arrived first. Else it does one thing after the other.
+    /// Whether it is an event loop: it handles messages in the order of their arrival. Other threads run in program
+    /// order.
     pub is_worker: bool,
-    /// Which part of the time that it was not blocked it really had a processor; 1 when that is not known.
+    /// Fraction of its unblocked time in which it had a processor; 1 if unknown.
     pub running: f64,
-    /// What kind of work it was at when the window began.
+    /// Its kind of work when the window began.
     pub kind: u32,
-    /// What it did, by time.
+    /// Its events, in order of time.
     pub events: Vec<(u64, Event)>,
 }
 
-/// What hooks take of a thread's time: of every stretch that it works between two of them one hook's time, on average. Short stretches have
-/// cheap hooks, so what does not fit into one is taken off those behind it.
+/// Removes the time of hooks from a thread's stretches of work: on average one hook's time from each stretch between
+/// two hooks. Hooks in short stretches are cheaper than that, so the part that exceeds a stretch is taken off the next
+/// ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hooks {
     each: f64,
     owed: f64,
-    /// How many there were so far, and what they took.
+    /// Number of hooks so far, and the time taken off for them.
     pub(crate) count: u64,
     pub(crate) taken: f64,
 }
 
 impl Hooks {
-    /// Each takes so long, nanoseconds.
+    /// Starts with `each` nanoseconds per hook.
     pub(crate) fn new(each: f64) -> Self {
         Self { each, owed: 0.0, count: 0, taken: 0.0 }
     }
 
-    /// What they take of the next stretch, which was so long: no more than all.
+    /// Returns the time of hooks to take off the next stretch, which was `worked` nanoseconds long: never more than
+    /// that.
     pub(crate) fn take(&mut self, worked: f64) -> f64 {
+        // No work, no hook in between: two events of one call.
         if worked <= 0.0 {
             return 0.0;
         }
         self.count += 1;
+        // Carry over the excess: the average is right even if single stretches are shorter than a hook.
         self.owed += self.each;
         let taken = worked.min(self.owed);
         self.owed -= taken;
@@ -111,11 +119,13 @@ impl Hooks {
     }
 }
 
+/// An entry's second word has the tag of its event from this bit on, and a number in the bits below.
 const TAG_SHIFT: u32 = 56;
 const NUMBER_MASK: u64 = (1 << TAG_SHIFT) - 1;
-/// Set in the second entry of a call's first word, above the 32 bits of the span.
+/// In the second entry of a call, above the 32 bits of the span: marks the call's first event.
 const FIRST_MORE: u64 = 1 << 32;
 
+/// Tags of events.
 mod tag {
     pub(super) const KIND: u64 = 1;
     pub(super) const SENT: u64 = 2;
@@ -136,15 +146,15 @@ mod tag {
     pub(super) const VISIT_BEGAN: u64 = 17;
     pub(super) const VISIT_ENDED: u64 = 18;
     pub(super) const WAKING: u64 = 19;
-    /// What else there is to say about the entry before.
+    /// The second entry of the event before.
     pub(super) const MORE: u64 = 255;
 }
 
-/// How many numbers tags of events have, from 0 on.
+/// Number of values for tags of events, from 0.
 const TAGS: usize = tag::WAKING as usize + 1;
 
 impl Event {
-    /// As entries of a log; the second one only where there is more to say.
+    /// Encodes the event as entries of a log; the second one only if the event needs it.
     #[inline]
     #[must_use]
     pub fn encode(self, now: u64) -> (Entry, Option<Entry>) {
@@ -174,16 +184,20 @@ impl Event {
             Self::VisitBegan { visit } => (tag::VISIT_BEGAN, visit, None),
             Self::VisitEnded { visit, point } => (tag::VISIT_ENDED, visit, Some(u64::from(point))),
         };
+        // Two words of eight bytes each: a thread writes an entry with two stores and no lock. The mask cuts numbers to 56
+        // bits, which a counter of events does not reach.
         (Entry(now, tag << TAG_SHIFT | number & NUMBER_MASK), more.map(|more| Entry(more, tag::MORE << TAG_SHIFT)))
     }
 }
 
-/// The events that a log holds. Of the last one in a log that is full the second entry may be missing, unless it has none.
+/// Decodes the events of a log. In a full log the last event may lack its second entry, so its values may be wrong.
 pub fn events(entries: impl Iterator<Item = Entry>) -> impl Iterator<Item = (u64, Event)> {
     let mut entries = entries.peekable();
     std::iter::from_fn(move || {
         loop {
             let Entry(now, word) = entries.next()?;
+            // The second entry has no time of its own: it belongs to the entry before it.
+            // A lone second entry (its first one was before the window) has a tag that `event` does not know, and is skipped.
             let more = entries.next_if(|next| next.1 >> TAG_SHIFT == tag::MORE).map(|next| next.0);
             if let Some(event) = event(now, word, more) {
                 return Some((now, event));
@@ -192,7 +206,7 @@ pub fn events(entries: impl Iterator<Item = Entry>) -> impl Iterator<Item = (u64
     })
 }
 
-/// What entries stand for; `None` for what no event has.
+/// Decodes one event; `None` for an unknown tag.
 fn event(now: u64, word: u64, more: Option<u64>) -> Option<Event> {
     let (number, more_or_now) = (word & NUMBER_MASK, more.unwrap_or(now));
     let more = more.unwrap_or(0);
@@ -203,6 +217,7 @@ fn event(now: u64, word: u64, more: Option<u64>) -> Option<Event> {
         tag::TOOK => Event::Took { message: number, blocked: more },
         tag::BLOCK_BEGAN => Event::BlockBegan,
         tag::BLOCK_ENDED => Event::BlockEnded,
+        // Sharing is in the tag, because the number and the second entry are both taken.
         tag::LOCKED => Event::Locked { lock: number, sharing: Sharing::Exclusive, blocked: more },
         tag::LOCKED_SHARED => Event::Locked { lock: number, sharing: Sharing::Shared, blocked: more },
         tag::UNLOCKED => Event::Unlocked { lock: number, sharing: Sharing::Exclusive },
@@ -224,7 +239,8 @@ fn event(now: u64, word: u64, more: Option<u64>) -> Option<Event> {
 mod tests {
     use super::*;
 
-    /// What does not fit is owed, however long; nothing is taken of no time, and never more than all.
+    /// The excess is carried over, however large. Nothing is taken off an empty stretch, and never more than a stretch
+    /// has.
     #[test]
     fn hooks_take_what_they_owe_and_no_more_than_there_is() {
         let mut hooks = Hooks::new(25.0);
@@ -233,7 +249,7 @@ mod tests {
         assert_eq!((hooks.count, hooks.taken, hooks.owed), (5, 125.0, 0.0));
     }
 
-    /// One of each.
+    /// At least one event of each variant.
     pub(super) const EVENTS: [Event; 21] = [
         Event::Kind(7),
         Event::Waking(8),

@@ -1,22 +1,23 @@
-//! Numbers of as many octets as they need, seven bits each, the lowest first; as in protobuf.
+//! Variable-length integers: seven bits per byte, the lowest first, as in protobuf.
 
-/// Appends a number.
-pub(crate) fn put(mut number: u64, octets: &mut Vec<u8>) {
+/// Appends `number`, in one to ten bytes.
+pub(crate) fn put(mut number: u64, bytes: &mut Vec<u8>) {
     while number >= 0x80 {
-        octets.push(number as u8 | 0x80);
+        bytes.push(number as u8 | 0x80);
         number >>= 7;
     }
-    octets.push(number as u8);
+    bytes.push(number as u8);
 }
 
-/// Takes the number at the front; `None` where it is cut. What is longer than ten octets ends there.
-pub(crate) fn take(octets: &mut &[u8]) -> Option<u64> {
+/// Removes the number at the front of `bytes`; `None` if the slice ends within it. Reads at most ten bytes.
+pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
+    // Ten bytes of seven bits hold 64 bits; the upper bits of the tenth byte are dropped.
     for shift in (0..64).step_by(7) {
-        let (&octet, rest) = octets.split_first()?;
-        *octets = rest;
-        number |= u64::from(octet & 0x7f) << shift;
-        if octet < 0x80 {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Threads that begin and end while a window is recorded, one after the other in the same account.
+//! Threads that begin and end during a recorded window, one after another with the same account.
 
 use causal::policy::{Recorder, Rule};
 use causal::trace::{Event, Thread, Trace};
@@ -16,7 +16,7 @@ fn a_thread_is_at_nothing_before_its_begin_and_after_its_end() {
     let live = |name: &str| {
         let sender = sender.clone();
         let work = move || {
-            sender.send(()).expect("somebody listens");
+            sender.send(()).expect("the receiver is open");
             progress::current().map(progress::Account::number)
         };
         thread::Builder::new().name(name.into()).spawn(work).expect("a thread").join().expect("it ends well")
@@ -29,7 +29,7 @@ fn a_thread_is_at_nothing_before_its_begin_and_after_its_end() {
     assert_eq!(numbers[0], numbers[1], "the second one has the account of the first");
     let mut trace = Trace::default();
     RECORDER.take(0.0, &mut trace);
-    // Into what another window left.
+    // Into a trace that holds the data of another window.
     let left =
         Thread { number: 99, is_worker: true, running: 0.5, kind: 7, events: vec![(1, Event::BlockBegan); 9999] };
     let mut again = Trace { span: 1..2, hook: 3.0, wake_up: 4.0, threads: vec![left; 9] };

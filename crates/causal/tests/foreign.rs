@@ -1,4 +1,4 @@
-//! A process whose hooks belong to somebody else.
+//! A process whose hooks belong to another policy.
 
 use causal::policy::Recorder;
 use causal::{Profiler, StartError};

@@ -1,4 +1,4 @@
-//! Profiles of this very process, with real threads. What the numbers are is not asserted here: no test measures time.
+//! Profiles of this process, with real threads. Their numbers are not asserted: no test measures time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use causal::target::TargetKind;
 use causal::{Modes, Phase, Profiler, Report, StartError};
 use progress::{progress, span, thread};
 
-/// There is one profile at a time in a process.
+/// A process has at most one profile at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs `profile` beside a thread that does units of work all the time.
+/// Runs `profile` while another thread performs units of work.
 fn beside_work(profile: impl FnOnce() -> Report) -> Report {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -27,7 +27,7 @@ fn beside_work(profile: impl FnOnce() -> Report) -> Report {
                 progress!("live unit");
             }
         });
-        // A thread that comes and goes.
+        // A thread that spawns short-lived threads.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 drop(thread::spawn(|| progress!("live short")).join());
@@ -59,7 +59,7 @@ fn a_profile_runs_once_and_again() {
         });
         assert_eq!((report.program.as_str(), report.progress[0].name.as_str()), ("a test", "live unit"));
         assert!(report.progress.iter().any(|point| point.name == "live short"), "{:?}", report.progress);
-        // Not those that the profiler tries hooks with.
+        // The spans with which the profiler measures its hooks must not be reported.
         let spans = report.targets.iter().filter(|target| target.kind == TargetKind::Span);
         let spans: Vec<_> = spans.map(|target| target.name.as_str()).filter(|&name| name != "wake threads").collect();
         assert_eq!(spans, ["live work"]);
@@ -81,7 +81,7 @@ fn it_is_stopped_and_still_reports() {
         profiler.finish()
     });
     assert!(codes(&report).contains(&ReasonCode::Stopped));
-    // Dropped, it ends by itself, and the next one can begin.
+    // A dropped profile ends by itself, and then another one can start.
     drop(Profiler::builder().duration(Duration::from_secs(3600)).start().unwrap());
     let next = loop {
         match Profiler::builder().duration(Duration::from_millis(50)).start() {
@@ -90,7 +90,7 @@ fn it_is_stopped_and_still_reports() {
             Err(error) => panic!("{error}"),
         }
     };
-    // Nothing ran: that is an answer, too.
+    // No unit of progress: the report gives that as its reason.
     assert!(codes(&next.finish()).contains(&ReasonCode::NoProgress));
 }
 

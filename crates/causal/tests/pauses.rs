@@ -1,14 +1,14 @@
-//! Windows with pauses, with threads that really run: what is asserted is who pauses and what is counted, never how fast.
+//! Windows with pauses on real threads. The tests check which threads pause and the counters, never speed.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use causal::kinds::{Step, kinds};
+use causal::kinds::{NodeStep, kinds};
 use causal::ledger::{Experiment, Spent};
-use causal::outcome::Outcome;
+use causal::outcome::WindowOutcome;
 use causal::policy::Recorder;
-use causal::target::{Part, Weights};
+use causal::target::{KindShare, Weights};
 use progress::sync::mpsc::sync_channel;
 use progress::{Account, Attention, Point, Policy, Span, Stamp, attend, install, thread};
 
@@ -22,21 +22,21 @@ fn spin(time: Duration) {
     }
 }
 
-/// All time inside the span is the target's.
+/// Makes all time inside the span the target's.
 fn weights(span: Span) -> Weights {
     let kinds = kinds();
     let is_inside = |mut kind: usize| loop {
         match kinds[kind].step {
-            Step::Root => return false,
-            Step::Span(id) if id == span.id() => return true,
+            NodeStep::Root => return false,
+            NodeStep::Span(id) if id == span.id() => return true,
             _ => kind = kinds[kind].parent as usize,
         }
     };
-    let part = |kind| Part { part: if is_inside(kind) { 1.0 } else { 0.0 }, error: 0.0 };
+    let part = |kind| KindShare { part: if is_inside(kind) { 1.0 } else { 0.0 }, error: 0.0 };
     Weights { parts: (0..kinds.len()).map(part).collect(), calls: None }
 }
 
-fn window(experiment: &Experiment<'_>) -> (Outcome, Spent) {
+fn window(experiment: &Experiment<'_>) -> (WindowOutcome, Spent) {
     RECORDER.open_experiment(experiment);
     std::thread::sleep(Duration::from_millis(100));
     RECORDER.close();
@@ -70,7 +70,7 @@ fn whoever_is_not_the_target_is_paused() {
     });
     std::thread::sleep(Duration::from_millis(50));
     let (control, nothing) = window(&Experiment { weights: Some(&Weights::default()), speedup: 0.0 });
-    // Kinds of work are known from the first window on.
+    // A kind of work is known once a window has recorded it.
     let weights = weights(target);
     let (came, spent) = window(&Experiment { weights: Some(&weights), speedup: 0.5 });
     let (probed, probe) = window(&Experiment { weights: None, speedup: 0.0 });
@@ -79,15 +79,15 @@ fn whoever_is_not_the_target_is_paused() {
     second.join().expect("the second thread ends well");
     attend(Attention::Nothing);
 
-    let hits = |outcome: &Outcome| outcome.point(point.id()).hits;
-    // Nothing is faster: nobody owes anything.
+    let hits = |outcome: &WindowOutcome| outcome.point(point.id()).hits;
+    // Speed-up 0: no thread has pending delay.
     assert_eq!(nothing, Spent::default());
     assert!(hits(&control) > 0, "{control:?}");
     assert!(control.busiest > 0.0 && control.busiest <= 1.0, "{control:?}");
-    // The target ran, and half of that time is saved: what it did in virtual time took less of it.
+    // The target ran, and half of that time was inserted as delay into the other threads.
     assert!(spent.delayed > 0, "{spent:?}");
     assert!(hits(&came) > 0, "{came:?}");
-    // Everybody is paused for a fifth of 100 ms and more, and who does not wait has to sleep for it.
+    // A probe pauses every thread for at least a fifth of 100 ms; a thread that does not wait must sleep for it.
     assert!(probe.delayed >= 20_000_000 && probe.slept > 0, "{probe:?}");
     assert!(hits(&probed) > 0, "{probed:?}");
 }

@@ -1,17 +1,17 @@
-//! What a thread was in when a window opened is known to the window.
+//! A window records the spans that were open on a thread before the window opened.
 
-use causal::kinds::{Step, kinds};
+use causal::kinds::{NodeStep, kinds};
 use causal::policy::{Recorder, Rule};
 use causal::trace::{Event, Trace};
 use progress::{Attention, Span, attend, install};
 
 static RECORDER: Recorder = Recorder::new();
 
-/// A kind's spans, the outermost first.
+/// The spans of a kind, outermost first.
 fn spans(kind: u32) -> Vec<u32> {
     let (kinds, mut at, mut spans) = (kinds(), kind, Vec::new());
     while at != 0 {
-        if let Step::Span(span) = kinds[at as usize].step {
+        if let NodeStep::Span(span) = kinds[at as usize].step {
             spans.insert(0, span);
         }
         at = kinds[at as usize].parent;
@@ -19,7 +19,7 @@ fn spans(kind: u32) -> Vec<u32> {
     spans
 }
 
-/// The kinds that a window saw of this thread, by their spans.
+/// Runs `work` in a window, and returns this thread's kinds in it, as spans.
 fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
     RECORDER.open(Rule::Record);
     attend(Attention::Everything);
@@ -37,7 +37,7 @@ fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// Whether the first that a window hears is a span's begin or its end.
+/// Whether the first event in a window is the begin of a span or the end of one.
 #[test]
 fn what_began_before_a_window_is_known_in_it() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
@@ -48,12 +48,12 @@ fn what_began_before_a_window_is_known_in_it() {
     let inner = b.enter();
     let ends_first = window(|| drop(inner));
     assert_eq!(ends_first, [vec![one, two], vec![one]]);
-    // Then again, with what the window before it left behind.
+    // Once more, with the state that the previous window left.
     let inner = b.enter();
     let begins_first = window(|| drop(c.enter()));
     assert_eq!(begins_first, [vec![one, two], vec![one, two, three], vec![one, two]]);
     let out_of_order = window(|| drop(outer));
-    // The one that is still open is entered anew.
+    // The span that is still open is entered again.
     assert_eq!(out_of_order, [vec![one, two], vec![], vec![two]]);
     drop(inner);
     assert_eq!(window(|| drop(a.enter())), [vec![], vec![one], vec![]]);

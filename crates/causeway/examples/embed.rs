@@ -1,4 +1,4 @@
-//! A server in a program of its own, with a handler of its own and a directive for it:
+//! A program that embeds a server, with a custom handler and a directive for it:
 //! `cargo run --example embed`, then `curl localhost:8080/`.
 
 use causeway::Server;
@@ -8,7 +8,7 @@ use causeway::pipeline::{Build, BuildError, Context, Handler, Response, Step, Te
 use causeway::server::{Running, StartFault};
 use serde_json::{Value, json};
 
-/// Answers with a text in capitals.
+/// Responds with a text in capitals, repeated `times` times.
 struct Shout {
     text: Template,
     times: usize,
@@ -22,7 +22,7 @@ impl Handler for Shout {
     }
 }
 
-/// Makes the handler of its JSON, when a configuration is loaded.
+/// Builds the handler from its JSON when a configuration is loaded.
 fn make(json: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let times = json["times"].as_u64().filter(|times| (1..=9).contains(times));
     let times = times.ok_or_else(|| build.refuse(json["times"].to_string(), "a number from 1 to 9"))?;
@@ -30,7 +30,7 @@ fn make(json: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildEr
     Ok(Box::new(Shout { text, times: times as usize }))
 }
 
-/// Makes the JSON of the directive: `shout [<matcher>] <text> { times <n> }`.
+/// Parses the directive into the handler's JSON: `shout [<matcher>] <text> { times <n> }`.
 fn shout(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let text = d.only()?;
     let mut times = 1;
@@ -43,7 +43,7 @@ fn shout(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(json!({ "handler": "shout", "text": &*text.text, "times": times }))
 }
 
-/// Serves a Caddyfile that may say `shout`.
+/// Serves a Caddyfile that may use `shout`.
 pub(crate) async fn start(caddyfile: &str) -> Result<Running, StartFault> {
     Server::builder()
         .handler("shout", make)

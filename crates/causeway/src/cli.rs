@@ -1,31 +1,33 @@
-//! Commands and their flags: Caddy's names and meanings, and a few of our own.
+//! Commands and their flags. Names and meanings are Caddy's, with a few additions.
 //!
-//! - `source`: where the configuration comes from
-//! - `environment`: the variables that a Caddyfile may name
-//! - `fmt`: a Caddyfile's look
-//! - `hash_password`: what a password becomes before it stands in a configuration
-//! - `quick`: `file-server` and `respond`, which write their own configuration
-//! - `serve`: from a configuration to a running server and its end
-//! - `start`: the same in the background
-//! - `client`: `stop` and `reload`, which talk to a server that runs
-//! - `profile`: `profile`, which does so for the causal profiler
+//! - `source`: finds and reads the configuration
+//! - `environment`: the variables available to a Caddyfile
+//! - `fmt`: formats a Caddyfile
+//! - `hash_password`: hashes a password for a configuration
+//! - `quick`: `file-server` and `respond`, which generate their configuration
+//! - `serve`: runs a server from its start to its shutdown
+//! - `start`: runs a server in the background
+//! - `client`: `stop` and `reload`, clients of a running server's admin API
+//! - `profile`: `profile`, a client of the causal profiler
+//! - `trust`: `trust` and `untrust`
 //! - `modules`: `list-modules`
-//! - `say`: what is told to the operator, and how
+//! - `output`: output to the operator
 //!
-//! An operator's mistake is one line on standard error and the exit status 1, and nothing is left running. Only `adapt` says
-//! a Caddyfile's mistake twice, the second time in Caddy's own words, for scripts that look for them.
+//! A mistake of the operator prints one line on standard error and exits with status 1; nothing keeps running. Only
+//! `adapt` prints a Caddyfile's mistake on two lines: the second has Caddy's wording, for scripts that search for it.
 
 mod client;
 mod environment;
 mod fmt;
 mod hash_password;
 mod modules;
+mod output;
 mod profile;
 mod quick;
-mod say;
 mod serve;
 mod source;
 mod start;
+mod trust;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,12 +39,15 @@ use causeway::server::{self, autosave_path};
 use causeway_config::caddyfile;
 use clap::{Args, Parser, Subcommand};
 
-use serve::{Serving, Site, Watch};
-use source::{ConfigFlags, Source};
+use serve::{Serving, SiteKind, Watch};
+use source::{ConfigFlags, ConfigSource};
+
+/// The version, as printed by `version` and `--version`.
+const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 /// Causeway: a web server that runs Caddyfiles.
 #[derive(Parser)]
-#[command(name = "causeway", version, arg_required_else_help = true)]
+#[command(name = "causeway", version = VERSION, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -50,23 +55,27 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve a Caddyfile, a JSON configuration, or the welcome site where there is neither
-    Run(Run),
-    /// Do what `run` does in the background, and return once it serves
+    /// Serve a Caddyfile, a JSON configuration, or the welcome site if there is neither
+    Run(RunCommand),
+    /// Run a server in the background, and return once it accepts connections
     Start(start::Start),
-    /// Stop a server by way of its admin API
-    Stop(client::Stop),
-    /// Give a server that runs another configuration, by way of its admin API
+    /// Stop a running server through its admin API
+    Stop(client::StopCommand),
+    /// Load another configuration into a running server, through its admin API
     Reload(client::Reload),
-    /// Find out what would make a server that runs faster, and by how much
+    /// Measure which code would make a running server faster, and by how much
     Profile(profile::Profile),
+    /// Add the root certificate of a local authority to the trust stores of this machine
+    Trust(trust::Trust),
+    /// Remove a root certificate from the trust stores of this machine
+    Untrust(trust::Untrust),
     /// Serve the files of a folder
     FileServer(quick::FileServer),
-    /// Answer every request the same way
+    /// Answer every request with a fixed response
     Respond(quick::Respond),
     /// Print a Caddyfile as JSON
     Adapt(Adapt),
-    /// Put a Caddyfile's indentation and blanks in order
+    /// Format a Caddyfile's indentation and spacing
     Fmt(fmt::Fmt),
     /// Check a configuration without serving it
     Validate(ConfigFlags),
@@ -81,29 +90,29 @@ enum Command {
 }
 
 #[derive(Args)]
-struct Run {
+struct RunCommand {
     #[command(flatten)]
     run: RunFlags,
-    /// Who waits to hear that it serves: `start`
+    /// Address at which `start` waits for the message that the server is running
     #[arg(long, value_name = "ADDRESS", hide = true)]
     pingback: Option<SocketAddr>,
 }
 
-/// What `run` and `start` may be told.
+/// Flags of `run` and `start`.
 #[derive(Args)]
 struct RunFlags {
     #[command(flatten)]
     config: ConfigFlags,
-    /// Where the welcome site listens, as in `:8081` or `127.0.0.1:0`
+    /// Address of the welcome site, such as `:8081` or `127.0.0.1:0`
     #[arg(short, long, value_name = "ADDRESS", conflicts_with = "config")]
     listen: Option<String>,
     /// Print the environment before anything else
     #[arg(short, long)]
     environ: bool,
-    /// Serve the configuration that was loaded last, if one was kept, rather than --config
+    /// Serve the last loaded configuration, if one was saved, instead of --config
     #[arg(short, long)]
     resume: bool,
-    /// Look at the configuration's file every second and load what changed; for development
+    /// Check the configuration file every second and reload it when it changes; for development
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
@@ -117,7 +126,7 @@ struct Environ {
     envfile: Vec<PathBuf>,
 }
 
-/// A mistake that another process has told the operator.
+/// An error which another process has already printed.
 #[derive(Debug)]
 struct AlreadySaid;
 
@@ -133,25 +142,25 @@ impl std::error::Error for AlreadySaid {}
 struct Adapt {
     #[command(flatten)]
     config: ConfigFlags,
-    /// Indent the JSON for people
+    /// Indent the JSON
     #[arg(short, long)]
     pretty: bool,
-    /// Also check that what it says can be served
+    /// Also check that the configuration can be served
     #[arg(long)]
     validate: bool,
 }
 
-/// Does what the command line says.
+/// Parses the command line and runs the command.
 pub(crate) fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
         Ok(cli) => cli.run(),
-        Err(error) => say::refused_flags(&error),
+        Err(error) => output::refused_flags(&error),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<AlreadySaid>() => ExitCode::FAILURE,
         Err(error) => {
-            say::note(&format!("Error: {error:#}"));
+            output::note(&format!("Error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -160,11 +169,13 @@ pub(crate) fn main() -> ExitCode {
 impl Cli {
     fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Command::Run(Run { run, pingback }) => run.run(pingback),
+            Command::Run(RunCommand { run, pingback }) => run.run(pingback),
             Command::Start(start) => start.run(),
             Command::Stop(stop) => stop.run(),
             Command::Reload(reload) => reload.run(),
             Command::Profile(profile) => profile.run(),
+            Command::Trust(trust) => trust.run(),
+            Command::Untrust(untrust) => untrust.run(),
             Command::FileServer(flags) => flags.run(),
             Command::Respond(flags) => flags.run(),
             Command::Adapt(adapt) => adapt.run(),
@@ -172,14 +183,14 @@ impl Cli {
             Command::Validate(flags) => {
                 let source = flags.read()?;
                 let adapted = source.adapt()?;
-                source::warn(&adapted);
+                source::warn_before_load(&source.document, &adapted);
                 source.validate(&adapted)?;
-                say::print(&format!("{} is valid", source.name()))
+                output::print(&format!("{} is valid", source.name()))
             }
             Command::HashPassword(flags) => flags.run(),
             Command::ListModules(list) => list.run(),
             Command::Environ(environ) => environment::print(&environ.envfile),
-            Command::Version => say::print(&format!("causeway v{}", env!("CARGO_PKG_VERSION"))),
+            Command::Version => output::print(&format!("causeway {VERSION}")),
         }
     }
 }
@@ -191,53 +202,54 @@ impl RunFlags {
         }
         let (source, site) = self.source()?;
         let adapted = source.adapt()?;
-        source::warn(&adapted);
+        source::warn_before_load(&source.document, &adapted);
+        // Only a configuration from a file can be reloaded by SIGUSR1 or a watch.
         let follows = source.file.clone().map(|file| {
             let adapter = source.document.language.adapter().to_owned();
             let watch = if self.watch { Watch::EverySecond } else { Watch::No };
-            serve::followed(&self.config, server::Source { file, adapter }, watch)
+            serve::followed(&self.config, server::ConfigFile { file, adapter }, watch)
         });
         if self.watch && follows.is_none() {
             bail!("--watch: found {}, expected a configuration in a file", source.name());
         }
         let name = source.name().to_owned();
-        let Source { document, environment, .. } = source;
+        let ConfigSource { document, environment, .. } = source;
         serve::serve(Serving { site, name, document, adapted, environment, follows, pingback }, &self.serve)
     }
 
-    fn source(&self) -> anyhow::Result<(Source, Site)> {
+    fn source(&self) -> anyhow::Result<(ConfigSource, SiteKind)> {
         if self.resume
             && let Some(source) = self.resumed()?
         {
-            return Ok((source, Site::Configured));
+            return Ok((source, SiteKind::Configured));
         }
         Ok(match (self.config.find()?, &self.listen) {
             (Some(source), Some(_)) => {
                 bail!("--listen is for the welcome site; {} names its own addresses", source.name())
             }
-            (Some(source), None) => (source, Site::Configured),
-            (None, listen) => (source::welcome(listen.as_deref()), Site::Welcome),
+            (Some(source), None) => (source, SiteKind::Configured),
+            (None, listen) => (source::welcome(listen.as_deref()), SiteKind::Welcome),
         })
     }
 
-    /// The configuration that was loaded last; `None` when none was kept.
-    fn resumed(&self) -> anyhow::Result<Option<Source>> {
-        let path = autosave_path().context("--resume: neither XDG_CONFIG_HOME nor HOME says where it was kept")?;
+    /// Reads the last loaded configuration; `None` when none was saved.
+    fn resumed(&self) -> anyhow::Result<Option<ConfigSource>> {
+        let path = autosave_path().context("--resume: neither XDG_CONFIG_HOME nor HOME is set")?;
         let name = path.display().to_string();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                say::note(&format!("--resume: there is no {name} yet"));
+                output::note(&format!("--resume: there is no {name} yet"));
                 return Ok(None);
             }
             Err(error) => return Err(error).with_context(|| format!("{name}: reading the configuration")),
         };
         if self.config.config.is_some() {
-            say::note(&format!("Warning: --config is ignored: --resume goes on with {name}"));
+            output::note(&format!("Warning: --config is ignored: --resume loads {name}"));
         }
         let environment = environment::Environment::read(&self.config.envfile)?;
         let document = Document { name, text, language: Language::Json };
-        Ok(Some(Source { document, environment: environment.into(), file: None }))
+        Ok(Some(ConfigSource { document, environment: environment.into(), file: None }))
     }
 }
 
@@ -245,18 +257,19 @@ impl Adapt {
     fn run(&self) -> anyhow::Result<()> {
         let source = self.config.read()?;
         let adapted = source.adapt_with(&caddyfile::Directives::standard()).map_err(in_caddys_words_too)?;
-        source::warn(&adapted);
+        source::warn(&adapted.warnings);
         if self.validate {
             source.validate(&source.adapt()?)?;
         }
         let json = &adapted.json;
-        say::print(&if self.pretty { serde_json::to_string_pretty(json)? } else { json.to_string() })
+        output::print(&if self.pretty { serde_json::to_string_pretty(json)? } else { json.to_string() })
     }
 }
 
-/// A Caddyfile's mistake with Caddy's wording on a second line, unless the first holds it already.
+/// Adds Caddy's wording of a Caddyfile's mistake on a second line, unless the first line contains it.
 fn in_caddys_words_too(error: anyhow::Error) -> anyhow::Error {
-    let Some(Mistake::Caddyfile(mistake)) = error.downcast_ref() else { return error };
-    let (ours, theirs) = (mistake.to_string(), mistake.caddy_message());
-    if ours.contains(&theirs) { error } else { anyhow::anyhow!("{ours}\n{theirs}") }
+    match error.downcast_ref::<Mistake>() {
+        Some(mistake) => anyhow::anyhow!("{}", mistake.with_caddys_words()),
+        None => error,
+    }
 }

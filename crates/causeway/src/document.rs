@@ -1,4 +1,7 @@
-//! A configuration as text: a Caddyfile or JSON, what JSON it stands for, and where a refusal of that JSON belongs in the text.
+//! A configuration's text: adapts a Caddyfile or JSON, and maps a refusal of the adapted JSON back to a position in the
+//! text.
+
+mod folders;
 
 use std::fmt;
 
@@ -9,7 +12,7 @@ use serde_json::Value;
 
 use crate::server::LoadFault;
 
-/// What a configuration is written in.
+/// The language of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     /// Caddy's configuration language.
@@ -19,7 +22,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// By the name that Caddy gives its adapter.
+    /// Returns the language for the name of Caddy's adapter; `None` for unknown adapters.
     pub fn by_adapter(name: &str) -> Option<Self> {
         match name {
             "caddyfile" => Some(Self::Caddyfile),
@@ -28,7 +31,7 @@ impl Language {
         }
     }
 
-    /// The adapter's name; empty for JSON, which needs none.
+    /// The name of Caddy's adapter; empty for JSON.
     pub fn adapter(self) -> &'static str {
         match self {
             Self::Caddyfile => "caddyfile",
@@ -37,33 +40,33 @@ impl Language {
     }
 }
 
-/// A configuration's text.
+/// A configuration as text.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// What messages call it.
+    /// The name in messages.
     pub name: String,
-    /// As it was found.
+    /// The text, unchanged.
     pub text: String,
-    /// What it is written in.
+    /// The text's language.
     pub language: Language,
 }
 
-/// A configuration as JSON, with what a message needs to name its lines.
+/// An adapted configuration, with the data that maps errors to lines of the text.
 #[derive(Debug)]
 pub struct AdaptedDocument {
     /// Caddy's JSON.
     pub json: Value,
-    /// What was accepted but deserves a look.
+    /// Parts of the text that are accepted but may be mistakes.
     pub warnings: Vec<Warning>,
     sites: Vec<SiteOrigin>,
 }
 
-/// Why a text stands for no configuration: its writer's mistake, with its place.
+/// A mistake in a configuration's text, with its position.
 #[derive(Debug)]
 pub enum Mistake {
-    /// In a Caddyfile.
+    /// A mistake in a Caddyfile.
     Caddyfile(caddyfile::Error),
-    /// Text that is no JSON; place and sentence.
+    /// Text that is not JSON: the message, position included.
     Json(String),
 }
 
@@ -79,10 +82,10 @@ impl fmt::Display for Mistake {
 impl std::error::Error for Mistake {}
 
 impl Document {
-    /// The configuration as JSON. `environment` answers `{$NAME}`.
+    /// Adapts the text to JSON. `environment` looks up `{$NAME}`.
     ///
     /// # Errors
-    /// The first mistake in the text.
+    /// Returns the first mistake in the text.
     pub fn adapt(
         &self,
         directives: &Directives,
@@ -101,7 +104,13 @@ impl Document {
         }
     }
 
-    /// Why it is not served, with its place.
+    /// Returns warnings about this machine, in addition to the warnings of the text: roots that are not readable
+    /// folders.
+    pub fn root_warnings(&self, json: &Value) -> Vec<Warning> {
+        folders::root_warnings(self, json)
+    }
+
+    /// Returns the message for a refused configuration, with its position in the text.
     pub fn explain_fault(&self, adapted: &AdaptedDocument, fault: &LoadFault) -> String {
         match fault {
             LoadFault::Config(error) => self.explain(adapted, error),
@@ -109,65 +118,105 @@ impl Document {
         }
     }
 
-    /// Why its JSON is refused, with the line of the Caddyfile that asked for it where that is known.
+    /// Returns the message for a refusal of the JSON, with the line of the Caddyfile that produced the value if it is
+    /// known.
     pub fn explain(&self, adapted: &AdaptedDocument, error: &LoadError) -> String {
         match adapted.origin(error) {
-            Some(site) => format!("{}: {}", site.at, needs_acme(site)),
+            Some(site) => format!("{}: {}", site.at, needs_dns(site)),
             None => self.refused(error),
         }
     }
 
-    /// The parser's words, with the place in front where editors look for it.
+    /// Formats a JSON syntax error, with the position first, as editors expect it.
     fn no_json(&self, error: &serde_json::Error) -> Mistake {
         let (line, column) = (error.line(), error.column());
         let words = error.to_string();
         let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);
-        // An end that comes too early is counted as column 0 of the line behind the last.
+        // serde_json reports an unexpected end as column 0 of the line after the last.
         let hint =
             if self.text.trim_start().starts_with('{') { "" } else { "; is it a Caddyfile? --adapter caddyfile" };
         Mistake::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
     }
 
-    /// A refusal with the line of the Caddyfile that holds the refused word, or else with its place in the JSON.
+    /// Describes a refusal by the line of the Caddyfile that produced the value, or else by its path in the JSON.
     fn refused(&self, error: &LoadError) -> String {
-        if let (Language::Caddyfile, LoadError::Build(refused)) = (self.language, error) {
-            let word = match &refused.problem {
-                Problem::UnknownModule { name, .. } => name,
-                Problem::Value { found, .. } => found,
-                // Options keep their names in the JSON.
-                Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
-                _ => "",
-            };
-            // Where the word is not to be found, the option or directive may be: most keep their names in the JSON's path.
-            let options = refused.path.rsplit('.').flat_map(options_of);
-            let options = options.filter(|step| !matches!(*step, "apps" | "http" | "servers"));
-            let mut words = std::iter::once(word).chain(options).filter(|word| !word.is_empty());
-            let place = words.find_map(|word| caddyfile::only_place(&self.text, &self.name, word));
-            if let (Some(place), Some((_, words))) = (place, error.to_string().split_once(": ")) {
-                return format!("{place}: {words}");
-            }
+        let (Language::Caddyfile, LoadError::Build(refused)) = (self.language, error) else {
+            return format!("{}: {error}", self.name);
+        };
+        let not_built = Problem::Value { found: String::new(), expected: "nothing: this is not built".into() };
+        let (word, problem) = match &refused.problem {
+            Problem::UnknownModule { name, .. } => (name.as_str(), &refused.problem),
+            Problem::Value { found, .. } => (found.as_str(), &refused.problem),
+            // The list of possible members is about the JSON. For a Caddyfile only the option's line is useful.
+            Problem::Shape(words) => match words.strip_prefix("unknown field `").and_then(until_backquote) {
+                Some(member) => (member, &not_built),
+                None => ("", &refused.problem),
+            },
+            _ => ("", &refused.problem),
+        };
+        // Every position in the text at which `word` is written.
+        let found = |word: &str| caddyfile::written(&self.text, &self.name, word);
+        // Search the text for the refused value, or else for the option or directive: most keep their names in the
+        // JSON's path.
+        let steps = std::iter::once(word).flat_map(options_of).chain(refused.path.rsplit('.').flat_map(options_of));
+        let steps = steps.filter(|step| !matches!(*step, "" | "apps" | "http" | "servers"));
+        let Some((step, places)) = steps.map(|step| (step, found(step))).find(|(_, places)| !places.is_empty()) else {
             return format!("{}: in its JSON, {error}", self.name);
+        };
+        let problem = match problem {
+            Problem::Value { found, expected } if step != found => {
+                // A value in JSON spelling, such as nanoseconds, and its JSON member's name do not appear in the
+                // operator's text.
+                let found = if is_json(found) { &places[0].line } else { found };
+                let member = refused.path.rsplit('.').next().unwrap_or_default();
+                let expected = expected.replace(&format!("`{member}`"), &format!("`{step}`"));
+                &Problem::Value { found: found.clone(), expected: expected.into() }
+            }
+            problem => problem,
+        };
+        let mut message = format!("{}: {problem}", places[0].at);
+        let mut others = places[1..].iter().map(|place| place.at.line.to_string());
+        if let Some(first) = others.next() {
+            let others = others.fold(first, |list, line| format!("{list}, {line}"));
+            message += &format!(" (or the same word on line {others})");
         }
-        format!("{}: {error}", self.name)
+        message
     }
 }
 
 impl AdaptedDocument {
-    /// JSON that nobody wrote as text.
+    /// Wraps generated JSON that has no text.
     pub fn of(json: Value) -> Self {
         Self { json, warnings: Vec::new(), sites: Vec::new() }
     }
 
-    /// The address that an error about a site is about: of several that fit the first that did not ask for the clear.
+    /// Returns the site address that an error is about. When several match, prefers one that does not use `http://`.
     fn origin(&self, error: &LoadError) -> Option<&SiteOrigin> {
-        let LoadError::NeedsAcme { site } = error else { return None };
+        let LoadError::NeedsDns { site } = error else { return None };
         let fits = |origin: &&SiteOrigin| origin.host == *site || format!(":{}", origin.port) == *site;
         self.sites.iter().filter(fits).min_by_key(|origin| origin.scheme == "http")
     }
 }
 
-/// What the operator may write instead.
-fn needs_acme(site: &SiteOrigin) -> String {
+impl Mistake {
+    /// Returns the message, with Caddy's wording on a second line unless the first contains it. Scripts search for that
+    /// wording.
+    pub fn with_caddys_words(&self) -> String {
+        let ours = self.to_string();
+        match self {
+            // Caddy supports this feature, so it has no error message for it.
+            Self::Caddyfile(error) if matches!(error.kind(), caddyfile::ErrorKind::NotBuilt(..)) => ours,
+            Self::Caddyfile(error) => {
+                let theirs = error.caddy_message();
+                if ours.contains(&theirs) { ours } else { format!("{ours}\n{theirs}") }
+            }
+            Self::Json(_) => ours,
+        }
+    }
+}
+
+/// Returns the message for a site that needs the DNS challenge, with the alternatives.
+fn needs_dns(site: &SiteOrigin) -> String {
     let SiteOrigin { written, host, port, .. } = site;
     let clear = match (host.as_str(), port.as_str()) {
         ("", _) => ":80".to_owned(),
@@ -175,12 +224,13 @@ fn needs_acme(site: &SiteOrigin) -> String {
         (host, port) => format!("http://{host}:{port}"),
     };
     format!(
-        "{written} needs a certificate of a public authority (ACME), which this version cannot get; expected `tls internal` or \
-         `tls CERTIFICATE KEY` in it, or its address in the clear, as {clear}"
+        "{written} needs the DNS challenge of a public authority; expected a DNS provider in it, as `tls {{ dns PROVIDER TOKEN }}`, \
+         or for all sites, as the option `acme_dns PROVIDER TOKEN`; or names without '*', `tls internal` or `tls CERTIFICATE KEY`, or \
+         an address without TLS, such as {clear}"
     )
 }
 
-/// The words of a Caddyfile that a step of the JSON's path may have been.
+/// Returns the words of a Caddyfile that may have produced a step of the JSON's path.
 fn options_of(step: &str) -> Vec<&str> {
     match step {
         "logging" => vec!["log"],
@@ -188,6 +238,26 @@ fn options_of(step: &str) -> Vec<&str> {
         "should_log_credentials" => vec!["log_credentials"],
         "dynamic_upstreams" => vec!["dynamic"],
         "health_checks" => vec!["health_uri", "health_port", "fail_duration", "max_fails", "unhealthy_status"],
+        "writer" => vec!["output"],
+        "encoder" => vec!["format"],
+        "on_demand" => vec!["on_demand", "on_demand_tls"],
+        "selection_policy" => vec!["lb_policy"],
+        "max_header_bytes" => vec!["max_header_size"],
+        "idle_timeout" => vec!["idle", "keepalive"],
+        "read_timeout" => vec!["read_body", "read_timeout"],
+        "read_header_timeout" => vec!["read_header"],
+        "read_idle_timeout" | "read_min_rate" => vec!["read_body_idle"],
+        "write_timeout" => vec!["write", "write_timeout"],
+        "write_idle_timeout" | "write_min_rate" => vec!["write_idle"],
+        "max_write_chunk" => vec!["write_max_chunk"],
+        "allow_0rtt" => vec!["0rtt"],
+        "expect_status" => vec!["health_status"],
+        "upstreams" => vec!["reverse_proxy", "to"],
+        "network_proxy" => vec!["network_proxy", "forward_proxy_url"],
+        "keep_alive" => vec!["keepalive"],
+        "template_file" => vec!["browse"],
+        "get_certificate" => vec!["get_certificate"],
+        "listen_protocols" => vec!["bind"],
         "retries" => vec!["lb_retries"],
         "retry_match" => vec!["lb_retry_match"],
         "try_duration" => vec!["lb_try_duration"],
@@ -196,6 +266,20 @@ fn options_of(step: &str) -> Vec<&str> {
         "read_buffer_size" => vec!["read_buffer"],
         "write_buffer_size" => vec!["write_buffer"],
         step => vec![step],
+    }
+}
+
+/// Whether a refusal shows a value in JSON form. The Caddyfile then spells it differently, or in several words.
+fn is_json(found: &str) -> bool {
+    found.is_empty()
+        || matches!(found, "an object" | "a list" | "null")
+        || serde_json::from_str::<Value>(found).is_ok_and(|value| !value.is_string())
+}
+
+/// Logs warnings for configurations from the admin API or an embedding program, which have no terminal to print to.
+pub(crate) fn log_warnings(warnings: &[Warning]) {
+    for warning in warnings {
+        tracing::warn!("{}: {}", warning.at, warning.message);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The command line. See `cli` for what it accepts.
+//! The `causeway` binary. The `cli` module defines its commands and flags.
 
 mod cli;
 
@@ -8,8 +8,19 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The allocator asks for huge pages, 2 MiB each; a server's memory is to grow with its connections instead. Where the
-    // kernel has none there is nothing to refuse.
+    // mimalloc requests transparent huge pages of 2 MiB each. Without them the server's memory grows with its
+    // connections. The result is ignored: a kernel without huge pages needs no change.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
+    causal::profiler::on_freed(give_back);
     cli::main()
+}
+
+/// Returns freed memory to the system, whichever thread freed it. The profiler calls this after it drops its data.
+#[expect(unsafe_code, reason = "the allocator's crate has no safe face for it")]
+fn give_back() {
+    unsafe extern "C" {
+        fn mi_collect(force: bool);
+    }
+    // SAFETY: mimalloc's documented function, part of the allocator that is linked here; any thread may call it at any time.
+    unsafe { mi_collect(true) };
 }

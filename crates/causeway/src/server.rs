@@ -1,116 +1,131 @@
-//! The server as its owner sees it: one task that holds the engine and the configuration, and replaces both at once or not at all.
+//! The running server: one task that owns the engine and the configuration. A load replaces both or neither.
 //!
 //! In reading order:
-//! - [`Settings`], [`Server`]: what it is started with, and its life
-//! - `builder`: a server in another program, [`Running`] there
-//! - `control`: how everybody else talks to it
-//! - `tree`: one place of the configuration, read and changed
-//! - `ids`: places by name
-//! - `certificates`: those of the configuration in place, obtained and renewed
-//! - `source`: the file that it came from
-//! - `autosave`: the last configuration, kept for the next start
-//! - `apart`: its sites and the admin API in each other's way
-//! - `fault`: why a configuration is not served
+//! - [`ServerSettings`], [`Server`]: the start parameters, and the server's life cycle
+//! - `builder`: the API for embedding; [`Running`] is the handle to an embedded server
+//! - `control`: the command channel through which other tasks use the server
+//! - `tree`: reads and changes one value of the configuration
+//! - `ids`: configuration objects addressed by `@id`
+//! - `certificates`: the certificates of the current configuration, obtained and renewed
+//! - `acme`: those of public authorities; `on_demand`: those for which a handshake waits
+//! - `storage`: opens the storage of certificates
+//! - `measures`: the metrics of the process and the server
+//! - `source`: the file that the configuration was read from
+//! - `autosave`: the path of the last loaded configuration, for the next start
+//! - `conflicts`: detects address conflicts between sites and the admin API
+//! - `fault`: the reasons for refusing a configuration
 //!
-//! The admin API is a caller like the command line; this room holds its listener only because a configuration says where that is.
+//! The admin API uses [`Control`] like every other caller. This module holds its listener only because the
+//! configuration sets its address.
 
-mod apart;
+mod acme;
 mod autosave;
 mod builder;
 mod certificates;
+mod conflicts;
 mod control;
 mod fault;
 mod ids;
+mod measures;
+mod on_demand;
 mod source;
+mod storage;
 mod tree;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_certs::Certificate;
+use causeway_certs::{Certificate, Lasting, replace};
 use causeway_config::caddyfile::Directives;
-use causeway_config::plan::{self, AdminAddress, Level, Loaded};
+use causeway_config::plan::{self, AdminAddress, Loaded};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
-use causeway_pipeline::Registry;
+use causeway_modules::logs::{self, Logs};
+use causeway_pipeline::{Build, BuildError, Registry};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+pub use acme::Attempt;
 pub use autosave::autosave_path;
 pub use builder::{Builder, Configuration, Refused, Running, StartFault};
-pub use certificates::{AuthorityFacts, data_folder};
-pub use control::{By, Change, Control, Excerpt, Force, Load, Status, Stopping};
+pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
+pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, Stopping};
 pub use fault::{ChangeFault, LoadFault};
 pub use ids::IdFault;
-pub use source::Source;
+pub use source::ConfigFile;
 pub use tree::{TreeFault, Verb};
 
 use crate::admin::{self, Admin, Office, Rules};
-use apart::{apart, written};
 use certificates::{Custody, Reader};
+use conflicts::{refuse_conflicts, written};
 use control::Command;
 
-/// How long the admin API's last answers may take when its listener goes.
+/// Time limit for the admin API's in-flight responses after its listener closes.
 const ADMIN_GRACE: Duration = Duration::from_secs(10);
 
-/// Answers `{$NAME}` of Caddyfiles.
+/// Time limit for writing the queued log lines at the end.
+const LOG_GRACE: Duration = Duration::from_secs(5);
+
+/// Looks up `{$NAME}` in Caddyfiles.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What a server is started with besides its configuration.
-pub struct Settings {
-    /// Worker threads.
+/// Start parameters of a server, apart from its configuration.
+pub struct ServerSettings {
+    /// Number of worker threads.
     pub workers: usize,
-    /// How long exchanges under way may take to end, whatever configurations say.
+    /// Time limit for in-flight exchanges at shutdown. `Some` overrides the grace period of every configuration.
     pub grace: Option<Duration>,
-    /// The modules that configurations may name.
+    /// Modules that configurations may name.
     pub registry: Arc<Registry>,
-    /// The directives of Caddyfiles that the API is sent.
+    /// Directives for Caddyfiles that clients send to the admin API.
     pub directives: Arc<Directives>,
-    /// What Caddyfiles that the API is sent see of the environment.
+    /// Environment for Caddyfiles that clients send to the admin API.
     pub environment: Environment,
-    /// Where the admin API listens when a configuration does not say; `None`: nowhere then.
+    /// Admin API address for configurations that set none. `None`: such a configuration has no admin API.
     pub admin: Option<AdminAddress>,
-    /// Where certificates are kept when a configuration does not say; see [`data_folder`].
+    /// Certificate folder for configurations that set none; see [`data_folder`].
     pub data: PathBuf,
-    /// Where the last configuration is kept, unless it says that it is not to be.
+    /// File that receives each loaded configuration, unless the configuration disables persistence. `None`: never
+    /// saved.
     pub autosave: Option<PathBuf>,
-    /// Where access records go.
-    pub access: Box<dyn io::Write + Send>,
-    /// Told how much a configuration wants to be said.
-    pub level: Box<dyn Fn(Level) + Send + Sync>,
+    /// Called with the logs of each configuration that takes effect, which the server's own messages may go to.
+    pub logs: LogsReceiver,
 }
 
-/// A running server. It does what its [`Control`]s ask while [`run`](Self::run) is polled; dropping it ends it at once.
+/// Receives the logs of a configuration.
+pub type LogsReceiver = Box<dyn Fn(&Arc<Logs>) + Send + Sync>;
+
+/// A running server. It executes the commands of its [`Control`]s while [`run`](Self::run) is polled. Dropping it stops
+/// it at once.
 pub struct Server {
     engine: Engine,
-    /// Its addresses, and which of them are spoken to over TLS.
-    places: watch::Sender<Places>,
+    /// The bound addresses, each with whether it serves TLS.
+    places: watch::Sender<BoundAddresses>,
     custody: Custody,
     admin: Option<Admin>,
-    /// Admin listeners that are on their way out.
+    /// Closing admin listeners which still have responses in flight.
     retiring: JoinSet<()>,
     tree: Value,
     ids: Ids,
     grace: Duration,
     shutdown_delay: Duration,
-    follows: Option<Source>,
+    follows: Option<ConfigFile>,
     fixed: Fixed,
     control: Control,
     commands: mpsc::Receiver<Command>,
 }
 
-/// Where sites are reached, and whether it is over TLS.
-pub(crate) type Places = Vec<(SocketAddr, bool)>;
+/// Bound site addresses, each with whether it serves TLS.
+pub(crate) type BoundAddresses = Vec<(SocketAddr, bool)>;
 
-/// Names of places, and their paths.
+/// Maps an `@id` to the path of its object.
 type Ids = BTreeMap<String, String>;
 
-/// What no configuration changes.
+/// Settings that no configuration changes.
 struct Fixed {
     grace: Option<Duration>,
     registry: Arc<Registry>,
@@ -119,48 +134,57 @@ struct Fixed {
     admin: Option<AdminAddress>,
     data: PathBuf,
     autosave: Option<PathBuf>,
-    level: Box<dyn Fn(Level) + Send + Sync>,
+    logs: LogsReceiver,
 }
 
-/// A configuration that can be served, as far as that is known without listening.
+/// A configuration that passed every check possible without binding an address.
 struct Compiled {
     ids: Ids,
     loaded: Loaded,
-    /// What it loads of certificates.
+    logs: Arc<Logs>,
+    /// Certificates that the configuration loads from files.
     certificates: Vec<Certificate>,
 }
 
-/// What a load does to the admin API, prepared so far that nothing can fail.
+/// The change that a load makes to the admin API. Every step that can fail has succeeded by then.
 enum AdminChange {
-    /// It stays as it is.
+    /// No change.
     Keep,
-    /// It answers by other rules, or at another place, and still at the old one.
+    /// The rules or the address change. Until [`Admin::apply_rules`] the new rules apply at both the old and the new address.
     Widened(Rules),
-    /// There was none.
+    /// The admin API was off and is opened.
     Opened(Box<Admin>),
-    /// There is to be none.
+    /// The admin API is closed.
     Close,
 }
 
 impl Server {
-    /// A server for another program, without a configuration yet.
+    /// Returns a builder for a server embedded in another program. It has no configuration yet.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Starts serving a configuration, `follows` being the file that it came from. Needs a tokio runtime. Nothing is left behind
-    /// when it fails.
+    /// Starts serving `config`; `follows` is the file that it was read from. Requires a tokio runtime. On failure,
+    /// nothing keeps running.
     ///
     /// # Errors
-    /// Why it is not served.
-    pub async fn start(settings: Settings, config: Value, follows: Option<Source>) -> Result<Self, LoadFault> {
-        let Settings { workers, grace, registry, directives, environment, admin, data, autosave, access, level } =
+    /// Returns the reason when `config` cannot be served.
+    pub async fn start(
+        settings: ServerSettings,
+        config: Value,
+        follows: Option<ConfigFile>,
+    ) -> Result<Self, LoadFault> {
+        let ServerSettings { workers, grace, registry, directives, environment, admin, data, autosave, logs } =
             settings;
-        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, level };
+        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, logs };
         let (control, commands) = Control::channel();
-        let Compiled { ids, loaded, certificates } = fixed.compile(config.clone()).await?;
+        let Compiled { ids, loaded, logs, certificates } = fixed.compile(config.clone()).await?;
         let rules = fixed.rules(&loaded);
-        apart(loaded.listeners.iter().map(|listener| listener.address), rules.iter().map(|rules| &rules.address))?;
+        refuse_conflicts(
+            loaded.listeners.iter().map(|listener| listener.address),
+            rules.iter().map(|rules| &rules.address),
+        )?;
+        // The API opens before the engine starts: if a later step fails, dropping it closes its socket again.
         let admin = rules.map(|rules| Admin::open(rules, fixed.office(&control))).transpose()?;
         let custody = fixed.custody(&loaded, certificates, None).await?;
         let secure = secure(&loaded);
@@ -170,10 +194,15 @@ impl Server {
             plan: Arc::new(loaded.plan),
             certificates: Some(custody.finder()),
             blocking: BlockingSpec::default(),
-            access,
         });
         let engine = engine.map_err(LoadFault::Sites)?;
-        (fixed.level)(loaded.level);
+        custody.serve();
+        let metrics = fixed.registry.metrics();
+        measures::install(metrics, engine.observer());
+        measures::install_certificates(metrics, custody.store());
+        metrics.loaded(true);
+        logs.activate();
+        (fixed.logs)(&logs);
         loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
         let mut server = Self {
             places: watch::Sender::new(places(&engine, &secure)),
@@ -194,47 +223,49 @@ impl Server {
         Ok(server)
     }
 
-    /// A way to it.
+    /// Returns a handle for commands to this server.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// Where the configuration's sites are reached.
+    /// Returns the bound addresses of the current configuration's sites.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.engine.addresses()
     }
 
-    /// The same, with whether it is over TLS.
+    /// Returns the bound addresses, each with whether it serves TLS.
     pub fn places(&self) -> Vec<(SocketAddr, bool)> {
         self.places.borrow().clone()
     }
 
-    /// The same while it runs.
-    pub(crate) fn watch_places(&self) -> watch::Receiver<Places> {
+    /// Returns a receiver that follows [`places`](Self::places) across reloads.
+    pub(crate) fn watch_places(&self) -> watch::Receiver<BoundAddresses> {
         self.places.subscribe()
     }
 
-    /// The authorities that sign certificates for its sites, each with the file that clients must trust.
-    pub fn authorities(&self) -> Vec<(String, PathBuf)> {
+    /// Returns the authorities that sign certificates for the sites, each with the place of the root certificate that
+    /// clients must trust.
+    pub fn authorities(&self) -> Vec<(String, String)> {
         self.custody.roots()
     }
 
-    /// Where the admin API is reached.
+    /// Returns the admin API's bound address; `None` while the API is off.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(Admin::address)
     }
 
-    /// Does what is asked until somebody asks for the end; then lets exchanges under way end.
+    /// Executes commands until one of them stops the server, then drains in-flight exchanges.
     pub async fn run(mut self) {
         let done = loop {
             let Some(command) = self.commands.recv().await else { return };
             match command {
-                // Whoever asked may have gone away meanwhile; what was asked for is done all the same.
+                // The caller may have gone away by now; the command is executed anyway.
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Status(reply) => drop(reply.send(self.status())),
+                Command::Certificates(reply) => drop(reply.send(self.custody.names())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 Command::Stop(grace, reply) => {
                     self.grace = grace.unwrap_or(self.grace);
@@ -247,24 +278,28 @@ impl Server {
         self.end(done).await;
     }
 
-    /// Whoever asks for anything from here on is told that the server is stopping.
+    /// Drains the sites, then closes the admin API. From here on every command fails because the server is stopping.
     async fn end(mut self, done: oneshot::Sender<()>) {
+        // Dropping a queued command drops its reply channel, so its caller gets `LoadFault::Stopping`.
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
-        // Balancers in front see a server that is well, and may be told by then: placeholders say when it ends.
+        // During the delay the server still serves normally, so that load balancers can notice: placeholders expose the
+        // deadline.
         self.engine.announce_shutdown(Instant::now() + self.shutdown_delay);
         tokio::time::sleep(self.shutdown_delay).await;
         self.engine.drain(self.grace).await;
-        // Only now: who asked for the end by way of the API has an answer to come.
+        // Not before: when the stop command came through the API, its response is still to be sent.
         let _ = done.send(());
         if let Some(admin) = self.admin {
             self.retiring.spawn(admin.close(ADMIN_GRACE));
         }
         while self.retiring.join_next().await.is_some() {}
+        // The last lines must be in their files when the process ends.
+        let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
     }
 
-    async fn load(&mut self, load: Load) -> Result<(), LoadFault> {
-        self.replace(json!({ "config": load.config }), load.force).await?;
+    async fn load(&mut self, load: LoadRequest) -> Result<(), LoadFault> {
+        self.replaced(json!({ "config": load.config }), load.force).await?;
         self.changed(&load.by);
         Ok(())
     }
@@ -274,9 +309,10 @@ impl Server {
         if let Some(tag) = &change.if_match {
             self.still_matches(tag)?;
         }
+        // Change a copy, so that a failure at any step leaves the current tree intact.
         let mut tree = self.tree.clone();
         tree::change(&mut tree, change.verb, &path, change.value)?;
-        self.replace(tree, change.force).await.map_err(ChangeFault::Load)?;
+        self.replaced(tree, change.force).await.map_err(ChangeFault::Load)?;
         self.changed(&change.by);
         Ok(())
     }
@@ -293,7 +329,7 @@ impl Server {
         Ok(Excerpt { json, etag })
     }
 
-    /// The path below `/config` of a path by name.
+    /// Resolves `/id/NAME/…` to a path under `/config`. Other paths are returned unchanged.
     fn resolve(&self, path: &str) -> Result<String, ChangeFault> {
         let Some(named) = path.strip_prefix("/id/") else { return Ok(path.to_owned()) };
         let (id, rest) = named.split_once('/').unwrap_or((named, ""));
@@ -305,7 +341,8 @@ impl Server {
         Ok(if rest.is_empty() { place.clone() } else { format!("{place}/{rest}") })
     }
 
-    /// Caddy's entity tags name the place that they are of: one of a wider place guards a narrower one.
+    /// Compares an `If-Match` tag with the tree. Caddy's entity tags include their path, so the tag of an object also
+    /// guards a change deeper inside it.
     fn still_matches(&self, tag: &str) -> Result<(), ChangeFault> {
         let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
         let inner = inner.ok_or(ChangeFault::BadIfMatch("quoted string"))?;
@@ -314,35 +351,51 @@ impl Server {
         if hash(&encode(tree::read(&self.tree, path)?)) == tag { Ok(()) } else { Err(ChangeFault::Changed) }
     }
 
-    /// After a success of somebody else than the owner.
+    /// Stops following the file after a load by a peer, unless the new configuration comes from that file.
     fn changed(&mut self, by: &By) {
         let By::Peer(source) = by else { return };
-        let same = |ours: &Source| source.as_ref().is_some_and(|source| ours.is_same(source));
+        let same = |ours: &ConfigFile| source.as_ref().is_some_and(|source| ours.is_same(source));
+        // A later SIGUSR1 must not overwrite a configuration that did not come from the file.
         if !self.follows.as_ref().is_some_and(same) {
             self.follows = None;
         }
     }
 
-    /// Serves another configuration, or the one it has where nothing differs. Everything that can fail comes first.
+    /// Serves the configuration in `tree`, and records a refusal in the metrics.
+    async fn replaced(&mut self, tree: Value, force: Force) -> Result<(), LoadFault> {
+        let replaced = self.replace(tree, force).await;
+        if replaced.is_err() {
+            self.fixed.registry.metrics().loaded(false);
+        }
+        replaced
+    }
+
+    /// Serves the configuration in `tree`. Does nothing when it is unchanged and `force` allows that. Every step that
+    /// can fail comes before the first change.
     async fn replace(&mut self, tree: Value, force: Force) -> Result<(), LoadFault> {
         let config = tree.get("config").cloned().unwrap_or_default();
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {
             tracing::info!("the configuration is unchanged");
             return Ok(());
         }
-        let Compiled { ids, loaded, certificates } = self.fixed.compile(config).await?;
+        let Compiled { ids, loaded, logs, certificates } = self.fixed.compile(config).await?;
         let custody = self.fixed.custody(&loaded, certificates, Some(&self.custody)).await?;
         let secure = secure(&loaded);
         let before = self.admin_address();
         let change = self.prepare_admin(&loaded).await?;
         if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder())).await {
+            // Withdraw the wider rules: the configuration stays as it was.
             if let (AdminChange::Widened(_), Some(admin)) = (change, &mut self.admin) {
-                admin.settle(admin.rules().clone()).await;
+                admin.apply_rules(admin.rules().clone()).await;
             }
             return Err(LoadFault::Sites(error));
         }
+        // The engine serves the new configuration now; no later step can fail the load.
         let known = self.custody.roots();
         self.custody = custody;
+        self.custody.serve();
+        measures::install_certificates(self.fixed.registry.metrics(), self.custody.store());
+        self.fixed.registry.metrics().loaded(true);
         self.places.send_replace(places(&self.engine, &secure));
         for (id, root) in self.custody.roots().iter().filter(|root| !known.contains(root)) {
             tracing::info!("{}", root_words(id, root));
@@ -353,8 +406,10 @@ impl Server {
             Some(address) => tracing::info!("the admin API is on http://{address} now"),
             None => tracing::info!("the admin API is off now"),
         }
+        // Collect closed admin listeners, so that repeated loads do not accumulate them.
         while self.retiring.try_join_next().is_some() {}
-        (self.fixed.level)(loaded.level);
+        logs.activate();
+        (self.fixed.logs)(&logs);
         loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
         self.ids = ids;
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
@@ -376,13 +431,15 @@ impl Server {
         let (now, next) =
             (self.admin.as_ref().map(|admin| &admin.rules().address), rules.as_ref().map(|rules| &rules.address));
         let sites = loaded.listeners.iter().map(|listener| listener.address);
-        apart(sites, now.into_iter().chain(next))?;
-        // Sites that go are closed only when the API has its place.
-        apart(self.engine.addresses().iter().map(written), next.into_iter())?;
+        refuse_conflicts(sites, now.into_iter().chain(next))?;
+        // The engine closes the listeners of removed sites only after the API has bound its address, so the API must
+        // not use the address of a current site either.
+        refuse_conflicts(self.engine.addresses().iter().map(written), next.into_iter())?;
         Ok(match (&mut self.admin, rules) {
             (None, None) => AdminChange::Keep,
             (Some(admin), Some(rules)) if *admin.rules() == rules => AdminChange::Keep,
             (Some(admin), Some(rules)) => {
+                // Both addresses stay open until the engine has reloaded, so that the load can still be withdrawn.
                 admin.widen(&rules).await?;
                 AdminChange::Widened(rules)
             }
@@ -393,11 +450,11 @@ impl Server {
 
     async fn commit_admin(&mut self, change: AdminChange) {
         match (change, &mut self.admin) {
-            (AdminChange::Widened(rules), Some(admin)) => admin.settle(rules).await,
+            (AdminChange::Widened(rules), Some(admin)) => admin.apply_rules(rules).await,
             (AdminChange::Opened(admin), _) => self.admin = Some(*admin),
             (AdminChange::Close, _) => {
                 if let Some(admin) = self.admin.take() {
-                    // Not waited for: the answer that says this worked is one of those that it has to give.
+                    // Not awaited: the response to this very request may be one of those in flight.
                     self.retiring.spawn(admin.close(ADMIN_GRACE));
                 }
             }
@@ -406,13 +463,15 @@ impl Server {
     }
 
     async fn keep(&mut self, mut tree: Value, persist: bool) {
-        // Objects have no order in Caddy's API, which shows their keys sorted.
+        // Objects are unordered in Caddy's API, which shows their keys sorted.
         tree.sort_all_objects();
         self.tree = tree;
         let config = self.tree.get("config").filter(|config| persist && !config.is_null());
+        // A null configuration is not saved: resuming it would serve no site.
         let (Some(config), Some(path)) = (config, self.fixed.autosave.clone()) else { return };
         let text = encode(config);
-        let kept = tokio::task::spawn_blocking(move || autosave::write(&path, &text).map_err(|error| (path, error)));
+        let kept =
+            tokio::task::spawn_blocking(move || replace(&path, &text, Lasting::Yes).map_err(|error| (path, error)));
         if let Ok(Err((path, error))) = kept.await {
             tracing::warn!("{}: keeping the configuration for --resume: {error}", path.display());
         }
@@ -420,25 +479,25 @@ impl Server {
 }
 
 impl Fixed {
-    /// Off the workers, and off the task that others wait for.
+    /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
     async fn compile(&self, config: Value) -> Result<Compiled, LoadFault> {
         let registry = Arc::clone(&self.registry);
         let compiled = tokio::task::spawn_blocking(move || compile(config, &registry));
         compiled.await.unwrap_or(Err(LoadFault::Broken))
     }
 
-    /// The certificates that it wants.
+    /// Obtains the certificates that the configuration manages, reusing those of `before`.
     async fn custody(
         &self,
         loaded: &Loaded,
         certificates: Vec<Certificate>,
         before: Option<&Custody>,
     ) -> Result<Custody, LoadFault> {
-        let storage = certificates::storage(&loaded.storage, &self.data);
+        let storage = storage::open(&loaded.storage, &self.data)?;
         Custody::open(&loaded.certificates, certificates, storage, before).await
     }
 
-    /// What the admin API is by this configuration; `None` where it is off.
+    /// Returns the admin API's rules under this configuration; `None` when it is off.
     fn rules(&self, loaded: &Loaded) -> Option<Rules> {
         let admin = &loaded.admin;
         let address = admin.listen.as_ref().or(self.admin.as_ref()).filter(|_| admin.switch == plan::Switch::On)?;
@@ -451,14 +510,15 @@ impl Fixed {
             control: control.clone(),
             directives: Arc::clone(&self.directives),
             environment: Arc::clone(&self.environment),
+            metrics: Arc::clone(self.registry.metrics()),
         })
     }
 }
 
-/// Checks a configuration without serving it. What only shows when it listens is not seen.
+/// Checks a configuration without serving it. Faults that only binding an address reveals are not detected.
 ///
 /// # Errors
-/// Why it could not be served.
+/// Returns the reason when the configuration cannot be served.
 pub fn validate(config: Value, registry: &Registry) -> Result<(), LoadFault> {
     compile(config, registry).map(drop)
 }
@@ -466,12 +526,23 @@ pub fn validate(config: Value, registry: &Registry) -> Result<(), LoadFault> {
 fn compile(mut config: Value, registry: &Registry) -> Result<Compiled, LoadFault> {
     let ids = ids::index(&config).map_err(LoadFault::Ids)?;
     ids::strip(&mut config);
+    let logs = open_logs(&config, registry).map_err(|error| LoadFault::Config(error.into()))?;
     let reader = Reader::default();
+    // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
     let loaded = plan::load_with(&config, registry, &|sources| reader.names_of(sources)).map_err(LoadFault::Config)?;
-    Ok(Compiled { ids, loaded, certificates: reader.into_read() })
+    acme::check(&loaded.certificates.dns_providers).map_err(LoadFault::Config)?;
+    Ok(Compiled { ids, loaded, logs, certificates: reader.into_read() })
 }
 
-fn places(engine: &Engine, secure: &[bool]) -> Places {
+/// Opens the logs before the rest is compiled, so that a mistake in them has its place in `logging`.
+fn open_logs(config: &Value, registry: &Registry) -> Result<Arc<Logs>, BuildError> {
+    let none = serde_json::Map::new();
+    // A value of another type is reported with all other shapes.
+    let written = config.pointer("/logging/logs").and_then(Value::as_object).unwrap_or(&none);
+    Build::new(registry).at("logging.logs", |build| Logs::open(written, build))
+}
+
+fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {
     engine.addresses().iter().copied().zip(secure.iter().copied()).collect()
 }
 
@@ -479,12 +550,12 @@ fn secure(loaded: &Loaded) -> Vec<bool> {
     loaded.listeners.iter().map(|listener| listener.tls.is_some()).collect()
 }
 
-/// What an operator has to do so that clients believe an authority of ours.
-pub fn root_words(id: &str, root: &Path) -> String {
-    format!("Clients must trust the authority '{id}': its root certificate is {}", root.display())
+/// Returns the message which tells an operator to make clients trust the root certificate of a local authority.
+pub fn root_words(id: &str, root: &str) -> String {
+    format!("Clients must trust the authority '{id}': its root certificate is {root}")
 }
 
-/// JSON on one line, with its end, as Caddy sends it.
+/// Encodes JSON on one line, with a final newline, as Caddy sends it.
 fn encode(value: &Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }

@@ -1,5 +1,5 @@
-//! Through 200 routes and through 200 sites, with placeholders in body and fields, a request allocates nothing: a Caddyfile,
-//! a whole engine, a real socket.
+//! A request allocates nothing, with 200 routes or 200 sites and with placeholders in body and fields. The test runs a
+//! Caddyfile on a whole engine, through a real socket.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -9,10 +9,11 @@ use std::sync::Arc;
 use causeway_config::caddyfile;
 use causeway_config::plan;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
-use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
+use causeway_testkit::counting::CountingAllocator;
+use causeway_testkit::counting::everywhere::{allocations_during, exempt_this_thread, sites};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 fn start(caddyfile: &str) -> Engine {
     let registry = causeway::registry();
@@ -25,21 +26,20 @@ fn start(caddyfile: &str) -> Engine {
         plan: Arc::new(loaded.plan),
         blocking: BlockingSpec::default(),
         certificates: None,
-        access: Box::new(std::io::sink()),
     };
     Engine::start(spec).expect("a free port")
 }
 
-/// Sends each request and looks for each text in its answer; allocates nothing once `answer` has grown.
+/// Sends each request and checks that its response contains each text. Allocates nothing once `answer` has grown.
 fn exchange(stream: &mut TcpStream, answer: &mut Vec<u8>, requests: &[(String, [String; 3])]) {
     for (request, wanted) in requests {
         stream.write_all(request.as_bytes()).expect("the server reads");
         answer.clear();
-        let mut octets = [0; 4096];
+        let mut bytes = [0; 4096];
         while !answer.ends_with(b"\n") {
-            let read = stream.read(&mut octets).expect("the server answers");
+            let read = stream.read(&mut bytes).expect("the server answers");
             assert!(read > 0, "closed in the middle of an answer");
-            answer.extend_from_slice(&octets[..read]);
+            answer.extend_from_slice(&bytes[..read]);
         }
         let text = std::str::from_utf8(answer).expect("text");
         for wanted in wanted {
@@ -48,14 +48,14 @@ fn exchange(stream: &mut TcpStream, answer: &mut Vec<u8>, requests: &[(String, [
     }
 }
 
-/// Each request has its answer, and allocates nothing once such requests were served before.
+/// Checks the response to each request, and that a second round allocates nothing.
 #[track_caller]
 fn check(caddyfile: &str, requests: &[(String, [String; 3])]) {
     exempt_this_thread();
     let engine = start(caddyfile);
     let mut stream = TcpStream::connect(engine.addresses()[0]).expect("our own listener");
     let mut answer = Vec::new();
-    // The counter sees the worker: a connection of its own is a task.
+    // Checks that the counter sees the worker's thread: a new connection allocates its task.
     let seen = allocations_during(|| {
         let mut other = TcpStream::connect(engine.addresses()[0]).expect("our own listener");
         exchange(&mut other, &mut Vec::new(), &requests[..1]);
@@ -68,10 +68,10 @@ fn check(caddyfile: &str, requests: &[(String, [String; 3])]) {
 
 const OPTIONS: &str = "{\n\tadmin off\n\tauto_https off\n}\n";
 
-// The two are one test: while one counts, the other must not allocate.
+// One test for both: while one counts, a concurrent test must not allocate.
 #[test]
 fn two_hundred_routes_and_two_hundred_sites() {
-    // No index can tell these matchers apart, so each request looks at all the routes before its own.
+    // No index can distinguish these matchers, so a request evaluates every route before its own.
     let mut routes = format!("{OPTIONS}http://:0 {{\n\tbind 127.0.0.1\n");
     for number in 0..200 {
         let _ = write!(

@@ -1,4 +1,4 @@
-//! The server in another program: `examples/embed.rs` run with real requests, and what else a builder promises.
+//! A server embedded in another program: `examples/embed.rs` with real requests, and the other methods of the builder.
 
 #[path = "../examples/embed.rs"]
 #[expect(dead_code, reason = "its main is for whoever runs it")]
@@ -14,12 +14,12 @@ use causeway::pipeline::async_handler;
 use causeway::server::{LoadFault, Running, StartFault};
 use serde_json::{Value, json};
 
-/// Drives a test on a runtime like the command line's.
+/// Runs a test on a runtime like the command line's.
 fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
 }
 
-/// Status and body.
+/// Sends a GET and returns the status and body.
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let answer = tokio::task::spawn_blocking(move || {
@@ -35,7 +35,7 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (head[9..12].parse().unwrap(), body.to_owned())
 }
 
-/// The example's Caddyfile, on a port that the kernel chooses.
+/// Returns the example's Caddyfile, on a port that the system chooses.
 fn caddyfile() -> String {
     embed::CADDYFILE.replace(":8080 {", ":0 {\n\tbind 127.0.0.1")
 }
@@ -55,7 +55,7 @@ fn the_example() {
     });
 }
 
-// A mistake in a directive's own words has its place, as any other's.
+// A mistake in a custom directive is reported with its position, like any other.
 #[test]
 fn mistakes_have_their_place() {
     run(async {
@@ -79,6 +79,16 @@ fn mistakes_have_their_place() {
 }
 
 #[test]
+fn a_root_that_cannot_be_read_is_warned_of() {
+    run(async {
+        let server = embed::start(":0 {\n\tbind 127.0.0.1\n\troot nowhere\n\tfile_server\n}\n").await.unwrap();
+        let [warning] = server.warnings() else { panic!("{:?}", server.warnings()) };
+        assert_eq!((warning.at.line, warning.at.column), (3, 7));
+        assert!(warning.message.starts_with("found the root 'nowhere'"), "{}", warning.message);
+    });
+}
+
+#[test]
 fn reload_and_drain() {
     run(async {
         let server = embed::start(&caddyfile()).await.unwrap();
@@ -97,11 +107,11 @@ fn reload_and_drain() {
         assert_eq!(served(&server, "/").await.1, "JSON\n");
         let address = server.addresses()[0];
         server.drain(Duration::from_secs(5)).await;
-        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+        assert!(TcpStream::connect(address).is_err(), "the listener is closed");
     });
 }
 
-// No admin API unless somebody says where: two servers of one process would want the same port.
+// The default is no admin API, since two servers in one process would need the same port.
 #[test]
 fn two_servers_in_one_process() {
     run(async {
@@ -167,7 +177,7 @@ fn what_is_refused() {
     );
 }
 
-// A handler that is an async function, and variables of the program's own.
+// A handler that is an async function, and variables that the program defines.
 #[test]
 fn async_handlers_and_variables() {
     run(async {
@@ -191,7 +201,7 @@ fn async_handlers_and_variables() {
     });
 }
 
-// docs/embedding.md shows parts of the example, and nothing else as code.
+// All code in docs/embedding.md is part of the example.
 #[test]
 fn the_guide_shows_the_example() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

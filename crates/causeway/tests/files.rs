@@ -1,16 +1,16 @@
-//! `file_server`, `try_files` and the `file` matcher from a Caddyfile to an answer: what Caddy's documentation of them shows, a
-//! table for each.
+//! `file_server`, `try_files` and the `file` matcher, from a Caddyfile to a response: one table per page of Caddy's
+//! documentation.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use causeway_config::caddyfile::adapt;
-use causeway_testkit::{Answer, Kit, Request};
+use causeway_testkit::{Kit, Request, TestResponse};
 
-/// A site's folder, which goes with the test. Each file's content is its path.
-struct Site(PathBuf);
+/// A site's folder, removed when dropped. Each file's content is its path.
+struct SiteFolder(PathBuf);
 
-impl Site {
+impl SiteFolder {
     fn new(files: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("causeway-files-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -23,7 +23,7 @@ impl Site {
         site
     }
 
-    /// The site with these directives; `ROOT` in them is its folder.
+    /// Compiles a site with these directives, in which `ROOT` stands for its folder.
     #[track_caller]
     fn kit(&self, directives: &str) -> Kit {
         let registry = causeway::registry();
@@ -35,7 +35,7 @@ impl Site {
         Kit::with_errors(&registry, &server["routes"], &server["errors"]["routes"])
     }
 
-    /// Asks for each twice: first the file system answers, then what the worker remembers.
+    /// Sends each request twice: the second response uses the worker's cache.
     #[track_caller]
     fn check(&self, directives: &str, cases: &[(&str, &str)]) {
         let mut kit = self.kit(directives);
@@ -47,14 +47,14 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for SiteFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The content of a 200, else the status, and where it leads.
-fn told(answer: &Answer) -> String {
+/// Formats the content of a 200, or else the status with its location or content.
+fn told(answer: &TestResponse) -> String {
     match (answer.status, answer.field("location")) {
         (200, _) => answer.text().to_owned(),
         (status, Some(to)) => format!("{status} {to}"),
@@ -81,7 +81,7 @@ const FILES: [&str; 12] = [
 // caddyserver.com/docs/caddyfile/directives/file_server
 #[test]
 fn file_server() {
-    let site = Site::new(&FILES);
+    let site = SiteFolder::new(&FILES);
     for (directives, cases) in [
         (
             "root ROOT\nfile_server",
@@ -95,7 +95,7 @@ fn file_server() {
                 ("/none", "404"),
             ][..],
         ),
-        // Only within a folder; with the prefix taken off; with a root of its own.
+        // A matcher that is a folder; a stripped prefix; a root of the directive's own.
         ("root ROOT\nfile_server /static/*", &[("/static/style.css", "/static/style.css"), ("/a.txt", "")]),
         (
             "handle_path /files/* {\nroot ROOT/static\nfile_server\n}\nhandle {\nrespond other\n}",
@@ -132,7 +132,7 @@ fn file_server() {
 
 #[test]
 fn file_server_precompressed() {
-    let site = Site::new(&["app.js", "app.js.br", "app.js.gz", "app.js.zst", "a.txt"]);
+    let site = SiteFolder::new(&["app.js", "app.js.br", "app.js.gz", "app.js.zst", "a.txt"]);
     for (option, accept, want) in [
         ("precompressed", "gzip, br, zstd", "/app.js.br"),
         ("precompressed", "gzip, zstd", "/app.js.zst"),
@@ -164,7 +164,7 @@ fn file_server_precompressed() {
 
 #[test]
 fn file_server_browse() {
-    let site = Site::new(&["files/b.txt", "files/a-long-name.txt", "files/folder/x", "files/.hidden"]);
+    let site = SiteFolder::new(&["files/b.txt", "files/a-long-name.txt", "files/folder/x", "files/.hidden"]);
     let names = |kit: &mut Kit, target: &str| {
         let answer = kit.send(&Request::get(target).field("Accept", "application/json"));
         let list: serde_json::Value = serde_json::from_str(answer.text()).expect("JSON");
@@ -189,22 +189,22 @@ fn file_server_browse() {
     assert!(kit.send(&Request::get("/files/")).text().contains("a-long-name.txt"));
 }
 
-// caddyserver.com/docs/caddyfile/directives/try_files; the target that is left is told in a field.
+// caddyserver.com/docs/caddyfile/directives/try_files. A field of the response shows the resulting target.
 #[test]
 fn try_files() {
-    let site = Site::new(&FILES);
+    let site = SiteFolder::new(&FILES);
     let check = |tries: &str, cases: &[(&str, &str, &str)]| {
         let mut kit = site.kit(&format!("root ROOT\nheader >X-Target {{uri}}\ntry_files {tries}\nfile_server"));
         for (target, want, left) in cases {
             for _ in 0..2 {
                 let answer = kit.send(&Request::get(target));
-                // A failure leaves the handlers before the field is put in.
+                // After a failure the `header` directive does not run.
                 let told_of = (told(&answer), answer.field("x-target").unwrap_or("failed"));
                 assert_eq!(told_of, ((*want).to_owned(), *left), "{target}: {tries}");
             }
         }
     };
-    // An application of one page.
+    // A single-page application.
     check(
         "{path} /index.html",
         &[
@@ -214,12 +214,12 @@ fn try_files() {
             ("/../../etc/passwd", "/index.html", "/index.html"),
         ],
     );
-    // Addresses without their extension.
+    // Paths without their extension.
     check(
         "{path}.html {path}",
         &[("/about", "/about.html", "/about.html"), ("/a.txt", "/a.txt", "/a.txt"), ("/none", "404", "failed")],
     );
-    // Folders too, then a script with the query.
+    // Also folders, then a script with the query.
     check(
         "{path} {path}/ /index.php?{query}&p=1",
         &[
@@ -248,7 +248,7 @@ fn try_files() {
 // caddyserver.com/docs/caddyfile/matchers, `file`
 #[test]
 fn file_matcher() {
-    let site = Site::new(&FILES);
+    let site = SiteFolder::new(&FILES);
     for (directives, cases) in [
         ("@there file\nrespond @there yes\nrespond no", &[("/a.txt", "yes"), ("/none", "no"), ("/static/", "no")][..]),
         ("@there file {path} {path}/\nrespond @there yes\nrespond no", &[("/static", "yes"), ("/static/", "yes")]),
@@ -281,7 +281,7 @@ fn file_matcher() {
     }
 }
 
-// What this version has not is refused by its name.
+// Unsupported options are refused by name.
 #[test]
 fn refused() {
     let registry = causeway::registry();

@@ -1,7 +1,7 @@
-//! An authority of our own: a root that clients are told to trust, and an intermediate below it that signs.
+//! The local certificate authority: a root that clients are configured to trust, and an intermediate that signs leaves.
 //!
-//! Both are kept in storage where Caddy keeps its own (`pki/authorities/ID/`), unless the configuration names files. The root's key is
-//! read only when the intermediate is to be renewed.
+//! Both are stored where Caddy stores its own (`pki/authorities/ID/`), unless the configuration names files. The root's
+//! key is read only to renew the intermediate, or to sign a leaf with the root itself.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,42 +9,44 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType, SerialNumber,
+    KeyUsagePurpose, PublicKeyData, SanType, SerialNumber,
 };
 use rustls::pki_types::CertificateDer;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::{moment, renew_at};
-use super::storage::{FileStorage, Lasting, safe};
+use super::replace::Lasting;
+use super::storage::{Lock, SharedStorage, Storage, safe_key};
 use super::{Certificate, Error, pem};
 
 /// Caddy's ten years, of 360 days each.
 const ROOT_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60 * 30 * 12 * 10);
 
-/// An authority as it was written.
+/// An authority as configured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuthoritySpec {
-    /// By which issuers name it, and storage.
+    /// The ID, by which issuers refer to the authority and under which storage keeps it.
     pub id: String,
-    /// What people call it.
+    /// The human-readable name.
     pub name: String,
-    /// The root's common name; `{pki.ca.name}` and `{time.now.year}` stand for what they say.
+    /// The root's common name; `{pki.ca.name}` and `{time.now.year}` are replaced.
     pub root_common_name: String,
-    /// The intermediate's.
+    /// The intermediate's common name, with the same placeholders.
     pub intermediate_common_name: String,
-    /// How long an intermediate lives.
+    /// Lifetime of a new intermediate. Must be less than the root's remaining lifetime.
     pub intermediate_lifetime: Duration,
-    /// The part of the intermediate's lifetime that is left when it is renewed.
+    /// The intermediate is renewed when this fraction of its lifetime remains.
     pub renewal_ratio: f64,
-    /// The root, where it is not ours to make.
+    /// The operator's root. `None`: the authority generates one.
     pub root: Option<PairFiles>,
-    /// The intermediate, where it is not ours to make.
+    /// The operator's intermediate, which is never renewed. `None`: the authority generates one.
     pub intermediate: Option<PairFiles>,
 }
 
 impl AuthoritySpec {
-    /// One of this name with all defaults: an intermediate lives for a week and is renewed when a fifth of it is left, as Caddy's.
+    /// An authority with Caddy's defaults: the intermediate lives for seven days and is renewed when a fifth of that
+    /// remains.
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -58,36 +60,36 @@ impl AuthoritySpec {
         }
     }
 
-    /// A common name, its placeholders replaced.
+    /// A common name with its placeholders replaced.
     fn common_name(&self, written: &str, now: SystemTime) -> String {
         let year = OffsetDateTime::from(now).year().to_string();
         written.replace("{pki.ca.name}", &self.name).replace("{time.now.year}", &year)
     }
 
     fn key(&self, file: &str) -> String {
-        format!("pki/authorities/{}/{file}", safe(&self.id))
+        format!("pki/authorities/{}/{file}", safe_key(&self.id))
     }
 }
 
-/// A certificate and its key, as files of PEM.
+/// A certificate and its key, as PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairFiles {
     /// The certificate.
     pub certificate: PathBuf,
-    /// Its key, where there is one.
+    /// The key's file. A root needs one only to sign.
     pub key: Option<PathBuf>,
 }
 
-/// An authority that can sign.
+/// An authority that is ready to sign leaves.
 pub struct Authority {
     spec: AuthoritySpec,
-    storage: FileStorage,
+    storage: SharedStorage,
     root: CertificateDer<'static>,
-    root_path: PathBuf,
+    root_place: String,
     signer: Signer,
 }
 
-/// What signs leaves.
+/// The intermediate with its key.
 struct Signer {
     chain: Vec<CertificateDer<'static>>,
     issuer: Issuer<'static, KeyPair>,
@@ -96,124 +98,123 @@ struct Signer {
 }
 
 impl Authority {
-    /// Finds the authority in storage or in its files, and makes what is missing.
+    /// Loads the authority from storage or from the operator's files, and generates the missing certificates. Blocks.
     ///
     /// # Errors
-    /// A root that cannot be read or written, is broken, or has no key where one is needed. A broken intermediate of our own is
-    /// replaced; one of the operator's is an error.
-    pub fn open(spec: AuthoritySpec, storage: &FileStorage, now: SystemTime) -> Result<Self, Error> {
-        let _lock = storage.lock(&format!("pki_{}", spec.id))?;
-        let (root, root_path) = match &spec.root {
+    /// Fails if the root cannot be read or written, is malformed, or has no key when one is needed; and if the
+    /// operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
+    pub fn open(spec: AuthoritySpec, storage: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
+        let lock = storage.lock(&format!("pki_{}", spec.id))?;
+        let (root, root_place) = match &spec.root {
             Some(files) => {
                 let place = files.certificate.display().to_string();
                 let mut chain = pem::chain(&read(&files.certificate)?, &place)?;
-                (chain.swap_remove(0), files.certificate.clone())
+                (chain.swap_remove(0), place)
             }
             None => {
                 let key = spec.key("root.crt");
                 let root = match storage.load(&key)? {
-                    Some(text) => pem::chain(&text, &storage.path(&key).display().to_string())?.swap_remove(0),
-                    None => make_root(&spec, storage, now)?,
+                    Some(text) => pem::chain(&text, &storage.place(&key))?.swap_remove(0),
+                    None => make_root(&spec, &**storage, &lock, now)?,
                 };
-                (root, storage.path(&key))
+                (root, storage.place(&key))
             }
         };
-        let place = root_path.display().to_string();
-        // Read now, so that what is no certificate is said by its name.
-        read_validity(&root, &place)?;
+        // Parse the root now, so that an error names the root's file.
+        read_validity(&root, &root_place)?;
         let signer = match &spec.intermediate {
             Some(files) => intermediate_from(files, &spec)?,
             None => {
-                let stored = stored_intermediate(&spec, storage, &root)?;
+                let stored = stored_intermediate(&spec, &**storage, &root)?;
                 match stored.filter(|signer| now < renew_at(signer.not_before, signer.not_after, spec.renewal_ratio)) {
                     Some(signer) => signer,
-                    None => make_intermediate(&spec, storage, &root, &place, now)?,
+                    None => make_intermediate(&spec, (&**storage, &lock), &root, &root_place, now)?,
                 }
             }
         };
-        Ok(Self { spec, storage: storage.clone(), root, root_path, signer })
+        Ok(Self { spec, storage: storage.clone(), root, root_place, signer })
     }
 
-    /// As it was written.
+    /// The configuration of this authority.
     pub fn spec(&self) -> &AuthoritySpec {
         &self.spec
     }
 
-    /// The root's certificate, for those who are to trust it.
-    pub fn root_path(&self) -> &PathBuf {
-        &self.root_path
+    /// Where the root's certificate is, which clients must trust: a file path, or a place in storage.
+    pub fn root_place(&self) -> &str {
+        &self.root_place
     }
 
-    /// The root's certificate as text.
+    /// The root's certificate as PEM.
     pub fn root_pem(&self) -> String {
         pem::write_chain(std::slice::from_ref(&self.root))
     }
 
-    /// The intermediate's, and what stands between it and the root, as text.
+    /// The intermediate, and any certificates between it and the root, as PEM.
     pub fn intermediate_pem(&self) -> String {
         pem::write_chain(&self.signer.chain)
     }
 
-    /// The root's and the intermediate's common names, their placeholders replaced.
+    /// The common names of root and intermediate, with placeholders replaced.
     pub fn common_names(&self, now: SystemTime) -> (String, String) {
         let spec = &self.spec;
         (spec.common_name(&spec.root_common_name, now), spec.common_name(&spec.intermediate_common_name, now))
     }
 
-    /// When the intermediate is to be renewed; never where it is the operator's.
+    /// When to renew the intermediate; `None` if the operator supplied it.
     pub(crate) fn renew_at(&self) -> Option<SystemTime> {
         let signer = &self.signer;
         self.spec.intermediate.is_none().then(|| renew_at(signer.not_before, signer.not_after, self.spec.renewal_ratio))
     }
 
-    /// Renews the intermediate where it is time; says whether it was.
+    /// Renews the intermediate if it is due. Returns whether it was.
     pub(crate) fn renew(&mut self, now: SystemTime) -> Result<bool, Error> {
         if self.renew_at().is_none_or(|at| now < at) {
             return Ok(false);
         }
-        let _lock = self.storage.lock(&format!("pki_{}", self.spec.id))?;
-        // Another process may have been faster.
-        let stored = stored_intermediate(&self.spec, &self.storage, &self.root)?;
+        // Several processes can share the storage: only one may replace the intermediate.
+        let lock = self.storage.lock(&format!("pki_{}", self.spec.id))?;
+        // Another process may have renewed it while this one waited for the lock.
+        let stored = stored_intermediate(&self.spec, &*self.storage, &self.root)?;
         let fresh = |signer: &Signer| now < renew_at(signer.not_before, signer.not_after, self.spec.renewal_ratio);
         self.signer = match stored.filter(fresh) {
             Some(signer) => signer,
-            None => {
-                let place = self.root_path.display().to_string();
-                make_intermediate(&self.spec, &self.storage, &self.root, &place, now)?
-            }
+            None => make_intermediate(&self.spec, (&*self.storage, &lock), &self.root, &self.root_place, now)?,
         };
         Ok(true)
     }
 
-    /// Signs a leaf for one name, with the intermediate or with the root itself; no longer valid than what signs it. Returns the
-    /// chain to send.
+    /// Signs a leaf for `names`, at least one, with the intermediate or the root. The leaf's validity is cut to that of its signer.
+    /// Returns the chain to send, leaf first, without the root.
     pub(crate) fn sign(
         &self,
-        name: &str,
-        key: &KeyPair,
+        names: &[String],
+        key: &impl PublicKeyData,
         lifetime: Duration,
         by: SignedBy,
         now: SystemTime,
     ) -> Result<Vec<CertificateDer<'static>>, Error> {
-        let failed = |error: rcgen::Error| Error::Sign(name.to_owned(), error.to_string());
+        let name = names.join(", ");
+        let failed = |error: rcgen::Error| Error::Sign(name.clone(), error.to_string());
+        let alternative = |name: &String| match name.parse::<IpAddr>() {
+            Ok(ip) => Ok(SanType::IpAddress(ip)),
+            Err(_) => Ok(SanType::DnsName(name.as_str().try_into().map_err(failed)?)),
+        };
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
-        params.subject_alt_names = vec![match name.parse::<IpAddr>() {
-            Ok(ip) => SanType::IpAddress(ip),
-            Err(_) => SanType::DnsName(name.try_into().map_err(failed)?),
-        }];
+        params.subject_alt_names = names.iter().map(alternative).collect::<Result<_, Error>>()?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
         params.serial_number = Some(serial()?);
-        let place = self.root_path.display().to_string();
+        let place = self.root_place.clone();
         let signer_ends = match by {
             SignedBy::Intermediate => self.signer.not_after,
             SignedBy::Root => read_validity(&self.root, &place)?.1,
         };
         if now + lifetime > signer_ends {
-            tracing::warn!("{name}: its certificate is valid for less than asked for: until its issuer's end");
+            tracing::warn!("{name}: shortening its certificate's lifetime: its issuer expires first");
         }
         params.not_before = whole_seconds(now);
         params.not_after = whole_seconds((now + lifetime).min(signer_ends));
@@ -223,27 +224,31 @@ impl Authority {
                 Ok(std::iter::once(leaf.der().clone()).chain(self.signer.chain.iter().cloned()).collect())
             }
             SignedBy::Root => {
-                let root_key = root_key(&self.spec, &self.storage)?;
+                let root_key = root_key(&self.spec, &*self.storage)?;
                 let issuer = Issuer::from_ca_cert_der(&self.root, root_key).map_err(failed)?;
                 Ok(vec![params.signed_by(key, &issuer).map_err(failed)?.der().clone()])
             }
         }
     }
 
-    /// Whether a stored chain leads to this root: a leaf outlives the authority's files when somebody removes those.
+    /// Whether a stored chain was issued under this root. It was not if an operator deleted the authority's files but
+    /// left the leaves.
     pub(crate) fn leads_here(&self, certificate: &Certificate) -> bool {
         certificate.signed().cert.last().is_some_and(|last| is_issued_by(last, &self.root))
     }
 }
 
-/// What signs a leaf.
+/// The certificate that signs a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SignedBy {
+pub enum SignedBy {
+    /// The intermediate, as usual.
     Intermediate,
+    /// The root, for clients that do not verify chains.
     Root,
 }
 
-/// By names and key identifiers (RFC 5280 §4.2.1.1): what is in storage was not put there by an attacker, but may be of another day.
+/// Compares names and key identifiers (RFC 5280 §4.2.1.1), not signatures. Storage is trusted; the check only detects
+/// certificates of an earlier root.
 fn is_issued_by(certificate: &CertificateDer<'_>, issuer: &CertificateDer<'_>) -> bool {
     let (Ok((_, certificate)), Ok((_, issuer))) =
         (X509Certificate::from_der(certificate), X509Certificate::from_der(issuer))
@@ -266,30 +271,27 @@ fn is_issued_by(certificate: &CertificateDer<'_>, issuer: &CertificateDer<'_>) -
         && (authority.is_none() || subject.is_none() || authority == subject)
 }
 
-/// A new root, in storage: the key first, so that a certificate without a key is never left behind.
-fn make_root(spec: &AuthoritySpec, storage: &FileStorage, now: SystemTime) -> Result<CertificateDer<'static>, Error> {
+/// Generates and stores a root. Stores the key first, so that a crash cannot leave a certificate without its key.
+fn make_root(
+    spec: &AuthoritySpec,
+    storage: &dyn Storage,
+    lock: &Lock,
+    now: SystemTime,
+) -> Result<CertificateDer<'static>, Error> {
     let name = spec.common_name(&spec.root_common_name, now);
     let failed = |error: rcgen::Error| Error::Sign(name.clone(), error.to_string());
     let key = KeyPair::generate().map_err(failed)?;
     let params = authority_params(&name, 1, now, now + ROOT_LIFETIME)?;
     let root = params.self_signed(&key).map_err(failed)?;
-    storage.store(&spec.key("root.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
-    storage.store(
-        &spec.key("root.crt"),
-        pem::write_chain(std::slice::from_ref(root.der())).as_bytes(),
-        Lasting::Yes,
-    )?;
-    tracing::info!(
-        "certificate authority '{}': made its root, {}",
-        spec.id,
-        storage.path(&spec.key("root.crt")).display()
-    );
+    lock.store(&spec.key("root.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
+    lock.store(&spec.key("root.crt"), pem::write_chain(std::slice::from_ref(root.der())).as_bytes(), Lasting::Yes)?;
+    tracing::info!("certificate authority '{}': made its root, {}", spec.id, storage.place(&spec.key("root.crt")));
     Ok(root.der().clone())
 }
 
 fn make_intermediate(
     spec: &AuthoritySpec,
-    storage: &FileStorage,
+    (storage, lock): (&dyn Storage, &Lock),
     root: &CertificateDer<'static>,
     root_place: &str,
     now: SystemTime,
@@ -306,42 +308,49 @@ fn make_intermediate(
     params.use_authority_key_identifier_extension = true;
     let intermediate = params.signed_by(&key, &root_issuer).map_err(failed)?;
     let chain = vec![intermediate.der().clone()];
-    storage.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
-    storage.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Lasting::Yes)?;
+    lock.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
+    lock.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Lasting::Yes)?;
     tracing::info!("certificate authority '{}': made an intermediate", spec.id);
-    let place = storage.path(&spec.key("intermediate.crt")).display().to_string();
+    let place = storage.place(&spec.key("intermediate.crt"));
     signer(chain, key, &place)
 }
 
-/// The intermediate in storage; `None` where there is none, or none that can be used: it is ours to replace.
+/// The usable intermediate in storage. `None` if there is none, or if it is malformed or of another root: the caller
+/// replaces it.
 fn stored_intermediate(
     spec: &AuthoritySpec,
-    storage: &FileStorage,
+    storage: &dyn Storage,
     root: &CertificateDer<'_>,
 ) -> Result<Option<Signer>, Error> {
     let (chain_key, key_key) = (spec.key("intermediate.crt"), spec.key("intermediate.key"));
     let (Some(chain), Some(key)) = (storage.load(&chain_key)?, storage.load(&key_key)?) else { return Ok(None) };
-    let (chain_place, key_place) = (storage.path(&chain_key).display().to_string(), storage.path(&key_key));
-    let read = pair(&chain, &key, &chain_place, &key_place.display().to_string());
+    let (chain_place, key_place) = (storage.place(&chain_key), storage.place(&key_key));
+    let read = pair(&chain, &key, &chain_place, &key_place);
     match read {
         Ok(signer) if signer.chain.last().is_some_and(|last| is_issued_by(last, root)) => Ok(Some(signer)),
         Ok(_) => Ok(None),
         Err(error) => {
-            tracing::warn!("{error}; another is made");
+            tracing::warn!("{error}; replacing the intermediate");
             Ok(None)
         }
     }
 }
 
 fn intermediate_from(files: &PairFiles, spec: &AuthoritySpec) -> Result<Signer, Error> {
-    let Some(key) = &files.key else { return Err(Error::NoKey(format!("certificate authority '{}'", spec.id))) };
+    let Some(key) = &files.key else {
+        return Err(Error::NoKey(
+            format!("certificate authority '{}'", spec.id),
+            "no key file for its intermediate".to_owned(),
+        ));
+    };
     let (chain_place, key_place) = (files.certificate.display().to_string(), key.display().to_string());
     pair(&read(&files.certificate)?, &read(key)?, &chain_place, &key_place)
 }
 
-/// A chain that signs, with its key, which must be its own.
+/// Parses a signing chain and its key, and checks that they match.
 fn pair(chain: &[u8], key: &[u8], chain_place: &str, key_place: &str) -> Result<Signer, Error> {
     let (chain, key) = (pem::chain(chain, chain_place)?, pem::key(key, key_place)?);
+    // Constructed only to check that the key belongs to the certificate.
     let certificate = Certificate::new(chain.clone(), key.clone_key(), Vec::new(), (chain_place, key_place))?;
     let key = KeyPair::try_from(&key).map_err(|error| Error::BadKey(key_place.to_owned(), error.to_string()))?;
     drop(certificate);
@@ -355,18 +364,17 @@ fn signer(chain: Vec<CertificateDer<'static>>, key: KeyPair, place: &str) -> Res
     Ok(Signer { chain, issuer, not_before, not_after })
 }
 
-fn root_key(spec: &AuthoritySpec, storage: &FileStorage) -> Result<KeyPair, Error> {
+fn root_key(spec: &AuthoritySpec, storage: &dyn Storage) -> Result<KeyPair, Error> {
     let (text, place) = match &spec.root {
         Some(files) => {
             let path = files.key.as_ref().ok_or_else(|| Error::NoRootKey(spec.id.clone()))?;
-            (read(path)?, path.clone())
+            (read(path)?, path.display().to_string())
         }
         None => {
             let key = spec.key("root.key");
-            (storage.load(&key)?.ok_or_else(|| Error::NoRootKey(spec.id.clone()))?, storage.path(&key))
+            (storage.load(&key)?.ok_or_else(|| Error::NoRootKey(spec.id.clone()))?, storage.place(&key))
         }
     };
-    let place = place.display().to_string();
     let key = pem::key(&text, &place)?;
     KeyPair::try_from(&key).map_err(|error| Error::BadKey(place, error.to_string()))
 }
@@ -383,14 +391,17 @@ fn authority_params(name: &str, below: u8, from: SystemTime, to: SystemTime) -> 
     Ok(params)
 }
 
-/// RFC 5280 §4.1.2.2: positive, at most 20 octets; random, since renewals keep the name.
+/// RFC 5280 §4.1.2.2: positive, at most 20 bytes. Random, because a renewed certificate has the same issuer name and
+/// still needs a new number.
 fn serial() -> Result<SerialNumber, Error> {
-    let mut octets = [0; 16];
-    getrandom::fill(&mut octets).map_err(|_| Error::Random)?;
-    octets[0] = (octets[0] & 0x7f) | 0x40;
-    Ok(SerialNumber::from_slice(&octets))
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
+    // Clear the sign bit; set the next one, so that the first byte is not zero and the length is always 16 bytes.
+    bytes[0] = (bytes[0] & 0x7f) | 0x40;
+    Ok(SerialNumber::from_slice(&bytes))
 }
 
+/// Truncates to the resolution of certificate dates (RFC 5280 §4.1.2.5).
 fn whole_seconds(moment: SystemTime) -> OffsetDateTime {
     let moment = OffsetDateTime::from(moment);
     moment.replace_nanosecond(0).unwrap_or(moment)
@@ -404,7 +415,7 @@ fn read_validity(certificate: &CertificateDer<'_>, place: &str) -> Result<(Syste
 }
 
 fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|error| Error::Read(path.clone(), error))
+    std::fs::read(path).map_err(|error| Error::Read(path.display().to_string(), error))
 }
 
 #[cfg(test)]

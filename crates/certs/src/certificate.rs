@@ -1,30 +1,35 @@
-//! A certificate with its key.
+//! A certificate chain with its private key, and the names and dates read from the leaf.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{CertificateError, Error as TlsError};
+use time::OffsetDateTime;
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{ASN1Time, FromDer as _, X509Certificate};
+use x509_parser::prelude::{ASN1Time, FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 
 use super::Error;
+use super::key::kind;
 
-/// A chain, leaf first, with the leaf's key. The two belong together: that was checked.
+/// A chain, leaf first, with the leaf's private key. The constructor has checked that the key belongs to the leaf.
 #[derive(Debug)]
 pub struct Certificate {
     names: Vec<String>,
     tags: Vec<String>,
     not_before: SystemTime,
     not_after: SystemTime,
+    has_alternatives: bool,
     signed: Arc<CertifiedKey>,
+    /// Whether a handshake has used it.
+    is_used: AtomicBool,
 }
 
 impl Certificate {
-    /// Reads a leaf and checks that the key is its own. The places are what mistakes call the two.
+    /// Parses the leaf and checks the key against it. The two places name chain and key in error messages.
     pub(crate) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -32,59 +37,93 @@ impl Certificate {
         (chain_place, key_place): (&str, &str),
     ) -> Result<Self, Error> {
         let bad = |why: String| Error::BadCertificate(chain_place.to_owned(), why);
-        let leaf = chain.first().ok_or_else(|| Error::NoCertificate(chain_place.to_owned()))?;
+        let leaf = chain.first().ok_or_else(|| Error::NoCertificate(chain_place.to_owned(), "nothing".to_owned()))?;
         let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| bad(error.to_string()))?;
         let names = names(&leaf);
+        if names.is_empty() {
+            return Err(Error::NoName(chain_place.to_owned()));
+        }
         let validity = leaf.validity();
         let (not_before, not_after) = (moment(validity.not_before), moment(validity.not_after));
-        let signed = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
-        let signed = signed.map_err(|error| match error {
-            TlsError::InconsistentKeys(_) => {
-                Error::KeyMismatch { key: key_place.to_owned(), certificate: chain_place.to_owned() }
-            }
-            TlsError::InvalidCertificate(CertificateError::BadEncoding) => bad(error.to_string()),
-            other => Error::BadKey(key_place.to_owned(), other.to_string()),
-        })?;
-        Ok(Self { names, tags, not_before, not_after, signed: Arc::new(signed) })
+        let signer = aws_lc_rs::sign::any_supported_type(&key);
+        let signer = signer.map_err(|_| Error::BadKey(key_place.to_owned(), kind(&key)))?;
+        // rustls's `keys_match` rejects X.509 version 1 certificates, which Caddy serves, so this compares the keys
+        // itself.
+        if !signer.public_key().is_some_and(|own| is_public_key(&leaf, &own)) {
+            return Err(Error::KeyMismatch { key: key_place.to_owned(), certificate: chain_place.to_owned() });
+        }
+        let has_alternatives = leaf.subject_alternative_name().ok().flatten().is_some();
+        let signed = CertifiedKey::new(chain, signer);
+        let (signed, is_used) = (Arc::new(signed), AtomicBool::new(false));
+        Ok(Self { names, tags, not_before, not_after, has_alternatives, signed, is_used })
     }
 
-    /// The names that it is for, in lower case: the common name, then its alternatives; addresses as they are written.
+    /// The names that the leaf covers, at least one: the first common name, then the subjectAltNames, without
+    /// duplicates. Names are in lower case, except for URIs; IP addresses are in their canonical text form.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// What the configuration calls it.
+    /// The tags from the configuration, by which a connection policy can select the certificate.
     pub fn tags(&self) -> &[String] {
         &self.tags
     }
 
-    /// From when it is valid.
+    /// Start of the leaf's validity.
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// Until when it is valid.
+    /// End of the leaf's validity.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// The chain and the key, as a handshake needs them.
+    /// The chain and the signing key, in rustls's form for a handshake.
     pub fn signed(&self) -> &Arc<CertifiedKey> {
         &self.signed
     }
 
-    /// Whether it is valid at this moment.
+    /// Records that a handshake uses the certificate.
+    pub fn mark_used(&self) {
+        // Handshakes on several threads share the flag, so it is written once only.
+        if !self.is_used() {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a handshake has used the certificate.
+    pub fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// A warning for a certificate that clients are likely to reject: expired, not yet valid, or without
+    /// subjectAltName. It is served nevertheless, because this machine's clock may be wrong and the client's right.
+    pub(crate) fn warning(&self, now: SystemTime) -> Option<String> {
+        let day = |moment: SystemTime| OffsetDateTime::from(moment).date();
+        if self.not_after <= now {
+            Some(format!("the certificate expired on {}", day(self.not_after)))
+        } else if now < self.not_before {
+            Some(format!("the certificate is not valid before {}", day(self.not_before)))
+        } else if !self.has_alternatives {
+            Some("the certificate has no subjectAltName, and most clients do not look at its common name".to_owned())
+        } else {
+            None
+        }
+    }
+
+    /// Whether `now` is in the validity period. The end is exclusive.
     pub(crate) fn is_valid(&self, now: SystemTime) -> bool {
         self.not_before <= now && now < self.not_after
     }
 
-    /// From when it should be renewed: when no more than this part of its lifetime is left.
-    pub(crate) fn renew_at(&self, ratio: f64) -> SystemTime {
+    /// When to renew: when `ratio` of the leaf's lifetime remains.
+    pub fn renew_at(&self, ratio: f64) -> SystemTime {
         renew_at(self.not_before, self.not_after, ratio)
     }
 }
 
-/// When no more than `ratio` of the time between the two is left.
+/// The moment at which `ratio` (clamped to 0..=1) of the period remains.
 pub(crate) fn renew_at(not_before: SystemTime, not_after: SystemTime, ratio: f64) -> SystemTime {
     let lifetime = not_after.duration_since(not_before).unwrap_or_default();
     not_after - lifetime.mul_f64(ratio.clamp(0.0, 1.0))
@@ -98,8 +137,15 @@ pub(crate) fn moment(time: ASN1Time) -> SystemTime {
     } else {
         SystemTime::UNIX_EPOCH.checked_add(distance)
     };
-    // Beyond what the system's clock can say is before or behind all that it says.
+    // A date outside the range of `SystemTime` becomes the epoch. With 64-bit seconds, as on Linux, no date is outside.
     moved.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Whether `own`, a DER SubjectPublicKeyInfo, is the leaf's public key. Compares the key bits only: the algorithm
+/// identifiers of equal keys can differ in encoding (RFC 4055 §1.2).
+fn is_public_key(leaf: &X509Certificate<'_>, own: &[u8]) -> bool {
+    let Ok((_, own)) = SubjectPublicKeyInfo::from_der(own) else { return false };
+    leaf.public_key().subject_public_key.data == own.subject_public_key.data
 }
 
 fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
@@ -108,8 +154,9 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
     let alternatives = leaf.subject_alternative_name().ok().flatten();
     for name in alternatives.iter().flat_map(|names| &names.value.general_names) {
         let name = match name {
-            GeneralName::DNSName(name) => name.to_lowercase(),
-            GeneralName::IPAddress(octets) => match ip(octets) {
+            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => name.to_lowercase(),
+            GeneralName::URI(uri) => (*uri).to_owned(),
+            GeneralName::IPAddress(bytes) => match ip(bytes) {
                 Some(ip) => ip.to_string(),
                 None => continue,
             },
@@ -122,7 +169,7 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
     names
 }
 
-fn ip(octets: &[u8]) -> Option<IpAddr> {
-    let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from).ok();
-    v4.or_else(|| <[u8; 16]>::try_from(octets).map(IpAddr::from).ok())
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
+    v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
 }

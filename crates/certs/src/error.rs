@@ -1,73 +1,90 @@
-//! Why there is no certificate. All of these are the operator's to mend, and name the place.
+//! The errors of this crate. Each is the operator's to fix and names the file or the configuration value at fault.
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why certificates could not be loaded, obtained or kept.
+/// Why certificates could not be loaded, obtained or stored. A `String` named "place" below is a file path or a
+/// position in the configuration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or folder cannot be read.
-    Read(PathBuf, io::Error),
-    /// A file or folder cannot be written.
-    Write(PathBuf, io::Error),
-    /// Another process holds this lock for too long.
-    Locked(PathBuf),
-    /// Text without a certificate, by its place.
-    NoCertificate(String),
-    /// Something that is no certificate, by its place, and the first thing wrong with it.
+    /// A file, a folder or a value in storage cannot be read: its place.
+    Read(String, io::Error),
+    /// A file, a folder or a value in storage cannot be written: its place.
+    Write(String, io::Error),
+    /// Another process held this lock for longer than the wait limit of 30 seconds: its place.
+    Locked(String),
+    /// The lock expired while it was held, because the process was suspended or could not reach the storage; another process may have taken
+    /// it since: its place.
+    LockLost(String),
+    /// A setting of the storage that cannot be used: its name, and the reason.
+    StorageSetting(&'static str, String),
+    /// A value in storage that cannot be decoded: its place, and the reason.
+    BadValue(String, String),
+    /// Input without a certificate: its place, and a description of the content found.
+    NoCertificate(String, String),
+    /// A certificate that cannot be parsed: its place, and the parser's first error.
     BadCertificate(String, String),
-    /// Text without a private key, by its place.
-    NoKey(String),
-    /// A private key behind a pass phrase, by its place.
+    /// A certificate with neither a common name nor a subjectAltName: its place.
+    NoName(String),
+    /// Input without a private key: its place, and a description of the content found.
+    NoKey(String, String),
+    /// A private key encrypted with a pass phrase: its place.
     EncryptedKey(String),
-    /// A private key that is none of the known kinds, by its place, and why.
+    /// An unusable private key: its place, and a description of the key.
     BadKey(String, String),
-    /// The key at one place is not that of the certificate at another.
+    /// The private key does not belong to the certificate.
     KeyMismatch {
         /// The key's place.
         key: String,
-        /// The certificate's.
+        /// The certificate's place.
         certificate: String,
     },
-    /// The root's key is needed and not there: for this authority.
+    /// A signature needs the root's private key, which is absent: the authority's ID.
     NoRootKey(String),
-    /// An authority's intermediate would outlive its root.
+    /// The configured intermediate would outlive its root.
     IntermediateTooLong {
-        /// The authority.
+        /// The authority's ID.
         id: String,
-        /// What its root has left.
+        /// The root's remaining lifetime.
         root_left: Duration,
     },
-    /// A certificate for this name could not be signed.
+    /// Signing failed: the name in the certificate, and the cause.
     Sign(String, String),
-    /// The system has no random numbers.
+    /// The operating system's random number generator failed.
     Random,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(path, error) => write!(f, "{}: reading it: {error}", path.display()),
-            Self::Write(path, error) => write!(f, "{}: writing it: {error}", path.display()),
-            Self::Locked(path) => {
-                write!(f, "{}: another process has held this lock for too long", path.display())
+            Self::Read(place, error) => write!(f, "{place}: cannot be read: {error}"),
+            Self::Write(place, error) => write!(f, "{place}: cannot be written: {error}"),
+            Self::Locked(place) => {
+                write!(f, "{place}: another process has held this lock for too long")
             }
-            Self::NoCertificate(place) => {
-                write!(f, "{place}: found no certificate, expected `-----BEGIN CERTIFICATE-----` and what follows it")
+            Self::LockLost(place) => write!(f, "{place}: lost this lock while it was held, so nothing was written"),
+            Self::StorageSetting(name, why) => write!(f, "storage: {name}: {why}"),
+            Self::BadValue(place, why) => write!(f, "{place}: found a value that cannot be decoded: {why}"),
+            Self::NoCertificate(place, found) => {
+                write!(f, "{place}: found {found}, expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`")
             }
-            Self::BadCertificate(place, why) => write!(f, "{place}: found what is no certificate: {why}"),
-            Self::NoKey(place) => {
-                write!(f, "{place}: found no private key, expected `-----BEGIN PRIVATE KEY-----` and what follows it")
+            Self::BadCertificate(place, why) => write!(f, "{place}: found a certificate that cannot be read: {why}"),
+            Self::NoName(place) => write!(
+                f,
+                "{place}: found a certificate without a name, expected one in subjectAltName or as the subject's common name"
+            ),
+            Self::NoKey(place, found) => {
+                write!(f, "{place}: found {found}, expected a private key as PEM: `-----BEGIN PRIVATE KEY-----`")
             }
             Self::EncryptedKey(place) => {
                 write!(f, "{place}: found an encrypted private key, expected one without a pass phrase")
             }
-            Self::BadKey(place, why) => {
-                write!(f, "{place}: found a private key that is not understood ({why}), expected RSA, ECDSA or Ed25519")
-            }
+            Self::BadKey(place, found) => write!(
+                f,
+                "{place}: found {found}, expected RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521, or Ed25519"
+            ),
             Self::KeyMismatch { key, certificate } => {
                 write!(f, "{key}: found another key than that of the certificate in {certificate}")
             }
@@ -76,12 +93,12 @@ impl fmt::Display for Error {
             }
             Self::IntermediateTooLong { id, root_left } => write!(
                 f,
-                "certificate authority '{id}': its intermediate would outlive its root, expected an intermediate_lifetime \
-                 below {} s",
+                "certificate authority '{id}': intermediate certificate lifetime must be less than actual root certificate \
+                 lifetime, expected an intermediate_lifetime below {} s",
                 root_left.as_secs()
             ),
-            Self::Sign(name, why) => write!(f, "{name}: signing its certificate: {why}"),
-            Self::Random => f.write_str("the system gives no random numbers"),
+            Self::Sign(name, why) => write!(f, "{name}: cannot sign its certificate: {why}"),
+            Self::Random => f.write_str("the system's random number generator failed"),
         }
     }
 }

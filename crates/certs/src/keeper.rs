@@ -1,55 +1,80 @@
-//! The certificates of one configuration: loaded, found in storage, or signed now; and kept fresh while it is served.
+//! The certificates of one configuration: loads, finds in storage or signs them, and renews them while they are served.
+//!
+//! - `stored`: certificates in storage, in Caddy's layout
+
+mod stored;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, RsaKeySize};
+use rcgen::{
+    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData, RsaKeySize,
+};
 
 use super::authority::SignedBy;
-use super::storage::{Lasting, safe};
-use super::{Authority, AuthoritySpec, Certificate, Error, FileStorage, Store, pem};
+use super::replace::Lasting;
+use super::{Authority, AuthoritySpec, Certificate, Error, Lock, SharedStorage, Storage, Store, pem};
+use stored::{load_all, meta, storage_keys, stored, stored_public};
 
-/// The least time between two looks, and the time until another try of what failed.
+/// The shortest time between two renewal checks, and the time until a retry after a failure.
 const LOOK_SOONEST: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What a configuration wants.
+/// The certificates that a configuration needs, and the means to obtain them.
 #[derive(Debug)]
-pub struct Wanted {
-    /// Where what must outlive the process is kept.
-    pub storage: FileStorage,
-    /// Authorities, by their ids.
+pub struct CertificatePlan {
+    /// Persistent storage for authorities and managed certificates.
+    pub storage: SharedStorage,
+    /// The authorities, each with a distinct ID.
     pub authorities: Vec<AuthoritySpec>,
-    /// What the operator has already.
+    /// The certificates that the operator supplies. They are never renewed.
     pub loaded: Vec<Certificate>,
-    /// What is ours to obtain and renew.
+    /// The names whose certificates the keeper obtains and renews.
     pub managed: Vec<Managed>,
-    /// How often at least the dates are looked at.
+    /// The names whose certificates public authorities sign.
+    pub public: Vec<Public>,
+    /// The longest time between two renewal checks.
     pub look_every: Duration,
 }
 
-/// A name whose certificate is ours to obtain and renew.
+/// A name whose certificate a public authority signs. The keeper finds its certificate in storage and serves it; the caller obtains new ones
+/// ([`Keeper::renew_at`], [`Keeper::put`]).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Public {
+    /// The name in lower-case ASCII; or an IP address.
+    pub name: String,
+    /// The storage keys of the authorities, in order of preference.
+    pub authorities: Vec<String>,
+    /// The certificate is renewed when this fraction of its lifetime remains.
+    pub renewal_ratio: f64,
+    /// A handshake has caused the order. The caller removes the name when its certificate is due and no handshake has used it.
+    pub on_demand: bool,
+}
+
+/// A name whose certificate the keeper obtains and renews.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Managed {
-    /// The name, in lower case and ASCII, `*.` in front allowed; or an address.
+    /// The name in lower-case ASCII, optionally with `*.` in front; or an IP address.
     pub name: String,
-    /// Who signs it.
+    /// The ID of the authority that signs.
     pub authority: String,
-    /// How long it is valid.
+    /// Lifetime of the certificate.
     pub lifetime: Duration,
-    /// Whether the root signs it, and no intermediate.
+    /// Whether the root signs directly, without the intermediate.
     pub by_root: bool,
-    /// The part of its lifetime that is left when it is renewed.
+    /// The certificate is renewed when this fraction of its lifetime remains.
     pub renewal_ratio: f64,
-    /// What its key is.
+    /// The kind of key to generate.
     pub key: KeyKind,
-    /// Whether a renewed certificate has the same key.
+    /// Whether a renewed certificate reuses the key.
     pub reuse_key: bool,
+    /// A handshake has caused the signature. The keeper drops the name instead of renewing a certificate that was not used.
+    pub on_demand: bool,
 }
 
 impl Managed {
-    /// A name with all defaults, which are Caddy's: valid for 12 hours, renewed when a third of them is left, P-256.
+    /// A name with Caddy's defaults: valid for 12 hours, renewed when a third of that remains, a P-256 key.
     pub fn new(name: impl Into<String>, authority: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -59,11 +84,12 @@ impl Managed {
             renewal_ratio: 1.0 / 3.0,
             key: KeyKind::P256,
             reuse_key: false,
+            on_demand: false,
         }
     }
 }
 
-/// What a key is.
+/// The algorithm and size of a generated key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "their names say it")]
 pub enum KeyKind {
@@ -74,33 +100,70 @@ pub enum KeyKind {
     Rsa4096,
 }
 
-/// The certificates of one configuration.
-pub struct Keeper {
-    store: Arc<Store>,
-    storage: FileStorage,
-    loaded: Vec<Arc<Certificate>>,
-    look_every: Duration,
-    kept: Mutex<Kept>,
+/// A name whose certificate the keeper serves or waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameRecord {
+    /// The name in lower-case ASCII.
+    pub name: String,
+    /// The ID of the local authority that signs, or the storage key of the public authority that has signed; `None`: none has signed yet.
+    pub authority: Option<String>,
+    /// The end of the certificate's validity; `None`: there is no certificate yet.
+    pub not_after: Option<SystemTime>,
+    /// The date from which the certificate is to be renewed.
+    pub renew_at: Option<SystemTime>,
+    /// A handshake has caused the certificate to be obtained.
+    pub on_demand: bool,
 }
 
-struct Kept {
-    authorities: Vec<Authority>,
+/// Serves the certificates of one configuration and renews them. Shared between the handshakes, which use only the
+/// store, and the thread that calls [`renew`](Self::renew).
+pub struct Keeper {
+    store: Arc<Store>,
+    storage: SharedStorage,
+    look_every: Duration,
+    /// Locked before `kept` by those who need both, and for as long as a signature takes.
+    authorities: Mutex<Vec<Authority>>,
+    kept: Mutex<KeeperState>,
+}
+
+struct KeeperState {
     held: Vec<(Managed, Arc<Certificate>)>,
+    /// By name: a public authority's certificate, once there is one. A map, because there can be thousands of names.
+    public: HashMap<String, PublicState>,
+}
+
+#[derive(Clone)]
+struct PublicState {
+    public: Public,
+    issued: Option<IssuedCertificate>,
+}
+
+/// A certificate of a public authority.
+#[derive(Debug, Clone)]
+pub struct IssuedCertificate {
+    /// The certificate.
+    pub certificate: Arc<Certificate>,
+    /// The storage key of the authority.
+    pub authority: String,
 }
 
 impl Keeper {
-    /// Gets all that is wanted: from the keeper before, from storage, or signed now. Blocks.
+    /// Obtains every managed certificate: from the previous configuration's keeper, from storage, or newly signed.
+    /// Blocks on disk and on signatures.
     ///
     /// # Errors
-    /// The first that cannot be had; what was signed by then is in storage for the next try.
+    /// Returns the first failure. Certificates signed before it are in storage, so a retry finds them.
     ///
     /// # Panics
-    /// When an authority is named that is not among those given.
-    pub fn open(wanted: Wanted, before: Option<&Self>, now: SystemTime) -> Result<Self, Error> {
-        let Wanted { storage, authorities, loaded, managed, look_every } = wanted;
+    /// Panics if a managed name refers to an authority that is not in `wanted`.
+    pub fn open(wanted: CertificatePlan, before: Option<&Self>, now: SystemTime) -> Result<Self, Error> {
+        let CertificatePlan { storage, authorities, loaded, managed, public, look_every } = wanted;
         let authorities: Vec<_> =
             authorities.into_iter().map(|spec| Authority::open(spec, &storage, now)).collect::<Result<_, _>>()?;
-        let known = before.filter(|before| before.storage == storage).map(Self::held).unwrap_or_default();
+        // A certificate carries over if its settings and the storage are unchanged, it is not due, and its authority
+        // still has the root that issued it.
+        let known =
+            before.filter(|before| before.storage.identity() == storage.identity()).map(Self::held).unwrap_or_default();
         let mut held = Vec::with_capacity(managed.len());
         for managed in managed {
             let authority = authority(&authorities, &managed.authority);
@@ -109,87 +172,292 @@ impl Keeper {
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
-                None => Arc::new(obtain(&managed, authority, &storage, now)?),
+                None => Arc::new(obtain(&managed, authority, &*storage, now)?),
             };
             held.push((managed, certificate));
         }
-        let keeper = Self {
-            store: Arc::default(),
-            storage,
-            loaded: loaded.into_iter().map(Arc::new).collect(),
-            look_every,
-            kept: Mutex::new(Kept { authorities, held }),
-        };
-        keeper.publish(&keeper.kept());
-        Ok(keeper)
+        // A public certificate carries over if its authorities are unchanged: the operator may have replaced a staging authority.
+        let mut carried = HashMap::new();
+        let mut missing = Vec::new();
+        let public_before = before
+            .filter(|before| before.storage.identity() == storage.identity())
+            .map(|before| before.kept().public.clone());
+        let mut public_before = public_before.unwrap_or_default();
+        for public in public {
+            let known =
+                public_before.remove(&public.name).filter(|known| known.public.authorities == public.authorities);
+            match known.and_then(|known| known.issued) {
+                Some(issued) => {
+                    carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
+                }
+                None => missing.push(public),
+            }
+        }
+        carried.extend(load_all(missing, &*storage));
+        let loaded: Vec<_> = loaded.into_iter().map(Arc::new).collect();
+        let kept = KeeperState { held, public: carried };
+        let managed = kept.held.iter().map(|(_, certificate)| certificate);
+        let public = kept.public.values().filter_map(PublicState::certificate);
+        let store = Store::new(loaded.iter().chain(managed).chain(public).cloned());
+        let (authorities, kept) = (Mutex::new(authorities), Mutex::new(kept));
+        Ok(Self { store: Arc::new(store), storage, look_every, authorities, kept })
     }
 
-    /// What handshakes ask.
+    /// The index that handshakes use.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Looks at the authorities, in the order in which they were given.
-    pub fn authorities<T>(&self, look: impl FnMut(&Authority) -> T) -> Vec<T> {
-        self.kept().authorities.iter().map(look).collect()
+    /// Where the keeper's certificates and authorities are stored.
+    pub fn storage(&self) -> &SharedStorage {
+        &self.storage
     }
 
-    /// Renews what it is time for, and says when to look again. What cannot be renewed stays as it is, and is tried again.
-    /// Blocks.
-    pub fn renew(&self, now: SystemTime) -> Duration {
+    /// Signs a certificate for another holder of a key: `names` and a public key, with an authority's root or intermediate. Returns the
+    /// chain to send as PEM and the leaf's DER; `None` if there is no authority with this ID. Blocks on disk and on the signature.
+    ///
+    /// # Errors
+    /// If signing fails, or the root is to sign and its key cannot be read.
+    pub fn sign(
+        &self,
+        authority: &str,
+        names: &[String],
+        key: &impl PublicKeyData,
+        lifetime: Duration,
+        by: SignedBy,
+        now: SystemTime,
+    ) -> Result<Option<(String, Vec<u8>)>, Error> {
+        let signers = self.signers();
+        let Some(authority) = signers.iter().find(|known| known.spec().id == authority) else {
+            return Ok(None);
+        };
+        let chain = authority.sign(names, key, lifetime, by, now)?;
+        Ok(Some((pem::write_chain(&chain), chain[0].to_vec())))
+    }
+
+    /// Maps `look` over the authorities, in configuration order. No authority signs meanwhile.
+    pub fn authorities<T>(&self, look: impl FnMut(&Authority) -> T) -> Vec<T> {
+        self.signers().iter().map(look).collect()
+    }
+
+    /// Returns the certificate of a public name, if there is one.
+    pub fn issued(&self, name: &str) -> Option<IssuedCertificate> {
+        self.kept().public.get(name)?.issued.clone()
+    }
+
+    /// Returns the date from which a public name's certificate is to be renewed; `None` if it has none.
+    pub fn renew_at(&self, name: &str) -> Option<SystemTime> {
+        let kept = self.kept();
+        let state = kept.public.get(name)?;
+        Some(state.certificate()?.renew_at(state.public.renewal_ratio))
+    }
+
+    /// Looks for a public name's certificate in storage, where another process may have put a new one. Returns whether the name then has a
+    /// certificate that is not due. Blocks on disk.
+    ///
+    /// # Errors
+    /// Storage cannot be read.
+    pub fn reload(&self, name: &str, now: SystemTime) -> Result<bool, Error> {
+        let Some(public) = self.kept().public.get(name).map(|state| state.public.clone()) else { return Ok(false) };
+        let found = stored_public(&public, &*self.storage)?;
+        let found = found
+            .filter(|found| found.certificate.is_valid(now) && now < found.certificate.renew_at(public.renewal_ratio));
+        let Some(found) = found else { return Ok(false) };
+        self.serve(name, found);
+        Ok(true)
+    }
+
+    /// Serves a public name's certificate from now on, and stores it: PEM texts from the authority with this storage key. `lock` is the name's,
+    /// held since before the order. Blocks on disk.
+    ///
+    /// # Errors
+    /// The chain or the key is malformed, they do not belong together, or the chain does not cover the name: the certificate in use stays
+    /// in use. [`Error::Write`] or [`Error::LockLost`] if only storage refuses it: the new certificate is in use nevertheless, because ordering
+    /// another one would not repair the storage.
+    pub fn put(&self, name: &str, authority: &str, chain: &str, key: &str, lock: &Lock) -> Result<(), Error> {
+        let [chain_at, key_at, meta_at] = storage_keys(authority, name);
+        let parsed = pem::chain(chain.as_bytes(), &chain_at)?;
+        let fresh = Certificate::new(parsed, pem::key(key.as_bytes(), &key_at)?, Vec::new(), (&chain_at, &key_at))?;
+        if !fresh.names().iter().any(|own| own == name) {
+            return Err(Error::BadCertificate(chain_at, format!("it does not name {name}")));
+        }
+        self.serve(name, IssuedCertificate { certificate: Arc::new(fresh), authority: authority.to_owned() });
+        // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is read.
+        lock.store(&key_at, key.as_bytes(), Lasting::Yes)?;
+        lock.store(&chain_at, chain.as_bytes(), Lasting::Yes)?;
+        lock.store(&meta_at, meta(name).as_bytes(), Lasting::Yes)
+    }
+
+    /// Adds a public name, if the keeper does not have it, and looks for its certificate in storage. Blocks on disk.
+    ///
+    /// # Errors
+    /// Storage cannot be read. The name is not added then.
+    pub fn add(&self, public: Public) -> Result<(), Error> {
+        if self.kept().public.contains_key(&public.name) {
+            return Ok(());
+        }
+        let found = stored_public(&public, &*self.storage)?;
+        let name = public.name.clone();
+        self.kept().public.entry(name.clone()).or_insert(PublicState { public, issued: None });
+        if let Some(found) = found {
+            self.serve(&name, found);
+        }
+        Ok(())
+    }
+
+    /// Removes a public name and its certificate. Storage still has them.
+    pub fn remove(&self, name: &str) {
         let mut kept = self.kept();
-        let Kept { authorities, held } = &mut *kept;
+        if let Some(old) = kept.public.remove(name).and_then(|state| state.issued) {
+            self.store.swap(Some(&old.certificate), None);
+        }
+    }
+
+    /// Replaces a public name's certificate in handshakes. Does nothing for a name that the keeper does not have.
+    fn serve(&self, name: &str, fresh: IssuedCertificate) {
+        let mut kept = self.kept();
+        if let Some(state) = kept.public.get_mut(name) {
+            let old = state.issued.replace(fresh);
+            self.store.swap(old.as_ref().map(|old| &old.certificate), state.certificate());
+        }
+    }
+
+    /// Signs a certificate for one more name, or finds it in storage, and renews it from now on. Blocks on disk and on signatures.
+    ///
+    /// # Errors
+    /// The certificate cannot be signed or stored. The name is not added then.
+    ///
+    /// # Panics
+    /// Panics if the name refers to an authority that the keeper does not have.
+    pub fn add_managed(&self, managed: Managed, now: SystemTime) -> Result<Arc<Certificate>, Error> {
+        let authorities = self.signers();
+        let known =
+            self.kept().held.iter().find(|(known, _)| known.name == managed.name).map(|held| Arc::clone(&held.1));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let fresh = obtain(&managed, authority(&authorities, &managed.authority), &*self.storage, now)?;
+        let fresh = Arc::new(fresh);
+        self.store.swap(None, Some(&fresh));
+        self.kept().held.push((managed, Arc::clone(&fresh)));
+        Ok(fresh)
+    }
+
+    /// Renews everything that is due, and returns the time until the next call. A certificate that cannot be renewed
+    /// stays in use, and the failure is logged. Blocks on disk and on signatures.
+    pub fn renew(&self, now: SystemTime) -> Duration {
+        let mut authorities = self.signers();
         let mut failed = false;
+        // The authorities come first: leaves signed below then get the full lifetime from a fresh intermediate.
         for authority in &mut *authorities {
             match authority.renew(now) {
                 Ok(true) => {
-                    tracing::info!("certificate authority '{}': its intermediate is renewed", authority.spec().id);
+                    tracing::info!("certificate authority '{}': renewed its intermediate", authority.spec().id);
                 }
                 Ok(false) => {}
                 Err(error) => {
                     failed = true;
-                    tracing::error!("certificate authority '{}': renewing: {error}", authority.spec().id);
+                    tracing::error!(
+                        "certificate authority '{}': cannot renew its intermediate: {error}",
+                        authority.spec().id
+                    );
                 }
             }
         }
-        let mut renewed = false;
-        for (managed, certificate) in &mut *held {
-            if now < due(managed, certificate) {
-                continue;
-            }
-            match obtain(managed, authority(authorities, &managed.authority), &self.storage, now) {
+        // The lock is not held while authorities sign: tasks for public certificates wait for it.
+        let due_now = self.take_due(now);
+        for (managed, old) in due_now {
+            match obtain(&managed, authority(&authorities, &managed.authority), &*self.storage, now) {
                 Ok(fresh) => {
-                    *certificate = Arc::new(fresh);
-                    renewed = true;
+                    let fresh = Arc::new(fresh);
+                    let mut kept = self.kept();
+                    if let Some((_, certificate)) = kept.held.iter_mut().find(|(_, held)| Arc::ptr_eq(held, &old)) {
+                        *certificate = Arc::clone(&fresh);
+                        self.store.swap(Some(&old), Some(&fresh));
+                    }
                 }
                 Err(error) => {
                     failed = true;
-                    tracing::error!("{}: renewing its certificate: {error}", managed.name);
+                    tracing::error!("{}: cannot renew its certificate: {error}", managed.name);
                 }
             }
         }
-        if renewed {
-            self.publish(&kept);
-        }
+        let kept = self.kept();
         let dues = kept.held.iter().map(|(managed, certificate)| due(managed, certificate));
-        let soonest = dues.chain(kept.authorities.iter().filter_map(Authority::renew_at)).min();
+        // Certificates that could not be renewed are still due, so their date is in the past and the bounds below
+        // apply.
+        let soonest = dues.chain(authorities.iter().filter_map(Authority::renew_at)).min();
         let until = soonest.map_or(self.look_every, |at| at.duration_since(now).unwrap_or_default());
         let until = until.clamp(LOOK_SOONEST, self.look_every.max(LOOK_SOONEST));
         if failed { until.max(AGAIN) } else { until }
     }
 
-    fn publish(&self, kept: &Kept) {
-        let managed = kept.held.iter().map(|(_, certificate)| Arc::clone(certificate));
-        self.store.replace(self.loaded.iter().cloned().chain(managed));
+    /// Returns the managed names that are due. Drops names on demand whose certificate no handshake has used.
+    fn take_due(&self, now: SystemTime) -> Vec<(Managed, Arc<Certificate>)> {
+        let mut kept = self.kept();
+        let mut due_now = Vec::new();
+        kept.held.retain(|(managed, certificate)| {
+            if now < due(managed, certificate) {
+                return true;
+            }
+            if managed.on_demand && !certificate.is_used() {
+                self.store.swap(Some(certificate), None);
+                return false;
+            }
+            due_now.push((managed.clone(), Arc::clone(certificate)));
+            true
+        });
+        due_now
+    }
+
+    /// Returns the names on demand, local ones and public ones, so that the next configuration can keep them.
+    pub fn names_on_demand(&self) -> Vec<String> {
+        let kept = self.kept();
+        let managed = kept.held.iter().filter(|(managed, _)| managed.on_demand).map(|(managed, _)| &managed.name);
+        let public = kept.public.values().filter(|state| state.public.on_demand).map(|state| &state.public.name);
+        managed.chain(public).cloned().collect()
+    }
+
+    /// Describes every name that the keeper serves or waits for, sorted by name.
+    pub fn names(&self) -> Vec<NameRecord> {
+        let kept = self.kept();
+        let managed = kept.held.iter().map(|(managed, certificate)| NameRecord {
+            name: managed.name.clone(),
+            authority: Some(managed.authority.clone()),
+            not_after: Some(certificate.not_after()),
+            renew_at: Some(due(managed, certificate)),
+            on_demand: managed.on_demand,
+        });
+        let public = kept.public.values().map(|state| NameRecord {
+            name: state.public.name.clone(),
+            authority: state.issued.as_ref().map(|issued| issued.authority.clone()),
+            not_after: state.certificate().map(|certificate| certificate.not_after()),
+            renew_at: state.certificate().map(|certificate| certificate.renew_at(state.public.renewal_ratio)),
+            on_demand: state.public.on_demand,
+        });
+        let mut names: Vec<_> = managed.chain(public).collect();
+        names.sort_by(|one, other| one.name.cmp(&other.name));
+        names
     }
 
     fn held(&self) -> HashMap<String, (Managed, Arc<Certificate>)> {
         self.kept().held.iter().map(|held| (held.0.name.clone(), held.clone())).collect()
     }
 
-    /// A panic while something was signed left nothing half done: each step replaces one value.
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+    /// Ignores poisoning, as [`kept`](Self::kept) does.
+    fn signers(&self) -> std::sync::MutexGuard<'_, Vec<Authority>> {
+        self.authorities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ignores poisoning: each update replaces one value, so a panic during a renewal leaves the state consistent.
+    fn kept(&self) -> std::sync::MutexGuard<'_, KeeperState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PublicState {
+    fn certificate(&self) -> Option<&Arc<Certificate>> {
+        self.issued.as_ref().map(|issued| &issued.certificate)
     }
 }
 
@@ -207,15 +475,16 @@ fn due(managed: &Managed, certificate: &Certificate) -> SystemTime {
     certificate.renew_at(managed.renewal_ratio)
 }
 
-/// From storage where it is fresh, or else signed now.
+/// Returns the certificate in storage if it is fresh, or else signs and stores a new one.
 fn obtain(
     managed: &Managed,
     authority: &Authority,
-    storage: &FileStorage,
+    storage: &dyn Storage,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
-    let _lock = storage.lock(&format!("issue_cert_{}", managed.name))?;
-    let stored = stored(managed, storage)?;
+    // Held while reading and writing: of several processes one signs, and the others then find its certificate.
+    let lock = storage.lock(&format!("issue_cert_{}", managed.name))?;
+    let stored = stored(&managed.authority, &managed.name, storage)?;
     let fresh = |certificate: &Certificate| {
         certificate.is_valid(now) && now < due(managed, certificate) && authority.leads_here(certificate)
     };
@@ -223,46 +492,28 @@ fn obtain(
         return Ok(stored);
     }
     let failed = |error: rcgen::Error| Error::Sign(managed.name.clone(), error.to_string());
-    let [chain_at, key_at, meta_at] = keys(managed);
+    let [chain_at, key_at, meta_at] = storage_keys(&managed.authority, &managed.name);
     let old = if managed.reuse_key { storage.load(&key_at)? } else { None };
     let key = match old.and_then(|text| KeyPair::try_from(&pem::key(&text, &key_at).ok()?).ok()) {
         Some(key) => key,
-        None => generate(managed.key).map_err(failed)?,
+        None => generate_key(managed.key).map_err(failed)?,
     };
     let by = if managed.by_root { SignedBy::Root } else { SignedBy::Intermediate };
-    let chain = authority.sign(&managed.name, &key, managed.lifetime, by, now)?;
-    storage.store(&key_at, key.serialize_pem().as_bytes(), Lasting::No)?;
-    storage.store(&chain_at, pem::write_chain(&chain).as_bytes(), Lasting::No)?;
-    storage.store(&meta_at, meta(&managed.name).as_bytes(), Lasting::No)?;
+    let chain = authority.sign(std::slice::from_ref(&managed.name), &key, managed.lifetime, by, now)?;
+    // The key comes first. A crash between the writes leaves a pair that does not match, which `stored` rejects.
+    lock.store(&key_at, key.serialize_pem().as_bytes(), Lasting::No)?;
+    lock.store(&chain_at, pem::write_chain(&chain).as_bytes(), Lasting::No)?;
+    lock.store(&meta_at, meta(&managed.name).as_bytes(), Lasting::No)?;
     tracing::info!("{}: obtained a certificate of the authority '{}'", managed.name, managed.authority);
     let der = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
     Certificate::new(chain, der.into(), Vec::new(), (&chain_at, &key_at))
 }
 
-/// What storage has for it; what is broken there is replaced.
-fn stored(managed: &Managed, storage: &FileStorage) -> Result<Option<Certificate>, Error> {
-    let [chain_at, key_at, _] = keys(managed);
-    let (Some(chain), Some(key)) = (storage.load(&chain_at)?, storage.load(&key_at)?) else { return Ok(None) };
-    let (chain_place, key_place) = (storage.path(&chain_at), storage.path(&key_at));
-    let (chain_place, key_place) = (chain_place.display().to_string(), key_place.display().to_string());
-    let read = pem::chain(&chain, &chain_place)
-        .and_then(|chain| Certificate::new(chain, pem::key(&key, &key_place)?, Vec::new(), (&chain_place, &key_place)));
-    Ok(read.inspect_err(|error| tracing::warn!("{error}; another is obtained")).ok())
-}
-
-/// `certificates/AUTHORITY/NAME/NAME.crt`, `.key` and `.json`.
-fn keys(managed: &Managed) -> [String; 3] {
-    let name = safe(&managed.name);
-    let prefix = format!("certificates/{}/{name}/{name}", safe(&managed.authority));
-    ["crt", "key", "json"].map(|extension| format!("{prefix}.{extension}"))
-}
-
-/// What Caddy writes beside a certificate. A name has nothing in it that JSON would want escaped: it is a host's.
-fn meta(name: &str) -> String {
-    format!("{{\n\t\"sans\": [\n\t\t\"{name}\"\n\t],\n\t\"issuer_data\": null\n}}")
-}
-
-fn generate(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
+/// Generates a private key.
+///
+/// # Errors
+/// The system's random number generator failed.
+pub fn generate_key(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
     match kind {
         KeyKind::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
         KeyKind::P384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),

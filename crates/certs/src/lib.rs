@@ -1,30 +1,39 @@
-//! Certificates in storage and in memory: where they come from, how they are kept fresh, and which one a name is answered with.
+#![doc = include_str!("../README.md")]
 //!
-//! In reading order, which is the way of a certificate:
-//! - `load`: certificates that the operator has, as files or text
-//! - `authority`: our own authority, which signs the others
-//! - `keeper`: obtains what a configuration wants, and renews it
-//! - `certificate`: one with its key, checked; `pem`: how both are written
-//! - `store`: the hand that picks one in a handshake
-//! - `storage`: the folder that all of it outlives the process in, laid out as Caddy's
+//! # In reading order, which is the life of a certificate
+//! - `load`: certificates that the operator supplies, as files or as text
+//! - `authority`: the local certificate authority, which signs all managed certificates
+//! - `keeper`: obtains and renews the certificates of one configuration
+//! - `certificate`: a chain checked against its private key; `pem`: reads and writes both as PEM; `key`: describes an
+//!   unusable private key for error messages
+//! - `store`: selects a certificate for a handshake
+//! - `storage`: persistent keys and values, laid out as Caddy's; `replace`: atomic replacement of one file
+//! - [`trust`]: root certificates in the trust stores of this machine
 //!
-//! This room knows no configuration text and no connection. Nothing here may run on a worker but [`Store::find`].
+//! This crate never sees configuration text or a connection of a client. Every function can block on disk or on a signature, except
+//! [`Store::find`], the only one that a worker may call.
 
 mod authority;
 mod certificate;
 mod error;
 mod keeper;
+mod key;
 mod load;
 mod pem;
+mod replace;
 mod storage;
 mod store;
+pub mod trust;
 
-pub use authority::{Authority, AuthoritySpec, PairFiles};
+pub use authority::{Authority, AuthoritySpec, PairFiles, SignedBy};
 pub use certificate::Certificate;
 pub use error::Error;
-pub use keeper::{Keeper, KeyKind, Managed, Wanted};
-pub use load::{Source, load};
-pub use storage::FileStorage;
+pub use keeper::{CertificatePlan, IssuedCertificate, Keeper, KeyKind, Managed, NameRecord, Public, generate_key};
+pub use load::{LoadedSource, load};
+pub use replace::{Lasting, replace};
+pub use storage::{
+    Compression, FileStorage, Lock, RedisSpec, RedisStorage, RedisTls, SharedStorage, Storage, safe_key,
+};
 pub use store::Store;
 
 #[cfg(test)]

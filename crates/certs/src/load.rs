@@ -1,58 +1,60 @@
-//! Certificates that the operator has already: Caddy's `load_files`, `load_pem` and `load_folders`.
+//! Certificates that the operator supplies: Caddy's `load_files`, `load_pem` and `load_folders`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustls::pki_types::pem::SectionKind;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Certificate, Error, pem};
 
-/// How deep folders of certificates may lie in each other; a link that leads back up ends here.
+/// Deepest nesting of certificate folders that is read. It also ends a cycle of symbolic links.
 const DEPTH_MAX: usize = 32;
 
-/// Where certificates are to be loaded from.
+/// One configured source of certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// Two files of PEM, which may be the same one.
+pub enum LoadedSource {
+    /// A chain and a key in PEM files; both paths may name one file.
     Files {
         /// The chain, leaf first.
         certificate: PathBuf,
         /// The leaf's key.
         key: PathBuf,
-        /// What the configuration calls it.
+        /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
-    /// Two texts of PEM.
+    /// A chain and a key as PEM text in the configuration.
     Pem {
-        /// What mistakes call the place.
+        /// The position in the configuration, for error messages.
         place: String,
         /// The chain, leaf first.
         certificate: String,
         /// The leaf's key.
         key: String,
-        /// What the configuration calls it.
+        /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
-    /// Every file in a folder, and in those below it, whose name ends with `.pem`, each with a chain and a key.
+    /// A folder, searched recursively. Every file whose extension is `pem` (in any case) must hold a chain and its key.
     Folder(PathBuf),
 }
 
-/// Loads them all, in order.
+/// Loads all sources, in order. Blocks on disk.
 ///
 /// # Errors
-/// The first mistake, with its file.
-pub fn load(sources: &[Source]) -> Result<Vec<Certificate>, Error> {
+/// Returns the first error, with the file or the position in the configuration.
+pub fn load(sources: &[LoadedSource]) -> Result<Vec<Certificate>, Error> {
     let mut certificates = Vec::new();
     for source in sources {
         match source {
-            Source::Files { certificate, key, tags } => certificates.push(files(certificate, key, tags.clone())?),
-            Source::Pem { place, certificate, key, tags } => {
+            LoadedSource::Files { certificate, key, tags } => certificates.push(files(certificate, key, tags.clone())?),
+            LoadedSource::Pem { place, certificate, key, tags } => {
                 let (chain_place, key_place) = (format!("{place}.certificate"), format!("{place}.key"));
                 let (chain, key) =
                     (pem::chain(certificate.as_bytes(), &chain_place)?, pem::key(key.as_bytes(), &key_place)?);
-                certificates.push(Certificate::new(chain, key, tags.clone(), (&chain_place, &key_place))?);
+                certificates.push(checked(chain, key, tags.clone(), (&chain_place, &key_place))?);
             }
-            Source::Folder(path) => folder(path, 0, &mut certificates)?,
+            LoadedSource::Folder(path) => folder(path, 0, &mut certificates)?,
         }
     }
     Ok(certificates)
@@ -62,13 +64,27 @@ fn files(certificate: &Path, key: &Path, tags: Vec<String>) -> Result<Certificat
     let (chain_place, key_place) = (certificate.display().to_string(), key.display().to_string());
     let chain = pem::chain(&read(certificate)?, &chain_place)?;
     let key = pem::key(&read(key)?, &key_place)?;
-    Certificate::new(chain, key, tags, (&chain_place, &key_place))
+    checked(chain, key, tags, (&chain_place, &key_place))
+}
+
+/// Checks that chain and key match, and logs a warning if clients are likely to reject the certificate.
+fn checked(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    tags: Vec<String>,
+    places: (&str, &str),
+) -> Result<Certificate, Error> {
+    let certificate = Certificate::new(chain, key, tags, places)?;
+    if let Some(warning) = certificate.warning(SystemTime::now()) {
+        tracing::warn!("{}: {warning}", places.0);
+    }
+    Ok(certificate)
 }
 
 fn folder(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> Result<(), Error> {
-    let failed = |error| Error::Read(path.to_owned(), error);
+    let failed = |error| Error::Read(path.display().to_string(), error);
     let mut entries: Vec<_> = fs::read_dir(path).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    // In the same order on every start: it decides between certificates for the same name.
+    // `read_dir` has no fixed order. Sorting makes the choice between certificates for one name equal on every start.
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
@@ -83,7 +99,7 @@ fn folder(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> Res
     Ok(())
 }
 
-/// One file with a chain and a key; a second key in it is not looked at, as in Caddy.
+/// Reads one file that holds a chain and a key. As in Caddy, the first key counts; later keys are ignored.
 fn bundle(path: &Path) -> Result<Certificate, Error> {
     let place = path.display().to_string();
     let text = read(path)?;
@@ -97,11 +113,11 @@ fn bundle(path: &Path) -> Result<Certificate, Error> {
     if let Some(found) = foreign {
         return Err(Error::BadCertificate(place, found));
     }
-    Certificate::new(pem::chain(&text, &place)?, pem::key(&text, &place)?, Vec::new(), (&place, &place))
+    checked(pem::chain(&text, &place)?, pem::key(&text, &place)?, Vec::new(), (&place, &place))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|error| Error::Read(path.to_owned(), error))
+    fs::read(path).map_err(|error| Error::Read(path.display().to_string(), error))
 }
 
 #[cfg(test)]

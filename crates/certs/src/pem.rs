@@ -1,4 +1,4 @@
-//! Certificates and keys as text (RFC 7468).
+//! Certificates and keys as PEM text (RFC 7468).
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use rustls::pki_types::pem::{self, PemObject as _, SectionKind};
@@ -8,31 +8,51 @@ use super::Error;
 
 const LINE: usize = 64;
 
-/// All certificates of a text, at least one; `place` is what mistakes call it.
+/// Parses all certificates of a PEM text, at least one. `place` names the text in error messages.
 pub(crate) fn chain(text: &[u8], place: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let bad = |error: pem::Error| Error::BadCertificate(place.to_owned(), error.to_string());
+    let bad = |error: pem::Error| Error::BadCertificate(place.to_owned(), format!("its PEM is broken: {error}"));
     let chain: Vec<_> = CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(bad)?;
-    if chain.is_empty() { Err(Error::NoCertificate(place.to_owned())) } else { Ok(chain) }
+    if chain.is_empty() { Err(Error::NoCertificate(place.to_owned(), found(text))) } else { Ok(chain) }
 }
 
-/// The first private key of a text: PKCS #8, PKCS #1 (RSA) or SEC 1 (elliptic curves).
+/// Parses the first private key of a PEM text: PKCS #8, PKCS #1 (RSA) or SEC 1 (elliptic curves).
 pub(crate) fn key(text: &[u8], place: &str) -> Result<PrivateKeyDer<'static>, Error> {
     match PrivateKeyDer::from_pem_slice(text) {
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) if is_encrypted(text) => Err(Error::EncryptedKey(place.to_owned())),
-        Err(pem::Error::NoItemsFound) => Err(Error::NoKey(place.to_owned())),
-        // A pass phrase of old (RFC 1421) puts its header where the key's octets would begin.
+        Err(pem::Error::NoItemsFound) => Err(Error::NoKey(place.to_owned(), found(text))),
+        // The older encryption format (RFC 1421) puts header lines where the base64 would start, so the PEM parser
+        // fails.
         Err(_) if is_encrypted(text) => Err(Error::EncryptedKey(place.to_owned())),
-        Err(error) => Err(Error::BadKey(place.to_owned(), error.to_string())),
+        Err(error) => Err(Error::BadKey(place.to_owned(), format!("a private key whose PEM is broken ({error})"))),
     }
 }
 
-/// `-----BEGIN ENCRYPTED PRIVATE KEY-----`, or `Proc-Type: 4,ENCRYPTED`.
+/// Describes a text that lacks the expected PEM section, for the error message.
+fn found(text: &[u8]) -> String {
+    const LABELS_MAX: usize = 3;
+    if text.trim_ascii().is_empty() {
+        return "nothing: it is empty".to_owned();
+    }
+    let begins = |line: &[u8]| {
+        let label = line.trim_ascii().strip_prefix(b"-----BEGIN ")?.strip_suffix(b"-----")?;
+        Some(format!("`-----BEGIN {}-----`", String::from_utf8_lossy(label)))
+    };
+    let labels: Vec<_> = text.split(|byte| *byte == b'\n').filter_map(begins).take(LABELS_MAX).collect();
+    match &labels[..] {
+        // Every DER certificate and key is an ASN.1 SEQUENCE, whose tag byte is 0x30.
+        [] if text[0] == 0x30 && !text.is_ascii() => "binary data (DER)".to_owned(),
+        [] => "text that is not PEM".to_owned(),
+        labels => labels.join(", "),
+    }
+}
+
+/// Finds `-----BEGIN ENCRYPTED PRIVATE KEY-----` and `Proc-Type: 4,ENCRYPTED`.
 fn is_encrypted(text: &[u8]) -> bool {
     text.windows(b"ENCRYPTED".len()).any(|window| window == b"ENCRYPTED")
 }
 
-/// Certificates as text, in order (RFC 7468 §2: base64 in lines of 64 characters).
+/// Writes certificates as PEM, in order, with base64 lines of 64 characters (RFC 7468 §2).
 pub(crate) fn write_chain(chain: &[CertificateDer<'_>]) -> String {
     let mut text = String::new();
     for certificate in chain {
@@ -49,7 +69,7 @@ pub(crate) fn write_chain(chain: &[CertificateDer<'_>]) -> String {
     text
 }
 
-/// Whether a section is a certificate or a key: what a bundle may hold.
+/// Iterates over the kinds of all PEM sections that the parser recognises.
 pub(crate) fn sections(text: &[u8]) -> impl Iterator<Item = Result<SectionKind, pem::Error>> {
     <(SectionKind, Vec<u8>)>::pem_slice_iter(text).map(|section| section.map(|(kind, _)| kind))
 }

@@ -1,103 +1,113 @@
-//! A folder of keys and values, laid out as Caddy's `file_system` storage is, so that either server finds what the other kept.
+//! Keys and values in the layout of Caddy's storage, so that Caddy and Causeway can share it.
 //!
-//! - `lock`: one process at a time
+//! - `file`: a folder, Caddy's `file_system`; `lock`: mutual exclusion between the processes that use it
+//! - `redis`: a Redis or Valkey server, as the Caddy plugin caddy-storage-redis uses it
 
+mod file;
 mod lock;
+mod redis;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-pub(crate) use lock::Lock;
+pub use file::FileStorage;
+pub use redis::{Compression, RedisSpec, RedisStorage, RedisTls};
 
 use super::Error;
+use super::replace::Lasting;
 
-/// Values by keys such as `pki/authorities/local/root.crt`; nobody but the process's user may read them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileStorage {
-    root: PathBuf,
+/// How long another process may hold a lock before it is assumed to be stuck.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Storage that the parts of a server share.
+pub type SharedStorage = Arc<dyn Storage>;
+
+/// Values under keys such as `pki/authorities/local/root.crt`. Several processes may use one storage, also on several machines. Every
+/// function blocks.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// A description that differs between any two storages.
+    fn identity(&self) -> String;
+
+    /// Where a key's value is, for messages to the operator: a file path, or the address of a server with the key. Does not need the value
+    /// to exist.
+    fn place(&self, key: &str) -> String;
+
+    /// Reads a value; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Read`] if the storage fails.
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Replaces a value atomically: a reader sees the old value or the new one.
+    ///
+    /// # Errors
+    /// [`Error::Write`] if the storage fails. The old value is then unchanged.
+    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error>;
+
+    /// Removes a value, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Write`] if the storage fails.
+    fn delete(&self, key: &str) -> Result<(), Error>;
+
+    /// Returns all keys that begin with `prefix` and a slash, in any order; with an empty prefix, all keys. Locks are not among them.
+    ///
+    /// # Errors
+    /// [`Error::Read`] if the storage fails.
+    fn list(&self, prefix: &str) -> Result<Vec<String>, Error>;
+
+    /// Waits until no other process or thread holds the lock `name`, and holds it until the result is dropped. The lock of a process that
+    /// has died is released.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if the lock is not free in time, [`Error::Write`] if the storage fails.
+    fn lock(&self, name: &str) -> Result<Lock, Error>;
 }
 
-/// Whether a value must be there after a power cut. What can be made again at once need not: thousands of leaves are signed in the
-/// time that the disk takes for some.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lasting {
-    Yes,
-    No,
+/// A held lock. Dropping it releases the lock.
+///
+/// A lock can end earlier: a server such as Redis cannot see that a holder has died, so its locks expire unless the holder refreshes them,
+/// and a holder that was suspended for longer than that has lost its lock without noticing. It must not overwrite a value that the next
+/// holder has written. Therefore values that the lock protects are written with [`Lock::store`]: the storage compares the lock's random
+/// token and writes the value in one atomic step.
+pub struct Lock {
+    held: Box<dyn HeldLock>,
 }
 
-impl FileStorage {
-    /// In this folder, which is made when it is first written to.
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+/// A storage's part of a lock; dropping it releases the lock.
+trait HeldLock: Send + Sync {
+    /// As [`Storage::store`], if the lock is still held.
+    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error>;
+}
+
+impl Lock {
+    fn new(held: impl HeldLock + 'static) -> Self {
+        Self { held: Box::new(held) }
     }
 
-    /// The folder.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Where a key's value is.
-    pub fn path(&self, key: &str) -> PathBuf {
-        self.root.join(key)
-    }
-
-    /// A value; `None` where there is none.
-    pub(crate) fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        let path = self.path(key);
-        match fs::read(&path) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::Read(path, error)),
-        }
-    }
-
-    /// Replaces a value as a whole: a reader sees the old one or the new one; after a power cut too where it must last.
-    pub(crate) fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let path = self.path(key);
-        let failed = |error| Error::Write(path.clone(), error);
-        let folder = path.parent().unwrap_or(&self.root);
-        make_folder(folder).map_err(failed)?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let fresh = path.with_added_extension(format!("{}-{number}.new", std::process::id()));
-        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
-            file.write_all(value)?;
-            if lasting == Lasting::No {
-                return fs::rename(&fresh, &path);
-            }
-            file.sync_all()?;
-            fs::rename(&fresh, &path)?;
-            File::open(folder)?.sync_all()
-        });
-        if written.is_err() {
-            // What is half written is of no use to anybody.
-            let _ = fs::remove_file(&fresh);
-        }
-        written.map_err(failed)
-    }
-
-    /// Waits until no other process, and no other thread, holds this name.
-    pub(crate) fn lock(&self, name: &str) -> Result<Lock, Error> {
-        let folder = self.root.join("locks");
-        make_folder(&folder).map_err(|error| Error::Write(folder.clone(), error))?;
-        Lock::wait(folder.join(format!("{}.lock", safe(name))))
+    /// Replaces a value of the lock's storage atomically, if the lock is still held. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::LockLost`] if the lock has expired, [`Error::Write`] if the storage fails. The old value is then unchanged.
+    pub fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
+        self.held.store(key, value, lasting)
     }
 }
 
-fn make_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").finish_non_exhaustive()
+    }
 }
 
-/// A name as one component of a key, as Caddy writes it: `*.a.example` is `wildcard_.a.example`.
-pub(crate) fn safe(name: &str) -> String {
+/// Encodes a name as one part of a key, as Caddy does: `*.a.example` becomes `wildcard_.a.example`.
+pub fn safe_key(name: &str) -> String {
     let name = name.trim().to_lowercase();
     let name = name.replace(' ', "_").replace('+', "_plus_").replace('*', "wildcard_").replace(':', "-");
     let mut name = name;
     name.retain(|char| char.is_ascii_alphanumeric() || matches!(char, '_' | '@' | '.' | '-'));
-    // Two dots would lead up, also those that stood apart before.
+    // `..` would lead out of the folder. Removed last, because dropping characters above can bring two dots together.
     name.replace("..", "")
 }
 

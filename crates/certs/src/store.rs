@@ -1,6 +1,9 @@
-//! Which certificate a handshake is answered with.
+//! Selects the certificate for a handshake.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,60 +12,99 @@ use arc_swap::ArcSwap;
 
 use super::Certificate;
 
-/// The certificates of one configuration, found by name. Handshakes read it without a lock; a renewal replaces it as a whole.
-#[derive(Debug, Default)]
+/// How many parts the index has. A renewal copies one part, not the names of the whole configuration.
+const PARTS: usize = 64;
+
+/// The certificates of one configuration, indexed by name. Handshakes read the index without a lock; a renewal replaces the parts of the
+/// index that hold the certificate's names.
 pub struct Store {
-    index: ArcSwap<Index>,
+    parts: Box<[ArcSwap<IndexPart>]>,
+    /// Certificates with tags, which never change. Newest first.
+    tagged: Vec<Arc<Certificate>>,
+    hasher: RandomState,
 }
 
-/// Newest first, everywhere.
-#[derive(Debug, Default)]
-struct Index {
-    all: Vec<Arc<Certificate>>,
-    by_name: HashMap<String, Vec<Arc<Certificate>>>,
-}
+/// Each list of certificates is sorted by `not_before`, newest first.
+type IndexPart = HashMap<Arc<str>, Vec<Arc<Certificate>>>;
 
 impl Store {
-    /// Puts these in the place of all that are there.
-    pub(crate) fn replace(&self, certificates: impl IntoIterator<Item = Arc<Certificate>>) {
-        let mut all: Vec<_> = certificates.into_iter().collect();
-        all.sort_by_key(|certificate| std::cmp::Reverse(certificate.not_before()));
-        let mut by_name: HashMap<String, Vec<_>> = HashMap::new();
-        for certificate in &all {
+    /// Indexes the certificates.
+    pub(crate) fn new(certificates: impl IntoIterator<Item = Arc<Certificate>>) -> Self {
+        let hasher = RandomState::new();
+        let mut parts: Vec<IndexPart> = (0..PARTS).map(|_| HashMap::new()).collect();
+        let mut tagged = Vec::new();
+        for certificate in certificates {
             for name in certificate.names() {
-                by_name.entry(name.clone()).or_default().push(Arc::clone(certificate));
+                add(&mut parts[part_of(&hasher, name)], name, &certificate);
+            }
+            if !certificate.tags().is_empty() {
+                tagged.push(certificate);
             }
         }
-        self.index.store(Arc::new(Index { all, by_name }));
+        tagged.sort_by_key(|certificate| Reverse(certificate.not_before()));
+        Self { parts: parts.into_iter().map(ArcSwap::from_pointee).collect(), tagged, hasher }
     }
 
-    /// The certificate for a server name, in any case, or an address: the newest valid one that names it, or else one whose wildcards
-    /// stand for its first labels. With tags it must have one of them, and then any that has will do where none has the name, as
-    /// in Caddy. Without a name only tags find one.
+    /// Removes `old` and adds `new`, both without tags. A handshake meanwhile finds the one or the other, never neither.
+    pub(crate) fn swap(&self, old: Option<&Arc<Certificate>>, new: Option<&Arc<Certificate>>) {
+        let names = [new, old].into_iter().flatten().flat_map(|certificate| certificate.names());
+        for name in names {
+            let part = &self.parts[part_of(&self.hasher, name)];
+            part.rcu(|part| {
+                let mut part = IndexPart::clone(part);
+                let list = part.remove(&**name).unwrap_or_default();
+                let is_old = |certificate: &Arc<Certificate>| old.is_some_and(|old| Arc::ptr_eq(old, certificate));
+                let is_new = |certificate: &Arc<Certificate>| new.is_some_and(|new| Arc::ptr_eq(new, certificate));
+                let list: Vec<_> =
+                    list.into_iter().filter(|certificate| !is_old(certificate) && !is_new(certificate)).collect();
+                if !list.is_empty() {
+                    part.insert(Arc::from(&**name), list);
+                }
+                if let Some(new) = new.filter(|new| new.names().contains(name)) {
+                    add(&mut part, name, new);
+                }
+                part
+            });
+        }
+    }
+
+    /// Returns each name that has a certificate, with the end of the newest certificate's validity. O(names).
+    pub fn expiries(&self) -> Vec<(Arc<str>, SystemTime)> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let part = part.load();
+            all.extend(part.iter().filter_map(|(name, list)| Some((Arc::clone(name), list.first()?.not_after()))));
+        }
+        all
+    }
+
+    /// Finds the certificate for a server name (in any case) or an IP address. Returns the newest valid one with that
+    /// name, or else the newest valid one whose wildcard labels match the name's first labels.
+    ///
+    /// If `tags` is not empty, the certificate must have one of them; if no such certificate has the name, any
+    /// certificate with one of the tags is returned, as in Caddy. Without a server name, only tags find a certificate.
+    ///
+    /// Lock-free, but allocates for the normalised name and for each wildcard tried.
     pub fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<Certificate>> {
-        let index = self.index.load();
-        let tagged = |certificate: &&Arc<Certificate>| {
+        let is_tagged = |certificate: &&Arc<Certificate>| {
             tags.is_empty() || certificate.tags().iter().any(|tag| tags.contains(tag))
         };
-        let named = server_name.and_then(|name| index.named(&normal(name), tagged));
-        let found = named.or_else(|| {
-            let any = index.all.iter().filter(|_| !tags.is_empty()).filter(tagged);
-            newest_valid(any)
-        });
-        found.cloned()
+        let named = server_name.and_then(|name| self.named(&normal(name), is_tagged));
+        named.or_else(|| newest_valid(self.tagged.iter().filter(|_| !tags.is_empty()).filter(is_tagged)).cloned())
     }
-}
 
-impl Index {
-    fn named(&self, name: &str, fits: impl Fn(&&Arc<Certificate>) -> bool) -> Option<&Arc<Certificate>> {
-        let pick = |name: &str| newest_valid(self.by_name.get(name)?.iter().filter(&fits));
+    fn named(&self, name: &str, fits: impl Fn(&&Arc<Certificate>) -> bool) -> Option<Arc<Certificate>> {
+        let pick = |name: &str| {
+            let part = self.parts[part_of(&self.hasher, name)].load();
+            newest_valid(part.get(name)?.iter().filter(&fits)).cloned()
+        };
         if let Some(found) = pick(name) {
             return Some(found);
         }
         if name.parse::<IpAddr>().is_ok() {
             return None;
         }
-        // `*.b.c`, then `*.*.c`, then `*.*.*`.
+        // Tries `*.b.c`, then `*.*.c`, then `*.*.*`.
         let mut rest = name;
         let mut stars = String::new();
         while let Some((_, parent)) = rest.split_once('.') {
@@ -77,20 +119,43 @@ impl Index {
     }
 }
 
-/// The first that is valid now, or else the first at all: a client may know better than our clock.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: usize = self.parts.iter().map(|part| part.load().len()).sum();
+        f.debug_struct("Store").field("names", &names).finish_non_exhaustive()
+    }
+}
+
+fn part_of(hasher: &RandomState, name: &str) -> usize {
+    // The remainder is below 64.
+    (hasher.hash_one(name) % PARTS as u64) as usize
+}
+
+/// Adds a certificate to the list of `name`, before the older ones.
+fn add(part: &mut IndexPart, name: &str, certificate: &Arc<Certificate>) {
+    let list = match part.get_mut(name) {
+        Some(list) => list,
+        None => part.entry(Arc::from(name)).or_default(),
+    };
+    // Of equally old certificates the one that was added first stays first.
+    let at = list.partition_point(|other| other.not_before() >= certificate.not_before());
+    list.insert(at, Arc::clone(certificate));
+}
+
+/// The first candidate that is valid now, or else the first of all: this machine's clock may be wrong.
 fn newest_valid<'c>(mut candidates: impl Iterator<Item = &'c Arc<Certificate>>) -> Option<&'c Arc<Certificate>> {
     let first = candidates.next()?;
     let mut now = None;
     let mut is_valid = |certificate: &Certificate| certificate.is_valid(*now.get_or_insert_with(SystemTime::now));
     let mut candidates = candidates.peekable();
-    // One candidate needs no clock.
+    // A single candidate is returned without a read of the clock.
     if candidates.peek().is_none() || is_valid(first) {
         return Some(first);
     }
     candidates.find(|certificate| is_valid(certificate)).or(Some(first))
 }
 
-/// Lower case, and addresses in their one spelling.
+/// Lower case, without spaces around it or a final dot; IP addresses without brackets and in canonical form.
 fn normal(name: &str) -> String {
     let name = name.trim().trim_end_matches('.').to_ascii_lowercase();
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);

@@ -1,4 +1,4 @@
-//! What the tests of several rooms need.
+//! Fixtures that several test modules share.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,12 +10,12 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use super::Certificate;
 
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// 2026-01-15.
+/// 2026-01-15, a fixed time for the tests.
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_768_435_200)
 }
 
-/// An empty folder, removed at the end.
+/// An empty temporary folder, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -38,7 +38,7 @@ impl Drop for Folder {
     }
 }
 
-/// One that signed itself.
+/// A self-signed certificate.
 pub(crate) fn certificate(names: &[&str], tags: &[&str], from: SystemTime, to: SystemTime) -> Certificate {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();

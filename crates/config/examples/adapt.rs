@@ -1,7 +1,7 @@
 //! Prints the JSON of a Caddyfile: `cargo run --example adapt -- adapt --config Caddyfile`.
 //!
-//! Shows all there is to the library: a table of directives, an environment, the text. On a mistake the first line is
-//! this project's own, with the column; Caddy's wording follows for whoever looks for it.
+//! Uses the whole interface of the library: a table of directives, an environment, the text. For an error it prints
+//! this project's message, with line and column, and then Caddy's wording.
 
 use std::process::ExitCode;
 

@@ -1,20 +1,23 @@
-//! How does a Caddyfile become Caddy's JSON?
+//! Adapts a Caddyfile to Caddy's JSON.
 //!
-//! [`adapt`] answers in five steps, and the rooms below stand in their order:
+//! [`adapt`] works in five steps. The modules in the order of the steps:
 //!
-//! - `position`, `environment`, `lexer`, `token`: text to words, each with its file, line and column;
-//! - `parser`, `import`, `segment`: words to site blocks and nested directives, with snippets and files spliced in;
-//! - `error`: the mistakes an operator can make, each naming where, what was found and what was expected;
-//! - `registry`, `dispenser`, `directives`, `matcher`: the table of directive syntax and what each line means;
-//! - `log`: loggers, of sites and of the global block;
-//! - `tls`: what sites and the global block say of handshakes and issuers; `members`: what JSON objects leave out;
-//! - `proxy`: `reverse_proxy` and its relatives;
-//! - `format`: what a file should look like; `place`: where a word stands; nothing above needs them;
-//! - `address`, `options`, `route`, `servers`: sites and global options to servers, listeners, routes;
-//! - `certificates`, `pki`: the same to the TLS and PKI apps; `sort`: how routes and policies are put in order.
+//! - `position`, `environment`, `lexer`, `token`: split the text into words, each with its file, line and column
+//! - `parser`, `import`, `segment`: build site blocks and nested directives from the words, and splice in snippets and
+//!   files
+//! - `error`, `hint`: the errors that an operator can cause; each states its place, the text found and the text
+//!   expected
+//! - `registry`, `dispenser`, `directives`, `matcher`: the table of directives, and the syntax of each
+//! - `placeholder`, `quantity`: shorthand placeholders; sizes, numbers and booleans
+//! - `log`: loggers, of sites and of the global block
+//! - `tls`: TLS settings and issuers, of sites and of the global block; `members`: JSON objects that omit empty members
+//! - `proxy`: `reverse_proxy` and related directives
+//! - `address`, `options`, `route`, `servers`: combine sites and global options into servers, listeners and routes
+//! - `certificates`, `pki`: the TLS and PKI apps; `sort`: the order of routes and policies
+//! - `format`, `place`: used apart from adapting: formatting a file, and finding a word's position
 //!
-//! The JSON equals what Caddy 2.11 emits for the same file, the order of object members aside. A directive or option that
-//! Caddy has and this version has not is refused by name ([`ErrorKind::NotBuilt`]), never skipped.
+//! The JSON equals that of Caddy 2.11 for the same file, except for the order of object members. A directive or option
+//! of Caddy's that is not implemented is rejected by name ([`ErrorKind::NotBuilt`]), never skipped.
 
 mod address;
 mod certificates;
@@ -23,6 +26,7 @@ mod dispenser;
 mod environment;
 mod error;
 mod format;
+mod hint;
 mod import;
 mod lexer;
 mod log;
@@ -45,17 +49,17 @@ mod tls;
 mod token;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-pub use dispenser::Dispenser;
-pub use error::{Error, ErrorKind, Part};
+pub use dispenser::{Dispenser, Lines};
+pub use error::{Error, ErrorKind, NameTable};
 pub use format::{format, unformatted_at};
 pub use log::Logger;
 pub use matcher::MatcherSet;
-pub use place::only_place;
+pub use place::{SourceLine, written};
 pub use position::Position;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
 pub use route::Route;
@@ -65,57 +69,63 @@ pub use token::{Quote, Token};
 
 use address::Address;
 use dispenser::Scope;
+use environment::Unset;
 use options::Options;
-use parser::{Kind, ServerBlock};
+use parser::{BlockKind, ServerBlock};
 use route::Placed;
 
-/// What a Caddyfile turned into.
+/// The result of adapting a Caddyfile.
 #[derive(Debug)]
 pub struct Adapted {
     /// Caddy's JSON configuration.
     pub json: Value,
-    /// What was accepted but is probably not what the operator meant.
+    /// Accepted input that is probably a mistake, in the order found.
     pub warnings: Vec<Warning>,
-    /// Every site address in the order written, so that later refusals can name the line that asked.
+    /// Every site address in the order written, so that later errors about a site can name its line.
     pub sites: Vec<SiteOrigin>,
 }
 
-/// Something accepted that deserves a look.
+/// Accepted input that is probably a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// The word it is about.
+    /// The word in question.
     pub at: Position,
     /// One sentence.
     pub message: String,
 }
 
-/// Where a site address stands in the Caddyfile, and how it was read.
+/// The position and the parts of a site address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteOrigin {
     /// The address as written, without a separating comma.
     pub written: String,
-    /// Its first character.
+    /// Position of its first character.
     pub at: Position,
-    /// `http`, `https` or empty.
+    /// `http`, `https`, or empty if not written.
     pub scheme: String,
     /// Lower-case host, possibly with wildcards or placeholders; empty for every host.
     pub host: String,
-    /// Port as written; empty when it follows from the scheme.
+    /// Port as written, or empty.
     pub port: String,
 }
 
-/// State that all blocks of one adaptation share.
+/// State shared by all blocks of one adaptation.
 pub(crate) struct Session<'a> {
     pub(crate) directives: &'a Directives,
     pub(crate) options: &'a Options,
+    /// The order of directives.
     pub(crate) order: Vec<Box<str>>,
+    /// Number of group names handed out so far.
     pub(crate) groups: Cell<usize>,
+    /// Number of logger names handed out so far.
     pub(crate) logs: Cell<usize>,
-    /// Tags of certificates by their files.
+    /// The tag of each certificate file.
     pub(crate) tags: RefCell<BTreeMap<String, String>>,
     pub(crate) warnings: RefCell<Vec<Warning>>,
-    /// Named routes that the directive being read invokes; taken by whoever owns that directive.
+    /// Named routes that the current directives invoke. Taken by the enclosing site or named route.
     pub(crate) invoked: RefCell<BTreeMap<String, Position>>,
+    /// The error for the first word that the current directive did not read. Taken after each directive.
+    pub(crate) unread: RefCell<Option<Error>>,
 }
 
 impl<'a> Session<'a> {
@@ -130,10 +140,21 @@ impl<'a> Session<'a> {
             tags: RefCell::default(),
             warnings: RefCell::new(warnings),
             invoked: RefCell::default(),
+            unread: RefCell::default(),
         }
     }
 
-    /// The tag of a certificate's file, and whether it is new.
+    /// Records a warning about accepted input.
+    pub(crate) fn warn(&self, token: &Token, message: String) {
+        self.warnings.borrow_mut().push(Warning { at: token.at.clone(), message });
+    }
+
+    /// Records the error for an unread word, unless an earlier one is recorded.
+    pub(crate) fn note_unread(&self, error: Error) {
+        self.unread.borrow_mut().get_or_insert(error);
+    }
+
+    /// The tag of a certificate file, and whether it is new.
     fn certificate_tag(&self, file: &str) -> (String, bool) {
         let mut tags = self.tags.borrow_mut();
         if let Some(tag) = tags.get(file) {
@@ -144,14 +165,14 @@ impl<'a> Session<'a> {
         (tag, true)
     }
 
-    /// A fresh group name; Caddy numbers them in the order subroutes are finished.
+    /// A fresh group name. Caddy numbers groups in the order in which subroutes are finished.
     pub(crate) fn next_group(&self) -> String {
         let number = self.groups.get();
         self.groups.set(number + 1);
         format!("group{number}")
     }
 
-    /// A fresh logger's name.
+    /// A fresh logger name.
     pub(crate) fn next_log(&self) -> String {
         let number = self.logs.get();
         self.logs.set(number + 1);
@@ -160,15 +181,15 @@ impl<'a> Session<'a> {
 }
 
 /// A site block with its directives evaluated.
-pub(crate) struct Site {
+pub(crate) struct EvaluatedSite {
     pub(crate) keys: Vec<Token>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) outputs: Vec<Placed>,
     pub(crate) invoked: BTreeMap<String, Position>,
 }
 
-impl Site {
-    /// Its loggers in the order written.
+impl EvaluatedSite {
+    /// Its loggers, in the order written.
     pub(crate) fn loggers(&self) -> impl Iterator<Item = &Logger> {
         self.outputs.iter().filter_map(|placed| match &placed.output {
             Output::Log(logger) => Some(logger),
@@ -176,7 +197,7 @@ impl Site {
         })
     }
 
-    /// Its `tls` directives in the order written, with their places.
+    /// Its `tls` directives with their positions, in the order written.
     pub(crate) fn tls(&self) -> impl Iterator<Item = (&Tls, &Position)> {
         self.outputs.iter().filter_map(|placed| match &placed.output {
             Output::Tls(tls) => Some((&**tls, &placed.at)),
@@ -185,16 +206,16 @@ impl Site {
     }
 }
 
-/// A `&(name)` block: its route, and the named routes it invokes in turn.
+/// A `&(name)` block: its route, and the named routes that it invokes in turn.
 pub(crate) struct NamedRoute {
     pub(crate) route: Value,
     pub(crate) invoked: BTreeMap<String, Position>,
 }
 
-/// Turns Caddyfile text into Caddy's JSON.
+/// Adapts Caddyfile text to Caddy's JSON.
 ///
-/// `file_name` names the text in errors and anchors relative `import`s; `env` answers `{$NAME}`. Fails on the first
-/// mistake; touches the file system only for `import` of files and for the certificates that `client_auth` names.
+/// `file_name` names the text in errors, and is the base of relative `import` paths. `env` returns the value of
+/// `{$NAME}`. Returns the first error. Reads files only for `import` and for the certificates that `client_auth` names.
 ///
 /// ```
 /// use causeway_config::caddyfile::{Directives, adapt};
@@ -212,8 +233,19 @@ pub fn adapt(
 ) -> Result<Adapted, Error> {
     let file: Arc<str> = Arc::from(file_name);
     let tokens = lexer::lex(source, &file, env)?;
-    let (blocks, warnings) = parser::parse(tokens, &file, env)?;
-    let mut adapted = assemble(blocks, warnings, directives)?;
+    // Keep the long quotes: the tokens are consumed below, and an error may need a note about one of them.
+    let long_quotes = Vec::from_iter(tokens.iter().filter_map(LongQuote::of));
+    let adapted = parser::parse(tokens, &file, env).and_then(|(blocks, warnings)| {
+        refuse_unset_addresses(&blocks)?;
+        assemble(blocks, warnings, directives)
+    });
+    let mut adapted = adapted.map_err(|error| {
+        let at = error.position();
+        match long_quotes.iter().find(|quote| quote.at.file == at.file && (quote.at == *at || quote.ends == at.line)) {
+            Some(quote) => error.noted(|| format!("the quote that begins at {} ends on line {}", quote.at, quote.ends)),
+            None => error,
+        }
+    })?;
     if let Some((line, column)) = unformatted_at(source) {
         let message = "the file is not formatted; `causeway fmt --overwrite` puts it in order".to_owned();
         adapted.warnings.push(Warning { at: Position { file, line, column }, message });
@@ -221,29 +253,53 @@ pub fn adapt(
     Ok(adapted)
 }
 
-/// Blocks to JSON.
-fn assemble(mut blocks: Vec<ServerBlock>, warnings: Vec<Warning>, directives: &Directives) -> Result<Adapted, Error> {
+/// A quoted word that spans lines. An error near its end is often caused at its start, or by a quote left out before.
+struct LongQuote {
+    at: Position,
+    /// The line of its closing quote.
+    ends: u32,
+}
+
+impl LongQuote {
+    fn of(token: &Token) -> Option<Self> {
+        let lines = token.rows.1 - token.rows.0;
+        let is_quote = matches!(token.quote, Quote::Double | Quote::Backtick);
+        (is_quote && lines > 0).then(|| Self { at: token.at.clone(), ends: token.at.line + lines })
+    }
+}
+
+/// Converts parsed blocks to JSON.
+fn assemble(
+    mut blocks: Vec<ServerBlock>,
+    mut warnings: Vec<Warning>,
+    directives: &Directives,
+) -> Result<Adapted, Error> {
     refuse_directives_as_addresses(&blocks, directives)?;
 
+    // A first block without keys holds the global options.
     let options = match blocks.first() {
-        Some(block) if block.kind == Kind::Site && block.keys.is_empty() => {
-            options::read(&blocks.remove(0).segments, directives)?
+        Some(block) if block.kind == BlockKind::Site && block.keys.is_empty() => {
+            let (options, more) = options::read(&blocks.remove(0).segments, directives)?;
+            warnings.extend(more);
+            options
         }
         _ => Options::default(),
     };
     let session = Session::new(directives, &options, warnings);
     for block in &mut blocks {
         placeholder::expand_shorthands(&mut block.segments);
+        warn_of_other_servers(&mut block.segments, &session);
     }
     let named = named_routes(&blocks, &session)?;
     let mut sites = Vec::new();
-    for block in blocks.iter().filter(|block| block.kind == Kind::Site) {
+    for block in blocks.iter().filter(|block| block.kind == BlockKind::Site) {
         sites.push(site(block, &session)?);
     }
     let origins = sites.iter().flat_map(origins).collect();
 
     let pairings = servers::pair(&sites, &options)?;
     let pairings = servers::sort(pairings, &sites);
+    warn_of_unused_routes(&blocks, &sites, &named, &session);
     let http = servers::http_app(&pairings, &sites, &named, &options, &session)?;
     let tls = certificates::tls_app(&pairings, &sites, &options)?;
     let pki = pki::pki_app(&pairings, &sites, &options);
@@ -254,7 +310,7 @@ fn assemble(mut blocks: Vec<ServerBlock>, warnings: Vec<Warning>, directives: &D
     Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
 }
 
-/// Whether words make a Caddyfile, as far as can be told without what it imports.
+/// Whether words form a valid Caddyfile, judged without the content of its imports.
 fn readable(tokens: Vec<Token>, file: &Arc<str>) -> bool {
     let Ok((blocks, warnings)) = parser::parse_alone(tokens, file) else { return false };
     match assemble(blocks, warnings, &Directives::standard()) {
@@ -263,8 +319,38 @@ fn readable(tokens: Vec<Token>, file: &Arc<str>) -> bool {
     }
 }
 
+/// DEVIATES: in Caddy an unset variable is an empty text, so that `:{$PORT}` listens for all hosts on ports 80 and 443.
+/// Here an unset variable in an address is an error.
+fn refuse_unset_addresses(blocks: &[ServerBlock]) -> Result<(), Error> {
+    let unset = |unset: Option<&Unset>| match unset {
+        Some(Unset { name, at }) => {
+            let rule = "the environment variable {} is not set, and an address here needs it; expected a value, or a default as \
+                        in {$NAME:8080}";
+            Err(Error::new(at.clone(), ErrorKind::Word { rule, found: (&**name).into() }))
+        }
+        None => Ok(()),
+    };
+    for block in blocks.iter().filter(|block| block.kind == BlockKind::Site) {
+        block.keys.iter().map(|key| key.unset.as_ref()).chain([block.unset.as_ref()]).try_for_each(unset)?;
+        let is_global = block.keys.is_empty();
+        for segment in &block.segments {
+            // These directives and options contain addresses or ports.
+            let addresses = match &*segment.name.text {
+                "bind" => !is_global,
+                "admin" | "default_bind" | "http_port" | "https_port" | "servers" => is_global,
+                _ => false,
+            };
+            if addresses {
+                let words = std::iter::once(&segment.name).chain(&segment.arguments);
+                words.map(|token| token.unset.as_ref()).try_for_each(unset)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn refuse_directives_as_addresses(blocks: &[ServerBlock], directives: &Directives) -> Result<(), Error> {
-    for key in blocks.iter().filter(|block| block.kind == Kind::Site).flat_map(|block| &block.keys) {
+    for key in blocks.iter().filter(|block| block.kind == BlockKind::Site).flat_map(|block| &block.keys) {
         if directives.knows(&key.text) {
             return Err(Error::at(key, ErrorKind::DirectiveAsAddress(key.text.clone())));
         }
@@ -272,19 +358,27 @@ fn refuse_directives_as_addresses(blocks: &[ServerBlock], directives: &Directive
     Ok(())
 }
 
-/// Named routes number their groups for themselves, starting at 0 again.
+/// Evaluates the named routes. Each numbers its groups from 0, as in Caddy.
 fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMap<String, NamedRoute>, Error> {
     let mut named = BTreeMap::new();
     for block in blocks {
-        let Kind::NamedRoute(name) = &block.kind else { continue };
+        let BlockKind::NamedRoute(name) = &block.kind else { continue };
         let files = block.files();
         let scope = Scope { session, matchers: BTreeMap::new(), files: &files };
         let outputs = dispenser::evaluate(&block.segments, scope, None);
         let outputs = outputs.map_err(|error| error.inside("", &block.closes))?;
         let routes = route::subroute(outputs, session, route::Ordering::ByDirective)?;
         let route = match routes.as_slice() {
-            // Only the first handler survives here, as in Caddy, which assumes that one plain route has one handler.
-            [only] if only.matchers.is_empty() && !only.handlers.is_empty() => json!({ "handle": [only.handlers[0]] }),
+            // As in Caddy, only the first handler survives: Caddy assumes that a single route without matchers has one
+            // handler.
+            [only] if only.matchers.is_empty() && !only.handlers.is_empty() => {
+                if only.handlers.len() > 1 {
+                    let message = "only the first directive of this named route runs; the others have no effect, unless \
+                                   `route { … }` encloses all of them";
+                    session.warn(&block.keys[0], message.to_owned());
+                }
+                json!({ "handle": [only.handlers[0]] })
+            }
             _ => json!({ "handle": [route::subroute_handler(&routes)] }),
         };
         let invoked = session.invoked.take();
@@ -292,26 +386,119 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
             return Err(Error::at(&block.keys[0], ErrorKind::NamedRouteTwice(name.as_str().into())));
         }
     }
+    // The sites number their groups and logs from 0 again.
     session.groups.set(0);
     session.logs.set(0);
     Ok(named)
 }
 
-fn site(block: &ServerBlock, session: &Session<'_>) -> Result<Site, Error> {
+/// Warns if error routes serve files to clients that `basic_auth` rejected. Without a rewrite that is the very file
+/// that the client requested.
+fn warn_of_guarded_files(outputs: &[Placed], session: &Session<'_>) {
+    let has = |placed: &Placed, handler: &str| match &placed.output {
+        Output::Route(route) => has_handler(&route.json(), handler),
+        Output::Routes(routes) | Output::ErrorRoutes(routes) => {
+            routes.iter().any(|route| has_handler(&route.json(), handler))
+        }
+        _ => false,
+    };
+    let (errors, routes): (Vec<_>, Vec<_>) =
+        outputs.iter().partition(|placed| matches!(placed.output, Output::ErrorRoutes(_)));
+    if !routes.iter().any(|placed| has(placed, "authentication")) {
+        return;
+    }
+    for placed in errors {
+        let Output::ErrorRoutes(routes) = &placed.output else { continue };
+        // A route without matchers handles every status. Otherwise look for a 401 in the text of its matchers.
+        let meets_401 = routes.iter().any(|route| match route.matchers.as_slice() {
+            [] => true,
+            sets => sets.iter().any(|set| {
+                set.values().any(|test| {
+                    let test = test.to_string();
+                    test.contains("401") || test.contains(">= 400")
+                })
+            }),
+        });
+        if meets_401 && has(placed, "file_server") && !has(placed, "rewrite") && !has(placed, "authentication") {
+            let message = "basic_auth does not guard these routes, so file_server answers a 401 with the guarded file itself; \
+                           expected a rewrite to an error page, or a status other than 401";
+            session.warnings.borrow_mut().push(Warning { at: placed.at.clone(), message: message.to_owned() });
+        }
+    }
+}
+
+fn has_handler(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Object(members) => {
+            members.get("handler").is_some_and(|own| own == name)
+                || members.values().any(|value| has_handler(value, name))
+        }
+        Value::Array(list) => list.iter().any(|value| has_handler(value, name)),
+        _ => false,
+    }
+}
+
+/// Warns of words that are plain text here but special in nginx.
+fn warn_of_other_servers(segments: &mut [Segment], session: &Session<'_>) {
+    for segment in segments {
+        segment.for_each_token(&mut |token| {
+            if token.quoted() {
+                return;
+            }
+            if let Some((variable, instead)) = hint::of_variable(&token.text) {
+                session.warn(token, format!("'{variable}' is plain text in a Caddyfile; expected {instead}"));
+            }
+            if token.text.len() > 1 && token.text.ends_with(';') {
+                let message = "the ';' is part of this word; a line of a Caddyfile ends without one";
+                session.warn(token, message.to_owned());
+            }
+        });
+    }
+}
+
+/// Warns of named routes that no site reaches. Routes from imported files are exempt: a shared file may define routes
+/// that only some of its importers use.
+fn warn_of_unused_routes(
+    blocks: &[ServerBlock],
+    sites: &[EvaluatedSite],
+    named: &BTreeMap<String, NamedRoute>,
+    session: &Session<'_>,
+) {
+    let mut reached = BTreeSet::new();
+    let mut next = Vec::from_iter(sites.iter().flat_map(|site| site.invoked.keys()));
+    while let Some(name) = next.pop() {
+        if reached.insert(name) {
+            next.extend(named.get(name).into_iter().flat_map(|route| route.invoked.keys()));
+        }
+    }
+    for block in blocks {
+        let BlockKind::NamedRoute(name) = &block.kind else { continue };
+        if block.keys[0].imported.is_none() && !reached.contains(name) {
+            session.warn(&block.keys[0], format!("named route {name} is never used"));
+        }
+    }
+}
+
+fn site(block: &ServerBlock, session: &Session<'_>) -> Result<EvaluatedSite, Error> {
     if block.keys.is_empty() {
         return Err(Error::new(block.at.clone(), ErrorKind::GlobalOptionsNotFirst));
     }
     let files = block.files();
     let scope = Scope { session, matchers: BTreeMap::new(), files: &files };
-    let outputs = dispenser::evaluate(&block.segments, scope, Some(block.braces))?;
+    let outputs = dispenser::evaluate(&block.segments, scope, Some(block.braces));
+    let outputs = outputs.map_err(|error| match &block.opens {
+        Some(opens) => error.in_unclosed(&block.keys[0].text, opens),
+        None => error,
+    })?;
+    warn_of_guarded_files(&outputs, session);
     let mut addresses = Vec::new();
     for key in &block.keys {
         addresses.push(Address::parse(key)?);
     }
-    Ok(Site { keys: block.keys.clone(), addresses, outputs, invoked: session.invoked.take() })
+    Ok(EvaluatedSite { keys: block.keys.clone(), addresses, outputs, invoked: session.invoked.take() })
 }
 
-fn origins(site: &Site) -> Vec<SiteOrigin> {
+fn origins(site: &EvaluatedSite) -> Vec<SiteOrigin> {
     let pairs = site.keys.iter().zip(&site.addresses);
     pairs
         .map(|(key, address)| SiteOrigin {

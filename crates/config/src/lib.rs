@@ -1,7 +1,11 @@
-//! Caddyfile to JSON to plan: everything an operator writes, turned into what the server runs.
+//! Configuration: Caddyfile text to Caddy's JSON, and that JSON to the plan that the server runs.
 //!
-//! - [`caddyfile`]: Caddyfile text to Caddy's own JSON structure, with exact positions for every mistake.
-//! - [`plan`]: Caddy's JSON to the frozen plan and the listeners that lead into it.
+//! - [`caddyfile`]: adapts a Caddyfile to Caddy's JSON structure. Every error has its file, line and column.
+//! - `dns`: the DNS providers, for both
+//! - [`plan`]: compiles Caddy's JSON to the frozen [`Plan`](causeway_pipeline::Plan), its listeners, and the
+//!   certificates they need.
 
 pub mod caddyfile;
+mod dns;
+mod names;
 pub mod plan;

@@ -1,91 +1,95 @@
-//! Caddy's JSON configuration to a plan and its listeners.
+//! Compiles Caddy's JSON configuration to a plan and its listeners.
 //!
-//! - [`load`]: the whole configuration; strict: an unknown field is an error that names its path
-//! - `admin`: what stands beside the apps: the admin API's place, storage, logging
-//! - `server`: one of the HTTP app's servers; `policy`: how its connections are protected
-//! - `tls`, `pki`: the apps of these names: certificates, and authorities of our own
-//! - `certificates`: what all of that wants of certificates
+//! - [`load`]: the whole configuration. Strict: an unknown field is an error that names its JSON path
+//! - `admin`: the parts outside of the apps: admin API, logging; `storage`: files or a server
+//! - `server`: one server of the HTTP app; `policy`: the TLS settings of its connections
+//! - `tls`, `pki`: the apps of these names: certificates, and local certificate authorities
+//! - `certificates`: the certificates that all of these need, as plain records
 //! - `https`: automatic HTTPS
-//! - `address`, `duration`: Caddy's network addresses and durations
+//! - `address`: Caddy's network addresses
 
 mod address;
 mod admin;
 mod certificates;
-mod duration;
 mod https;
 mod pki;
 mod policy;
 mod server;
+mod storage;
 mod tls;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use causeway_pipeline::build::{Problem, ServerSpec, Shape};
-use causeway_pipeline::{Build, BuildError, ListenerSpec, Plan, Protocols, Registry};
+use causeway_pipeline::{Build, BuildError, ListenerSpec, MetricsSpec, Plan, Protocols, Registry};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-pub use admin::{Admin, AdminAddress, Level, Storage, Switch};
-pub use certificates::{CertificateAuthority, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName};
+pub use admin::{Admin, AdminAddress, Switch};
+pub use certificates::{
+    AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateSource, Certificates, DnsChallenge, DnsProvider,
+    KeyKind, ManagedName, PropagationLimit, PublicName,
+};
+pub use https::{OnDemand, SignedName};
+pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
 
-use duration::Span;
-use server::{Prepared, Server};
+use causeway_pipeline::build::DurationConfig;
+use server::{Prepared, ServerConfig};
 
-/// How long exchanges under way may take to end when the server stops, unless `grace_period` says otherwise.
+/// Default of `grace_period`: how long shutdown waits for exchanges in progress.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a configuration became.
+/// A compiled configuration.
 pub struct Loaded {
     /// The routes of all servers.
     pub plan: Plan,
-    /// Where they are reached.
+    /// The addresses that the servers listen on.
     pub listeners: Vec<ListenerSpec>,
-    /// How long exchanges may take to end when the server stops.
+    /// How long shutdown waits for exchanges in progress before it cancels them.
     pub grace: Duration,
-    /// How long the server goes on as before, once it was told to stop.
+    /// How long the server continues to serve normally after the signal to shut down.
     pub shutdown_delay: Duration,
-    /// Where the admin API is reached, and by whom.
+    /// The admin API: its address and its access rules.
     pub admin: Admin,
-    /// Where what must outlive the process is kept: certificates, and authorities of our own.
+    /// Persistent storage for certificates and local authorities.
     pub storage: Storage,
-    /// What has to be there before the sites can be served.
+    /// The certificates that must be loaded or obtained before the sites can be served.
     pub certificates: Certificates,
-    /// What is served otherwise than it was asked for, a line each.
+    /// Warnings about settings that are served differently than written, one line each.
     pub notes: Vec<String>,
-    /// How much is said on standard error.
-    pub level: Level,
 }
 
-/// Why a configuration is not served.
+/// Why a configuration was rejected.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A value is wrong; its JSON path is in the error.
+    /// A value is invalid. The error holds its JSON path.
     Build(BuildError),
-    /// A site's certificate would have to come from a public authority, which this version cannot ask.
-    NeedsAcme {
+    /// A wildcard site needs a certificate from a public authority, which signs it only after the challenge DNS-01, and no DNS provider is
+    /// set for it.
+    NeedsDns {
         /// The site's host.
         site: String,
     },
-    /// A certificate that the operator has cannot be loaded.
+    /// A certificate that the operator supplies cannot be loaded.
     Certificates(CertificateFault),
 }
 
-/// Why certificates cannot be loaded, by whoever looked at them; one line that names the file.
+/// Why certificates cannot be loaded, from the caller's loader. One line that names the file.
 pub type CertificateFault = Box<dyn std::error::Error + Send + Sync>;
 
-/// Answers which names are in certificates that the operator has.
+/// Loads the operator's certificates and returns the names that they cover, in any order.
 pub type NamesOf<'a> = &'a dyn Fn(&[CertificateSource]) -> Result<Vec<String>, CertificateFault>;
 
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Build(error) => error.fmt(f),
-            Self::NeedsAcme { site } => {
+            Self::NeedsDns { site } => {
                 write!(
                     f,
-                    "{site} needs a certificate of a public authority (ACME), which this version cannot get; expected an \
+                    "{site} needs the DNS challenge of a public authority; expected a DNS provider for it, names without '*', an \
                      internal issuer, a certificate that is loaded, or the site on the HTTP port only"
                 )
             }
@@ -104,76 +108,111 @@ impl From<BuildError> for LoadError {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct RootConfig {
     #[serde(default)]
-    admin: Option<admin::WrittenAdmin>,
+    admin: Option<admin::AdminConfig>,
     #[serde(default)]
-    logging: Option<admin::WrittenLogging>,
+    logging: Option<admin::LoggingConfig>,
     #[serde(default)]
     storage: Option<Value>,
     #[serde(default)]
-    apps: Apps,
+    apps: AppsConfig,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Apps {
+struct AppsConfig {
     #[serde(default)]
-    http: Http,
+    http: HttpConfig,
     #[serde(default)]
-    tls: Option<tls::WrittenTls>,
+    tls: Option<tls::TlsConfig>,
     #[serde(default)]
-    pki: Option<pki::WrittenPki>,
+    pki: Option<pki::PkiConfig>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Http {
+struct HttpConfig {
     #[serde(default)]
     http_port: Option<u16>,
     #[serde(default)]
     https_port: Option<u16>,
     #[serde(default)]
-    grace_period: Option<Span>,
+    grace_period: Option<DurationConfig>,
     #[serde(default)]
-    shutdown_delay: Option<Span>,
+    shutdown_delay: Option<DurationConfig>,
     #[serde(default)]
-    servers: BTreeMap<String, Server>,
+    metrics: Option<MetricsConfig>,
+    #[serde(default)]
+    servers: BTreeMap<String, ServerConfig>,
 }
 
-/// Compiles a configuration without a look at the certificates that it loads: names that these are for are taken for names
-/// that need one.
+/// `apps.http.metrics`, or the older `metrics` of a server. Its presence makes the servers count their requests.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricsConfig {
+    #[serde(default)]
+    per_host: bool,
+    #[serde(default)]
+    observe_catchall_hosts: bool,
+    #[serde(default)]
+    otlp: Option<Value>,
+}
+
+/// Compiles a configuration without reading the certificates that it loads. The names that those cover therefore count
+/// as names that need a managed certificate.
 ///
 /// # Errors
-/// The first mistake, with its JSON path; or the first site that needs a certificate which cannot be had.
+/// Returns the first invalid value, with its JSON path, or the first site that needs a certificate from a public
+/// authority.
 pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
     load_with(json, registry, &|_| Ok(Vec::new()))
 }
 
-/// Compiles a configuration; `names_of` reads the certificates that it loads.
+/// Compiles a configuration; `names_of` reads the certificates that it loads. Blocks on files and on name resolution.
 ///
 /// # Errors
-/// As [`load`]'s, and what is wrong with a certificate.
+/// As [`load`]; also if a certificate cannot be loaded.
 pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Result<Loaded, LoadError> {
     let mut build = Build::new(registry);
-    let config: Config = if json.is_null() { Config::default() } else { parse(json, &build)? };
-    let (admin, storage, level) = admin::read(&config, &mut build)?;
+    let config: RootConfig = if json.is_null() { RootConfig::default() } else { parse(json, &build)? };
+    let (admin, storage) = admin::read(&config, &mut build)?;
     let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
     let mut authorities = pki::read(config.apps.pki.as_ref(), &mut build)?;
+    build.at("apps.http", |build| pki::serve(&json["apps"]["http"], &mut authorities, build))?;
     let http = &config.apps.http;
     let ports = https::Ports { http: http.http_port.unwrap_or(80), https: http.https_port.unwrap_or(443) };
+    measure(http, &mut build)?;
+    // Prepare all servers before `serve` compiles any routes: preparing tags the certificate sources, and automatic
+    // HTTPS needs to see every server at once.
     let mut servers = Vec::with_capacity(http.servers.len());
     for (name, server) in &http.servers {
         let json = &json["apps"]["http"]["servers"][name];
         servers.push(server.prepare(name, json, &mut tls.sources, &mut build)?);
     }
     let loaded = names_of(&tls.sources).map_err(LoadError::Certificates)?;
-    let (listeners, managed) = serve(servers, ports, &tls, &loaded, &mut authorities, &mut build)?;
-    let look_every = tls.automation.look_every;
-    let certificates = Certificates { sources: tls.sources, authorities, managed, look_every };
     let unbuilt = http.servers.iter().filter(|(_, server)| server.names_http3());
-    let notes =
-        unbuilt.map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; it speaks the others")).collect();
+    let mut notes: Vec<_> = unbuilt
+        .map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; serving its other protocols"))
+        .collect();
+    let nested = http.servers.iter().filter(|(_, server)| server.metrics().is_some());
+    notes.extend(nested.map(|(name, _)| {
+        format!("server {name}: 'metrics' of a server is deprecated and counts the requests of all servers; expected 'metrics' of the http app")
+    }));
+    let no_logs = Map::new();
+    let logs = config.logging.as_ref().map_or(&no_logs, |logging| &logging.logs);
+    let surroundings = Surroundings { logs, ports, tls: &tls, loaded: &loaded };
+    let Served { listeners, managed, public, on_demand } =
+        serve(servers, &surroundings, &mut authorities, &mut notes, &mut build)?;
+    let certificates = Certificates {
+        dns_providers: tls.automation.dns_providers().cloned().collect(),
+        sources: tls.sources,
+        authorities,
+        managed,
+        public,
+        on_demand,
+        look_every: tls.automation.look_every,
+    };
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,
         None => GRACE,
@@ -182,50 +221,95 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
         None => Duration::ZERO,
     };
-    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay, admin, storage, level, certificates, notes })
+    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay, admin, storage, certificates, notes })
 }
 
-/// Adds the servers to the plan, with what automatic HTTPS makes of them; also returns the names that it wants certificates for.
+/// Makes the servers count their requests, if the app or one of its servers enables that. As in Caddy, a server's
+/// `metrics` counts the requests of all servers, and only its `per_host` matters.
+fn measure(http: &HttpConfig, build: &mut Build<'_>) -> Result<(), BuildError> {
+    for (name, server) in &http.servers {
+        if let Some(metrics) = server.metrics() {
+            build.at(format!("apps.http.servers.{name}.metrics"), |build| refuse("otlp", &metrics.otlp, build))?;
+        }
+    }
+    if let Some(metrics) = &http.metrics {
+        build.at("apps.http.metrics", |build| refuse("otlp", &metrics.otlp, build))?;
+    }
+    let mut nested = http.servers.values().filter_map(ServerConfig::metrics).peekable();
+    if http.metrics.is_some() || nested.peek().is_some() {
+        let of_app = |has: fn(&MetricsConfig) -> bool| http.metrics.as_ref().is_some_and(has);
+        build.measure(MetricsSpec {
+            per_host: of_app(|metrics| metrics.per_host) || nested.any(|metrics| metrics.per_host),
+            observe_catchall_hosts: of_app(|metrics| metrics.observe_catchall_hosts),
+            // A server's access log is a route here, and not in Caddy.
+            uncounted: &["access_log"],
+        });
+    }
+    Ok(())
+}
+
+/// The parts of a configuration that all its servers depend on.
+struct Surroundings<'c> {
+    /// `logging.logs`.
+    logs: &'c Map<String, Value>,
+    ports: https::Ports,
+    tls: &'c tls::Tls,
+    /// The names in the operator's certificates.
+    loaded: &'c [String],
+}
+
+/// The servers' listeners, and the names that need a certificate of a local or a public authority.
+struct Served {
+    listeners: Vec<ListenerSpec>,
+    managed: Vec<ManagedName>,
+    public: Vec<PublicName>,
+    on_demand: Option<OnDemand>,
+}
+
+/// Applies automatic HTTPS to the servers and adds them to the plan.
 fn serve(
     mut servers: Vec<Prepared<'_>>,
-    ports: https::Ports,
-    tls: &tls::Tls,
-    loaded: &[String],
+    surroundings: &Surroundings<'_>,
     authorities: &mut Vec<CertificateAuthority>,
+    notes: &mut Vec<String>,
     build: &mut Build<'_>,
-) -> Result<(Vec<ListenerSpec>, Vec<ManagedName>), LoadError> {
+) -> Result<Served, LoadError> {
+    let Surroundings { logs, ports, tls, loaded } = *surroundings;
     let policies: Vec<_> = servers.iter_mut().map(|server| server.policies.take()).collect();
     let mut sites: Vec<_> = servers
         .iter()
         .zip(policies)
-        .map(|(server, policies)| https::Site {
+        .map(|(server, policies)| https::HttpsServer {
             automatic: server.written.automatic(),
             routes: server.routes(),
             listen: server.listen.clone(),
             policies,
             inserted: None,
-            access_log: server.written.access_log(),
+            access_log: server.written.access_log(logs),
         })
         .collect();
     let arranged = https::arrange(&mut sites, ports, tls, loaded, authorities, build)?;
     let sites: Vec<_> = sites.into_iter().map(|site| (site.policies, site.inserted)).collect();
     let mut listeners = Vec::new();
     for (server, (policies, inserted)) in servers.into_iter().zip(sites) {
-        listeners.extend(server.build(policies, inserted, ports, build)?);
+        listeners.extend(server.build(policies, inserted, logs, ports, notes, build)?);
     }
-    if let Some(remaining) = arranged.remaining {
-        let spec =
-            ServerSpec { access_log: arranged.access_log, ..ServerSpec::new(https::REDIRECTS, &remaining.routes) };
+    if let Some(mut remaining) = arranged.remaining {
+        if let (Some(handler), Some(routes)) = (arranged.access_log, remaining.routes.as_array_mut()) {
+            routes.insert(0, json!({ "handle": [handler] }));
+        }
+        let spec = ServerSpec::new(https::REDIRECTS, &remaining.routes);
         let id = build.at("automatic HTTPS", |build| build.server(&spec))?;
         let protocols = Protocols::default();
         listeners.extend(
             remaining.listen.into_iter().map(|address| ListenerSpec { protocols, ..ListenerSpec::new(address, id) }),
         );
     }
-    Ok((listeners, arranged.managed))
+    let https::Arranged { managed, public, on_demand, .. } = arranged;
+    Ok(Served { listeners, managed, public, on_demand })
 }
 
-/// A field that is known and not built.
+/// Rejects a field of Caddy's that is not implemented. An absent field, `null` and `false` pass.
 fn refuse(key: &str, value: &Option<Value>, build: &mut Build<'_>) -> Result<(), BuildError> {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => Ok(()),
@@ -233,7 +317,7 @@ fn refuse(key: &str, value: &Option<Value>, build: &mut Build<'_>) -> Result<(),
     }
 }
 
-fn parse(json: &Value, build: &Build<'_>) -> Result<Config, BuildError> {
+fn parse(json: &Value, build: &Build<'_>) -> Result<RootConfig, BuildError> {
     serde_path_to_error::deserialize(Shape(json)).map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
         let path = error.path().to_string();
         BuildError { path, ..build.error(Problem::Shape(error.into_inner().to_string())) }

@@ -1,4 +1,4 @@
-//! The Caddyfile language from outside: text in, Caddy's JSON or a mistake out.
+//! The Caddyfile adapter through its public interface: text in, Caddy's JSON or an error out.
 
 #[path = "caddyfile/any_input.rs"]
 mod any_input;
@@ -22,6 +22,8 @@ mod pki;
 mod proxy;
 #[path = "caddyfile/sites.rs"]
 mod sites;
+#[path = "caddyfile/stray.rs"]
+mod stray;
 #[path = "caddyfile/tls.rs"]
 mod tls;
 #[path = "caddyfile/tls_mistakes.rs"]
@@ -46,7 +48,9 @@ fn read(source: &str) -> Result<Adapted, Error> {
 
 #[track_caller]
 fn json(source: &str) -> Value {
-    read(source).unwrap_or_else(|error| panic!("{source}\n{error}")).json
+    let json = read(source).unwrap_or_else(|error| panic!("{source}\n{error}")).json;
+    stray::check(source, "Caddyfile");
+    json
 }
 
 #[track_caller]
@@ -60,7 +64,7 @@ fn routes(body: &str) -> Value {
     server(&format!(":80 {{\n{body}\n}}\n"))["routes"].clone()
 }
 
-/// The handlers of the only route of such a site, which must match everything.
+/// The handlers of the only route of such a site. The route must match every request.
 #[track_caller]
 fn handlers(body: &str) -> Value {
     let routes = routes(body);

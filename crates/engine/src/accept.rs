@@ -1,7 +1,7 @@
-//! From a worker's sockets to connections, spread evenly.
+//! From a worker's sockets to connections, distributed evenly over the workers.
 //!
-//! The kernel spreads connections over the sockets of one port by a hash, which is uneven for few connections; so a
-//! worker that accepts one while another carries fewer hands it over.
+//! The kernel distributes connections over the sockets of one port by a hash, which is uneven for few connections. So a
+//! worker hands an accepted connection to the worker with the fewest.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use progress::{Stamp, stage};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::drive::{Connection, Known};
+use crate::drive::{Known, ServerConnection};
 use crate::listener::{Listener, ListenerKey};
 use crate::machine::Protocol;
 use crate::server::Command;
@@ -23,36 +23,39 @@ use crate::tls::{self, Secured};
 use crate::transport::Transport;
 use crate::worker::{Core, Load};
 
-/// Connections that the kernel holds for us before they are accepted, per worker and address.
+/// The kernel's backlog of established connections, per worker and address.
 pub(crate) const BACKLOG: i32 = 4096;
-/// How long accepting rests when descriptors or memory are out: closing connections make room meanwhile.
+/// Pause of accepting when the process is out of descriptors or memory; closing connections release some.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(250);
 
-/// A connection on its way to the worker that will carry it.
+/// A connection on its way to another worker.
 pub(crate) struct Adopted {
     pub(crate) stream: std::net::TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) listener: ListenerKey,
-    /// For the profiler: when it was handed over.
+    /// The profiler's stamp of the hand-over.
     pub(crate) stamp: Stamp,
 }
 
-/// The other workers, as seen by one that accepts.
+/// All workers, with the index of the accepting one.
 #[derive(Clone)]
 pub(crate) struct Peers {
+    /// The accepting worker's index.
     pub(crate) own: usize,
     pub(crate) loads: Arc<[Arc<Load>]>,
     pub(crate) commands: Vec<UnboundedSender<Command>>,
 }
 
 impl Peers {
-    /// The own worker, whoever carries fewer: the others may be ending.
+    /// Counts a connection for the accepting worker and returns its index. For an ending listener, when the further workers
+    /// may be ending too.
     fn keep(&self) -> usize {
         self.loads[self.own].connections.fetch_add(1, Ordering::Relaxed);
         self.own
     }
 
-    /// The worker that carries fewest, the own one among equals; the connection is counted as its from now on.
+    /// Returns the index of the worker with the fewest connections, the accepting one among equals, and counts a connection
+    /// for it. The counts are read without synchronization: a stale value only makes the distribution less even.
     fn choose(&self) -> usize {
         let count = |worker: usize| self.loads[worker].connections.load(Ordering::Relaxed);
         let mut best = self.own;
@@ -66,7 +69,7 @@ impl Peers {
     }
 }
 
-/// Accepts until the listener ends and the kernel holds no connection for it.
+/// Accepts until the listener has ended and its backlog is empty.
 pub(crate) async fn accept(
     core: Rc<Core>,
     key: ListenerKey,
@@ -75,15 +78,15 @@ pub(crate) async fn accept(
     peers: Peers,
 ) {
     let mut ends = false;
-    // What the kernel can have held when the listener ended; who comes later finds nobody.
+    // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
     let mut last = BACKLOG;
     while last > 0 {
         let accepted = tokio::select! {
             biased;
             accepted = socket.accept() => accepted,
             () = listener.ends() => {
-                // A connection that the kernel took for us is not to be reset: what it holds is only known once the reactor was
-                // looked at again.
+                // Closing the socket resets connections in its backlog. Only another run of the reactor shows whether there are
+                // any, so the first notification yields and tries once more.
                 if std::mem::replace(&mut ends, true) {
                     return;
                 }
@@ -115,14 +118,14 @@ pub(crate) async fn accept(
             Err(_) if is_last => return,
             Err(error) => {
                 // Out of descriptors or memory: the listener stays readable, so accepting again at once would spin.
-                tracing::warn!(%error, "accepting rests for {} ms", EXHAUSTED_PAUSE.as_millis());
+                tracing::warn!(%error, "pausing accept for {} ms", EXHAUSTED_PAUSE.as_millis());
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
         }
     }
 }
 
-/// Whether the connection failed before it was accepted, which says nothing about the next one.
+/// Returns whether the error concerns only the connection at the front of the backlog, so the next accept may succeed.
 fn is_the_peers(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -130,21 +133,23 @@ fn is_the_peers(error: &io::Error) -> bool {
     )
 }
 
-/// Starts a connection's task on this worker, or that of its handshake.
+/// Starts the task of a connection on this worker, or first the task of its TLS handshake.
 pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
-    // Answers are written whole, so there is nothing that Nagle's algorithm could gather.
+    // Responses are written whole, so Nagle's algorithm could only delay them.
     let local = stream.set_nodelay(true).and_then(|()| stream.local_addr());
     let Ok(local) = local else {
-        // The peer is gone already.
-        core.connection_ended();
+        // These calls fail only when the peer has already reset the connection.
+        core.lifecycle.connection_ended();
         return;
     };
     let ends = (peer, local);
-    // What the peer sends now is as late as if it answered something.
+    // For the profiler the accept counts as a write of ours: the peer's first bytes are a reaction to it.
     let mut stamp = Stamp::default();
     progress::written(&mut stamp);
     let plan = listener.plan();
     match &plan.tls {
+        // Every protocol of the listener needs TLS, but it has none: there is nothing to serve.
+        None if !plan.offer.protocols.are_any_clear() => core.lifecycle.connection_ended(),
         None => {
             let known = Known { stamp, is_timed: false };
             start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), known);
@@ -174,6 +179,6 @@ fn start<T: Transport + 'static>(
         None => Protocol::clear(&offer),
         Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
     };
-    let connection = Connection::new(core, listener, transport, machine, ends, tls, admission);
+    let connection = ServerConnection::new(core, listener, transport, machine, ends, tls, admission);
     tokio::task::spawn_local(connection.known_by(known));
 }

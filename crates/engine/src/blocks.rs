@@ -1,7 +1,7 @@
-//! A worker's pool of blocks: what sockets and files are read into.
+//! A worker's pool of blocks, the buffers into which sockets and files are read.
 //!
-//! Blocks that come home on their own worker's thread go to a thread-local list, without a lock; those that a foreign
-//! thread let go of last come back through a queue that the worker empties when its list is empty.
+//! A block whose last holder drops it on the worker's own thread returns to a thread-local list, without a lock. A block
+//! dropped on a foreign thread returns through a locked queue, which the worker empties when its list is empty.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +11,29 @@ use causeway_message::{Block, BlockMut, Home};
 
 use crate::worker::Load;
 
-/// A block's octets: the largest default head fits whole (32 KiB).
-pub(crate) const BLOCK_OCTETS_MIN: usize = 32 * 1024;
-/// Blocks that a worker keeps for later, 512 MiB in all: as many as bodies that are read whole, one after another, may need.
+/// Minimum size of a block: a head of the default maximum (32 KiB) fits.
+pub(crate) const BLOCK_BYTES_MIN: usize = 32 * 1024;
+/// Maximum number of free blocks per worker, 512 MiB in all: enough for a sequence of large bodies that are buffered whole.
 const KEPT_MAX: usize = 16 * 1024;
-/// Blocks that it keeps, 8 MiB in all, when it needed fewer since the last look: the others are freed at once.
+/// Maximum number of blocks, 8 MiB in all, that a shrink keeps in excess of the blocks used since the last one.
 const KEPT_IDLE: usize = 256;
-/// What a lent block is full of where we test ourselves: whoever passes on octets that nobody read into it shows these.
+/// The fill byte of blocks in debug builds; it shows up in output when code passes on bytes that were never read into a block.
 const POISON: u8 = 0xdb;
 
 thread_local! {
+    /// The worker of this thread; `u32::MAX` on foreign threads.
     static OWNER: Cell<u32> = const { Cell::new(u32::MAX) };
+    /// The free blocks of this thread's worker.
     static FREE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The part of a worker's pool that its blocks refer to, from any thread.
 struct Pool {
     owner: u32,
+    /// Blocks dropped on foreign threads.
     returned: Mutex<Vec<Block>>,
+    /// Whether `returned` may hold blocks; saves the worker the lock. Stored with `Release` after the push, and read with
+    /// `Acquire` before the worker takes the lock.
     any_returned: AtomicBool,
     load: Arc<Load>,
 }
@@ -35,9 +41,9 @@ struct Pool {
 impl Home for Pool {
     fn take_back(&self, block: Block) {
         if OWNER.get() == self.owner {
-            // The owner's own count: nobody else writes it.
+            // Only the owner's thread writes this count, so it needs no atomic addition.
             self.load.blocks_home.store(self.load.blocks_home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            // What outlasts the thread's list is freed.
+            // While the thread ends, its list may be gone already; then the block is freed.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < KEPT_MAX {
@@ -55,39 +61,41 @@ impl Home for Pool {
 /// The worker's side of the pool; stays on the worker's thread.
 pub(crate) struct Blocks {
     pool: Arc<Pool>,
-    octets: Cell<usize>,
+    /// Size of new blocks.
+    bytes: Cell<usize>,
     load: Arc<Load>,
-    /// The fewest free blocks since the last [`shrink`](Self::shrink): what nobody needed.
+    /// The minimum number of free blocks since the last [`shrink`](Self::shrink): these were not needed.
     unused: Cell<usize>,
 }
 
 impl Blocks {
-    /// The pool of the calling thread, which is worker `owner` from now on.
-    pub(crate) fn new(owner: u32, octets: usize, load: Arc<Load>) -> Self {
+    /// Creates the pool of the calling thread, and makes the thread worker `owner`.
+    pub(crate) fn new(owner: u32, bytes: usize, load: Arc<Load>) -> Self {
         OWNER.set(owner);
         let pool =
             Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false), load: Arc::clone(&load) };
-        Self { pool: Arc::new(pool), octets: Cell::new(octets), load, unused: Cell::new(0) }
+        Self { pool: Arc::new(pool), bytes: Cell::new(bytes), load, unused: Cell::new(0) }
     }
 
-    /// Octets of a block that is taken now; those under way may be smaller.
-    pub(crate) fn octets(&self) -> usize {
-        self.octets.get()
+    /// Returns the size of new blocks; blocks in use may be smaller.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.get()
     }
 
-    /// Blocks have at least so many octets from now on. They never shrink: what is under way may need them as they are.
-    pub(crate) fn grow(&self, octets: usize) {
-        self.octets.set(self.octets.get().max(octets));
+    /// Raises the size of new blocks to at least `bytes`. The size never shrinks, since exchanges under an older plan may need
+    /// the larger one.
+    pub(crate) fn grow(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().max(bytes));
     }
 
-    /// A block to write to.
+    /// Takes a free block of at least [`bytes`](Self::bytes), or allocates one. Its content is unspecified.
     pub(crate) fn take(&self) -> BlockMut {
         loop {
             let block =
                 FREE.with_borrow_mut(Vec::pop).or_else(|| self.fetch_returned()).unwrap_or_else(|| self.fresh());
             self.unused.set(self.unused.get().min(FREE.with_borrow(Vec::len)));
-            if block.capacity() < self.octets.get() {
-                // From before the blocks grew: freed.
+            if block.capacity() < self.bytes.get() {
+                // The block is older than the last `grow`. Dropping it here frees it.
                 continue;
             }
             match block.into_mut() {
@@ -98,12 +106,14 @@ impl Blocks {
                     }
                     return block;
                 }
-                // A foreign thread is about to leave its drop; this block is good again in a moment, another one now.
+                // The foreign thread that returned this block has not yet released its reference. The block becomes usable in
+                // a moment; the loop takes another one now.
                 Err(late) => drop(late),
             }
         }
     }
 
+    /// Moves the blocks returned by foreign threads to the free list, and takes one.
     fn fetch_returned(&self) -> Option<Block> {
         if !self.pool.any_returned.swap(false, Ordering::Acquire) {
             return None;
@@ -119,16 +129,16 @@ impl Blocks {
     fn fresh(&self) -> Block {
         self.load.blocks_made.fetch_add(1, Ordering::Relaxed);
         let home: Weak<Pool> = Arc::downgrade(&self.pool);
-        Block::new(self.octets.get(), home)
+        Block::new(self.bytes.get(), home)
     }
 
-    /// Whether more of them rest than are kept when nobody needs them.
+    /// Returns whether there are more free blocks than an idle worker keeps.
     pub(crate) fn has_surplus(&self) -> bool {
         FREE.with_borrow(Vec::len) > KEPT_IDLE
     }
 
-    /// Of what nobody needed since the last call, frees half, and all above [`KEPT_IDLE`]; called every few seconds. How
-    /// many were freed.
+    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE`]. The worker
+    /// calls this every few seconds. Returns the number of freed blocks.
     pub(crate) fn shrink(&self) -> usize {
         FREE.with_borrow_mut(|free| {
             let before = free.len();
@@ -140,7 +150,7 @@ impl Blocks {
         })
     }
 
-    /// Blocks at rest.
+    /// Returns the number of free blocks.
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         FREE.with_borrow(Vec::len)
@@ -158,7 +168,7 @@ mod tests {
         let chunk = block.share(0..3);
         drop(block);
         assert_eq!(blocks.free(), 0, "the chunk holds it");
-        assert_eq!(blocks.load.blocks_lent(), 1, "however many hold it");
+        assert_eq!(blocks.load.blocks_lent(), 1, "independent of the number of holders");
         drop(chunk);
         assert_eq!((blocks.free(), blocks.load.blocks_lent()), (1, 0));
 
@@ -166,7 +176,7 @@ mod tests {
         std::thread::spawn(move || drop(chunk)).join().unwrap();
         assert_eq!((blocks.free(), blocks.load.blocks_lent()), (0, 0));
         drop(blocks.take());
-        assert_eq!(blocks.free(), 1, "fetched from the return queue, none made");
+        assert_eq!(blocks.free(), 1, "fetched from the return queue, not allocated");
     }
 
     #[test]
@@ -175,13 +185,13 @@ mod tests {
         let (one, other) = (blocks.take(), blocks.take());
         drop(one);
         blocks.grow(32);
-        assert_eq!(blocks.octets(), 64, "never smaller");
+        assert_eq!(blocks.bytes(), 64, "never smaller");
         blocks.grow(128);
         assert_eq!(blocks.free(), 1);
         let larger = blocks.take();
         assert_eq!((larger.capacity(), blocks.free()), (128, 0));
         drop(other);
-        assert_eq!(blocks.take().capacity(), 128, "not the one that came home late");
+        assert_eq!(blocks.take().capacity(), 128, "not the small one that was returned late");
         assert_eq!(blocks.free(), 1);
     }
 
@@ -191,7 +201,7 @@ mod tests {
         drop((0..8).map(|_| blocks.take()).collect::<Vec<_>>());
         assert_eq!(blocks.free(), 8);
         blocks.shrink();
-        assert_eq!(blocks.free(), 8, "all were in use since the last look");
+        assert_eq!(blocks.free(), 8, "all were in use since the last shrink");
         for left in [4, 2, 1, 0, 0] {
             blocks.shrink();
             assert_eq!(blocks.free(), left);
@@ -202,7 +212,7 @@ mod tests {
     fn what_many_bodies_needed_is_freed_when_they_are_gone() {
         let blocks = Blocks::new(10, 8, Arc::default());
         drop((0..4 * KEPT_IDLE).map(|_| blocks.take()).collect::<Vec<_>>());
-        assert_eq!(blocks.free(), 4 * KEPT_IDLE, "the next one finds them");
+        assert_eq!(blocks.free(), 4 * KEPT_IDLE, "kept for the next body");
         blocks.shrink();
         blocks.shrink();
         assert_eq!(blocks.free(), KEPT_IDLE);

@@ -1,6 +1,9 @@
-//! A worker's clock: read once when the reactor wakes, after every 32 connection polls and where a call to an upstream fails, not per request.
+//! A worker's cached clock. It is read when the reactor wakes, after every 32 connection polls, when a call to an upstream
+//! fails, when a handler requests it, as for each access record, and at the end of each request that is measured; without
+//! these, not once per request.
 //!
-//! A saturated runtime never parks, so the wake alone would let the clock go stale; the count of polls bounds that.
+//! A saturated runtime never parks, so reading only at wakeups would let the cached time become stale; the count of polls
+//! bounds its age.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,14 +15,16 @@ thread_local! {
     static CLOCK: Clock = Clock::new();
 }
 
+/// The cached time of one thread.
 struct Clock {
     now: Cell<Instant>,
+    /// Connection polls since the last reading.
     polls: Cell<u32>,
-    /// A moment on both clocks, renewed each second: the wall clock may be set while we run.
+    /// One instant on both clocks. Renewed each second, since the wall clock may be adjusted while the process runs.
     paired: Cell<(Instant, SystemTime)>,
-    /// When the wall clock's next second begins.
+    /// The start of the wall clock's next second.
     second_ends: Cell<Instant>,
-    /// The `Date` field's value for this second (RFC 9110 §5.6.7).
+    /// The `Date` field's value for this second (RFC 9110 §5.6.7), formatted once per second.
     date: Cell<[u8; 29]>,
 }
 
@@ -46,6 +51,7 @@ impl Clock {
         }
     }
 
+    /// Pairs the clocks again and formats the new second's `Date` value.
     fn begin_second(&self, now: Instant) {
         let wall = SystemTime::now();
         self.paired.set((now, wall));
@@ -53,7 +59,7 @@ impl Clock {
         self.second_ends.set(now + Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
         let mut text = [b' '; 29];
         let mut rest = &mut text[..];
-        // An IMF-fixdate always has 29 octets, so the write fits.
+        // An IMF-fixdate is always 29 bytes long, so it fits exactly.
         let written = std::io::Write::write_fmt(&mut rest, format_args!("{}", httpdate::HttpDate::from(wall)));
         debug_assert!(written.is_ok() && rest.is_empty());
         self.date.set(text);
@@ -65,27 +71,27 @@ impl Clock {
     }
 }
 
-/// The worker's moment.
+/// Returns the thread's cached time.
 pub(crate) fn now() -> Instant {
     CLOCK.with(|clock| clock.now.get())
 }
 
-/// The worker's moment as wall-clock time.
+/// Returns the thread's cached time as wall-clock time.
 pub(crate) fn wall() -> SystemTime {
     CLOCK.with(Clock::wall)
 }
 
-/// The value of the `Date` field.
+/// Returns the value of the `Date` field for the current second.
 pub(crate) fn date() -> [u8; 29] {
     CLOCK.with(|clock| clock.date.get())
 }
 
-/// Reads the real clock.
+/// Reads the system's clock into the cache.
 pub(crate) fn refresh() {
     CLOCK.with(Clock::refresh);
 }
 
-/// Counts a connection's poll.
+/// Counts a connection poll; every 32nd reads the system's clock.
 pub(crate) fn polled() {
     CLOCK.with(|clock| {
         let polls = clock.polls.get() + 1;

@@ -1,8 +1,8 @@
-//! Octets that are worked on later than they came: a causal profile makes one thing faster by making the world outside slower, and
-//! what a peer sends because of an answer is part of the world (`progress::hold`).
+//! Delays the processing of received bytes, for causal profiling (`progress::hold`). The profiler simulates a speedup of one
+//! part by slowing down everything else, and bytes that a peer sends in reaction to a response are part of everything else.
 //!
-//! Such pauses are short, 50 µs to some milliseconds, and the runtime's own clock has milliseconds. So each worker has a timer of
-//! the kernel's in its reactor, made when it is first needed, and a heap of who waits for it.
+//! The delays are short, 50 µs to a few milliseconds, and the runtime's timers have a resolution of one millisecond. So each
+//! worker registers a kernel timer (timerfd) with its reactor, created at the first use, and keeps a heap of held connections.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -23,17 +23,17 @@ use tokio::io::unix::AsyncFd;
 
 use crate::timers::TimerKey;
 
-/// Pauses below this are not worth a look at the reactor.
+/// Shorter delays are skipped: a turn of the reactor takes as long.
 pub(crate) const HOLD_MIN: Duration = Duration::from_micros(30);
-/// How long octets are held in all, whatever the profiler says: no peer is to notice a mistake of its.
+/// Maximum total delay of bytes, so that a defect of the profiler cannot stall a connection.
 const HOLDS_MAX: Duration = Duration::from_millis(20);
 
-/// Octets that were read.
+/// Bytes that were read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
-    /// When the kernel had them, nanoseconds since the Unix epoch; 0 when that is not known.
+    /// The time at which the kernel received them, in nanoseconds since the Unix epoch; 0 when unknown.
     pub(crate) at: u64,
-    /// Until when they may be held at most; `None` until they first were.
+    /// The latest end of all delays; `None` before the first one.
     until: Option<Instant>,
 }
 
@@ -43,47 +43,51 @@ impl Read {
     }
 }
 
-struct Held {
+/// A held connection.
+struct HeldConnection {
     due: Instant,
     read: Read,
     waker: Waker,
 }
 
-/// What a worker holds.
+/// The held connections of a worker.
 #[derive(Default)]
 pub(crate) struct Holds {
-    held: RefCell<HashMap<TimerKey, Held>>,
-    /// By their time; what is not held any more, or until another time, is passed over.
+    held: RefCell<HashMap<TimerKey, HeldConnection>>,
+    /// Held connections by their time, the earliest first. Entries become stale when a connection ends or is held anew;
+    /// `advance` skips them.
     due: RefCell<BinaryHeap<Reverse<(Instant, TimerKey)>>>,
     alarm: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
-    /// What the alarm is set to.
+    /// The time to which the alarm is set.
     next: Cell<Option<Instant>>,
 }
 
 impl Holds {
-    /// Holds what a connection read for so long. Whether it is held: not for too short a time, not for longer than anything is,
-    /// and not where the kernel has no timer.
+    /// Holds a connection's bytes for `pause`, within [`HOLDS_MAX`] in all. Returns `false` without holding them when the delay
+    /// would be below [`HOLD_MIN`] or the kernel provides no timer.
     #[cold]
     pub(crate) fn begin(self: &Rc<Self>, key: TimerKey, mut read: Read, pause: Duration, waker: &Waker) -> bool {
+        // The worker's cached clock is too coarse for these delays.
         let now = Instant::now();
         let until = *read.until.get_or_insert(now + HOLDS_MAX);
         let due = (now + pause).min(until);
         if due < now + HOLD_MIN || !self.is_ready() {
             return false;
         }
-        self.held.borrow_mut().insert(key, Held { due, read, waker: waker.clone() });
+        self.held.borrow_mut().insert(key, HeldConnection { due, read, waker: waker.clone() });
         self.due.borrow_mut().push(Reverse((due, key)));
+        // A later time needs no system call now: `advance` sets the alarm for it.
         if self.next.get().is_none_or(|next| due < next) {
             self.set(due, now);
         }
         true
     }
 
-    /// Whether the connection's hold is over: then it is forgotten, and what was held goes on.
+    /// Completes when the connection's delay is over, and returns its bytes. Panics if the connection is not held.
     #[cold]
     pub(crate) fn poll(&self, key: TimerKey, task: &mut Task<'_>) -> Poll<Read> {
         let mut held = self.held.borrow_mut();
-        let Entry::Occupied(mut entry) = held.entry(key) else { unreachable!("a connection knows whether it is held") };
+        let Entry::Occupied(mut entry) = held.entry(key) else { unreachable!("only a held connection polls its hold") };
         if Instant::now() < entry.get().due {
             entry.get_mut().waker.clone_from(task.waker());
             return Poll::Pending;
@@ -91,13 +95,13 @@ impl Holds {
         Poll::Ready(entry.remove().read)
     }
 
-    /// The connection ends.
+    /// Removes a connection that ends.
     #[cold]
     pub(crate) fn forget(&self, key: TimerKey) {
         self.held.borrow_mut().remove(&key);
     }
 
-    /// Whether there is an alarm; the first time it is made.
+    /// Creates the alarm and its task at the first call. Returns `false` when the kernel refuses a timer.
     fn is_ready(self: &Rc<Self>) -> bool {
         if self.alarm.borrow().is_some() {
             return true;
@@ -108,28 +112,29 @@ impl Holds {
         true
     }
 
+    /// Sets the alarm.
     fn set(&self, due: Instant, now: Instant) {
         self.next.set(Some(due));
-        // A timer of 0 would be none.
+        // A value of 0 would disarm the timer.
         let left = due.saturating_duration_since(now).max(Duration::from_nanos(1));
-        let left = Timespec::try_from(left).expect("it is milliseconds");
+        let left = Timespec::try_from(left).expect("at most 20 ms");
         let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: left };
         if let Some(alarm) = &*self.alarm.borrow() {
             let set = timerfd_settime(alarm.get_ref(), TimerfdTimerFlags::empty(), &timer);
-            debug_assert!(set.is_ok(), "a timer of our own with a time that is one: {set:?}");
+            debug_assert!(set.is_ok(), "setting a valid timer to a valid time: {set:?}");
         }
     }
 
-    /// The task that wakes whose time has come; one per worker, for its life.
+    /// The task that wakes held connections when the alarm fires; one per worker, until the worker ends.
     async fn ring(self: Rc<Self>, alarm: Rc<AsyncFd<OwnedFd>>) {
         poll_fn(|task| {
             loop {
                 match alarm.poll_read_ready(task) {
                     Poll::Pending => return Poll::Pending,
-                    // The reactor ends.
+                    // The reactor has shut down.
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Ready(Ok(mut ready)) => {
-                        // How often it rang says nothing.
+                        // Reading clears the timer's readiness; the number of expirations is not needed.
                         let _ = rustix::io::read(alarm.get_ref(), &mut [0; 8]);
                         ready.clear_ready();
                         self.advance();
@@ -140,6 +145,7 @@ impl Holds {
         .await;
     }
 
+    /// Wakes the connections that are due, and sets the alarm to the next one.
     fn advance(&self) {
         let now = Instant::now();
         self.next.set(None);
@@ -149,6 +155,7 @@ impl Holds {
                 return self.set(at, now);
             }
             due.pop();
+            // A different time means that the connection was held anew, or that another connection has its key.
             if let Some(held) = held.get(&key).filter(|held| held.due == at) {
                 held.waker.wake_by_ref();
             }
@@ -156,10 +163,11 @@ impl Holds {
     }
 }
 
-#[expect(unsafe_code, reason = "the runtime takes descriptors of the caller's on its word only")]
+/// Creates a kernel timer and registers it with the reactor.
+#[expect(unsafe_code, reason = "registering a descriptor with the runtime is unsafe")]
 fn alarm() -> io::Result<Rc<AsyncFd<OwnedFd>>> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-    // SAFETY: the descriptor is open and owned by what is made of it here, which lends it and never gives it away.
+    // SAFETY: the descriptor is open, and the `AsyncFd` owns it and is never unwrapped, so it stays open while registered.
     let alarm = unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE) };
     Ok(Rc::new(alarm?))
 }

@@ -1,4 +1,5 @@
-//! The octets that a connection has read and not used yet, in a block that it holds only while there are any.
+//! A connection's input buffer: bytes that were read and not consumed yet, in a block that the connection holds only while
+//! there are such bytes.
 
 use std::ops::Range;
 
@@ -6,30 +7,31 @@ use causeway_message::{BlockMut, Chunk};
 
 use crate::blocks::Blocks;
 
-/// Free octets below which a partly used block is not read into any more.
+/// Free space below which the bytes of a partly consumed block move to its front before a read.
 const ROOM_MIN: usize = 4 * 1024;
 
-/// A read block and the range of it that is in use.
+/// A block and the range of it that is not consumed yet.
 #[derive(Default)]
 pub(crate) struct Input {
     block: Option<BlockMut>,
     start: u32,
     end: u32,
-    /// How many blocks there were before this one, for telling one from another.
+    /// A number that changes with each new block, to distinguish blocks.
     number: u32,
-    /// Octets came since the machine last stopped for want of more, or for an exchange that was then open.
+    /// The machine may make progress with the bytes: more were read since it last stopped for lack of bytes, or the exchange
+    /// for which it stopped has ended.
     fresh: bool,
-    /// The machine was stopped before it said that it has no more to say, which may need no octets.
+    /// The machine was stopped early and may have further events, even without further bytes.
     unheard: bool,
-    /// They are not to be worked on yet.
+    /// The profiler delays the processing of the bytes.
     held: bool,
-    /// The kernel keeps the time when they come.
+    /// The kernel timestamps received bytes.
     timed: bool,
 }
 
 impl Input {
-    /// The octets not used yet.
-    pub(crate) fn octets(&self) -> &[u8] {
+    /// Returns the bytes not consumed yet.
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.block.as_ref().map_or(&[], |block| &block.as_slice()[self.used()])
     }
 
@@ -38,7 +40,7 @@ impl Input {
     }
 
     fn set_used(&mut self, used: Range<usize>) {
-        // A block has `head_bytes_max` octets or the default; the machine's own limits are u32.
+        // A block's size is `head_bytes_max` or the default, and the protocol machines' limits are u32.
         let place = |at: usize| u32::try_from(at).expect("a block is smaller than 4 GiB");
         (self.start, self.end) = (place(used.start), place(used.end));
     }
@@ -47,50 +49,52 @@ impl Input {
         self.start == self.end
     }
 
-    /// Whether there is something for the machine: octets, or its chance to speak behind the last ones.
+    /// Returns whether the machine may have work: bytes to parse, or events left from its last call.
     pub(crate) fn has_more(&self) -> bool {
         self.unheard || !self.is_empty()
     }
 
-    /// Whether handing the octets to the machine may bring something that it did not bring before.
+    /// Returns whether the machine may make progress with the bytes.
     pub(crate) fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// An exchange ended: the octets behind it may have their turn.
+    /// Records that an exchange has ended, so that the machine may parse the bytes after it.
     pub(crate) fn refresh(&mut self) {
         self.fresh = true;
     }
 
-    /// Tells the block that the octets lie in from those before it.
+    /// Returns the number of the current block; a change means that the bytes have moved to another block.
     pub(crate) fn block_number(&self) -> u32 {
         self.number
     }
 
-    /// A part of [`octets`](Self::octets), without copying.
+    /// Returns a part of [`bytes`](Self::bytes) as a chunk, without copying. Panics without bytes.
     pub(crate) fn share(&self, range: Range<usize>) -> Chunk {
-        let block = self.block.as_ref().expect("octets lie in a block");
+        let block = self.block.as_ref().expect("bytes are in a block");
         let start = self.used().start;
         block.share(start + range.start..start + range.end)
     }
 
-    /// The first octets were used.
-    pub(crate) fn consume(&mut self, octets: usize) {
+    /// Discards the first `bytes` bytes.
+    pub(crate) fn consume(&mut self, bytes: usize) {
         let Range { start, end } = self.used();
-        debug_assert!(start + octets <= end);
-        self.set_used(start + octets..end);
-        self.fresh = octets > 0;
+        debug_assert!(start + bytes <= end);
+        self.set_used(start + bytes..end);
+        // A machine that consumed bytes may continue with the next ones; one that consumed none needs more.
+        self.fresh = bytes > 0;
     }
 
-    /// The machine has seen what there is, or was stopped before.
+    /// Ends a run of the machine over the bytes. `stopped`: it was stopped before it had returned all events.
     pub(crate) fn handled(&mut self, stopped: bool) {
         self.unheard = stopped;
+        // An empty block is filled from its front again, without moving bytes.
         if self.is_empty() {
             self.set_used(0..0);
         }
     }
 
-    /// Whether the octets wait for a time that the profiler set.
+    /// Returns whether the profiler delays the bytes.
     pub(crate) fn is_held(&self) -> bool {
         self.held
     }
@@ -99,13 +103,14 @@ impl Input {
         self.held = held;
     }
 
-    /// Whether that the kernel keeps times is to be changed.
+    /// Sets whether the kernel timestamps received bytes. Returns whether this is a change.
     #[inline]
     pub(crate) fn retimed(&mut self, timed: bool) -> bool {
         std::mem::replace(&mut self.timed, timed) != timed
     }
 
-    /// Makes [`room`](Self::room) for a read. `false` when the block is full of octets that wait for their turn.
+    /// Provides [`room`](Self::room) for a read. Returns `false` when the block is full of unconsumed bytes, which is the
+    /// connection's backpressure.
     pub(crate) fn make_room(&mut self, blocks: &Blocks) -> bool {
         let used = self.used();
         let Some(block) = &mut self.block else {
@@ -114,12 +119,12 @@ impl Input {
             self.set_used(0..0);
             return true;
         };
-        // From before blocks grew: a head that is allowed now may not fit in.
-        let is_outgrown = block.capacity() < blocks.octets();
+        // The block is older than the last `grow`, and a head of the current limit may not fit.
+        let is_outgrown = block.capacity() < blocks.bytes();
         if used.len() == block.capacity() && !is_outgrown {
             return false;
         }
-        // A block of which chunks are out is not written to: its unused octets, if any, move to another.
+        // Chunks share this block, so it must not be written to: the unconsumed bytes move to another block.
         if is_outgrown || !block.is_unique() {
             let mut next = blocks.take();
             next.as_mut_slice()[..used.len()].copy_from_slice(&block.as_slice()[used.clone()]);
@@ -133,20 +138,20 @@ impl Input {
         true
     }
 
-    /// Where the next octets go.
+    /// Returns the free space after the bytes; empty before [`make_room`](Self::make_room).
     pub(crate) fn room(&mut self) -> &mut [u8] {
         let end = self.used().end;
         self.block.as_mut().map_or(&mut [], |block| &mut block.as_mut_slice()[end..])
     }
 
-    /// That many octets were read into the room.
-    pub(crate) fn filled(&mut self, octets: usize) {
+    /// Records that `bytes` bytes were read into the room.
+    pub(crate) fn filled(&mut self, bytes: usize) {
         let Range { start, end } = self.used();
-        self.set_used(start..end + octets);
+        self.set_used(start..end + bytes);
         self.fresh = true;
     }
 
-    /// A read found nothing: an empty block goes back to the pool.
+    /// Returns an empty block to the pool. Called when a read is pending, so that idle connections hold no block.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             self.block = None;
@@ -154,7 +159,7 @@ impl Input {
         }
     }
 
-    /// Drops what was not used.
+    /// Discards all bytes and events.
     pub(crate) fn forget(&mut self) {
         self.unheard = false;
         self.block = None;
@@ -166,25 +171,25 @@ impl Input {
 mod tests {
     use super::*;
 
-    fn filled(input: &mut Input, blocks: &Blocks, octets: &[u8]) {
+    fn filled(input: &mut Input, blocks: &Blocks, bytes: &[u8]) {
         assert!(input.make_room(blocks));
-        input.room()[..octets.len()].copy_from_slice(octets);
-        input.filled(octets.len());
+        input.room()[..bytes.len()].copy_from_slice(bytes);
+        input.filled(bytes.len());
     }
 
     #[test]
-    fn a_block_is_held_only_while_there_are_octets() {
+    fn a_block_is_held_only_while_there_are_bytes() {
         let blocks = Blocks::new(70, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"abc");
-        assert_eq!((input.octets(), input.is_fresh()), (&b"abc"[..], true));
+        assert_eq!((input.bytes(), input.is_fresh()), (&b"abc"[..], true));
         input.rest();
-        assert_eq!(blocks.free(), 0, "not while there are octets");
+        assert_eq!(blocks.free(), 0, "not while there are bytes");
         input.consume(3);
         input.handled(false);
         input.rest();
         assert_eq!(blocks.free(), 1);
-        assert!(input.is_empty() && input.octets().is_empty());
+        assert!(input.is_empty() && input.bytes().is_empty());
     }
 
     #[test]
@@ -195,57 +200,57 @@ mod tests {
         let chunk = input.share(0..4);
         input.consume(4);
         filled(&mut input, &blocks, b"more");
-        assert_eq!(input.octets(), b"restmore", "what was not used moved to another block");
+        assert_eq!(input.bytes(), b"restmore", "unconsumed bytes moved to another block");
         assert_eq!(chunk.as_slice(), b"body");
         assert_eq!(blocks.free(), 0);
         drop(chunk);
-        assert_eq!(blocks.free(), 1, "the first block went home with its last chunk");
+        assert_eq!(blocks.free(), 1, "the first block returned with its last chunk");
     }
 
     #[test]
-    fn unused_octets_move_to_the_front_when_room_gets_short() {
+    fn unused_bytes_move_to_the_front_when_room_gets_short() {
         let blocks = Blocks::new(72, 2 * ROOM_MIN, std::sync::Arc::default());
         let mut input = Input::default();
-        let octets: Vec<u8> = (0..=u8::MAX).cycle().take(2 * ROOM_MIN - 1).collect();
-        filled(&mut input, &blocks, &octets);
+        let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(2 * ROOM_MIN - 1).collect();
+        filled(&mut input, &blocks, &bytes);
         input.consume(ROOM_MIN);
         assert!(input.make_room(&blocks));
-        assert_eq!(input.octets(), &octets[ROOM_MIN..]);
+        assert_eq!(input.bytes(), &bytes[ROOM_MIN..]);
         assert_eq!(input.room().len(), ROOM_MIN + 1);
     }
 
     #[test]
-    fn a_block_full_of_unused_octets_has_no_room() {
+    fn a_block_full_of_unused_bytes_has_no_room() {
         let blocks = Blocks::new(73, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, &[7; 64]);
         assert!(!input.make_room(&blocks));
         input.consume(1);
         assert!(input.make_room(&blocks));
-        assert_eq!((input.octets().len(), input.room().len()), (63, 1));
+        assert_eq!((input.bytes().len(), input.room().len()), (63, 1));
     }
 
     #[test]
-    fn unused_octets_move_to_a_larger_block_when_blocks_grew() {
+    fn unused_bytes_move_to_a_larger_block_when_blocks_grew() {
         let blocks = Blocks::new(75, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, &[7; 64]);
         input.consume(1);
         blocks.grow(128);
         assert!(input.make_room(&blocks));
-        assert_eq!(input.octets(), &[7; 63]);
+        assert_eq!(input.bytes(), &[7; 63]);
         assert_eq!(input.room().len(), 65);
     }
 
     #[test]
-    fn octets_stay_fresh_while_some_are_used_or_an_exchange_ends() {
+    fn bytes_stay_fresh_while_some_are_used_or_an_exchange_ends() {
         let blocks = Blocks::new(74, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"abc");
         input.consume(1);
         assert!(input.is_fresh());
         input.consume(0);
-        assert!(!input.is_fresh(), "the machine wants more than there is");
+        assert!(!input.is_fresh(), "the machine needs more bytes");
         input.refresh();
         assert!(input.is_fresh());
     }

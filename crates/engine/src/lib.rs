@@ -1,33 +1,34 @@
-//! What carries connections: accept, read, drive the protocol machine, run the pipeline, write, drain.
+#![doc = include_str!("../README.md")]
 //!
-//! In reading order, which is the way of a request:
-//! - `server`: the engine as its owner sees it; workers start here
-//! - `ports`: the process's sockets, and which listener has which
-//! - `listener`: a worker's listeners, and how the next plan takes over
-//! - `accept`: from sockets to connections, and which worker a connection goes to
+//! # In reading order, which follows a request
+//! - `server`: the engine's public interface; workers start here
+//! - `ports`: the process's listening sockets, and the listener that uses each
+//! - `listener`: a worker's listeners, and their replacement on a reload
+//! - `accept`: from sockets to connections, and the choice of a worker for each connection
 //! - `drive`: the life of a connection, written once over two seams
-//!   - `transport`: what carries its octets; `tls`: the same, sealed
+//!   - `transport`: plain sockets; `tls`: sockets under TLS
 //!   - `machine`: the protocol
-//! - `input`: octets read and not used yet
-//! - `exchange`: one request and its answer; `content`: where the answer's content comes from
-//! - `recycle`: the one place where an exchange ends; `access`: the records it leaves
+//! - `input`: bytes that were read and not yet parsed
+//! - `exchange`: one request and its response; `content`: the sources of response content
+//! - `recycle`: the one place where an exchange ends
 //! - `upstream`: connections to other servers, for handlers' calls
-//! - `worker`: what the connections of a worker share: `blocks`, `timers`, `clock`, `hold`; `blocking` for the process
+//! - `worker`: state shared by a worker's connections: `blocks`, `timers`, `clock`, `hold`; `pools`: thread pools for
+//!   offloaded work
+//! - `observer`: a view of the workers, for metrics
 //!
-//! This room never names a module or configuration text.
+//! This crate never names a handler module and never reads configuration text.
 
 mod accept;
-mod access;
-mod blocking;
 mod blocks;
 mod clock;
 mod content;
 mod drive;
-mod exchange;
 mod hold;
 mod input;
 mod listener;
 mod machine;
+mod observer;
+mod pools;
 mod ports;
 mod recycle;
 mod server;
@@ -37,7 +38,10 @@ mod transport;
 mod upstream;
 mod worker;
 
-pub use blocking::BlockingSpec;
+pub use observer::{Observer, WorkerView};
+pub use pools::BlockingSpec;
 pub use ports::BindError;
 pub use server::{Engine, EngineSpec, Pools, StartError};
-pub use tls::{Certificates, TlsError, certificate};
+#[cfg(fuzzing)]
+pub use tls::fuzzing;
+pub use tls::{Certificates, ObtainedCertificate, TlsError, certificate};

@@ -1,12 +1,12 @@
-//! A worker's listeners: what their connections meet, replaced as a whole when a plan takes over.
+//! A worker's listeners: the plan for their connections, replaced as a whole on a reload.
 //!
 //! ```text
-//!  named before and now:  accepting under the old plan ──commit──► accepting under the new one
-//!  named now:             prepared ──────────────────────commit──► accepting
-//!  named before:          accepting ──commit──► ending ──what the kernel held was accepted──► closed ──► forgotten
+//!  in the old plan and the new: accepting under the old plan ──commit──► accepting under the new one
+//!  only in the new plan:        prepared ──────────────────────commit──► accepting
+//!  only in the old plan:        accepting ──commit──► ending ──backlog accepted──► closed ──► forgotten
 //! ```
-//! A plan takes over in two steps, so that it does on every worker or on none: [`Listeners::prepare`] may fail and changes
-//! nothing, [`Listeners::commit`] cannot fail.
+//! A plan is activated in two phases, so that it becomes active on every worker or on none: [`Listeners::prepare`] may fail
+//! and has no visible effect, [`Listeners::commit`] cannot fail.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ use std::sync::Arc;
 
 use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ServerId, Timeouts};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::accept::{Adopted, Peers, accept, carry};
 use crate::tls::TlsPlan;
 use crate::worker::Core;
 
-/// A listener, by the same number on every worker and from one plan to the next.
+/// A listener's id, equal on every worker and stable across reloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListenerKey(pub(crate) u64);
 
-/// A listener as it runs: what an exchange meets that starts now. The generation and what is only meant for it are one
-/// thing, so that no exchange has one of an old plan and the other of the new.
+/// The settings of a listener for new exchanges. The generation and the values that belong to it are in one struct, so that no
+/// exchange mixes an old plan with a new one.
 pub(crate) struct ListenerPlan {
     pub(crate) generation: Rc<Generation>,
     pub(crate) server: ServerId,
-    /// How connections are protected that begin now.
+    /// TLS for new connections; `None` serves in the clear.
     pub(crate) tls: Option<Arc<TlsPlan>>,
     pub(crate) timeouts: Timeouts,
-    pub(crate) discard_octets_max: u64,
+    pub(crate) discard_bytes_max: u64,
     pub(crate) offer: Rc<Offer>,
 }
 
-/// What a listener's connections may speak, and within which limits.
+/// The protocols of a listener's connections, and their limits.
 pub(crate) struct Offer {
     pub(crate) protocols: Protocols,
     pub(crate) http1: Rc<causeway_h1::Limits>,
@@ -50,6 +50,7 @@ pub(crate) struct Offer {
 impl Offer {
     fn new(spec: &ListenerSpec) -> Self {
         let (head, http2) = (&spec.head, &spec.http2);
+        // One set of limits for both versions: a client must not gain by choosing one.
         let (head_bytes_max, fields_max) = (clamp(head.head_bytes_max), clamp(head.fields_max));
         let (target_bytes_max, trailers_bytes_max) = (clamp(head.target_bytes_max), clamp(head.trailers_bytes_max));
         let limits = causeway_h1::Limits {
@@ -84,17 +85,19 @@ impl ListenerPlan {
             server: spec.server,
             tls,
             timeouts: spec.timeouts,
-            discard_octets_max: spec.head.discard_bytes_max,
+            discard_bytes_max: spec.head.discard_bytes_max,
             offer: Rc::new(Offer::new(spec)),
         }
     }
 }
 
-/// A limit beyond what the machine can count is as good as none.
+/// Converts a configured limit to the protocol machine's integer type, saturating: a limit beyond that type is unreachable.
 fn clamp<T: TryFrom<usize> + Bounded>(limit: usize) -> T {
+    // Saturating is safe for a maximum: the machine stores no longer value than its type holds.
     T::try_from(limit).unwrap_or(T::MAX)
 }
 
+/// An integer type with a maximum, for [`clamp`].
 trait Bounded {
     const MAX: Self;
 }
@@ -107,15 +110,15 @@ impl Bounded for u32 {
     const MAX: Self = Self::MAX;
 }
 
-/// A listener on one worker. Its connections hold this, never the plan, so that an idle one keeps no old plan alive.
+/// A listener on one worker. Connections hold this and not the plan, so that an idle connection keeps no old plan alive.
 pub(crate) struct Listener {
     plan: RefCell<Rc<ListenerPlan>>,
-    /// How often the plan was replaced.
+    /// The number of times the plan was replaced.
     renewals: Cell<u32>,
-    /// How often that changed who is let in.
+    /// The number of those times at which the rules for admitting connections changed.
     admissions: Cell<u32>,
     ending: Cell<bool>,
-    /// Tells the acceptor, which waits for the kernel meanwhile.
+    /// Notifies the acceptor, which otherwise waits for a connection.
     ends: Notify,
 }
 
@@ -130,43 +133,51 @@ impl Listener {
         })
     }
 
-    /// What an exchange meets that starts now.
+    /// Returns the plan for an exchange that starts now.
     pub(crate) fn plan(&self) -> Rc<ListenerPlan> {
         Rc::clone(&self.plan.borrow())
     }
 
-    /// A number that another plan changes.
+    /// Returns a number that changes with each new plan.
     pub(crate) fn renewals(&self) -> u32 {
         self.renewals.get()
     }
 
-    /// A number that a plan changes under which connections made before have no standing: it protects the listener where that was in
-    /// the clear, or asks other clients for certificates.
+    /// Returns a number that changes with each plan under which older connections must end: it turns TLS on or off, changes
+    /// client authentication, or no longer serves a version of HTTP.
     pub(crate) fn admissions(&self) -> u32 {
         self.admissions.get()
     }
 
-    /// Puts another plan in place.
+    /// Replaces the plan, and counts whether the admission rules changed.
     pub(crate) fn renew(&self, plan: ListenerPlan) {
-        let admits_as_before = match (&self.plan.borrow().tls, &plan.tls) {
-            (None, None) => true,
-            (Some(old), Some(new)) => old.admits_as(new),
-            _ => false,
+        let admits_as_before = {
+            let old = self.plan.borrow();
+            let is_spoken = old.offer.protocols.are_within(plan.offer.protocols);
+            // A connection whose version of HTTP is not served any more must end, like one that TLS or its policy would refuse.
+            is_spoken
+                && match (&old.tls, &plan.tls) {
+                    (None, None) => true,
+                    (Some(old), Some(new)) => old.admits_as(new),
+                    _ => false,
+                }
         };
         if !admits_as_before {
+            // Wrapping: a connection compares for equality only, and 2^32 reloads outlast it.
             self.admissions.set(self.admissions.get().wrapping_add(1));
         }
-        // What the old one held last is dropped only when the new one stands.
+        // The old plan drops at the end, when the new one is already in place: its drop may run module code.
         let _old = self.plan.replace(Rc::new(plan));
         self.renewals.set(self.renewals.get().wrapping_add(1));
     }
 
-    /// Whether its connections are to end gracefully, because the worker drains or no plan names the listener any more.
+    /// Returns whether connections must end gracefully, because the worker drains or the current plan lacks this listener.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.get()
     }
 
-    /// The same for a connection on which no exchange begins any more: it holds no plan.
+    /// Returns a copy without a generation, for a connection on which no further exchange begins, so that it keeps no plan
+    /// alive.
     pub(crate) fn without_plan(&self, vacant: &Rc<Generation>) -> Rc<Self> {
         let plan = self.plan();
         let last = Self::new(ListenerPlan {
@@ -174,62 +185,66 @@ impl Listener {
             server: plan.server,
             tls: None,
             timeouts: plan.timeouts,
-            discard_octets_max: plan.discard_octets_max,
+            discard_bytes_max: plan.discard_bytes_max,
             offer: Rc::clone(&plan.offer),
         });
+        // The counters stay equal, or the connection would take itself for outdated.
         last.renewals.set(self.renewals.get());
         last.admissions.set(self.admissions.get());
         last.ending.set(self.ending.get());
         last
     }
 
-    /// Waits until it ends; for the acceptor only.
+    /// Waits until the listener ends. Only one task, the acceptor, may wait.
     pub(crate) async fn ends(&self) {
+        // The flag is set before the notification, so a wake-up without it is spurious.
         while !self.ending.get() {
             self.ends.notified().await;
         }
     }
 
+    /// Begins the end: the acceptor empties the backlog, and connections end gracefully.
     fn end(&self) {
         self.ending.set(true);
         self.ends.notify_one();
     }
 }
 
-/// What a worker is to make of the next plan.
+/// The next plan, as one worker receives it.
 pub(crate) struct Change {
     pub(crate) plan: Arc<Plan>,
-    /// Every listener that it has.
+    /// All listeners of the plan.
     pub(crate) specs: Arc<[(ListenerKey, ListenerSpec)]>,
-    /// How each of them protects its connections.
+    /// The TLS plan of each of them, in the order of `specs`.
     pub(crate) tls: Arc<[Option<Arc<TlsPlan>>]>,
-    /// This worker's sockets of those that are new.
+    /// This worker's sockets of the new listeners.
     pub(crate) sockets: Vec<(ListenerKey, std::net::TcpListener)>,
 }
 
-/// The next plan on this worker, complete but for the switch.
+/// The next plan on this worker, complete, but not active yet.
 struct Prepared {
     generation: Rc<Generation>,
     plans: BTreeMap<ListenerKey, ListenerPlan>,
     sockets: BTreeMap<ListenerKey, tokio::net::TcpListener>,
-    block_octets: usize,
+    block_bytes: usize,
 }
 
+/// An accepting listener and its acceptor's task.
 struct Open {
     listener: Rc<Listener>,
     accepting: JoinHandle<()>,
 }
 
-/// See the module.
+/// All listeners of one worker.
 pub(crate) struct Listeners {
     core: Rc<Core>,
     peers: Peers,
     generation: Rc<Generation>,
     prepared: Option<Prepared>,
     open: BTreeMap<ListenerKey, Open>,
-    /// Other workers may still hand over connections of these.
+    /// Listeners that have ended here, of which another worker may still hand over connections.
     ended: BTreeMap<ListenerKey, Rc<Listener>>,
-    /// Acceptors that end by themselves, with the last connection that the kernel holds for them.
+    /// Acceptors of ended listeners; each ends when its backlog is empty.
     closing: Vec<JoinHandle<()>>,
 }
 
@@ -246,43 +261,51 @@ impl Listeners {
         }
     }
 
-    /// Makes everything that the next plan needs here. When it fails, nothing is left of it.
+    /// Creates all state of the next plan on this worker, in place of an earlier prepared one.
+    ///
+    /// # Errors
+    /// A socket cannot be registered, or a module panicked. All state of the plan is dropped then.
     pub(crate) fn prepare(&mut self, change: Change) -> io::Result<()> {
+        // An earlier reload may have been dropped between its phases.
         self.abandon();
         let Change { plan, specs, tls, sockets } = change;
         let listen = |(key, socket)| Ok((key, tokio::net::TcpListener::from_std(socket)?));
         let sockets = sockets.into_iter().map(listen).collect::<io::Result<_>>()?;
         let worker = self.core.worker();
-        // A module's mistake fails the load, not the worker with all its connections.
+        // A module's panic fails the reload, not the worker with all its connections.
         let made = catch_unwind(AssertUnwindSafe(|| Generation::new(plan, &worker, Some(&self.generation))));
-        let generation = made.map_err(|_| io::Error::other("a module panicked while its state was made"))?;
+        let generation = made.map_err(|_| io::Error::other("a module panicked while it created its state"))?;
+        // A head, or a trailer section, is parsed only when it is whole, so it must fit one block.
         let whole = |(_, spec): &(_, ListenerSpec)| spec.head.head_bytes_max.max(spec.head.trailers_bytes_max);
-        let block_octets = specs.iter().map(whole).max().unwrap_or(0);
+        let block_bytes = specs.iter().map(whole).max().unwrap_or(0);
         let plans = specs
             .iter()
             .zip(&*tls)
             .map(|((key, spec), tls)| (*key, ListenerPlan::new(spec, tls.clone(), &generation)))
             .collect();
-        self.prepared = Some(Prepared { generation, plans, sockets, block_octets });
+        self.prepared = Some(Prepared { generation, plans, sockets, block_bytes });
         Ok(())
     }
 
-    /// The next plan does not take over after all; its sockets close.
+    /// Drops the prepared plan and closes its sockets.
     pub(crate) fn abandon(&mut self) {
         self.prepared = None;
     }
 
-    /// The plan that was prepared takes over: exchanges that start from now on are its. Nothing where it has already.
+    /// Activates the prepared plan for all exchanges that start from now on. No effect when it is active already.
     pub(crate) fn commit(&mut self) {
-        let Some(Prepared { generation, plans, sockets, block_octets }) = self.prepared.take() else { return };
-        self.core.blocks.grow(block_octets);
+        let Some(Prepared { generation, plans, sockets, block_bytes }) = self.prepared.take() else { return };
+        // Before the first exchange under the plan, whose heads must fit into one block.
+        self.core.memory.blocks.grow(block_bytes);
         self.generation = generation;
         let open = self.open.len();
+        // First the ends, so that no listener of the old plan accepts under the new one.
         self.end(|key| !plans.contains_key(key));
         let mut is_news = self.open.len() < open;
         let mut sockets = sockets;
         for (key, plan) in plans {
             if let Some(open) = self.open.get(&key) {
+                // A listener of both plans keeps its acceptor and its connections.
                 let admissions = open.listener.admissions();
                 is_news |= open.listener.plan.borrow().timeouts != plan.timeouts;
                 open.listener.renew(plan);
@@ -294,13 +317,14 @@ impl Listeners {
             }
         }
         if is_news {
-            // Idle connections end, or wait for another deadline.
-            self.core.wheel.borrow().wake_all();
+            // Idle connections must end or adopt new timeouts, so each is polled.
+            self.core.timers.wake_all();
         }
     }
 
-    /// Drops `done` when the sockets of all listeners that ended are closed.
-    pub(crate) fn when_closed(&mut self, done: mpsc::Sender<()>) {
+    /// Drops `done` when the sockets of all ended listeners are closed.
+    pub(crate) fn when_closed<T: 'static>(&mut self, done: T) {
+        // The waiting task goes back on the list, so that a later reload or drain waits for these acceptors, too.
         let closing = std::mem::take(&mut self.closing);
         self.closing.push(tokio::task::spawn_local(async move {
             join(closing).await;
@@ -308,7 +332,7 @@ impl Listeners {
         }));
     }
 
-    /// No worker hands over connections of these any more.
+    /// Removes ended listeners of which no worker hands over connections any more.
     pub(crate) fn forget(&mut self, keys: &[ListenerKey]) {
         self.ended.retain(|key, _| !keys.contains(key));
     }
@@ -318,18 +342,18 @@ impl Listeners {
         let Adopted { stream, peer, listener: key, stamp } = adopted;
         progress::after_receive(stamp, std::time::Duration::ZERO);
         if self.prepared.as_ref().is_some_and(|prepared| prepared.sockets.contains_key(&key)) {
-            // That worker has switched already, so the word to do so is under way to this one.
+            // That worker has activated the plan already, so this worker's `Commit` is on its way.
             self.commit();
         }
         let open = self.open.get(&key).map(|open| &open.listener);
         let listener = open.or_else(|| self.ended.get(&key)).expect("a listener is forgotten when all have closed it");
         match TcpStream::from_std(stream) {
             Ok(stream) => carry(&self.core, listener, stream, peer),
-            Err(_) => self.core.connection_ended(),
+            Err(_) => self.core.lifecycle.connection_ended(),
         }
     }
 
-    /// Stops accepting and tells every connection to end gracefully; returns when what the kernel held was accepted.
+    /// Stops accepting and makes every connection end gracefully. Returns when all backlogs are empty.
     pub(crate) async fn drain(&mut self) {
         self.abandon();
         self.end(|_| true);
@@ -337,6 +361,7 @@ impl Listeners {
         join(std::mem::take(&mut self.closing)).await;
     }
 
+    /// Ends the open listeners that match `is_it`.
     fn end(&mut self, is_it: impl Fn(&ListenerKey) -> bool) {
         for (key, open) in self.open.extract_if(.., |key, _| is_it(key)) {
             open.listener.end();
@@ -346,9 +371,10 @@ impl Listeners {
     }
 }
 
+/// Waits for all tasks to end.
 async fn join(tasks: Vec<JoinHandle<()>>) {
     for task in tasks {
-        // One that panicked was reported, and is as over as the others.
+        // The panic hook has already reported a task that panicked.
         let _ = task.await;
     }
 }

@@ -1,6 +1,6 @@
-//! Which sockets the process listens on, and how the listeners of the next plan are arranged on them.
+//! The listening sockets of the process, and their assignment to the listeners of the next plan.
 //!
-//! Sockets belong to the process: a listener that the next plan names too keeps its own, with what the kernel holds for them.
+//! Sockets outlive plans: a listener that is also in the next plan keeps its sockets, including the kernel's backlog.
 //! - `bind`: from an address to sockets
 
 mod bind;
@@ -20,36 +20,42 @@ use crate::tls::TlsPlan;
 #[derive(Debug, Clone, Copy)]
 struct Port {
     key: ListenerKey,
+    /// The address as configured.
     address: ListenAddress,
+    /// The address of its sockets.
     bound: SocketAddr,
 }
 
-/// The process's listeners.
+/// All listeners of the process.
 #[derive(Default)]
 pub(crate) struct Ports {
     open: Vec<Port>,
-    /// No plan names these any more; until every worker has closed them they stand in the way of others.
+    /// Listeners that are not in the plan any more. Their sockets occupy their addresses until every worker has closed them.
     closing: Vec<Port>,
+    /// The number of keys given out; keys are not reused.
     keys_used: u64,
 }
 
-/// The listeners of the next plan, bound, before it takes over. Dropping this closes those that are new.
+/// The bound listeners of the next plan, before it is active. Dropping this closes the new sockets.
 pub(crate) struct Arranged {
     specs: Arc<[(ListenerKey, ListenerSpec)]>,
     open: Vec<Port>,
     closing: Vec<Port>,
-    /// New sockets, for each worker.
+    /// The new sockets of each worker.
     sockets: Vec<Vec<(ListenerKey, TcpListener)>>,
     keys_used: u64,
 }
 
 impl Ports {
-    /// Where the process listens, in the order of the listeners that it was given.
+    /// Returns the bound addresses, in the order of the plan's listeners.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.open.iter().map(|port| port.bound)
     }
 
-    /// Finds a socket for each listener: that which the same address has already, else a new one for each worker.
+    /// Assigns sockets to each listener: existing ones with an equal address, or else a new one for each worker.
+    ///
+    /// # Errors
+    /// The first address that cannot be bound. Sockets that were already bound for this call are closed.
     pub(crate) fn arrange(&self, specs: Vec<ListenerSpec>, workers: usize) -> Result<Arranged, BindError> {
         let (stay, end) = self.keep(&specs);
         let mut own = Own { stay: stay.iter().flatten().map(|port| port.bound).collect(), end: Vec::new() };
@@ -77,43 +83,49 @@ impl Ports {
         Ok(Arranged { specs, open, closing, sockets, keys_used })
     }
 
-    /// For each listener the port that it keeps, and the ports that nobody keeps.
+    /// Returns the existing port of each listener, if any, and the ports that no listener keeps.
     fn keep(&self, specs: &[ListenerSpec]) -> (Vec<Option<Port>>, Vec<Port>) {
         let mut left = self.open.clone();
         let mut take = |is_it: &dyn Fn(&Port) -> bool| left.iter().position(is_it).map(|at| left.remove(at));
         let mut kept: Vec<_> = specs.iter().map(|spec| take(&|port| port.address == spec.address)).collect();
-        // The same socket under another name: a port that the kernel chose, a wildcard written out.
+        // A second pass finds sockets whose configured address is now written differently: with the port that the kernel
+        // chose, or with an explicit wildcard.
         for (kept, spec) in kept.iter_mut().zip(specs).filter(|(kept, _)| kept.is_none()) {
             *kept = take(&|port| spec.address.candidates().next() == Some(port.bound));
         }
         (kept, left)
     }
 
-    /// The plan of this arrangement has taken over.
-    pub(crate) fn adopt(&mut self, arranged: Taken) {
-        let Taken { open, closing, keys_used } = arranged;
+    /// Makes an arrangement the current one, once its plan is active.
+    pub(crate) fn adopt(&mut self, arranged: RemainingPorts) {
+        let RemainingPorts { open, closing, keys_used } = arranged;
         *self = Self { open, closing, keys_used };
     }
 
-    /// Every worker has closed the listeners that no plan names any more: which these were.
-    pub(crate) fn closed(&mut self) -> Arc<[ListenerKey]> {
-        self.closing.drain(..).map(|port| port.key).collect()
+    /// Returns the keys of the closing listeners.
+    pub(crate) fn closing(&self) -> Arc<[ListenerKey]> {
+        self.closing.iter().map(|port| port.key).collect()
+    }
+
+    /// Forgets the closing listeners, once every worker has closed their sockets.
+    pub(crate) fn closed(&mut self) {
+        self.closing.clear();
     }
 }
 
-/// What is left of an arrangement once the workers have their parts.
-pub(crate) struct Taken {
+/// The part of an arrangement that remains after [`Arranged::hand_out`].
+pub(crate) struct RemainingPorts {
     open: Vec<Port>,
     closing: Vec<Port>,
     keys_used: u64,
 }
 
 impl Arranged {
-    /// What each worker is to do for it.
-    pub(crate) fn hand_out(self, plan: &Arc<Plan>, tls: &Arc<[Option<Arc<TlsPlan>>]>) -> (Vec<Change>, Taken) {
+    /// Splits the arrangement into a change for each worker and the part that [`Ports::adopt`] takes.
+    pub(crate) fn hand_out(self, plan: &Arc<Plan>, tls: &Arc<[Option<Arc<TlsPlan>>]>) -> (Vec<Change>, RemainingPorts) {
         let Self { specs, open, closing, sockets, keys_used } = self;
         let change =
             |sockets| Change { plan: Arc::clone(plan), specs: Arc::clone(&specs), tls: Arc::clone(tls), sockets };
-        (sockets.into_iter().map(change).collect(), Taken { open, closing, keys_used })
+        (sockets.into_iter().map(change).collect(), RemainingPorts { open, closing, keys_used })
     }
 }

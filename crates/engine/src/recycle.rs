@@ -1,28 +1,29 @@
-//! The one place where an exchange ends: its handlers and the access log are told, its storage goes back to the pool.
+//! The one place where an exchange ends: calls its handlers' end hooks and returns the storage to the pool.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use causeway_pipeline::{Ending, Outcome, route};
 
 use crate::clock;
-use crate::exchange::{Exchange, Resting};
-use crate::worker::{Core, count_panic};
+use crate::drive::{Exchange, ExchangeSlot};
+use crate::worker::Core;
 
-/// Ends an exchange whose response is on the wire, or whose peer is gone.
+/// Ends an exchange whose response is sent, or whose peer is gone.
 pub(crate) fn recycle(core: &Core, exchange: Exchange) {
-    let Exchange { cx, wake, ending, status, received, sent, .. } = exchange;
+    let Exchange { cx, wake, ending, status, received, sending, .. } = exchange;
+    if cx.is_measured() {
+        // Without it the duration of an exchange that one turn began and ended would be 0.
+        clock::refresh();
+    }
     let took = clock::now().saturating_duration_since(cx.arrival().at);
-    let outcome = Outcome { status, sent, received, took, ending };
-    // This may run while a panic unwinds, where a second one would end the process.
+    let outcome = Outcome { status, sent: sending.sent(), received, took, ending };
+    // This may run while a panic unwinds, when a second panic would abort the process.
     if catch_unwind(AssertUnwindSafe(|| route::end(&cx, &outcome))).is_err() {
-        count_panic(&core.load);
+        core.load.count_panic();
         return;
     }
-    if cx.is_recorded() {
-        core.access.record(&cx, &outcome);
-    }
-    // What unwound may be in any state: its storage is dropped with it.
+    // A panic may leave the context in any state, so its storage is not reused.
     if ending != Ending::Panicked {
-        core.put_resting(Resting { spare: cx.recycle(), wake });
+        core.put_slot(ExchangeSlot { spare: cx.recycle(), wake });
     }
 }

@@ -1,6 +1,6 @@
-//! The engine as its owner sees it: bind, start, reload, drain.
+//! The engine's public interface: bind, start, reload, drain.
 //!
-//! - `reload`: another plan and other listeners, while it serves
+//! - `reload`: replaces the plan and the listeners of a running engine
 //! - `run`: a worker's thread
 
 mod reload;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,50 +19,49 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::{Adopted, Peers};
-use crate::access::AccessWriter;
-use crate::blocking::{BlockingPools, BlockingSpec};
 use crate::listener::{Change, ListenerKey};
+use crate::observer::{self, Observer, Plans};
+use crate::pools::{BlockingSpec, WorkPools};
 use crate::ports::{BindError, Ports};
 use crate::tls::{Certificates, Tickets, TlsError, TlsPlan};
 use crate::worker::Load;
+use reload::Closing;
 use run::WorkerSpec;
 
-/// What an engine is started with.
+/// The parameters of an engine.
 pub struct EngineSpec {
-    /// Worker threads; one per core is best.
+    /// Number of worker threads, at least 1; one per core is best.
     pub workers: usize,
-    /// Where it listens.
+    /// The addresses to listen on, with their settings.
     pub listeners: Vec<ListenerSpec>,
-    /// What its requests meet.
+    /// The routes and handlers for requests.
     pub plan: Arc<Plan>,
-    /// Where listeners with TLS find their certificates.
+    /// The source of certificates; listeners with TLS refuse all handshakes without it.
     pub certificates: Option<Arc<dyn Certificates>>,
-    /// The bounds of the pool that may block.
+    /// The bounds of the pools for blocking work.
     pub blocking: BlockingSpec,
-    /// Where access records go.
-    pub access: Box<dyn io::Write + Send>,
 }
 
-/// How many pieces of storage the workers' pools have made; see [`Engine::pools`].
+/// Numbers of objects that the workers' pools have allocated; see [`Engine::pools`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pools {
-    /// Exchanges' slots.
+    /// Slots of exchanges.
     pub slots: u64,
-    /// Blocks to read into.
+    /// Read blocks.
     pub blocks: u64,
     /// Write lists.
     pub lists: u64,
 }
 
-/// What keeps an engine from starting, or from taking another plan.
+/// The reason why an engine did not start or did not reload.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// The process cannot listen on an address.
     Bind(BindError),
-    /// A listener's TLS cannot be set up as it was written.
+    /// A listener's TLS policy is invalid.
     Tls(TlsError),
-    /// The system has no thread or no reactor for us, or a worker could not be made ready.
+    /// The system refused a thread or a reactor, or a worker could not prepare its state.
     System(io::Error),
 }
 
@@ -71,27 +70,27 @@ impl fmt::Display for StartError {
         match self {
             Self::Bind(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
-            Self::System(error) => write!(f, "making the workers ready: {error}"),
+            Self::System(error) => write!(f, "preparing the workers: {error}"),
         }
     }
 }
 
 impl std::error::Error for StartError {}
 
-/// What a worker is told.
+/// A command to a worker.
 pub(crate) enum Command {
-    /// Carry this connection.
+    /// Serve this connection, which another worker has accepted.
     Adopt(Adopted),
-    /// Make everything ready for the next plan, and say whether that could be done.
+    /// Prepare the next plan and send the result.
     Prepare(Change, mpsc::Sender<io::Result<()>>),
-    /// What was made ready is not needed. The sender is dropped when its sockets are closed.
+    /// Drop the prepared plan. The worker drops the sender when its sockets are closed.
     Abandon(mpsc::Sender<()>),
-    /// What was made ready takes over. The sender is dropped when that is done, and the sockets of listeners that nobody
-    /// names any more are closed.
-    Commit(mpsc::Sender<()>),
-    /// No worker accepts for these listeners any more.
+    /// Activate the prepared plan. The worker drops its reference when the plan is active and the sockets of removed
+    /// listeners are closed.
+    Commit(Arc<Closing>),
+    /// Forget these removed listeners: no worker accepts for them any more.
     Forget(Arc<[ListenerKey]>),
-    /// Handlers may say when the server ends; nothing else changes.
+    /// Let handlers announce the time of the shutdown.
     Announce(Instant),
     /// Stop accepting and end gracefully.
     Drain,
@@ -103,23 +102,21 @@ pub(crate) enum Command {
 pub struct Engine {
     ports: Ports,
     tickets: Tickets,
-    /// As [`Engine::addresses`] lends them.
+    /// The bound addresses, for [`Engine::addresses`].
     addresses: Vec<SocketAddr>,
-    /// Every plan that was put in place and may not be freed yet.
-    plans: Vec<Weak<Plan>>,
+    plans: Plans,
     commands: Vec<UnboundedSender<Command>>,
     threads: Vec<JoinHandle<()>>,
     loads: Arc<[Arc<Load>]>,
-    /// Closed when the last worker has ended.
+    /// Every worker holds a sender and sends no message, so this closes when the last worker has ended.
     alive: mpsc::Receiver<()>,
-    access: Option<AccessWriter>,
 }
 
 impl Engine {
-    /// Binds every listener, then starts the workers. Nothing is left behind when it fails.
+    /// Binds every listener, then starts the workers. On failure all sockets are closed and all threads ended.
     ///
     /// # Errors
-    /// The first listener that cannot be bound, or the system's refusal of threads.
+    /// The first invalid TLS policy, the first listener that cannot be bound, or the system's refusal of a thread.
     pub fn start(spec: EngineSpec) -> Result<Self, StartError> {
         let workers = spec.workers.max(1);
         let tickets = Tickets::new().map_err(StartError::System)?;
@@ -128,30 +125,27 @@ impl Engine {
         let arranged = ports.arrange(spec.listeners, workers).map_err(StartError::Bind)?;
         let (changes, taken) = arranged.hand_out(&spec.plan, &tls);
         ports.adopt(taken);
-        let (sink, access) = AccessWriter::start(spec.access).map_err(StartError::System)?;
         let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();
         let (alive_sender, alive) = mpsc::channel(1);
-        let pools = BlockingPools::new(spec.blocking, workers);
+        let pools = WorkPools::new(spec.blocking, workers);
         let mut engine = Self {
             addresses: ports.addresses().collect(),
             ports,
             tickets,
-            plans: vec![Arc::downgrade(&spec.plan)],
+            plans: Arc::new(Mutex::new(vec![Arc::downgrade(&spec.plan)])),
             commands,
             threads: Vec::new(),
             loads,
             alive,
-            access: Some(access),
         };
-        // The writer of access records ends with the last sink: from here on only workers hold one.
         let mut specs = Vec::new();
         for (number, (inbox, change)) in inboxes.into_iter().zip(changes).enumerate() {
             let peers = Peers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
-            let (pools, sink) = (pools.clone(), sink.clone());
-            specs.push(WorkerSpec { number, inbox, change, pools, sink, peers });
+            let pools = pools.clone();
+            specs.push(WorkerSpec { number, inbox, change, pools, peers });
         }
-        drop(sink);
+        // One worker after another, each until it is ready. An early return drops the engine, which stops the workers started.
         for worker in specs {
             let number = worker.number;
             let alive = alive_sender.clone();
@@ -166,23 +160,28 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Where it listens, in the order of the listeners it was given; ports that the kernel chose are filled in.
+    /// Returns the bound addresses, in the order of the listeners, with the ports that the kernel chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Plans that are not freed yet: the one in place, and older ones while an exchange that started under them is under way,
-    /// or somebody else holds them.
+    /// Returns the number of plans in memory: the active one, and older ones that a running exchange or the caller still holds.
     pub fn live_plans(&self) -> usize {
-        self.plans.iter().filter(|plan| plan.strong_count() > 0).count()
+        observer::live(&self.plans)
     }
 
-    /// Connections now open.
+    /// Returns a view of this engine for metrics.
+    pub fn observer(&self) -> Observer {
+        Observer { loads: Arc::clone(&self.loads), plans: Arc::clone(&self.plans) }
+    }
+
+    /// Returns the number of open connections, including those in a TLS handshake.
     pub fn connections(&self) -> usize {
         self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
     }
 
-    /// What the workers' pools had to make so far: their high-water marks, as long as nothing was given back.
+    /// Returns the numbers of objects that the workers' pools have allocated so far. They equal the pools' high-water marks as
+    /// long as the pools have freed no object.
     pub fn pools(&self) -> Pools {
         let sum =
             |made: fn(&Load) -> &AtomicU64| self.loads.iter().map(|load| made(load).load(Ordering::Relaxed)).sum();
@@ -193,32 +192,34 @@ impl Engine {
         }
     }
 
-    /// Blocks that connections and handlers hold now: none while nothing is under way.
+    /// Returns the number of blocks that connections and handlers hold now; 0 without running exchanges.
     pub fn blocks_lent(&self) -> u64 {
         self.loads.iter().map(|load| load.blocks_lent()).sum()
     }
 
-    /// Handlers that panicked so far.
+    /// Returns the number of panics in handlers so far.
     pub fn panics(&self) -> u64 {
         self.loads.iter().map(|load| load.panics.load(Ordering::Relaxed)).sum()
     }
 
-    /// Lets handlers say that the server ends at that moment; nothing else changes until it is told to drain.
+    /// Lets handlers announce that the server shuts down at `at`. It has no further effect; [`drain`](Self::drain) starts the
+    /// shutdown.
     pub fn announce_shutdown(&self, at: Instant) {
-        self.tell(|| Command::Announce(at));
+        self.broadcast(|| Command::Announce(at));
     }
 
-    /// Stops accepting, lets exchanges under way end within `grace`, then ends what is left. Idle connections close at once.
+    /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the remaining ones.
     pub async fn drain(mut self, grace: Duration) {
-        self.tell(|| Command::Drain);
+        self.broadcast(|| Command::Drain);
         let _ = tokio::time::timeout(grace, self.alive.recv()).await;
-        self.tell(|| Command::Stop);
+        self.broadcast(|| Command::Stop);
         while self.alive.recv().await.is_some() {}
     }
 
-    fn tell(&self, command: impl Fn() -> Command) {
+    /// Sends a command to every worker.
+    fn broadcast(&self, command: impl Fn() -> Command) {
         for inbox in &self.commands {
-            // A worker that has ended needs no telling.
+            // Sending fails only when the worker has ended.
             let _ = inbox.send(command());
         }
     }
@@ -226,13 +227,10 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.tell(|| Command::Stop);
+        self.broadcast(|| Command::Stop);
         for thread in self.threads.drain(..) {
-            // A worker's panic was reported by its thread already.
+            // The panic hook has already reported a worker's panic.
             let _ = thread.join();
-        }
-        if let Some(access) = self.access.take() {
-            access.finish();
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Deadlines of connections and sleeps of handlers.
 //!
-//! Connections' deadlines are many, far and mostly never reached: they sit in one coarse [`Wheel`] (100 ms), where moving
-//! one later costs a store, and none allocates once its connection is there. Handlers' [`Sleepers`] are few and meant: a heap with 1 ms granularity.
+//! Connections' deadlines are many, far in the future and rarely reached. They are in one coarse timer [`Wheel`] (100 ms),
+//! where a move to a later time costs one store, and which allocates only when a connection is added. Handlers' [`Sleepers`]
+//! are few and usually do fire, so they are in a heap with 1 ms granularity.
 
 use std::collections::BinaryHeap;
 use std::task::Waker;
@@ -9,36 +10,39 @@ use std::time::{Duration, Instant};
 
 /// The wheel's granularity.
 const TICK: Duration = Duration::from_millis(100);
-/// Buckets of the wheel; what lies farther is looked at once a turn (102 s).
+/// Buckets of the wheel, 102 s. A timer beyond that is refiled once per turn.
 const BUCKETS: usize = 1024;
-/// No deadline.
+/// The tick of a timer without a deadline, or in no bucket.
 const NEVER: u32 = u32::MAX;
-/// The end of a bucket's list.
+/// The null index of a bucket's list.
 const END: u32 = u32::MAX;
 
-/// A connection's place in the [`Wheel`].
+/// A connection's index in the [`Wheel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TimerKey(u32);
 
 impl TimerKey {
-    /// Of a connection that was never polled.
+    /// The key of a connection that was never polled and has no timer yet.
     pub(crate) const UNFILED: Self = Self(u32::MAX);
 }
 
+/// One connection's timer, a node of its bucket's doubly linked list.
 struct Timer {
+    /// The tick at which the timer fires, or `NEVER`. It may be later than `filed`.
     deadline: u32,
-    /// The tick whose bucket looks at this timer; `NEVER` while it is in none.
+    /// The tick whose bucket holds this timer; `NEVER` while it is in no bucket.
     filed: u32,
-    /// Its neighbours in that bucket.
+    /// The neighbours in that bucket's list.
     before: u32,
     behind: u32,
     waker: Waker,
 }
 
-/// The coarse wheel: one per worker, an entry per connection.
+/// The coarse timer wheel: one per worker, with a timer per connection. Lists are linked by slab indices, so filing a timer
+/// allocates no memory.
 pub(crate) struct Wheel {
     start: Instant,
-    /// The next tick to look at.
+    /// The next tick to process.
     tick: u32,
     /// The first timer of each bucket.
     buckets: Vec<u32>,
@@ -50,13 +54,13 @@ impl Wheel {
         Self { start: now, tick: 0, buckets: vec![END; BUCKETS], timers: slab::Slab::new() }
     }
 
-    /// Adds a connection, without a deadline.
+    /// Adds a connection, without a deadline. Panics beyond 2^32 connections.
     pub(crate) fn add(&mut self, waker: Waker) -> TimerKey {
         let key = self.timers.insert(Timer { deadline: NEVER, filed: NEVER, before: END, behind: END, waker });
         TimerKey(u32::try_from(key).expect("fewer connections than 2^32"))
     }
 
-    /// Forgets a connection.
+    /// Removes a connection. O(1).
     pub(crate) fn remove(&mut self, key: TimerKey) {
         self.take_out(key.0);
         self.timers.remove(key.0 as usize);
@@ -67,30 +71,34 @@ impl Wheel {
         let tick = self.tick_of(deadline);
         let timer = &mut self.timers[key.0 as usize];
         timer.deadline = tick;
+        // A later deadline leaves the timer in its bucket; `wake_or_refile` refiles it when that bucket is due. Most
+        // deadlines only move later, once per request.
         if tick < timer.filed {
             self.take_out(key.0);
             self.file(key.0, tick);
         }
     }
 
-    /// Wakes the connections whose deadline has passed.
+    /// Processes all ticks up to `now`: wakes the connections whose deadline has passed.
     pub(crate) fn advance(&mut self, now: Instant) {
         let until = ticks(now.saturating_duration_since(self.start));
         if self.timers.is_empty() {
+            // Skips the ticks of an idle period at once instead of one by one.
             self.tick = self.tick.max(until);
             return;
         }
         while self.tick <= until {
             let bucket = self.tick as usize % BUCKETS;
-            // None comes back into the bucket that is being looked at.
+            // `look_at` never files a timer back into this bucket, so the loop ends.
             while self.buckets[bucket] != END {
-                self.look_at(self.buckets[bucket]);
+                self.wake_or_refile(self.buckets[bucket]);
             }
             self.tick += 1;
         }
     }
 
-    fn look_at(&mut self, key: u32) {
+    /// Wakes a timer of the current bucket, or refiles it when its deadline has moved. A woken timer has no deadline.
+    fn wake_or_refile(&mut self, key: u32) {
         self.take_out(key);
         let timer = &mut self.timers[key as usize];
         if timer.deadline <= self.tick {
@@ -102,8 +110,9 @@ impl Wheel {
         }
     }
 
-    /// Puts a timer that is in no bucket first into the one that will look at it.
+    /// Inserts a timer that is in no bucket at the front of its tick's bucket.
     fn file(&mut self, key: u32, tick: u32) {
+        // A tick beyond one turn goes to the last bucket of this turn, and is refiled from there.
         let tick = tick.clamp(self.tick, self.tick + BUCKETS as u32 - 1);
         let behind = std::mem::replace(&mut self.buckets[tick as usize % BUCKETS], key);
         if behind != END {
@@ -113,7 +122,7 @@ impl Wheel {
         (timer.filed, timer.before, timer.behind) = (tick, END, behind);
     }
 
-    /// Takes a timer out of its bucket, if it is in one.
+    /// Unlinks a timer from its bucket, if it is in one. O(1).
     fn take_out(&mut self, key: u32) {
         let timer = &mut self.timers[key as usize];
         let filed = std::mem::replace(&mut timer.filed, NEVER);
@@ -130,17 +139,18 @@ impl Wheel {
         }
     }
 
+    /// Returns the tick of a deadline, rounded up, and at least the current tick.
     fn tick_of(&self, deadline: Instant) -> u32 {
         let since = deadline.saturating_duration_since(self.start);
         ticks(since + (TICK - Duration::from_nanos(1))).max(self.tick)
     }
 
-    /// When to [`advance`](Self::advance) next; `None` while there is no connection.
+    /// Returns the time of the next [`advance`](Self::advance), one tick away at most; `None` while there is no connection.
     pub(crate) fn next(&self) -> Option<Instant> {
         (!self.timers.is_empty()).then(|| self.start + TICK * self.tick)
     }
 
-    /// Wakes every connection: the worker begins to drain.
+    /// Wakes every connection, for a drain or a changed plan.
     pub(crate) fn wake_all(&self) {
         for (_, timer) in &self.timers {
             timer.waker.wake_by_ref();
@@ -148,7 +158,7 @@ impl Wheel {
     }
 }
 
-/// Whole ticks of a duration; 13 years at most.
+/// Converts a duration to whole ticks, saturating at 13 years.
 fn ticks(duration: Duration) -> u32 {
     const PER_SECOND: u64 = 1000 / TICK.as_millis() as u64;
     let ticks =
@@ -156,6 +166,7 @@ fn ticks(duration: Duration) -> u32 {
     u32::try_from(ticks).unwrap_or(NEVER - 1).min(NEVER - 1)
 }
 
+/// A heap entry of a sleep.
 #[derive(PartialEq, Eq)]
 struct Sleeper {
     deadline: Instant,
@@ -164,7 +175,7 @@ struct Sleeper {
 
 impl Ord for Sleeper {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // The heap's greatest is the one that is due first.
+        // Reversed, since `BinaryHeap` is a max-heap and the earliest deadline must be at the top.
         (other.deadline, other.id).cmp(&(self.deadline, self.id))
     }
 }
@@ -175,17 +186,19 @@ impl PartialOrd for Sleeper {
     }
 }
 
-/// The sleeps under way on a worker.
+/// The pending sleeps of a worker's handlers.
 #[derive(Default)]
 pub(crate) struct Sleepers {
     heap: BinaryHeap<Sleeper>,
-    /// Wakers by id; a sleep that was dropped leaves its heap entry behind, to be passed over.
+    /// Wakers by the id's index, each with its id's age. A cancelled sleep leaves a stale heap entry, which `advance` skips.
     wakers: slab::Slab<(u32, Waker)>,
+    /// The age of the latest id; wraps around.
     age: u32,
 }
 
 impl Sleepers {
-    /// Adds a sleep; the key is the slab's index below an age that tells it from earlier users of that index.
+    /// Adds a sleep and returns its id: the slab index in the low 32 bits, and an age in the high 32 bits that distinguishes it
+    /// from earlier sleeps with that index.
     pub(crate) fn add(&mut self, deadline: Instant, waker: Waker) -> u64 {
         self.age = self.age.wrapping_add(1);
         let index = self.wakers.insert((self.age, waker));
@@ -194,29 +207,31 @@ impl Sleepers {
         id
     }
 
-    /// Renews the waker of a sleep that is polled again.
+    /// Replaces the waker of a sleep that is polled again.
     pub(crate) fn renew(&mut self, id: u64, waker: &Waker) {
         if let Some(known) = self.get(id) {
             known.clone_from(waker);
         }
     }
 
-    /// Forgets a sleep.
+    /// Cancels a sleep. No effect if it has fired already.
     pub(crate) fn cancel(&mut self, id: u64) {
         if self.get(id).is_some() {
             self.wakers.remove((id & u64::from(u32::MAX)) as usize);
         }
+        // All heap entries are stale now; this bounds the heap of a worker whose sleeps are always cancelled.
         if self.wakers.is_empty() {
             self.heap.clear();
         }
     }
 
+    /// Returns the waker of a sleep, or `None` when it has fired or was cancelled.
     fn get(&mut self, id: u64) -> Option<&mut Waker> {
         let (age, waker) = self.wakers.get_mut((id & u64::from(u32::MAX)) as usize)?;
         (u64::from(*age) == id >> 32).then_some(waker)
     }
 
-    /// Wakes the sleeps that are due.
+    /// Wakes and removes the sleeps that are due.
     pub(crate) fn advance(&mut self, now: Instant) {
         while self.heap.peek().is_some_and(|sleeper| sleeper.deadline <= now) {
             let Some(sleeper) = self.heap.pop() else { return };
@@ -227,7 +242,7 @@ impl Sleepers {
         }
     }
 
-    /// When to [`advance`](Self::advance) next.
+    /// Returns the time of the next [`advance`](Self::advance), or `None` without a sleep. Possibly that of a stale entry.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|sleeper| sleeper.deadline)
     }

@@ -1,27 +1,40 @@
-//! TLS behind the engine's seam: from policies to rustls configurations, the handshake, and a [`Transport`] over its keys.
+//! TLS: from policies to rustls configurations, the handshake, and a [`Transport`] over its keys.
 //!
-//! - `names`: suites, groups and protocols as configurations write them
-//! - `client`: what a client has to show
+//! - `names`: suites, groups and protocols by their configuration names
+//! - `client`: verification of client certificates; `version1`: certificates that rustls cannot parse
 //! - `connect`: the handshake in the client's role, for upstreams
-//! - `plan`: a listener's policies as they run, and which of them a ClientHello meets
-//! - `handshake`: from a socket to a connection, or to a refusal; `session`: rustls's part of it
-//! - `stream`: the transport; `record`: records sealed and opened; `inbound`: sealed octets that wait
+//! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello
+//! - `handshake`: from a socket to a connection or a refusal; `session`: rustls's part of it; `write_secret`: keys for
+//!   alerts that rustls does not send
+//! - `stream`: the transport; `records`: its records without I/O; `record`: seals or opens one record
+//! - `messages`: handshake messages after the handshake; `alert`: alerts, sent and received; `inbound`: the buffer for
+//!   incomplete records
 //!
-//! Certificates are the owner's: [`Certificates`] is asked at each handshake, so that a renewed one needs no reload.
+//! The embedder supplies certificates: each handshake calls [`Certificates`], so a renewed certificate needs no reload.
 //!
 //! [`Transport`]: crate::transport::Transport
 
+mod alert;
+#[cfg(test)]
+mod bench;
 mod client;
 mod connect;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handshake;
 mod inbound;
+mod messages;
 mod names;
 mod plan;
 mod record;
+mod records;
 mod session;
 mod stream;
+mod version1;
+mod write_secret;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
@@ -30,34 +43,50 @@ pub(crate) use connect::{Connected, Connector};
 pub(crate) use handshake::{Secured, begin};
 pub use plan::TlsError;
 pub(crate) use plan::{Tickets, TlsPlan};
-pub(crate) use record::SEALED_OCTETS;
+pub(crate) use record::SEALED_BYTES;
 pub(crate) use stream::TlsStream;
 
-/// Where the engine finds certificates; the owner's.
+/// The result of [`Certificates::obtain`]; `None`: no certificate could be obtained.
+pub type ObtainedCertificate = Pin<Box<dyn Future<Output = Option<Arc<CertifiedKey>>> + Send>>;
+
+/// The source of server certificates, implemented by the embedder.
 pub trait Certificates: Send + Sync + fmt::Debug {
-    /// A certificate for this name, exact or by a wildcard of its own, with one of these tags if there are any. The name is in
-    /// lower case; it may be an address, where a client sent no name. `None`: the client sent no name, and neither our
-    /// address nor a default name has one.
+    /// Returns a certificate for `server_name`, by an exact match or a wildcard. A non-empty `tags` restricts the choice to
+    /// certificates with at least one of these tags. The name is in lower case. It is an IP address when the client sent
+    /// no name, and `None` when neither that address nor the policy's default name has a certificate.
     ///
-    /// Called on a worker for each handshake: it must not block, and should be a look-up.
+    /// Each handshake calls this on a worker thread, so it must not block; a map look-up is the expected cost.
     fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>>;
+
+    /// Starts to obtain a certificate for a server name in lower case for which [`find`](Self::find) has none (on-demand TLS). The
+    /// handshake waits for the result for at most a minute; dropping the future does not cancel the work. `None`: the name
+    /// gets no certificate in this way. Must not block.
+    fn obtain(&self, _server_name: &str) -> Option<ObtainedCertificate> {
+        None
+    }
+
+    /// Returns the certificate that answers an authority's TLS-ALPN-01 challenge for `server_name` (RFC 8737 §3): the client has offered
+    /// `acme-tls/1` by ALPN. The connection closes after the handshake.
+    fn challenge(&self, _server_name: &str) -> Option<Arc<CertifiedKey>> {
+        None
+    }
 }
 
-/// What an owner of certificates needs of rustls.
+/// The rustls types that an implementation of [`Certificates`] needs.
 pub mod certificate {
     pub use rustls::crypto::aws_lc_rs::sign::any_supported_type;
     pub use rustls::pki_types::pem::PemObject;
     pub use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     pub use rustls::sign::CertifiedKey;
 
-    /// A chain, leaf first, and its key, which must belong to the leaf.
+    /// Combines a chain, leaf first, with the leaf's private key.
     ///
     /// # Errors
-    /// The key is of no known kind, or not the leaf's.
+    /// The chain is empty or its leaf is malformed, the key's type is not supported, or the key does not belong to the leaf.
     pub fn certified_key(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<CertifiedKey, rustls::Error> {
-        CertifiedKey::from_der(chain, key, &rustls::crypto::aws_lc_rs::default_provider())
+        super::version1::certified_key(chain, &key)
     }
 }

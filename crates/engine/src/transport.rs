@@ -1,7 +1,6 @@
-//! The seam between a connection and what carries its octets: plain TCP, TLS (`tls`), and whatever leaner reactor may come
-//! behind the same verbs.
+//! The byte transport below a connection, implemented by plain TCP here and by TLS in `tls`.
 //!
-//! - `arrival`: when the kernel had what is read
+//! - `arrival`: kernel timestamps of received bytes
 
 mod arrival;
 
@@ -9,72 +8,85 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
 
 use progress::is_heard;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use socket2::TcpKeepalive;
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
-/// What a read brought.
+/// Idle time before the kernel's first keepalive probe, and the interval between probes.
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(15);
+
+/// The result of a read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// How many octets; 0 is the peer's end.
-    pub(crate) octets: usize,
-    /// When the kernel had the last of them, nanoseconds since the Unix epoch; 0 when that is not known.
+    /// The number of bytes read; 0 is the peer's end.
+    pub(crate) bytes: usize,
+    /// The time at which the kernel received the last of them, in nanoseconds since the Unix epoch; 0 when unknown.
     pub(crate) at: u64,
 }
 
 impl From<usize> for Received {
-    fn from(octets: usize) -> Self {
-        Self { octets, at: 0 }
+    fn from(bytes: usize) -> Self {
+        Self { bytes, at: 0 }
     }
 }
 
-/// What carries a connection's octets.
+/// An ordered byte stream in both directions.
 pub(crate) trait Transport: Unpin {
-    /// Reads into `octets`. A short read says that the kernel has no more for now, so the next call
-    /// costs no system call before octets arrive.
-    fn poll_read(&mut self, task: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<Received>>;
+    /// Reads into `bytes`. A short read means that the kernel's buffer is empty; the next call then returns `Pending` without
+    /// a system call until bytes arrive.
+    fn poll_read(&mut self, task: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>>;
 
-    /// Has the kernel keep the time of what comes from now on, or not any more.
+    /// Turns the kernel's timestamps of received bytes on or off.
     fn keep_times(&self, on: bool);
 
-    /// Writes some of `octets`: as many as it answers are with the kernel. The next call begins with those that are left, and
-    /// may have more behind them: a transport may have taken them already, to be sent when there is room.
-    fn poll_write(&mut self, task: &mut Task<'_>, octets: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    /// Writes some of `bytes`. Returns how many of them the kernel has accepted.
+    ///
+    /// The next call must begin with the remaining bytes, and may append further ones: a transport may have buffered the
+    /// remaining bytes already, to send them when the kernel has room.
+    fn poll_write(&mut self, task: &mut Task<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
-    /// Ends our sending side: the peer reads the end after what was written.
+    /// Shuts down our sending side: the peer reads the end after all written bytes.
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>>;
 
-    /// Whether the peer's end, which a read told, came without the word that a transport of this kind ends with: somebody
-    /// between may have cut what the peer still meant to say.
+    /// Returns whether the peer's end came without the transport's own end marker (TLS's close_notify), so that an attacker
+    /// on the path may have truncated the peer's message. Always `false` for TCP, which has no such marker.
     fn is_cut(&self) -> bool {
         false
     }
 
-    /// Makes the close that follows a reset, so that a peer cannot take a cut response for a whole one.
+    /// Makes the following close send a reset, so that a peer cannot mistake a truncated response for a complete one.
     fn reset_on_close(&self);
+}
+
+/// Keepalive settings by which the kernel detects that the peer of a silent connection is gone, as in Go: the first probe after
+/// 15 s, and one every 15 s after that. A tunnel has no further bound while both directions are open.
+pub(crate) fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new().with_time(KEEPALIVE_PAUSE).with_interval(KEEPALIVE_PAUSE)
 }
 
 impl Transport for TcpStream {
     #[inline]
-    fn poll_read(&mut self, task: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<Received>> {
+    fn poll_read(&mut self, task: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
         loop {
             ready!(self.poll_read_ready(task))?;
-            // The C library's `recv` is a cancellation point, which costs a tenth of a request's user time: rustix makes the
-            // call itself.
-            let room = octets.len();
+            // rustix makes the system call directly. The C library's `recv` is a cancellation point, which costs a tenth of a
+            // request's user time.
+            let room = bytes.len();
             let read = self.try_io(Interest::READABLE, || {
                 if is_heard() {
-                    return arrival::receive(self.as_fd(), octets);
+                    return arrival::receive(self.as_fd(), bytes);
                 }
-                Ok(Received::from(recv(&*self, &mut *octets, RecvFlags::empty())?.0))
+                Ok(Received::from(recv(&*self, &mut *bytes, RecvFlags::empty())?.0))
             });
             match read {
                 Ok(received) => {
-                    if received.octets > 0 && received.octets < room {
-                        // The kernel has no more: say so to the runtime, so that the next read waits without asking.
-                        // Octets that come from now on are a new event.
+                    if received.bytes > 0 && received.bytes < room {
+                        // The kernel's buffer is empty. A made-up `WouldBlock` clears the runtime's readiness, so that the
+                        // next read waits without a system call. Later bytes are a new event of the edge-triggered reactor.
                         let _ = self.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
                     }
                     return Poll::Ready(Ok(received));
@@ -90,11 +102,12 @@ impl Transport for TcpStream {
     }
 
     #[inline]
-    fn poll_write(&mut self, task: &mut Task<'_>, octets: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write(&mut self, task: &mut Task<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.poll_write_ready(task))?;
+            // One slice takes the cheaper call: `sendmsg` copies a header and an array from user space first.
             let written = self.try_io(Interest::WRITABLE, || {
-                Ok(match octets {
+                Ok(match bytes {
                     [one] => send(&*self, one, SendFlags::NOSIGNAL)?,
                     many => sendmsg(&*self, many, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?,
                 })
@@ -112,6 +125,6 @@ impl Transport for TcpStream {
 
     fn reset_on_close(&self) {
         // Best effort: without it the peer sees an early end instead of a reset.
-        let _ = socket2::SockRef::from(self).set_linger(Some(std::time::Duration::ZERO));
+        let _ = socket2::SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }

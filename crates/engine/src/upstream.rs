@@ -1,23 +1,18 @@
-//! Connections to other servers, and the calls that they carry.
+//! Connections to upstreams, and the calls that they carry.
 //!
 //! ```text
-//! Place::carry ─► an idle link │ a link with room │ a new link │ the queue
-//!                                      │
-//!   link's task:  connect ─► drive ────┴─► idle ─► … ─► closed
+//! UpstreamPool::carry ─► an idle link │ a link with room │ a new link │ the queue
+//!                                             │
+//!   the link's task:  connect ─► drive ───────┴─► idle ─► … ─► closed
 //! ```
-//! A place is one address as one worker sees it. A connection of it is a task, as a peer's is; the place and the task share a
-//! [`Link`]. Nothing here is shared between workers.
+//! A pool is one address as one worker sees it. Each of its connections is a task ([`drive`](crate::drive)); the pool and the task share a
+//! [`Link`]. No state is shared between workers.
 //!
 //! - `connect`: from an address to a connection
-//! - `links`: which connections there are, and which take calls
-//! - `drive`: the life of a connection; `outgoing`: one call on it
-//! - `machine`: the protocol
+//! - `links`: the pool's connections, and which of them accept calls
 
 mod connect;
-mod drive;
 mod links;
-mod machine;
-mod outgoing;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -30,37 +25,38 @@ use progress::Span;
 
 use crate::tls::Connector;
 use crate::worker::Core;
-use links::{Link, Links};
+use links::Links;
+pub(crate) use links::{Link, LinkState};
 
-/// Calls that wait for a connection at most; beyond, they are refused.
+/// Calls that may wait for a connection; further ones fail.
 const WAITING_MAX: usize = 1024;
-/// Calls that wait for one connection while it comes about, where it may carry many.
+/// Calls that wait for one connection while it is being opened, if it can carry many.
 const GATHERED_MAX: usize = 100;
 
 /// An address, its connections, and the calls that wait for one.
-pub(crate) struct Place {
+pub(crate) struct UpstreamPool {
     core: Rc<Core>,
-    address: Box<str>,
+    address: Rc<str>,
     transport: Arc<Transport>,
     links: Links,
-    waiting: RefCell<VecDeque<Waiting>>,
-    /// The upstream chose HTTP/2 the last time that it was asked.
+    waiting: RefCell<VecDeque<WaitingCall>>,
+    /// The upstream chose HTTP/2 in the last handshake.
     speaks_http2: Cell<bool>,
-    /// How handshakes are made, once there was one.
+    /// The TLS client, from the first handshake on.
     connector: RefCell<Option<Rc<Connector>>>,
-    /// What the profiler knows it by, once it was asked something while a profile ran.
+    /// The profiler's span, from the first call during a profile on.
     span: OnceCell<Span>,
     this: Weak<Self>,
 }
 
-/// A call without a connection.
-struct Waiting {
-    call: Carried,
-    /// It was sent before, on a connection that ended without looking at it.
-    is_second: bool,
+/// A call that is not on a connection yet.
+pub(crate) struct WaitingCall {
+    pub(crate) call: Carried,
+    /// It was sent before, on a connection that ended without processing it.
+    pub(crate) is_retry: bool,
 }
 
-impl Place {
+impl UpstreamPool {
     pub(crate) fn new(core: Rc<Core>, address: &str, transport: &Arc<Transport>) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
             core,
@@ -75,20 +71,49 @@ impl Place {
         })
     }
 
-    /// The time that passes until it answers.
-    fn span(&self) -> Span {
+    /// Returns the profiler's span for the upstream's response time.
+    pub(crate) fn span(&self) -> Span {
         *self.span.get_or_init(|| Span::named(&format!("upstream {}", self.address)))
     }
 
-    fn place(&self, waiting: Waiting) {
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn address(&self) -> &Rc<str> {
+        &self.address
+    }
+
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
+    /// Takes the call that has waited longest.
+    pub(crate) fn next_waiting(&self) -> Option<WaitingCall> {
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// Hands the call to a connection, opens one for it, or queues it.
+    pub(crate) fn place(&self, waiting: WaitingCall) {
+        // An open connection first: a new one costs a round trip, with TLS two or more.
         let Some(waiting) = self.links.hand_over(waiting) else { return };
         let connecting = self.links.connecting();
         let mut queue = self.waiting.borrow_mut();
+        // An HTTP/2 connection that is being opened will take many calls, so a burst does not open one for each.
         let gathers = self.speaks_http2.get() && queue.len() < connecting * GATHERED_MAX;
         if !gathers && !self.is_full() {
             drop(queue);
             return self.connect(waiting);
         }
+        // Calls whose client has gone make room before a live one is refused. Rare, since the queue must be full.
         if queue.len() == WAITING_MAX {
             queue.retain(|waiting| !waiting.call.is_given_up());
         }
@@ -99,15 +124,16 @@ impl Place {
         }
     }
 
-    /// Whether there may be no more connections.
+    /// Returns whether the limit of connections is reached.
     fn is_full(&self) -> bool {
         self.transport.connections_max.is_some_and(|max| self.links.len() >= max)
     }
 
-    /// A connection takes no more calls for now: what gathered for it has others made, as many as it needs.
-    fn relieve(&self) {
+    /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
+    pub(crate) fn open_more(&self) {
         loop {
             let connecting = self.links.connecting();
+            // As in `place`: connections that are being opened will take this many of the waiting calls.
             let gathered = if self.speaks_http2.get() { connecting * GATHERED_MAX } else { 0 };
             if self.waiting.borrow().len() <= gathered || self.is_full() {
                 return;
@@ -120,17 +146,19 @@ impl Place {
         }
     }
 
-    fn connect(&self, first: Waiting) {
+    fn connect(&self, first: WaitingCall) {
         let link = self.links.begin(first);
+        // The task holds the pool while it connects, so the pool outlives the attempt.
         let Some(this) = self.this.upgrade() else { return };
         tokio::task::spawn_local(connect::run(this, link));
     }
 
-    /// A link is gone: what waits may have its place.
-    fn closed(&self, link: &Rc<Link>) {
+    /// A connection has closed: its place is free for waiting calls.
+    pub(crate) fn closed(&self, link: &Rc<Link>) {
         self.links.remove(link);
-        // What it was handed and did not begin goes elsewhere.
+        // Calls that it was handed and did not begin go to other connections.
         loop {
+            // The borrow ends before `place`, which may push to an inbox.
             let left = link.inbox.borrow_mut().pop_front();
             let Some(left) = left else { break };
             self.place(left);
@@ -141,35 +169,36 @@ impl Place {
         }
     }
 
-    /// No connection came about: whoever waited for this one is told, and where no other is left to wait for, all are. Else
-    /// the next may try: those that there are may be busy for ever.
+    /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens
+    /// another one for them, because the present ones may stay busy.
     fn unreachable(&self, link: &Rc<Link>, fault: &CallFault) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
+        // While another connection works, the address is reachable after all, and the waiting calls keep their chance.
         let is_last = self.links.len() == 0;
         let waiting = if is_last { std::mem::take(&mut *self.waiting.borrow_mut()) } else { VecDeque::new() };
-        for Waiting { call, .. } in handed.into_iter().chain(waiting) {
+        for WaitingCall { call, .. } in handed.into_iter().chain(waiting) {
             call.fail(fault.clone());
         }
-        if !self.core.is_closed() {
-            self.relieve();
+        if !self.core.lifecycle.is_closed() {
+            self.open_more();
         }
     }
 }
 
-impl Upstream for Place {
+impl Upstream for UpstreamPool {
     fn carry(&self, call: Carried) {
-        self.place(Waiting { call, is_second: false });
+        self.place(WaitingCall { call, is_retry: false });
     }
 
     fn calls(&self) -> &Rc<Calls> {
-        self.core.calls()
+        self.core.memory.calls()
     }
 }
 
-impl Drop for Place {
+impl Drop for UpstreamPool {
     fn drop(&mut self) {
-        // Links hold no strong reference while they are idle; they notice that nobody is left.
+        // Idle connections hold no strong reference to the pool; each closes when it sees that the pool is gone.
         self.links.wake_all();
     }
 }

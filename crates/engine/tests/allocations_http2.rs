@@ -1,40 +1,41 @@
-//! By HTTP/2 too, a request allocates nothing once its worker has served its like.
+//! Steady-state requests over HTTP/2 allocate no memory.
 
 mod support;
 
-use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
+use causeway_testkit::counting::CountingAllocator;
+use causeway_testkit::counting::everywhere::{allocations_during, exempt_this_thread, sites};
 use causeway_testkit::http2::{Wire, flag, get, kind, literal};
 
-use support::Server;
+use support::TestServer;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
-/// Streams that are open side by side.
+/// Concurrent streams.
 const STREAMS: u32 = 10;
 
-/// A connection, and the streams that it has used.
-struct Client {
+/// A connection, and the next stream's number.
+struct StreamClient {
     wire: Wire,
     next: u32,
 }
 
-impl Client {
-    fn connect(server: &Server) -> Self {
-        // SETTINGS_INITIAL_WINDOW_SIZE is wide; the connection's window is opened as content comes.
+impl StreamClient {
+    fn connect(server: &TestServer) -> Self {
+        // SETTINGS_INITIAL_WINDOW_SIZE is large; `ask` enlarges the connection's window as content arrives.
         let mut wire = Wire::connect(server.address(), &[(4, 1 << 20)]).unwrap();
         wire.put(kind::SETTINGS, flag::ACK, 0, &[]);
         Self { wire, next: 1 }
     }
 
-    /// Asks for each path on a stream of its own, every third with content of so many octets, and reads all answers; how many
-    /// octets came as content.
+    /// Requests each path on a stream of its own, every third with `content`, and reads all responses. Returns the number of
+    /// content bytes received.
     fn ask(&mut self, paths: &[String], content: &[u8]) -> usize {
         for (index, path) in paths.iter().enumerate() {
             let mut block = get(path);
             literal(&mut block, b"x-unobserved", b"1");
             if index % 3 == 2 {
-                // `:method: POST` in the place of GET (RFC 7541, appendix A).
+                // `:method: POST` in place of GET (RFC 7541, appendix A).
                 block[0] = 0x83;
                 self.wire.put(kind::HEADERS, flag::END_HEADERS, self.next, &block);
                 self.wire.put(kind::DATA, flag::END_STREAM, self.next, content);
@@ -44,13 +45,13 @@ impl Client {
             self.next += 2;
         }
         self.wire.flush().unwrap();
-        let (mut ended, mut octets) = (0, 0);
+        let (mut ended, mut bytes) = (0, 0);
         while ended < paths.len() {
-            let frame = self.wire.receive().unwrap().expect("the connection goes on");
+            let frame = self.wire.receive().unwrap().expect("the connection continues");
             match frame.kind {
                 kind::HEADERS | kind::DATA => {
                     if frame.kind == kind::DATA && !frame.payload.is_empty() {
-                        octets += frame.payload.len();
+                        bytes += frame.payload.len();
                         let by = u32::try_from(frame.payload.len()).unwrap().to_be_bytes();
                         self.wire.put(kind::WINDOW_UPDATE, flag::NONE, 0, &by);
                         self.wire.flush().unwrap();
@@ -61,17 +62,17 @@ impl Client {
                 _ => panic!("{frame:?}"),
             }
         }
-        octets
+        bytes
     }
 
     fn round(&mut self, rounds: usize) {
         for number in 0..rounds {
-            // All rounds together go beyond the connection's window; a chunk of the test's handler is at most a block.
+            // All rounds together exceed the connection's window; a chunk of the test's handler is at most a block.
             let len = number * 97 % 32_000;
             let first = format!("/chunk/{len:05}");
             let paths: Vec<String> =
                 (0..STREAMS).map(|at| if at == 0 { &*first } else { "/fixed" }.to_owned()).collect();
-            let content = support::octets(number * 61 % 16_000);
+            let content = support::bytes(number * 61 % 16_000);
             let want = len + (STREAMS as usize - 1) * "fixed".len();
             assert_eq!(self.ask(&paths, &content), want);
         }
@@ -81,16 +82,16 @@ impl Client {
 #[test]
 fn requests_by_http2() {
     exempt_this_thread();
-    let server = Server::start(|_| {});
-    let mut client = Client::connect(&server);
-    // The counter sees the worker: a streamed answer boxes its stream.
+    let server = TestServer::start(|_| {});
+    let mut client = StreamClient::connect(&server);
+    // Checks that the counter covers the worker: a streamed response boxes its stream.
     let seen = allocations_during(|| assert_eq!(client.ask(&["/chunks/1".to_owned()], &[]), 1));
     assert!(seen > 0, "the allocator is not counting");
-    // How far the pools grow depends on what meets on the wire, so steady state is where nothing grew for a while.
+    // The pools' growth depends on timing, so steady state is reached when several rounds in a row allocate no memory.
     let counts: Vec<u64> = (0..30).map(|_| allocations_during(|| client.round(200))).collect();
     assert!(
         counts.windows(5).any(|five| five.iter().all(|count| *count == 0)),
-        "{counts:?}; they came from {:#?}",
+        "{counts:?}; allocated by {:#?}",
         sites()
     );
 }

@@ -1,29 +1,30 @@
-//! A request that is sent on, and its answer, allocate nothing once their worker has carried their like.
+//! Steady-state forwarded requests and their responses allocate no memory.
 
 mod support;
 
-use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
+use causeway_testkit::counting::CountingAllocator;
+use causeway_testkit::counting::everywhere::{allocations_during, exempt_this_thread, sites};
 
 use support::scribe::SCRIBE;
-use support::{Client, Server};
+use support::{TestClient, TestServer};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
-fn http1(client: &mut Client, target: &str, octets: &[u8]) {
+fn http1(client: &mut TestClient, target: &str, bytes: &[u8]) {
     client.send(format!("GET {target}/fixed HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\n\r\n"));
     assert_eq!(client.answer().text(), "fixed");
-    client.send(format!("GET {target}/chunk/{} HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\n\r\n", octets.len()));
-    assert_eq!(client.answer().body.len(), octets.len());
-    let len = octets.len();
-    // Answered once it has been read: an answer before that may cost a connection.
+    client.send(format!("GET {target}/chunk/{} HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\n\r\n", bytes.len()));
+    assert_eq!(client.answer().body.len(), bytes.len());
+    let len = bytes.len();
+    // The handler responds after reading the content: an earlier response may close the connection.
     client
         .send(format!("POST {target}/collect HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\nContent-Length: {len}\r\n\r\n"));
-    client.send(octets);
+    client.send(bytes);
     assert_eq!(client.answer().status, 200);
 }
 
-/// Rounds until five in a row allocate nothing: how far pools grow depends on what meets on the wire.
+/// Runs rounds, and asserts that five in a row allocate no memory: the pools' growth depends on timing.
 #[track_caller]
 fn settles(why: &str, mut round: impl FnMut()) {
     let counts: Vec<u64> = (0..30).map(|_| allocations_during(&mut round)).collect();
@@ -38,7 +39,7 @@ fn settles(why: &str, mut round: impl FnMut()) {
 #[test]
 fn requests_that_are_sent_on() {
     exempt_this_thread();
-    let (proxy, origin) = (Server::start(|_| {}), Server::start(|_| {}));
+    let (proxy, origin) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
     let port = origin.address().port();
     let rounds = [("forward", false), ("forward2", false), ("forward", true), ("forward2", true)];
     for (way, is_profiled) in rounds {
@@ -48,11 +49,11 @@ fn requests_that_are_sent_on() {
         }
         let target = format!("/{way}/{port}");
         let mut client = proxy.client();
-        // The counter sees the workers: a streamed answer boxes its stream.
+        // Checks that the counter covers the workers: a streamed response boxes its stream.
         let seen = allocations_during(|| drop(client.get(&format!("{target}/chunks/1"))));
         assert!(seen > 0, "the allocator is not counting");
         settles(&format!("HTTP/1.1 to {way}, a profile: {is_profiled}"), || {
-            (0..50).for_each(|number| http1(&mut client, &target, &support::octets(number * 487 % 20_000)));
+            (0..50).for_each(|number| http1(&mut client, &target, &support::bytes(number * 487 % 20_000)));
         });
     }
     assert!(SCRIBE.heard() > 1000);
@@ -65,18 +66,18 @@ fn requests_that_are_sent_on() {
         for number in 0..50_usize {
             let mut block = get(&target);
             literal(&mut block, b"x-unobserved", b"1");
-            let content = support::octets(number * 61 % 10_000);
+            let content = support::bytes(number * 61 % 10_000);
             block[0] = 0x83;
             wire.put(kind::HEADERS, flag::END_HEADERS, stream, &block);
             wire.put(kind::DATA, flag::END_STREAM, stream, &content);
             wire.flush().unwrap();
             loop {
-                let frame = wire.receive().unwrap().expect("the connection goes on");
+                let frame = wire.receive().unwrap().expect("the connection continues");
                 if frame.stream == stream && frame.flags & flag::END_STREAM != 0 && frame.kind < 2 {
                     break;
                 }
             }
-            // What came is given back to the window.
+            // Returns the received bytes to the connection's window.
             wire.put(kind::WINDOW_UPDATE, flag::NONE, 0, &5_u32.to_be_bytes());
             stream += 2;
         }

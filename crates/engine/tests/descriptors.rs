@@ -1,4 +1,4 @@
-//! Out of descriptors: in a process of its own, whose limit this test lowers.
+//! Accepting when the process is out of descriptors. In a process of its own, whose limit this test lowers.
 
 mod support;
 
@@ -10,9 +10,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use support::{Client, PATIENCE, Server};
+use support::{PATIENCE, TestClient, TestServer};
 
-/// When the engine said that accepting rests.
+/// The times at which the engine logged a pause of accepting.
 static RESTS: Mutex<Vec<Instant>> = Mutex::new(Vec::new());
 static RESTED: Condvar = Condvar::new();
 
@@ -41,16 +41,16 @@ impl Subscriber for Rests {
 fn await_rests(count: usize) {
     let rests = RESTS.lock().unwrap();
     let (rests, _) = RESTED.wait_timeout_while(rests, PATIENCE, |rests| rests.len() < count).unwrap();
-    assert!(rests.len() >= count, "accepting was tried and refused {} times", rests.len());
+    assert!(rests.len() >= count, "only {} pauses of accepting", rests.len());
 }
 
 #[test]
 fn accepting_rests_and_resumes_while_what_is_open_is_served() {
     tracing::subscriber::set_global_default(Rests).unwrap();
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut open = server.client();
     assert_eq!(open.get("/fixed").text(), "fixed");
-    // The connection that will wait is made while there are descriptors for its own end; the server's end finds none.
+    // The client's end of the waiting connection gets the last descriptor, so the server's end finds none.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..limit }).unwrap();
     let mut hoard = Vec::new();
@@ -58,13 +58,13 @@ fn accepting_rests_and_resumes_while_what_is_open_is_served() {
         hoard.push(file);
     }
     hoard.pop();
-    let mut waiting = Client::connect(server.address());
+    let mut waiting = TestClient::connect(server.address());
     waiting.ask("/fixed");
     for count in 1..=4 {
         await_rests(count);
-        assert_eq!(open.get("/fixed").text(), "fixed", "what is open is served on");
+        assert_eq!(open.get("/fixed").text(), "fixed", "open connections are still served");
     }
-    // A spinning acceptor would have been refused thousands of times. A rest is never shorter than its timer.
+    // A spinning acceptor would have logged thousands of pauses. A pause is never shorter than its timer.
     let rests = RESTS.lock().unwrap().clone();
     let shortest = rests.windows(2).map(|pair| pair[1] - pair[0]).min();
     assert!(shortest >= Some(Duration::from_millis(200)), "{shortest:?}");

@@ -1,4 +1,4 @@
-//! One exchange after another over a real socket: what the peer sees, and what the handlers are told of the end.
+//! Sequences of exchanges over a real socket: the bytes that the peer sees, and the outcomes that the handlers get.
 
 #[path = "exchanges/bodies.rs"]
 mod bodies;

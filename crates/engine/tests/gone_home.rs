@@ -1,7 +1,8 @@
-//! Whatever becomes of an exchange, its blocks and its call go home, once: echoes through a proxy under seeded faults of clients
-//! and origins, by every pair of versions.
+//! Every exchange returns its blocks and its call to their pools exactly once, for every outcome: echoes through a proxy under
+//! seeded faults of clients and origins, for every pair of HTTP versions.
 //!
-//! In a debug build a block is poisoned when it is lent, so octets that nobody read into it would show in a content.
+//! Debug builds fill a block with a poison byte when it is taken, so bytes that were never read into it would show up in
+//! content.
 
 mod support;
 
@@ -15,10 +16,10 @@ use causeway_pipeline::{TlsPolicy, TlsSpec};
 use causeway_testkit::http2::{Wire, flag, get, kind};
 use causeway_testkit::random::Random;
 use support::forward::wish;
-use support::http2::Body;
-use support::origin::Peer;
+use support::http2::RequestBody;
+use support::origin::OriginConnection;
 use support::tls::{Authority, Store};
-use support::{PATIENCE, Server};
+use support::{PATIENCE, TestServer};
 
 const SEEDS: u64 = 400;
 
@@ -27,19 +28,19 @@ fn any_len(random: &mut Random) -> usize {
     random.below(most) as usize
 }
 
-/// The proxy, and what stands behind it.
-struct Bench {
-    proxy: Server,
-    origin: Server,
-    protected: Server,
+/// The proxy and its upstreams.
+struct DisconnectFixture {
+    proxy: TestServer,
+    origin: TestServer,
+    protected: TestServer,
     hostile: u16,
 }
 
-impl Bench {
+impl DisconnectFixture {
     fn new() -> Self {
         let store = Arc::new(Store::default());
         store.put("<none>", "", Authority::new().sign(&["127.0.0.1"]));
-        let protected = Server::start(|setup| {
+        let protected = TestServer::start(|setup| {
             setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
             setup.certificates = Some(store);
         });
@@ -48,10 +49,10 @@ impl Bench {
             (transport.head_timeout, transport.read_timeout) =
                 (Some(Duration::from_millis(200)), Some(Duration::from_millis(200)));
         });
-        Self { proxy: Server::start(|_| {}), origin: Server::start(|_| {}), protected, hostile }
+        Self { proxy: TestServer::start(|_| {}), origin: TestServer::start(|_| {}), protected, hostile }
     }
 
-    /// A target that sends back what it gets, by one way or another.
+    /// Returns a target that echoes the request's content, over a random protocol.
     fn echo(&self, random: &mut Random) -> String {
         let (origin, protected) = (self.origin.address().port(), self.protected.address().port());
         match random.below(4) {
@@ -62,7 +63,7 @@ impl Bench {
         }
     }
 
-    /// A target that fails in one way or another.
+    /// Returns a target that fails in a random way.
     fn failing(&self, random: &mut Random) -> String {
         const ORIGINS: [&str; 8] = [
             "panic-enter",
@@ -72,7 +73,7 @@ impl Bench {
             "abort",
             "half",
             "drop-body",
-            "octets/300000",
+            "bytes/300000",
         ];
         let name = ORIGINS[random.below(8) as usize];
         if random.below(2) == 0 {
@@ -82,12 +83,12 @@ impl Bench {
         format!("{}/{name}", echo.trim_end_matches("/echo"))
     }
 
-    /// Waits until nothing is held.
+    /// Waits until no server holds a call or a block.
     fn all_home(&self, seed: u64) {
         let end = Instant::now() + PATIENCE;
         for (name, server) in [("proxy", &self.proxy), ("origin", &self.origin), ("protected", &self.protected)] {
             loop {
-                // Origins send nothing on.
+                // Origins make no calls.
                 let calls =
                     if name == "proxy" { server.client().get("/calls-lent").text().to_owned() } else { "0".into() };
                 std::thread::sleep(Duration::from_millis(1));
@@ -105,91 +106,91 @@ impl Bench {
     }
 }
 
-/// What the hostile origin knows to do.
+/// The number of the hostile origin's behaviours.
 const DEEDS: u64 = 11;
 
-/// An origin that does what the path's second segment says.
+/// Starts an origin whose behaviour is selected by the path's second segment.
 fn hostile() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let peer = Peer::new(stream.unwrap());
+            let peer = OriginConnection::new(stream.unwrap());
             std::thread::spawn(move || misbehave(peer));
         }
     });
     port
 }
 
-fn misbehave(mut peer: Peer) {
+fn misbehave(mut peer: OriginConnection) {
     let Some(head) = peer.try_head() else { return };
     let mut segments = head.split(['/', ' ']).filter_map(|word| word.parse::<u64>().ok());
     let (deed, size) = (segments.next().unwrap(), segments.next().unwrap() as usize * 97);
     let sized = |len: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
-    let mut send = |octets: &[u8]| peer.0.write_all(octets).is_ok();
+    let mut send = |bytes: &[u8]| peer.0.write_all(bytes).is_ok();
     match deed {
-        // Stalls, before the answer or within it.
+        // Stalls before the response, or within it.
         0 => std::thread::sleep(Duration::from_millis(250)),
         1 => {
             send(sized(size + 1).as_bytes());
-            send(&support::octets(size));
+            send(&support::bytes(size));
             std::thread::sleep(Duration::from_millis(250));
         }
-        // Ends and resets, before the answer or within it.
+        // Closes or resets before the response, or within it.
         2 => {}
         3 => peer.reset(),
         4 => {
             send(sized(size + 1).as_bytes());
-            send(&support::octets(size));
+            send(&support::bytes(size));
             peer.reset();
         }
-        // Too short, too long, both lengths.
+        // Content too short, too long, or with two framings.
         5 => {
             send(sized(size + 1000).as_bytes());
-            send(&support::octets(size));
+            send(&support::bytes(size));
         }
         6 => {
             send(sized(size).as_bytes());
-            send(&support::octets(size + 1000));
+            send(&support::bytes(size + 1000));
         }
         7 => {
             send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
         }
-        // Chunks, up to a broken one.
+        // Chunks, the last one malformed.
         8 => {
             let mut chunk =
                 format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", size + 1).into_bytes();
-            chunk.extend(support::octets(size + 1));
+            chunk.extend(support::bytes(size + 1));
             chunk.extend(b"\r\nzz\r\n");
             send(&chunk);
         }
-        // An answer before the request is read, and one that only the end delimits.
+        // A response before the request is read, and one delimited by the connection's end.
         9 => {
             send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmuch");
         }
         _ => {
             send(b"HTTP/1.1 200 OK\r\n\r\n");
-            send(&support::octets(size));
+            send(&support::bytes(size));
             let _ = peer.0.shutdown(Shutdown::Write);
             let _ = peer.0.read_to_end(&mut Vec::new());
         }
     }
 }
 
-/// Through HTTP/1.1 or HTTP/2; the content that comes back is the one that went.
-fn echo(bench: &Bench, random: &mut Random, seed: u64) {
-    let (target, octets) = (bench.echo(random), support::octets(any_len(random)));
+/// Sends content over HTTP/1.1 or HTTP/2, and asserts that the response has equal content.
+fn echo(bench: &DisconnectFixture, random: &mut Random, seed: u64) {
+    let (target, bytes) = (bench.echo(random), support::bytes(any_len(random)));
     let answer = match random.below(3) {
         0 => {
             let mut client = bench.proxy.client();
-            client.post(&target, &octets);
+            client.post(&target, &bytes);
             client.answer()
         }
         1 => {
             let mut client = bench.proxy.client();
             let mut request =
                 format!("POST {target} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").into_bytes();
-            for piece in octets.chunks(random.below(30_000) as usize + 1000) {
+            for piece in bytes.chunks(random.below(30_000) as usize + 1000) {
                 let mut size = String::new();
                 write!(size, "{:x}\r\n", piece.len()).unwrap();
                 request.extend([size.as_bytes(), piece, b"\r\n"].concat());
@@ -198,30 +199,30 @@ fn echo(bench: &Bench, random: &mut Random, seed: u64) {
             client.send(request);
             client.answer()
         }
-        _ => bench.proxy.http2().exchange("POST", &target, Some(&Body::sized(octets.clone()))),
+        _ => bench.proxy.http2().exchange("POST", &target, Some(&RequestBody::sized(bytes.clone()))),
     };
-    assert_eq!((answer.status, answer.body.len()), (200, octets.len()), "seed {seed}: {target}");
-    let wrong = answer.body.iter().zip(&octets).position(|(got, want)| got != want);
+    assert_eq!((answer.status, answer.body.len()), (200, bytes.len()), "seed {seed}: {target}");
+    let wrong = answer.body.iter().zip(&bytes).position(|(got, want)| got != want);
     assert_eq!(wrong, None, "seed {seed}: {target}: {:?}", wrong.map(|at| answer.body[at]));
 }
 
-/// A client of HTTP/1.1 that breaks off: amid its request, amid the answer, with an end or a reset.
-fn break_off(bench: &Bench, random: &mut Random, target: &str) {
+/// An HTTP/1.1 client that disconnects within its request or within the response, by a close or a reset.
+fn break_off(bench: &DisconnectFixture, random: &mut Random, target: &str) {
     let mut client = bench.proxy.client();
-    let octets = support::octets(any_len(random));
-    let sent = if random.below(2) == 0 { octets.len() } else { random.below(octets.len() as u64 + 1) as usize };
-    let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", octets.len());
+    let bytes = support::bytes(any_len(random));
+    let sent = if random.below(2) == 0 { bytes.len() } else { random.below(bytes.len() as u64 + 1) as usize };
+    let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", bytes.len());
     let stream: &mut TcpStream = &mut client.stream;
-    // An echo that nobody reads holds the sending back.
+    // The client does not read the echo, so backpressure may block its writes.
     stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
-    if stream.write_all(head.as_bytes()).is_err() || stream.write_all(&octets[..sent]).is_err() {
+    if stream.write_all(head.as_bytes()).is_err() || stream.write_all(&bytes[..sent]).is_err() {
         return client.reset();
     }
     let mut some = vec![0; any_len(random)];
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let act = random.below(4);
     if act == 1 {
-        // The server may have reset the connection already, which is one of the faults.
+        // The server may have reset the connection already, which counts as one of the faults.
         let _ = stream.shutdown(Shutdown::Write);
     }
     if act > 1 {
@@ -233,21 +234,21 @@ fn break_off(bench: &Bench, random: &mut Random, target: &str) {
     }
 }
 
-/// A client of HTTP/2 with several streams, of which some are reset, and which goes without a word.
-fn break_off_streams(bench: &Bench, random: &mut Random) {
+/// An HTTP/2 client that resets some of its streams, and then closes without GOAWAY.
+fn break_off_streams(bench: &DisconnectFixture, random: &mut Random) {
     let mut wire = Wire::connect(bench.proxy.address(), &[(4, 1 << 20)]).unwrap();
     wire.patience(Duration::from_millis(20)).unwrap();
     let streams = 1 + random.below(8) as u32;
     for number in 0..streams {
         let target = if random.below(2) == 0 { bench.echo(random) } else { bench.failing(random) };
         let mut block = get(&target);
-        // `:method: POST` in the place of GET (RFC 7541, appendix A).
+        // `:method: POST` in place of GET (RFC 7541, appendix A).
         block[0] = 0x83;
         let stream = 2 * number + 1;
         wire.put(kind::HEADERS, flag::END_HEADERS, stream, &block);
-        let octets = support::octets(random.below(7000) as usize);
+        let bytes = support::bytes(random.below(7000) as usize);
         let flags = if random.below(2) == 0 { flag::END_STREAM } else { flag::NONE };
-        wire.put(kind::DATA, flags, stream, &octets);
+        wire.put(kind::DATA, flags, stream, &bytes);
         if random.below(3) == 0 && wire.flush().is_ok() {
             std::thread::sleep(Duration::from_millis(random.below(3)));
             wire.put(kind::RST_STREAM, flag::NONE, stream, &8_u32.to_be_bytes());
@@ -263,7 +264,7 @@ fn break_off_streams(bench: &Bench, random: &mut Random) {
 
 #[test]
 fn under_faults_of_either_side() {
-    let bench = Bench::new();
+    let bench = DisconnectFixture::new();
     for seed in 0..SEEDS {
         let random = &mut Random::new(seed);
         match random.below(4) {
@@ -282,7 +283,7 @@ fn under_faults_of_either_side() {
             bench.all_home(seed);
         }
     }
-    // What was served beside the faults is served behind them.
+    // After the faults, valid exchanges still succeed.
     (0..20).for_each(|seed| echo(&bench, &mut Random::new(SEEDS + seed), SEEDS + seed));
     bench.all_home(SEEDS);
 }

@@ -1,5 +1,8 @@
-//! Upstreams that break their protocol, lie, stall or go: what the client gets, and that nothing of one answer reaches another.
+//! Upstreams that violate their protocol, send false lengths, stall or disconnect. Checks the client's responses, and that no
+//! byte of one response reaches another.
 
+#[path = "hostile/again.rs"]
+mod again;
 #[path = "hostile/http1.rs"]
 mod http1;
 #[path = "hostile/http2.rs"]
@@ -14,18 +17,18 @@ mod tls;
 
 use std::time::{Duration, Instant};
 
-use support::{Answer, Client, PATIENCE, Server};
+use support::{ClientResponse, PATIENCE, TestClient, TestServer};
 
-/// What a client gets.
+/// A client's result.
 #[derive(Debug, PartialEq, Eq)]
-enum Got {
-    /// A whole answer.
+enum ClientResult {
+    /// A complete response.
     Whole(u16, String),
-    /// A head, and content that is cut.
+    /// A head, and truncated content.
     Cut(u16),
 }
 
-impl Got {
+impl ClientResult {
     fn status(&self) -> u16 {
         match self {
             Self::Whole(status, _) | Self::Cut(status) => *status,
@@ -33,44 +36,44 @@ impl Got {
     }
 }
 
-fn whole(status: u16, text: &str) -> Got {
-    Got::Whole(status, text.to_owned())
+fn whole(status: u16, text: &str) -> ClientResult {
+    ClientResult::Whole(status, text.to_owned())
 }
 
-/// Asks by HTTP/1.1, on a connection of its own.
+/// Sends a request over HTTP/1.1 on a new connection and reads the response.
 #[track_caller]
-fn ask(server: &Server, target: &str) -> Got {
+fn ask(server: &TestServer, target: &str) -> ClientResult {
     let mut client = server.client();
     client.ask(target);
     read(&mut client)
 }
 
-/// The answer, and whether it is whole by its framing.
+/// Reads a response, and checks by its framing whether it is complete.
 #[track_caller]
-fn read(client: &mut Client) -> Got {
+fn read(client: &mut TestClient) -> ClientResult {
     let mut head = client.head();
     while head.status < 200 {
         head = client.head();
     }
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if let Some(len) = head.field("Content-Length") {
         let len = len.parse().unwrap();
         return match client.upto(len) {
-            octets if octets.len() == len => Got::Whole(head.status, text(&octets)),
-            _ => Got::Cut(head.status),
+            bytes if bytes.len() == len => ClientResult::Whole(head.status, text(&bytes)),
+            _ => ClientResult::Cut(head.status),
         };
     }
     assert_eq!(head.field("Transfer-Encoding"), Some("chunked"), "{head:?}");
-    let mut answer = Answer::default();
+    let mut answer = ClientResponse::default();
     match client.try_chunked(&mut answer) {
-        true => Got::Whole(head.status, text(&answer.body)),
-        false => Got::Cut(head.status),
+        true => ClientResult::Whole(head.status, text(&answer.body)),
+        false => ClientResult::Cut(head.status),
     }
 }
 
-/// Waits until nothing is held for any call or connection of the server, but for the one that asks.
+/// Waits until the server holds no calls, blocks or connections, except for the one of this check.
 #[track_caller]
-fn all_home(server: &Server) {
+fn all_home(server: &TestServer) {
     let end = Instant::now() + PATIENCE;
     loop {
         let calls = server.client().get("/calls-lent").text().to_owned();

@@ -1,5 +1,5 @@
-//! Every limit: what it is when nobody sets it, and that it holds when it is set small. Nothing here measures time; a limit
-//! of time is seen by what happens when it has passed.
+//! Every limit: its default, and its effect when it is set to a small value. No test measures time; a timeout shows by its
+//! effect.
 
 mod support;
 
@@ -8,9 +8,9 @@ use std::time::Duration;
 use causeway_engine::BlockingSpec;
 use causeway_pipeline::{Ending, HeadLimits, Timeouts};
 
-use support::{Answer, Close, Server, octets};
+use support::{ClientResponse, Close, TestServer, bytes};
 
-/// Small enough that no test is long, and more than one tick of the deadlines' wheel.
+/// Short enough for fast tests, and longer than one tick of the timer wheel.
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
@@ -36,20 +36,20 @@ fn defaults_are_the_documented_ones() {
 
 #[test]
 fn a_head_that_does_not_end_in_time_is_408() {
-    let server = Server::start(|setup| setup.timeouts.head = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.head = SHORT);
     let mut client = server.client();
     client.send("GET /fixed HTTP/1.1\r\nHost: te");
     let answer = client.answer();
     assert_eq!((answer.status, answer.closes()), (408, true));
     client.closed();
 
-    // Octets that keep coming buy no more time.
+    // Further bytes do not extend the timeout.
     let mut client = server.client();
     client.send("GET /fixed HTTP/1.1\r\n");
-    let mut reader = support::Client::over(client.stream.try_clone().unwrap());
+    let mut reader = support::TestClient::over(client.stream.try_clone().unwrap());
     let drip = std::thread::spawn(move || {
         use std::io::Write;
-        // Ends when the server has closed and refuses more; a server without the limit is given up in the end.
+        // Ends when the server has closed and a write fails; the range bounds the test if the timeout does not work.
         (0..30_000).find(|_| {
             std::thread::sleep(Duration::from_millis(1));
             client.stream.write_all(b"X: y\r\n").is_err()
@@ -62,7 +62,7 @@ fn a_head_that_does_not_end_in_time_is_408() {
 
 #[test]
 fn a_second_head_that_does_not_end_in_time_is_408() {
-    let server = Server::start(|setup| setup.timeouts.head = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.head = SHORT);
     let mut client = server.client();
     assert_eq!(client.get("/fixed").text(), "fixed");
     client.send("G");
@@ -72,7 +72,7 @@ fn a_second_head_that_does_not_end_in_time_is_408() {
 
 #[test]
 fn an_idle_connection_ends_without_a_word() {
-    let server = Server::start(|setup| setup.timeouts.keep_alive = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.keep_alive = SHORT);
     server.client().closed();
     let mut client = server.client();
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -82,7 +82,7 @@ fn an_idle_connection_ends_without_a_word() {
 
 #[test]
 fn a_body_that_pauses_too_long_is_told_to_its_reader() {
-    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
     let mut client = server.client();
     client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
     let answer = client.answer();
@@ -93,7 +93,7 @@ fn a_body_that_pauses_too_long_is_told_to_its_reader() {
 
 #[test]
 fn a_body_that_pauses_too_long_and_that_nobody_reads_ends_the_connection() {
-    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
     let mut client = server.client();
     client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
     assert_eq!(client.answer().text(), "fixed");
@@ -103,13 +103,13 @@ fn a_body_that_pauses_too_long_and_that_nobody_reads_ends_the_connection() {
 
 #[test]
 fn a_handler_that_does_not_read_owes_the_time_itself() {
-    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
     let mut client = server.client();
-    let body = octets(10 * 1024 * 1024);
-    let mut reader = support::Client::over(client.stream.try_clone().unwrap());
+    let body = bytes(10 * 1024 * 1024);
+    let mut reader = support::TestClient::over(client.stream.try_clone().unwrap());
     let writer = std::thread::spawn(move || client.post("/slowly", &body));
     server.probe.await_held(1);
-    // Another connection's body times out meanwhile, so the limit has surely passed for this one.
+    // When a second connection's body has timed out, the time limit has passed for this one, too.
     let mut other = server.client();
     other.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
     assert_eq!(other.answer().status, 408);
@@ -120,32 +120,32 @@ fn a_handler_that_does_not_read_owes_the_time_itself() {
 
 #[test]
 fn a_peer_that_reads_nothing_is_reset() {
-    let server = Server::start(|setup| setup.timeouts.write_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.write_idle = SHORT);
     let mut client = server.client();
-    client.ask("/octets/100000000");
-    let outcome = server.probe.outcome("/octets/100000000");
+    client.ask("/bytes/100000000");
+    let outcome = server.probe.outcome("/bytes/100000000");
     assert_eq!(outcome.ending, Ending::TimedOut);
-    let (octets, close) = client.rest();
-    assert!(octets.len() < 100_000_000);
+    let (bytes, close) = client.rest();
+    assert!(bytes.len() < 100_000_000);
     assert_eq!(close, Close::Reset);
 }
 
 #[test]
 fn a_peer_that_does_not_close_is_not_waited_for() {
-    let server = Server::start(|setup| setup.timeouts.linger = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
     let mut client = server.client();
     client.send("GARBAGE\r\n\r\n");
     assert_eq!(client.answer().status, 400);
-    // Our side stays open; the server's goes all the same.
+    // The client's side stays open, and the server closes nevertheless.
     server.await_connections(0);
 }
 
 #[track_caller]
 fn refused(tweak: fn(&mut HeadLimits), within: &str, beyond: &str, status: u16) {
-    let server = Server::start(|setup| tweak(&mut setup.head));
-    let ask = |octets: &str| -> Answer {
+    let server = TestServer::start(|setup| tweak(&mut setup.head));
+    let ask = |bytes: &str| -> ClientResponse {
         let mut client = server.client();
-        client.send(octets);
+        client.send(bytes);
         let answer = client.answer();
         if answer.closes() {
             client.closed();
@@ -194,30 +194,30 @@ fn long_chunk_extensions_are_400() {
 
 #[test]
 fn long_trailers_are_431() {
-    // The body's reader answers: it is told of bad framing, and this one says 400.
+    // The body's reader gets a framing error, and responds with 400.
     let trailers = |len: usize| chunked(&format!("1\r\nx\r\n0\r\nX: {}\r\n\r\n", "t".repeat(len)));
     refused(|head| head.trailers_bytes_max = 100, &trailers(80), &trailers(120), 400);
 }
 
 #[test]
 fn a_long_unwanted_body_ends_the_connection() {
-    let server = Server::start(|setup| setup.head.discard_bytes_max = 1000);
-    // What lies in the mailbox before the answer is not counted: the head comes alone, the body behind the answer.
+    let server = TestServer::start(|setup| setup.head.discard_bytes_max = 1000);
+    // Bytes in the mailbox before the response do not count, so the head is sent alone, and the body after the response.
     let ask = |len: usize| {
         let mut client = server.client();
         client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n");
         assert_eq!(client.answer().text(), "fixed");
-        client.send(octets(len));
+        client.send(bytes(len));
         client
     };
     let mut client = ask(1001);
     client.closed();
     let mut client = ask(1000);
-    // Within the bound it waits for the rest, and the peer is free to go on.
+    // Within the bound the server waits for the rest of the body.
     client.end();
     client.closed();
     let mut client = server.client();
-    client.post("/fixed", &octets(1000));
+    client.post("/fixed", &bytes(1000));
     assert_eq!(client.answer().text(), "fixed");
     assert_eq!(client.get("/fixed").text(), "fixed");
 }

@@ -1,5 +1,5 @@
-//! What a profiler hears while requests are served: which message made whom go on, and when requests began and ended. A process of
-//! its own, since a process has one policy.
+//! The profiler's hooks while requests are served: messages and the wakeups that they cause, and the begin and end of requests.
+//! In a process of its own, since a process has one policy.
 
 mod support;
 
@@ -7,12 +7,12 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use causeway_testkit::http2::{Wire, kind};
-use support::client::Asked;
+use support::client::RequestKind;
 use support::origin::Origin;
 use support::recorder::{Recording, alone};
-use support::{Client, Seen, Server};
+use support::{ProbeEvent, TestClient, TestServer};
 
-/// What is held in tests of holds: far above what a turn takes.
+/// The delay in tests of holds, far longer than a turn of the reactor.
 const PAUSE: Duration = Duration::from_millis(4);
 
 #[track_caller]
@@ -20,7 +20,7 @@ fn heard(lines: &[String], want: &[&str]) {
     assert_eq!(lines, want, "{lines:#?}");
 }
 
-/// A served request, in the order in which it happens.
+/// Returns the lines of a served request, in order.
 fn request(connection: usize, visit: usize, route: &str) -> [String; 5] {
     [
         format!("arrived c{connection}"),
@@ -31,20 +31,20 @@ fn request(connection: usize, visit: usize, route: &str) -> [String; 5] {
     ]
 }
 
-/// A connection that the server knows and that was read to its end, so that nothing of its beginning is heard.
-fn settled(server: &Server) -> Client {
+/// Returns a connection after its first exchange, so that a recording has no hooks of the connection's start.
+fn settled(server: &TestServer) -> TestClient {
     let mut client = server.client();
     assert_eq!(client.get("/fixed").status, 200);
     std::thread::sleep(Duration::from_millis(20));
     client
 }
 
-/// Asks until the kernel says when the request came: it keeps times for the first socket that wants them after a moment only.
+/// Repeats `ask` until the kernel reports timestamps: it turns them on asynchronously for the first socket that enables them.
 #[track_caller]
 fn until_known(recording: &Recording<'_>, mut ask: impl FnMut()) {
     let end = Instant::now() + support::PATIENCE;
     while recording.times().last().is_none_or(|at| *at == 0) {
-        assert!(Instant::now() < end, "the kernel says no times");
+        assert!(Instant::now() < end, "the kernel reports no timestamps");
         ask();
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -53,7 +53,7 @@ fn until_known(recording: &Recording<'_>, mut ask: impl FnMut()) {
 #[test]
 fn requests_on_a_connection() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -61,7 +61,7 @@ fn requests_on_a_connection() {
     let lines = recording.after(2);
     let mut want = request(1, 1, "fixed").to_vec();
     want.extend(request(1, 2, "x"));
-    // The last route of the tests' servers matches everything.
+    // The last route of the test server matches every request.
     want[9] = "end v2 route *".into();
     assert_eq!(lines, want);
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -72,7 +72,7 @@ fn requests_on_a_connection() {
 #[test]
 fn two_requests_at_once_are_one_message() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     client.send("GET /fixed HTTP/1.1\r\nHost: a\r\n\r\nGET /empty/204 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -80,7 +80,7 @@ fn two_requests_at_once_are_one_message() {
     let lines = recording.after(2);
     let ends = |visit: usize, route: &str| [format!("end v{visit} request"), format!("end v{visit} route at {route}")];
     let mut want = vec!["arrived c1".to_owned()];
-    // HTTP/1 has one exchange at a time; both answers may leave with one write or with two.
+    // HTTP/1 runs one exchange at a time; one write or two may send both responses.
     match lines.iter().filter(|line| line.starts_with("written")).count() {
         1 => {
             want.extend(["visit v1".into(), "visit v2".into(), "written c1".into()]);
@@ -99,7 +99,7 @@ fn two_requests_at_once_are_one_message() {
 #[test]
 fn two_streams_of_one_connection() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut wire = Wire::connect(server.address(), &[]).unwrap();
     wire.flush().unwrap();
     std::thread::sleep(Duration::from_millis(50));
@@ -109,7 +109,7 @@ fn two_streams_of_one_connection() {
     wire.flush().unwrap();
     let lines = recording.after(2);
     let first = lines.iter().position(|line| line == "visit v1").expect("a request");
-    // The client may have acknowledged our settings by the same read, which is an arrival like any other.
+    // One read may also contain the acknowledgement of our SETTINGS, which counts as an arrival.
     assert_eq!(lines[first - 1], "arrived c1", "{lines:#?}");
     heard(
         &lines[first..],
@@ -130,7 +130,7 @@ fn two_streams_of_one_connection() {
 #[test]
 fn a_handler_that_sleeps_goes_on_because_of_its_timer() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     assert_eq!(client.get("/sleep/5").text(), "slept");
@@ -143,7 +143,7 @@ fn a_handler_that_sleeps_goes_on_because_of_its_timer() {
 #[test]
 fn work_elsewhere_is_two_messages() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     assert_eq!(client.get("/compute").status, 200);
@@ -166,7 +166,7 @@ fn work_elsewhere_is_two_messages() {
 #[test]
 fn a_body_that_is_waited_for_is_a_message() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     client.send("POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
@@ -195,7 +195,7 @@ fn a_body_that_is_waited_for_is_a_message() {
 #[test]
 fn a_request_that_is_sent_on() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     for is_http2 in [false, true] {
         let origin = Origin::new(vec![|peer| {
             for _ in 0..2 {
@@ -204,7 +204,7 @@ fn a_request_that_is_sent_on() {
             }
         }]);
         let target = origin.target();
-        // The connection to the origin is there already.
+        // The connection to the origin exists already.
         let mut wire = is_http2.then(|| Wire::connect(server.address(), &[]).unwrap());
         let mut client = settled(&server);
         assert_eq!(client.get(&target).text(), "hello");
@@ -243,11 +243,11 @@ fn a_request_that_is_sent_on() {
     }
 }
 
-/// An answer that comes in two, and one that never comes: each wait for the upstream has an end.
+/// A response in two parts, and a missing one: each wait for the upstream has an end hook.
 #[test]
 fn an_upstream_is_waited_for_again_and_not_for_ever() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsome");
@@ -264,7 +264,7 @@ fn an_upstream_is_waited_for_again_and_not_for_ever() {
     let upstream = |wait: usize| format!("called u{wait} upstream 127.0.0.1:{}", origin.port);
     assert_eq!(calls, [&upstream(1), "answered u1", &upstream(2), "answered u2"], "{lines:#?}");
     let recording = Recording::new(&alone);
-    // Its connection closes without an answer, and what may be done twice would go to another one: nobody listens any more.
+    // The connection closes without a response. The request is retried, but the origin does not listen any more.
     assert_eq!(client.get(&origin.target()).status, 502);
     let lines = recording.after(1);
     let count = |what: &str| lines.iter().filter(|line| line.starts_with(what)).count();
@@ -275,8 +275,8 @@ fn an_upstream_is_waited_for_again_and_not_for_ever() {
 #[test]
 fn answers_of_upstreams_are_held_and_nothing_is_lost() {
     let alone = alone();
-    let server = Server::start(|_| {});
-    let origin = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
+    let origin = TestServer::start(|_| {});
     let target = format!("/forward/{}", origin.address().port());
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
@@ -286,31 +286,31 @@ fn answers_of_upstreams_are_held_and_nothing_is_lost() {
         assert_eq!(client.get(&format!("{target}/fixed")).text(), "fixed");
         assert!(began.elapsed() >= PAUSE);
     }
-    let body = support::octets(300_000);
+    let body = support::bytes(300_000);
     client.post(&format!("{target}/echo"), &body);
     assert_eq!(client.answer().body, body);
     recording.stop();
-    assert_eq!(client.get(&format!("{target}/octets/100000")).body.len(), 100_000);
+    assert_eq!(client.get(&format!("{target}/bytes/100000")).body.len(), 100_000);
 }
 
-/// Both ends of a tunnel wait for each other, or nobody does: that it is idle is not the upstream's doing.
+/// An idle tunnel does not count as a wait for the upstream.
 #[test]
 fn a_tunnel_is_no_wait_for_an_upstream() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
         peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
         for _ in 0..3 {
-            let octets = peer.exactly(3);
-            peer.send(octets);
+            let bytes = peer.exactly(3);
+            peer.send(bytes);
         }
         peer.rest();
     }]);
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n", origin.target()));
-    assert_eq!(client.answer_to(Asked::Tunnel).status, 101);
+    assert_eq!(client.answer_to(RequestKind::Tunnel).status, 101);
     for _ in 0..3 {
         client.send("one");
         assert_eq!(client.exactly(3), b"one");
@@ -330,7 +330,7 @@ fn over_tls_a_handshake_is_the_connections_first_exchange() {
     let authority = Authority::new();
     let store = Store::default();
     store.put("test", "", authority.sign(&["test"]));
-    let server = Server::start(|setup| {
+    let server = TestServer::start(|setup| {
         setup.tls = Some(causeway_pipeline::TlsSpec { policies: vec![causeway_pipeline::TlsPolicy::default()] });
         setup.certificates = Some(std::sync::Arc::new(store));
     });
@@ -340,16 +340,16 @@ fn over_tls_a_handshake_is_the_connections_first_exchange() {
     assert_eq!(client.get("/fixed").text(), "fixed");
     assert_eq!(client.get("/fixed").text(), "fixed");
     let lines = recording.after(2);
-    // That it was accepted is the first that the peer answers to.
+    // The accept counts as a write to which the peer's first bytes react.
     let mut want: Vec<String> = ["written c1", "arrived c1", "written c1"].map(str::to_owned).to_vec();
     let first = lines.iter().position(|line| line == "visit v1").expect("a request");
     assert_eq!(lines[..3], want, "{lines:#?}");
-    // How the client's last flight and its request meet is the kernel's to say.
+    // The client's last flight and its request may arrive in one read or in two.
     assert!(lines[3..first].iter().all(|line| line.ends_with(" c1")), "one connection throughout: {lines:#?}");
     want = request(1, 1, "fixed")[1..].to_vec();
     want.extend(request(1, 2, "fixed"));
     assert_eq!(lines[first..], want, "{lines:#?}");
-    // The sealed octets' time is their content's.
+    // Content has the timestamp of its sealed bytes.
     let recording = Recording::new(&alone);
     until_known(&recording, || assert_eq!(client.get("/fixed").text(), "fixed"));
 }
@@ -357,7 +357,7 @@ fn over_tls_a_handshake_is_the_connections_first_exchange() {
 #[test]
 fn spans_of_a_request() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::with_spans(&alone);
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -388,7 +388,7 @@ fn spans_of_a_request() {
 #[test]
 fn a_reload_in_the_middle() {
     let alone = alone();
-    let mut server = Server::start(|_| {});
+    let mut server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     client.ask("/hold");
@@ -403,15 +403,15 @@ fn a_reload_in_the_middle() {
     assert_eq!(
         ends,
         ["end v1 request", "end v1 route at hold", "end v2 request", "end v2 route at fixed"],
-        "names are the same ones in the next plan: {lines:#?}"
+        "names are stable across plans: {lines:#?}"
     );
 }
 
-/// A server that the program is not there for: what happens is heard, and no unit of progress ends.
+/// A server whose requests do not count as progress: hooks are called, but no unit of progress ends.
 #[test]
 fn answers_of_a_server_of_the_programs_own_are_no_progress() {
     let alone = alone();
-    let server = Server::start(|setup| setup.is_progress = false);
+    let server = TestServer::start(|setup| setup.is_progress = false);
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -423,7 +423,7 @@ fn answers_of_a_server_of_the_programs_own_are_no_progress() {
 #[test]
 fn a_client_that_goes_away_is_no_progress() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     client.ask("/hold");
@@ -440,11 +440,11 @@ fn a_client_that_goes_away_is_no_progress() {
 fn the_kernels_time_is_between_the_send_and_now() {
     let alone = alone();
     let now = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     until_known(&recording, || assert_eq!(client.get("/fixed").text(), "fixed"));
-    // Two requests while the worker is busy with another connection's.
+    // A request while the worker is busy with a second connection.
     let mut other = server.client();
     other.ask("/burn/20000000");
     std::thread::sleep(Duration::from_millis(2));
@@ -457,14 +457,14 @@ fn the_kernels_time_is_between_the_send_and_now() {
     let at = *recording.times().last().unwrap();
     recording.stop();
     assert!(before <= at && at <= answered, "{before} {at} {answered}");
-    // Loopback delivers within the call that sends; the worker came to it much later.
-    assert!(at <= sent + 1_000_000, "sent at {sent}, had at {at}, answered at {answered}");
+    // Loopback delivers within the sending call; the worker reads much later.
+    assert!(at <= sent + 1_000_000, "sent at {sent}, arrived at {at}, answered at {answered}");
 }
 
 #[test]
 fn what_is_held_comes_later_and_nothing_is_lost() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     recording.hold(PAUSE);
@@ -473,27 +473,27 @@ fn what_is_held_comes_later_and_nothing_is_lost() {
         assert_eq!(client.get("/fixed").text(), "fixed");
         assert!(began.elapsed() >= PAUSE, "{:?}", began.elapsed());
     }
-    // A body in many pieces, each of which is held.
-    let body = support::octets(300_000);
+    // A body in many pieces, each of them held.
+    let body = support::bytes(300_000);
     client.post("/collect", &body);
     assert_eq!(client.answer().status, 200);
-    // Many on one connection, and what is under way goes on meanwhile.
+    // Many requests on one connection; running exchanges continue while later bytes are held.
     let requests = "GET /fixed HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50);
     client.send(requests);
     (0..50).for_each(|_| assert_eq!(client.answer().text(), "fixed"));
     assert!(recording.held() >= 14, "{}", recording.held());
     let mut http2 = server.http2();
-    let answers = http2.exchange_all(&[("GET", "/fixed", None), ("GET", "/octets/200000", None)]);
+    let answers = http2.exchange_all(&[("GET", "/fixed", None), ("GET", "/bytes/200000", None)]);
     assert_eq!((answers[0].text(), answers[1].body.len()), ("fixed", 200_000));
     recording.stop();
-    assert_eq!(client.get("/fixed").text(), "fixed", "and it goes on when the profile is over");
+    assert_eq!(client.get("/fixed").text(), "fixed", "the connection continues after the profile");
 }
 
-/// Each octet of the head is held; that the server does not look at it is no time that the peer is given.
+/// Each byte of the head is held, and the holds do not extend the head's timeout.
 #[test]
 fn a_head_that_drips_is_not_let_off_by_holds() {
     let alone = alone();
-    let server = Server::start(|setup| setup.timeouts.head = 50 * PAUSE);
+    let server = TestServer::start(|setup| setup.timeouts.head = 50 * PAUSE);
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     recording.hold(PAUSE);
@@ -501,9 +501,9 @@ fn a_head_that_drips_is_not_let_off_by_holds() {
     let (mut answer, end) = ([0; 12], Instant::now() + support::PATIENCE);
     client.send("GET /fixed HTTP/1.1\r\nX: ");
     loop {
-        assert!(Instant::now() < end, "it drips for ever");
+        assert!(Instant::now() < end, "no timeout for the head");
         std::thread::sleep(2 * PAUSE);
-        // An octet may meet the close: then the answer was there before.
+        // The write may fail when the server has closed; then the response has already arrived.
         let _ = client.stream.write(b"x");
         if client.stream.read_exact(&mut answer).is_ok() {
             break;
@@ -516,15 +516,15 @@ fn a_head_that_drips_is_not_let_off_by_holds() {
 #[test]
 fn answers_leave_while_requests_are_held() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
-    client.ask("/octets/3000000");
+    client.ask("/bytes/3000000");
     client.head();
     recording.hold(PAUSE);
-    // Held; the answer before it is still on its way.
+    // This request is held while the response before it is still being sent.
     client.ask("/fixed");
-    assert_eq!(client.exactly(3_000_000), support::octets(3_000_000));
+    assert_eq!(client.exactly(3_000_000), support::bytes(3_000_000));
     assert_eq!(client.answer().text(), "fixed");
     recording.stop();
 }
@@ -533,7 +533,7 @@ fn answers_leave_while_requests_are_held() {
 fn a_server_ends_with_what_it_holds() {
     let alone = alone();
     for grace in [Duration::from_secs(10), Duration::ZERO] {
-        let mut server = Server::start(|_| {});
+        let mut server = TestServer::start(|_| {});
         let mut clients: Vec<_> = (0..5).map(|_| settled(&server)).collect();
         let recording = Recording::new(&alone);
         recording.hold(4 * PAUSE);
@@ -543,7 +543,7 @@ fn a_server_ends_with_what_it_holds() {
             assert!(Instant::now() < end);
             std::thread::sleep(Duration::from_micros(100));
         }
-        // One goes while what it sent is held.
+        // One client disconnects while its request is held.
         clients.pop().unwrap().reset();
         let drained = server.drain(grace);
         if !grace.is_zero() {
@@ -559,7 +559,7 @@ fn a_server_ends_with_what_it_holds() {
 #[test]
 fn a_hold_ends_with_its_connection() {
     let alone = alone();
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let recording = Recording::new(&alone);
     recording.hold(PAUSE);
     for _ in 0..20 {
@@ -570,5 +570,5 @@ fn a_hold_ends_with_its_connection() {
     server.await_connections(0);
     drop(recording);
     assert_eq!(server.client().get("/fixed").text(), "fixed");
-    server.probe.tell(Seen::Happened("over"));
+    server.probe.tell(ProbeEvent::Happened("over"));
 }

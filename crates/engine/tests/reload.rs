@@ -1,4 +1,4 @@
-//! Another plan and other listeners while the engine serves: nothing that stays is disturbed.
+//! Reloads of the plan and the listeners while the engine serves: exchanges and listeners that remain are not disturbed.
 
 mod support;
 
@@ -11,16 +11,16 @@ use std::time::Duration;
 use causeway_engine::StartError;
 use causeway_pipeline::{Ending, ListenAddress};
 
-use support::client::Asked;
+use support::client::RequestKind;
 use support::server::{Setup, States, loopback};
-use support::{Client, PATIENCE, Server, octets};
+use support::{PATIENCE, TestClient, TestServer, bytes};
 
-/// A port of 127.0.0.`last`, which the kernel chooses.
+/// Returns the address 127.0.0.`last`, with a port that the kernel chooses.
 fn host(last: u8) -> ListenAddress {
     ListenAddress { host: Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))), port: 0 }
 }
 
-/// Another plan, whose server has another number and this name.
+/// Sets up a plan whose server has this name and a different index.
 fn named(name: &'static str) -> impl FnOnce(&mut Setup) {
     move |setup| {
         setup.name = name;
@@ -32,7 +32,7 @@ fn named(name: &'static str) -> impl FnOnce(&mut Setup) {
 fn refused(address: SocketAddr) {
     match TcpStream::connect(address) {
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionRefused),
-        Ok(_) => panic!("somebody listens on {address}"),
+        Ok(_) => panic!("a socket listens on {address}"),
     }
 }
 
@@ -51,7 +51,7 @@ fn has_ipv6() -> bool {
 #[test]
 fn an_idle_connection_survives_and_meets_the_next_plan() {
     for workers in [1, 2] {
-        let mut server = Server::start(|setup| setup.workers = workers);
+        let mut server = TestServer::start(|setup| setup.workers = workers);
         let address = server.address();
         let mut idle: Vec<_> = (0..4).map(|_| server.client()).collect();
         let mut silent = server.client();
@@ -68,13 +68,13 @@ fn an_idle_connection_survives_and_meets_the_next_plan() {
             assert_eq!(server.client().get("/plan").text(), name);
             server.await_plans(1);
         }
-        assert_eq!(silent.get("/plan").text(), "a", "one that never asked under an older plan");
+        assert_eq!(silent.get("/plan").text(), "a", "a connection without a request under an older plan");
     }
 }
 
 #[test]
 fn a_request_that_was_begun_meets_the_plan_of_its_end() {
-    let mut server = Server::start(|_| ());
+    let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("GET /plan HTTP/1.1\r\nHo");
     server.await_connections(1);
@@ -87,17 +87,17 @@ fn a_request_that_was_begun_meets_the_plan_of_its_end() {
 #[test]
 fn an_exchange_that_waits_ends_under_its_own_plan() {
     for workers in [1, 2] {
-        let mut server = Server::start(|setup| setup.workers = workers);
+        let mut server = TestServer::start(|setup| setup.workers = workers);
         let mut old = server.client();
         old.ask("/outlive");
         server.probe.await_held(1);
         server.reload(named("next")).unwrap();
         let mut new = server.client();
-        assert_eq!(new.get("/plan").text(), "next", "others are served meanwhile");
+        assert_eq!(new.get("/plan").text(), "next", "further requests are served");
         assert_eq!(server.engine().live_plans(), 2);
         server.reload(named("third")).unwrap();
         assert_eq!(new.get("/plan").text(), "third");
-        // The one in between has nobody left.
+        // The second plan has no exchanges and is freed.
         server.await_plans(2);
         server.probe.release();
         let answer = old.answer();
@@ -109,7 +109,7 @@ fn an_exchange_that_waits_ends_under_its_own_plan() {
 
 #[test]
 fn pipelined_requests_each_have_the_plan_of_their_start() {
-    let mut server = Server::start(|_| ());
+    let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     client.ask("/outlive");
     client.ask("/plan");
@@ -121,8 +121,8 @@ fn pipelined_requests_each_have_the_plan_of_their_start() {
 
 #[test]
 fn a_body_on_its_way_in_goes_on() {
-    let mut server = Server::start(|_| ());
-    let body = octets(300_000);
+    let mut server = TestServer::start(|_| ());
+    let body = bytes(300_000);
     let mut client = server.client();
     client.send(format!("POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", body.len()));
     client.send(&body[..1000]);
@@ -146,28 +146,28 @@ fn a_body_on_its_way_in_goes_on() {
 
 #[test]
 fn an_answer_on_its_way_out_goes_on() {
-    let mut server = Server::start(|_| ());
+    let mut server = TestServer::start(|_| ());
     let mut client = server.client();
-    // More than sockets hold: it is under way until somebody reads it.
-    client.ask("/octets/30000000");
+    // More than the sockets' buffers, so the response is unfinished until the client reads it.
+    client.ask("/bytes/30000000");
     let mut answer = client.head();
     server.reload(named("next")).unwrap();
     assert_eq!(server.engine().live_plans(), 2);
     answer.body = client.exactly(30_000_000);
-    assert!(answer.body == octets(30_000_000));
+    assert!(answer.body == bytes(30_000_000));
     server.await_plans(1);
     assert_eq!(client.get("/plan").text(), "next");
 }
 
 #[test]
 fn a_switched_connection_goes_on() {
-    let mut server = Server::start(|_| ());
+    let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
-    assert_eq!(client.answer_to(Asked::Tunnel).status, 101);
+    assert_eq!(client.answer_to(RequestKind::Tunnel).status, 101);
     client.send("before");
     assert_eq!(client.exactly(6), b"before");
-    // Neither another plan nor the end of its listener is the end of it.
+    // Neither a reload nor the end of its listener ends it.
     server.reload(named("next")).unwrap();
     server.reload(|setup| setup.listen = vec![host(2)]).unwrap();
     client.send("after");
@@ -181,17 +181,17 @@ fn a_switched_connection_goes_on() {
 #[test]
 fn listeners_come_and_go() {
     for workers in [1, 2] {
-        let mut server = Server::start(|setup| (setup.workers, setup.listen) = (workers, vec![host(1)]));
+        let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (workers, vec![host(1)]));
         let first = server.address();
         server.reload(|setup| setup.listen = vec![host(2), host(1)]).unwrap();
         let [second, kept] = server.engine().addresses() else { panic!("two addresses") };
         let second = *second;
         assert_eq!((*kept, second.ip()), (first, host(2).host.unwrap()));
-        let mut on_first = Client::connect(first);
-        let mut fresh = Client::connect(first);
-        let mut busy = Client::connect(first);
-        let mut begun = Client::connect(first);
-        let mut on_second = Client::connect(second);
+        let mut on_first = TestClient::connect(first);
+        let mut fresh = TestClient::connect(first);
+        let mut busy = TestClient::connect(first);
+        let mut begun = TestClient::connect(first);
+        let mut on_second = TestClient::connect(second);
         assert_eq!(on_first.get("/fixed").text(), "fixed");
         assert_eq!(on_second.get("/fixed").text(), "fixed");
         busy.ask("/outlive");
@@ -210,7 +210,7 @@ fn listeners_come_and_go() {
         server.probe.release();
         for client in [&mut busy, &mut begun] {
             let answer = client.answer();
-            assert_eq!((answer.text(), answer.closes()), ("test", true), "its own plan knows its server");
+            assert_eq!((answer.text(), answer.closes()), ("test", true), "its own plan has its server");
             client.closed();
         }
         server.await_plans(1);
@@ -220,17 +220,17 @@ fn listeners_come_and_go() {
         on_second.closed();
         refused(second);
         server.reload(|setup| setup.listen = vec![ListenAddress { port: first.port(), ..host(1) }]).unwrap();
-        assert_eq!(Client::connect(first).get("/fixed").text(), "fixed");
+        assert_eq!(TestClient::connect(first).get("/fixed").text(), "fixed");
     }
 }
 
 #[test]
 fn a_port_in_use_leaves_all_as_it_was() {
-    let mut server = Server::start(|setup| setup.workers = 2);
+    let mut server = TestServer::start(|setup| setup.workers = 2);
     let address = server.address();
     let mut idle = server.client();
     assert_eq!(idle.get("/plan").text(), "test");
-    let other = Server::start(|_| ());
+    let other = TestServer::start(|_| ());
     let taken = ListenAddress { port: other.address().port(), ..loopback() };
     let free =
         ListenAddress { port: TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap().port(), ..host(3) };
@@ -254,7 +254,7 @@ fn a_port_in_use_leaves_all_as_it_was() {
 
 #[test]
 fn a_state_that_cannot_be_made_leaves_all_as_it_was() {
-    let mut server = Server::start(|setup| setup.workers = 2);
+    let mut server = TestServer::start(|setup| setup.workers = 2);
     let mut idle = server.client();
     assert_eq!(idle.get("/plan").text(), "test");
     let free =
@@ -264,7 +264,7 @@ fn a_state_that_cannot_be_made_leaves_all_as_it_was() {
         setup.listen.push(free);
     });
     let Err(error @ StartError::System(_)) = result else { panic!("{result:?}") };
-    assert_eq!(error.to_string(), "making the workers ready: a module panicked while its state was made");
+    assert_eq!(error.to_string(), "preparing the workers: a module panicked while it created its state");
     server.await_plans(1);
     assert_eq!(server.engine().addresses().len(), 1);
     refused((Ipv4Addr::new(127, 0, 0, 3), free.port).into());
@@ -275,7 +275,7 @@ fn a_state_that_cannot_be_made_leaves_all_as_it_was() {
 
 #[test]
 fn a_reload_that_is_given_up_leaves_one_whole_plan() {
-    let mut server = Server::start(|setup| setup.workers = 2);
+    let mut server = TestServer::start(|setup| setup.workers = 2);
     let mut idle = server.client();
     for _ in 0..20 {
         {
@@ -294,34 +294,34 @@ fn a_reload_that_is_given_up_leaves_one_whole_plan() {
     }
 }
 
-// The kernel refuses a wildcard beside an address of the same port, unless all their sockets allow it: ours do.
+// The kernel refuses a wildcard and a specific address on one port, unless all their sockets have SO_REUSEPORT: ours do.
 #[test]
 fn a_listener_may_take_the_port_of_one_that_goes() {
     for workers in [1, 2] {
         let any = |port| ListenAddress { host: None, port };
-        let mut server = Server::start(|setup| (setup.workers, setup.listen) = (workers, vec![any(0)]));
+        let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (workers, vec![any(0)]));
         let port = server.address().port();
         let narrow = ListenAddress { port, ..loopback() };
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let far = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), port));
-        let mut idle = Client::connect(local);
+        let mut idle = TestClient::connect(local);
         assert_eq!(idle.get("/plan").text(), "test");
-        // The same socket under the name that it got.
+        // The port that the kernel chose, written out, keeps the socket.
         server.reload(|setup| (setup.listen, setup.name) = (vec![any(port)], "named")).unwrap();
         assert_eq!(idle.get("/plan").text(), "named");
         for round in 0..10 {
             server.reload(|setup| (setup.listen, setup.name) = (vec![narrow], "narrow")).unwrap();
             idle.closed();
             refused(far);
-            idle = Client::connect(local);
+            idle = TestClient::connect(local);
             assert_eq!(idle.get("/plan").text(), "narrow", "round {round}");
             server.reload(|setup| (setup.listen, setup.name) = (vec![any(port)], "wide")).unwrap();
             idle.closed();
-            assert_eq!(Client::connect(far).get("/plan").text(), "wide", "round {round}");
-            idle = Client::connect(local);
+            assert_eq!(TestClient::connect(far).get("/plan").text(), "wide", "round {round}");
+            idle = TestClient::connect(local);
             assert_eq!(idle.get("/plan").text(), "wide", "round {round}");
         }
-        // Beside each other, then one alone; and never twice the same.
+        // Both addresses together, then one alone; and a duplicate is refused.
         server.reload(|setup| setup.listen = vec![narrow, any(port)]).unwrap();
         assert_eq!(idle.get("/fixed").text(), "fixed", "the wide one stays");
         let words = in_use(server.reload(|setup| setup.listen = vec![narrow, any(port), narrow]));
@@ -336,31 +336,31 @@ fn a_listener_may_take_the_port_of_one_that_goes() {
 
 #[test]
 fn a_port_may_be_left_and_taken_again_and_again() {
-    let mut server = Server::start(|setup| (setup.workers, setup.listen) = (2, vec![host(1), host(2)]));
+    let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (2, vec![host(1), host(2)]));
     let [_, second] = *server.engine().addresses() else { panic!("two addresses") };
     let again = ListenAddress { port: second.port(), ..host(2) };
     for round in 0..30 {
-        // What the kernel took for a listener that goes is answered all the same.
-        let mut waiting = Client::connect(second);
+        // A connection in the backlog of a removed listener is still answered.
+        let mut waiting = TestClient::connect(second);
         waiting.ask("/fixed");
         server.reload(|setup| setup.listen = vec![host(1)]).unwrap();
         assert_eq!(waiting.answer().text(), "fixed", "round {round}");
         waiting.closed();
         refused(second);
         server.reload(|setup| setup.listen = vec![again, host(1)]).unwrap();
-        assert_eq!(Client::connect(second).get("/fixed").text(), "fixed", "round {round}");
+        assert_eq!(TestClient::connect(second).get("/fixed").text(), "fixed", "round {round}");
     }
 }
 
 #[test]
 fn the_next_request_meets_the_next_limits() {
-    let mut server = Server::start(|_| ());
+    let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     let mut begun = server.client();
-    let long = |octets: usize| format!("GET /plan HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "x".repeat(octets));
+    let long = |bytes: usize| format!("GET /plan HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "x".repeat(bytes));
     client.send(long(20_000));
     assert_eq!(client.answer().status, 200);
-    // A head that was begun is not cut short, whatever came of it lies in a block of the old size.
+    // A partly received head in a block of the old size is completed under the new limit.
     begun.send(&long(30_000)[..29_000]);
     let larger = |setup: &mut Setup| {
         setup.head.head_bytes_max = 300_000;
@@ -379,7 +379,7 @@ fn the_next_request_meets_the_next_limits() {
         setup.head.head_bytes_max = 10_000;
         setup.name = "smaller";
     };
-    // Whether the server has read some of the head by now is its own affair: then it is judged by what held.
+    // The server may have read a part of the head by now; then the old limit applies to it.
     server.reload(smaller).unwrap();
     begun.send(&long(250_000)[200_000..]);
     let status = begun.head().status;
@@ -392,7 +392,7 @@ fn the_next_request_meets_the_next_limits() {
 
 #[test]
 fn idle_connections_meet_the_next_timeouts_and_exchanges_under_way_do_not() {
-    let mut server = Server::start(|_| ());
+    let mut server = TestServer::start(|_| ());
     let mut idle = server.client();
     assert_eq!(idle.get("/fixed").text(), "fixed");
     let mut uploading = server.client();
@@ -410,7 +410,7 @@ fn idle_connections_meet_the_next_timeouts_and_exchanges_under_way_do_not() {
     idle.closed();
     std::thread::sleep(Duration::from_millis(400));
     uploading.send("six");
-    assert!(uploading.answer().text().starts_with("6 octets"));
+    assert!(uploading.answer().text().starts_with("6 bytes"));
     server.probe.release();
     assert_eq!(began.answer().text(), "test");
     began.closed();
@@ -418,11 +418,11 @@ fn idle_connections_meet_the_next_timeouts_and_exchanges_under_way_do_not() {
 
 #[test]
 fn draining_ends_what_reloads_left() {
-    let mut server = Server::start(|setup| (setup.workers, setup.listen) = (2, vec![host(1), host(2)]));
+    let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (2, vec![host(1), host(2)]));
     let [first, second] = *server.engine().addresses() else { panic!("two addresses") };
-    let mut idle = Client::connect(first);
+    let mut idle = TestClient::connect(first);
     assert_eq!(idle.get("/fixed").text(), "fixed");
-    let mut busy = Client::connect(second);
+    let mut busy = TestClient::connect(second);
     busy.ask("/outlive");
     server.probe.await_held(1);
     server.reload(|setup| setup.listen = vec![host(1)]).unwrap();

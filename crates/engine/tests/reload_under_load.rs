@@ -1,5 +1,5 @@
-//! Two hundred reloads while clients ask without pause: no request fails, and nothing is left of the plans that went. In a
-//! process of its own, whose memory nothing else moves.
+//! Two hundred reloads while clients send requests without pause: no request fails, and no memory of replaced plans remains.
+//! In a process of its own, so that no further test changes its memory.
 
 mod support;
 
@@ -11,20 +11,20 @@ use std::time::Instant;
 use causeway_pipeline::ListenAddress;
 
 use support::server::{States, loopback};
-use support::{Client, Server};
+use support::{TestClient, TestServer};
 
 const RELOADS: usize = 200;
 const WORKERS: usize = 2;
-/// Clients that keep their connection, and clients that make one for each request.
+/// Clients that keep their connection (`KEEPING`), and clients that open one for each request (`CONNECTING`).
 const KEEPING: usize = 4;
 const CONNECTING: usize = 2;
-/// Names that plans have, in turn.
+/// Names of the plans, in turn.
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-/// Octets of memory that this process holds.
-fn resident_octets() -> u64 {
+/// Returns the process's resident memory in bytes.
+fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux tells it");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux reports it");
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("in KiB") * 1024
 }
 
@@ -32,24 +32,24 @@ fn resident_octets() -> u64 {
 struct Clients {
     stop: AtomicBool,
     answered: AtomicU64,
-    /// Answers that were not what was asked for.
+    /// Descriptions of wrong responses.
     failed: Mutex<Vec<String>>,
 }
 
 impl Clients {
-    /// Asks until it is told to stop. What fails panics, and is told by the thread's end.
+    /// Sends requests until the test stops it. A failure panics and surfaces when the thread is joined.
     fn ask(&self, address: SocketAddr, keeps: bool) {
-        let mut kept = keeps.then(|| Client::connect(address));
+        let mut kept = keeps.then(|| TestClient::connect(address));
         while !self.stop.load(Ordering::Relaxed) {
             let mut fresh;
             let client = match &mut kept {
                 Some(client) => client,
                 None => {
-                    fresh = Client::connect(address);
+                    fresh = TestClient::connect(address);
                     &mut fresh
                 }
             };
-            // Unobserved: records of the test's own would grow with every request.
+            // Unobserved, since the test's own records would grow with every request.
             let target = if keeps { "/plan" } else { "/yield" };
             client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\nX-Unobserved: 1\r\n\r\n"));
             let answer = client.answer();
@@ -66,7 +66,7 @@ impl Clients {
 fn two_hundred_reloads_under_load_fail_no_request() {
     let stable = loopback();
     let passing = ListenAddress { host: Some([127, 0, 0, 2].into()), port: 0 };
-    let mut server = Server::start(|setup| {
+    let mut server = TestServer::start(|setup| {
         setup.workers = WORKERS;
         (setup.name, setup.states) = (NAMES[0], States::Ballast);
     });
@@ -77,12 +77,12 @@ fn two_hundred_reloads_under_load_fail_no_request() {
         let threads: Vec<_> = (0..KEEPING + CONNECTING)
             .map(|number| scope.spawn(move || clients.ask(address, number < KEEPING)))
             .collect();
-        let mut idle = Client::connect(address);
+        let mut idle = TestClient::connect(address);
         let mut held = server.client();
         let mut settled = (0, server.pools());
         let start = Instant::now();
         for round in 1..=RELOADS {
-            // Each plan has other numbers, every other one a listener more and larger heads.
+            // Each plan has different numbers; every second one has one more listener and larger heads.
             let name = NAMES[round % NAMES.len()];
             held.ask("/outlive");
             server.probe.await_held(1);
@@ -99,7 +99,7 @@ fn two_hundred_reloads_under_load_fail_no_request() {
             server.probe.release();
             assert_eq!(held.answer().text(), NAMES[(round - 1) % NAMES.len()], "round {round}");
             if round == RELOADS / 4 {
-                settled = (resident_octets(), server.pools());
+                settled = (resident_bytes(), server.pools());
             }
         }
         let took = start.elapsed();
@@ -109,19 +109,17 @@ fn two_hundred_reloads_under_load_fail_no_request() {
         }
         server.await_plans(1);
         let answered = clients.answered.load(Ordering::Relaxed);
-        let (pools, resident) = (server.pools(), resident_octets());
-        println!(
-            "{RELOADS} reloads in {took:?}, {answered} requests meanwhile; {settled:?}, then {resident}, {pools:?}"
-        );
+        let (pools, resident) = (server.pools(), resident_bytes());
+        println!("{RELOADS} reloads in {took:?} with {answered} requests; {settled:?}, then {resident}, {pools:?}");
         assert!(answered > RELOADS as u64, "{answered} requests are no load");
-        // Turns that meet by chance may need a slot or a block more; reloads as such make none.
+        // Requests that coincide by chance may need one more slot or block; reloads themselves need none.
         let (first, then) = (settled.1, pools);
         let most = (KEEPING + CONNECTING + 2) as u64 * 4;
         assert!(then.slots - first.slots <= most && then.lists - first.lists <= most, "{first:?}, then {then:?}");
         assert!(then.blocks - first.blocks <= most, "{first:?}, then {then:?}");
         let grown = resident.saturating_sub(settled.0);
-        assert!(grown < 12 * 1024 * 1024, "{grown} octets more than after {} reloads", RELOADS / 4);
+        assert!(grown < 12 * 1024 * 1024, "{grown} bytes more than after {} reloads", RELOADS / 4);
     });
     assert_eq!(*clients.failed.lock().unwrap(), Vec::<String>::new());
-    assert_eq!(server.probe.ballasts(), WORKERS, "the states of older plans went with them");
+    assert_eq!(server.probe.ballasts(), WORKERS, "the states of older plans are freed with them");
 }

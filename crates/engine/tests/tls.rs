@@ -1,4 +1,4 @@
-//! TLS at the engine's face: real sockets, rustls's client, and OpenSSL's where it is installed.
+//! TLS through the engine's public interface: real sockets, rustls's client, and OpenSSL's if it is installed.
 
 #[path = "tls/admission.rs"]
 mod admission;
@@ -18,20 +18,20 @@ use causeway_pipeline::{TlsPolicy, TlsSpec};
 use rustls::ClientConfig;
 
 use support::tls::{Authority, Store, TlsClient, VERSIONS, connect};
-use support::{Server, Setup};
+use support::{Setup, TestServer};
 
-/// Small enough that no test is long, and more than one tick of the deadlines' wheel.
+/// Short enough for fast tests, and longer than one tick of the timer wheel.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A server of some policies with a certificate for `test`.
-struct Bench {
+/// A server with the given policies and a certificate for `test`.
+struct TlsServerFixture {
     authority: Authority,
     store: Arc<Store>,
-    server: Server,
+    server: TestServer,
 }
 
-impl Bench {
-    /// One policy, for everything.
+impl TlsServerFixture {
+    /// Starts a server with one policy that matches every ClientHello.
     fn new(tweak: impl FnOnce(&mut Setup)) -> Self {
         Self::with_policies(vec![TlsPolicy::default()], tweak)
     }
@@ -40,7 +40,7 @@ impl Bench {
         let authority = Authority::new();
         let store = Arc::new(Store::default());
         store.put("test", "", authority.sign(&["test"]));
-        let server = Server::start(|setup| {
+        let server = TestServer::start(|setup| {
             setup.tls = Some(TlsSpec { policies });
             setup.certificates = Some(store.clone());
             tweak(setup);
@@ -57,18 +57,18 @@ impl Bench {
     }
 }
 
-/// A request is answered.
+/// Asserts that a request succeeds.
 #[track_caller]
 fn serves(client: &mut TlsClient) {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
-/// The handshake fails: what the client says of it.
+/// Asserts that the handshake fails. Returns the client's error.
 #[track_caller]
 fn refused(mut client: TlsClient) -> String {
     let asked =
         client.stream.write_all(b"GET /fixed HTTP/1.1\r\nHost: test\r\n\r\n").and_then(|()| client.stream.flush());
-    // In TLS 1.3 a client's certificate is only looked at when the client is done.
+    // In TLS 1.3 the client finishes its handshake before the server verifies the client's certificate.
     let result = asked.and_then(|()| client.stream.read(&mut [0]));
     match result {
         Ok(0) => "closed".into(),
@@ -77,11 +77,11 @@ fn refused(mut client: TlsClient) -> String {
     }
 }
 
-/// The first octets that a client sends.
+/// Returns a ClientHello's record.
 fn client_hello(authority: &Authority, versions: &[&'static rustls::SupportedProtocolVersion]) -> Vec<u8> {
     let config = Arc::new(authority.client(versions));
     let mut client = rustls::ClientConnection::new(config, "test".try_into().unwrap()).unwrap();
-    let mut octets = Vec::new();
-    client.write_tls(&mut octets).unwrap();
-    octets
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    bytes
 }

@@ -1,5 +1,5 @@
-//! Calls to other servers over real sockets: a server whose handler sends requests on, and origins that a test scripts or that
-//! are engines themselves.
+//! Calls to other servers over real sockets: a server whose handler forwards requests, and origins that are scripted or are
+//! engines themselves.
 
 mod support;
 
@@ -7,14 +7,14 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use causeway_pipeline::{TlsPolicy, TlsSpec};
-use support::http2::Body;
+use support::http2::RequestBody;
 use support::origin::{Act, Origin};
 use support::tls::{Authority, Store};
-use support::{Client, Server};
+use support::{TestClient, TestServer};
 
 #[test]
 fn a_request_and_its_answer_on_one_connection_after_another() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         for _ in 0..3 {
             let head = peer.head();
@@ -30,10 +30,10 @@ fn a_request_and_its_answer_on_one_connection_after_another() {
     origin.end();
 }
 
-// RFC 9112 §7.1.2: trailers of chunked content travel through.
+// RFC 9112 §7.1.2: trailers of chunked content are forwarded.
 #[test]
 fn chunked_both_ways_with_trailers() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         let head = peer.head();
         assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
@@ -42,7 +42,7 @@ fn chunked_both_ways_with_trailers() {
     }]);
     let mut client = server.client();
     let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", origin.target());
-    // The head alone, so that the body is not whole when it is sent on.
+    // The head alone, so that forwarding starts before the body is complete.
     client.send(head);
     std::thread::sleep(std::time::Duration::from_millis(20));
     client.send("3\r\nabc\r\n0\r\n\r\n");
@@ -54,7 +54,7 @@ fn chunked_both_ways_with_trailers() {
 
 #[test]
 fn faults_of_upstreams_have_their_statuses() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let cases: Vec<(Act, u16)> = vec![
         (|peer| drop(peer.head()), 502),
         (
@@ -74,7 +74,7 @@ fn faults_of_upstreams_have_their_statuses() {
         (
             |peer| {
                 peer.head();
-                // Longer than the head may take.
+                // Outlasts the head's timeout.
                 peer.end();
             },
             504,
@@ -90,15 +90,15 @@ fn faults_of_upstreams_have_their_statuses() {
     assert_eq!(server.client().get(&format!("/forward/{nobody}")).status, 502);
 }
 
-// RFC 9112 §9.3.1: an idle connection may be closed at any time; what may be done twice is sent again, once.
+// RFC 9112 §9.3.1: an idle connection may be closed at any time; an idempotent request is retried once.
 #[test]
 fn a_stale_connection_is_replaced() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![
         |peer| {
             peer.head();
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
-            // The next request is read, and never answered.
+            // The next request is read but never answered.
             peer.head();
         },
         |peer| {
@@ -114,7 +114,7 @@ fn a_stale_connection_is_replaced() {
 
 #[test]
 fn a_client_that_goes_takes_its_call_with_it() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
@@ -130,7 +130,7 @@ fn a_client_that_goes_takes_its_call_with_it() {
 // RFC 9110 §7.8, §15.2.
 #[test]
 fn interim_answers_and_a_switch() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         let head = peer.head();
         assert!(head.contains("\r\nConnection: Upgrade\r\n") && head.contains("\r\nUpgrade: echo\r\n"), "{head}");
@@ -152,18 +152,18 @@ fn interim_answers_and_a_switch() {
     origin.end();
 }
 
-/// Large content both ways, through another engine by either version, from either version, in the clear and over TLS.
+/// Large content in both directions, through a second engine, for every pair of HTTP versions, in the clear and over TLS.
 #[test]
 fn large_bodies_by_every_pair_of_versions() {
     let store = Arc::new(Store::default());
-    // An address is no server name, so none is sent.
+    // An IP address is not a server name (RFC 6066 §3), so none is sent.
     store.put("<none>", "", Authority::new().sign(&["127.0.0.1"]));
-    let (origin, server) = (Server::start(|_| {}), Server::start(|_| {}));
-    let protected = Server::start(|setup| {
+    let (origin, server) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
+    let protected = TestServer::start(|setup| {
         setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
         setup.certificates = Some(store);
     });
-    let octets = support::octets(3_000_000);
+    let bytes = support::bytes(3_000_000);
     for (forward, port) in [
         ("forward", origin.address().port()),
         ("forward2", origin.address().port()),
@@ -171,12 +171,12 @@ fn large_bodies_by_every_pair_of_versions() {
         ("forwards2", protected.address().port()),
     ] {
         let target = format!("/{forward}/{port}/echo");
-        let mut client: Client = server.client();
-        client.post(&target, &octets);
+        let mut client: TestClient = server.client();
+        client.post(&target, &bytes);
         let answer = client.answer();
-        assert_eq!((answer.status, answer.body.len(), answer.body == octets), (200, octets.len(), true), "{forward}");
+        assert_eq!((answer.status, answer.body.len(), answer.body == bytes), (200, bytes.len(), true), "{forward}");
         let mut client = server.http2();
-        let answer = client.exchange("POST", &target, Some(&Body::sized(octets.clone())));
-        assert_eq!((answer.status, answer.body == octets), (200, true), "{forward} from HTTP/2");
+        let answer = client.exchange("POST", &target, Some(&RequestBody::sized(bytes.clone())));
+        assert_eq!((answer.status, answer.body == bytes), (200, true), "{forward} from HTTP/2");
     }
 }

@@ -1,8 +1,8 @@
-//! Heads in and out, beside httparse in the same run: interleaved rounds, medians, and the ratio.
+//! Encoding and parsing of heads, compared with httparse in one run: interleaved rounds, medians, and the ratio.
 //!
-//! Ours is the whole of what the server does for a head: parse, name, index, copy into the spare head, then look up Host,
-//! Connection, Content-Length and one unknown name. httparse's is the parse alone. Of a response head ours is parse, index and
-//! copy.
+//! For a request head, "ours" is the server's whole work: parse, intern names, index, copy into the caller's head,
+//! then look up Host, Connection, Content-Length and one unknown name. "httparse" is the parse alone. For a response
+//! head, "ours" is parse, index and copy.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ const BROWSER: &[u8] = b"GET /static/app/main.js?v=20261101 HTTP/1.1\r\nHost: ww
     Cookie: session=3f9a8c1d7b6e45029f1e; theme=dark; _ga=GA1.2.1234567890.1700000000; consent=yes\r\n\
     Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: same-origin\r\n\r\n";
 
-/// As an application server answers.
+/// A response of a typical application server.
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nServer: gunicorn\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: keep-alive\r\n\
     Content-Type: application/json\r\nContent-Length: 11\r\nVary: Accept, Cookie\r\nX-Frame-Options: DENY\r\n\
@@ -70,10 +70,10 @@ fn heads(what: &str, input: &[u8]) {
     }
     let ratio = median(a.iter().zip(&b).map(|(a, b)| a / b).collect());
     let (a, b) = (median(a), median(b));
-    println!("{what:<28} {} octets: ours {a:6.1} ns, httparse {b:6.1} ns, ratio {ratio:.2}", input.len());
+    println!("{what:<28} {} bytes: ours {a:6.1} ns, httparse {b:6.1} ns, ratio {ratio:.2}", input.len());
 }
 
-/// A response head, less what the client asks of it.
+/// Measures a response head, without the lookups that the client does.
 fn answers(what: &str, input: &[u8]) {
     let (limits, mut head) = (Limits::default(), ResponseHead::default());
     let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -90,10 +90,11 @@ fn answers(what: &str, input: &[u8]) {
     }
     let ratio = median(a.iter().zip(&b).map(|(a, b)| a / b).collect());
     let (a, b) = (median(a), median(b));
-    println!("{what:<28} {} octets: ours {a:6.1} ns, httparse {b:6.1} ns, ratio {ratio:.2}", input.len());
+    println!("{what:<28} {} bytes: ours {a:6.1} ns, httparse {b:6.1} ns, ratio {ratio:.2}", input.len());
 }
 
-/// A whole exchange in the client's role: a browser's head out, an answer with eleven octets of content in.
+/// Measures a whole exchange in the client's role: send a browser's head, receive a response with eleven bytes of
+/// content.
 fn asking() {
     let (limits, mut request) = (Rc::new(Limits::default()), Head::new());
     assert!(parse_head(BROWSER, &limits, &mut request).is_ok());
@@ -107,7 +108,7 @@ fn asking() {
             out.clear();
             let mut rest = black_box(&answer[..]);
             loop {
-                let handled = client.handle_octets(rest, &mut head, &mut out);
+                let handled = client.handle_bytes(rest, &mut head, &mut out);
                 rest = &rest[handled.consumed..];
                 if let Some(ClientEvent::End { .. }) = handled.event {
                     break;
@@ -127,7 +128,8 @@ fn asking() {
     println!("browser's head, encoded                       {:6.1} ns", median(encode));
 }
 
-/// A whole exchange on one connection: request head in, its end, a response head of three fields out.
+/// Measures a whole exchange on one connection: receive a request head and its end, send a response head of three
+/// fields.
 fn exchange() {
     const VALUES: [(KnownName, FieldValue<'static>); 3] = [
         (names::CONTENT_TYPE, FieldValue::from_static("text/plain; charset=utf-8")),
@@ -145,8 +147,8 @@ fn exchange() {
     };
     for _ in 0..ROUNDS {
         whole.push(timed(|| {
-            let handled = server.handle_octets(black_box(SIX), &mut head, &mut out);
-            black_box(server.handle_octets(&SIX[handled.consumed..], &mut head, &mut out));
+            let handled = server.handle_bytes(black_box(SIX), &mut head, &mut out);
+            black_box(server.handle_bytes(&SIX[handled.consumed..], &mut head, &mut out));
             stream += 1;
             build(&mut response);
             server.send_head(StreamId(stream), black_box(&response), Framing::Sized(0), date, &mut out);
@@ -154,10 +156,10 @@ fn exchange() {
             out.clear();
         }));
         assert!(server.is_idle() && !server.wants_close());
-        // Servers that all wait for an answer, so that only the answer is timed.
+        // Prepare servers that all have a response pending, so that only the response is timed.
         let mut waiting: Vec<Server> = (0..TURNS).map(|_| Server::new(Rc::new(Limits::default()))).collect();
         for server in &mut waiting {
-            server.handle_octets(SIX, &mut head, &mut out);
+            server.handle_bytes(SIX, &mut head, &mut out);
         }
         let mut waiting = waiting.iter_mut();
         encode.push(timed(|| {

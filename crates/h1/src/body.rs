@@ -1,10 +1,11 @@
-//! Where a message's content ends (RFC 9112 §6.3, §7.1).
+//! The end of a message's content (RFC 9112 §6.3, §7.1).
 //!
 //! ```text
-//! Sized ──last octet──► Over
-//! Chunked:  Size ──';'──► Extension ─┐            ┌─────────────── CR LF ◄───────────┐
-//!             └──CR──────────────────┴─► SizeLf ──┤ size > 0 ► Data ─► DataCr ─► DataLf
-//!                                                 └ size = 0 ► Trailers ─► Over
+//! Sized ──last byte──► Over
+//!                ┌─► Space ─┐
+//! Chunked:  Size ┴──';'──────┴► Extension ─┐            ┌─────────────── CR LF ◄───────────┐
+//!             └──CR────────────────────────┴─► SizeLf ──┤ size > 0 ► Data ─► DataCr ─► DataLf
+//!                                                       └ size = 0 ► Trailers ─► Over
 //! ```
 
 use std::ops::Range;
@@ -16,23 +17,26 @@ use crate::limits::Limits;
 use crate::parse::{Parsed, Spare, has_end, parse_trailers};
 use crate::scan;
 
-/// A content's end, and how far the machine is on the way there.
+/// The position of the parser in a message's content.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Body {
-    /// Sized, Data: octets left. Size, Extension, SizeLf: the size so far. Trailers: octets searched for their end.
+pub(crate) struct BodyParser {
+    /// Sized, Data: bytes left. Size, Space, Extension, SizeLf: the size so far. Trailers: bytes already searched for
+    /// their end.
     count: u64,
-    step: Step,
-    /// Size: digits so far.
+    step: BodyStep,
+    /// Size: number of digits so far.
     digits: u8,
-    /// Octets of this chunk's extensions, and of all of this body.
+    /// Length of this chunk's extensions, and of all extensions of this body.
     extension: u16,
     extensions: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum BodyStep {
     Sized,
     Size,
+    /// Between a size and the ';' of its extensions.
+    Space,
     Extension,
     SizeLf,
     Data,
@@ -41,86 +45,101 @@ enum Step {
     Trailers,
 }
 
-/// What a piece of input held.
+/// The result of parsing a piece of input.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Content, at this range; done with up to its end.
+pub(crate) enum ParsedPiece {
+    /// Content at this range; the input is consumed up to its end.
     Data(Range<usize>),
-    /// The end, with trailers in the head; done with this many octets.
+    /// The end of the content, with trailers in the head; this many bytes are consumed.
     Trailers(usize),
-    /// The end; done with this many octets.
+    /// The end of the content; this many bytes are consumed.
     End(usize),
-    /// Nothing yet; done with this many octets.
+    /// No result yet; this many bytes are consumed.
     More(usize),
 }
 
-/// 16 digits hold any size there is. Zeros in front are digits like any other, but may not make a size line endless.
+/// 16 digits hold any allowed size. Leading zeros are valid, but this bounds the length of a size line.
 const SIZE_DIGITS_MAX: u8 = 64;
 
-impl Body {
-    pub(crate) const fn sized(octets: u64) -> Self {
-        Self { count: octets, step: Step::Sized, digits: 0, extension: 0, extensions: 0 }
+impl BodyParser {
+    pub(crate) const fn sized(bytes: u64) -> Self {
+        Self { count: bytes, step: BodyStep::Sized, digits: 0, extension: 0, extensions: 0 }
     }
 
     pub(crate) const fn chunked() -> Self {
-        Self { count: 0, step: Step::Size, digits: 0, extension: 0, extensions: 0 }
+        Self { count: 0, step: BodyStep::Size, digits: 0, extension: 0, extensions: 0 }
     }
 
-    /// Goes through the input up to the first piece of content, the end, or what is not whole yet.
-    pub(crate) fn handle(&mut self, input: &[u8], limits: &Limits, head: &mut impl Spare) -> Result<Found, HeadFault> {
+    /// Parses the input up to the first piece of content, the end of the content, or the first incomplete element.
+    pub(crate) fn handle(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        head: &mut impl Spare,
+    ) -> Result<ParsedPiece, HeadFault> {
         let mut at = 0;
         loop {
-            if self.step == Step::Sized && self.count == 0 {
-                return Ok(Found::End(at));
+            if self.step == BodyStep::Sized && self.count == 0 {
+                return Ok(ParsedPiece::End(at));
             }
-            let Some(&octet) = input.get(at) else { return Ok(Found::More(at)) };
+            let Some(&byte) = input.get(at) else { return Ok(ParsedPiece::More(at)) };
             match self.step {
-                Step::Sized | Step::Data => {
+                BodyStep::Sized | BodyStep::Data => {
                     let left = usize::try_from(self.count).unwrap_or(usize::MAX);
                     let end = at + left.min(input.len() - at);
                     self.count -= (end - at) as u64;
-                    if self.step == Step::Data && self.count == 0 {
-                        self.step = Step::DataCr;
+                    if self.step == BodyStep::Data && self.count == 0 {
+                        self.step = BodyStep::DataCr;
                     }
-                    return Ok(Found::Data(at..end));
+                    return Ok(ParsedPiece::Data(at..end));
                 }
-                Step::Size => self.handle_size(octet)?,
-                Step::Extension => {
-                    // Up to the octet before the line's end in one go.
+                BodyStep::Size => self.handle_size(byte)?,
+                BodyStep::Space => {
+                    self.spend(1, limits)?;
+                    match byte {
+                        b' ' | b'\t' => {}
+                        b';' => self.step = BodyStep::Extension,
+                        _ => return Err(HeadFault::ChunkSize),
+                    }
+                }
+                BodyStep::Extension => {
+                    // Consume all bytes up to the line end at once.
                     let end = scan::value_end(input, at);
                     let len = u16::try_from(end - at).map_err(|_| HeadFault::ChunkExtension)?;
                     self.spend(len, limits)?;
                     at = end;
                     match input.get(at) {
                         None => continue,
-                        Some(b'\r') => self.step = Step::SizeLf,
-                        // A single LF, or any other control octet: peers disagree about where such a line ends.
+                        Some(b'\r') => self.step = BodyStep::SizeLf,
+                        // A single LF or another control byte: parsers disagree about the end of such a line.
                         Some(_) => return Err(HeadFault::ChunkExtension),
                     }
                 }
-                Step::SizeLf => {
-                    expect(octet, b'\n', HeadFault::ChunkExtension)?;
-                    self.step = if self.count == 0 { Step::Trailers } else { Step::Data };
+                BodyStep::SizeLf => {
+                    expect(byte, b'\n', HeadFault::ChunkExtension)?;
+                    self.step = if self.count == 0 { BodyStep::Trailers } else { BodyStep::Data };
                 }
-                Step::DataCr => {
-                    expect(octet, b'\r', HeadFault::ChunkEnd)?;
-                    self.step = Step::DataLf;
+                BodyStep::DataCr => {
+                    expect(byte, b'\r', HeadFault::ChunkEnd)?;
+                    self.step = BodyStep::DataLf;
                 }
-                Step::DataLf => {
-                    expect(octet, b'\n', HeadFault::ChunkEnd)?;
+                BodyStep::DataLf => {
+                    expect(byte, b'\n', HeadFault::ChunkEnd)?;
                     *self = Self { extensions: self.extensions, ..Self::chunked() };
                 }
-                Step::Trailers => return self.handle_trailers(&input[at..], at, limits, head),
+                BodyStep::Trailers => return self.handle_trailers(&input[at..], at, limits, head),
             }
             at += 1;
         }
     }
 
-    // RFC 9112 §7.1: 1*HEXDIG, nothing before and, DEVIATES §7.1.1's BWS, nothing between it and ';' or the line's end.
-    fn handle_size(&mut self, octet: u8) -> Result<(), HeadFault> {
-        match octet {
+    // RFC 9112 §7.1: 1*HEXDIG, with no byte before it. §7.1.1: white space is allowed only before the ';' of an
+    // extension.
+    fn handle_size(&mut self, byte: u8) -> Result<(), HeadFault> {
+        match byte {
             b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => {
-                let digit = (octet as char).to_digit(16).unwrap_or(0);
+                let digit = (byte as char).to_digit(16).unwrap_or(0);
+                // A size below 2^59 stays below 2^63 with one more digit.
                 if self.digits == SIZE_DIGITS_MAX || self.count >> 59 != 0 {
                     return Err(HeadFault::ChunkSize);
                 }
@@ -129,15 +148,19 @@ impl Body {
             }
             b';' if self.digits > 0 => {
                 self.extension = 0;
-                self.step = Step::Extension;
+                self.step = BodyStep::Extension;
             }
-            b'\r' if self.digits > 0 => self.step = Step::SizeLf,
+            b' ' | b'\t' if self.digits > 0 => {
+                self.extension = 0;
+                self.step = BodyStep::Space;
+            }
+            b'\r' if self.digits > 0 => self.step = BodyStep::SizeLf,
             _ => return Err(HeadFault::ChunkSize),
         }
         Ok(())
     }
 
-    // A body of one-octet chunks with long extensions costs the peer little and us much.
+    // A body of one-byte chunks with long extensions would be cheap for the peer and expensive to parse.
     fn spend(&mut self, len: u16, limits: &Limits) -> Result<(), HeadFault> {
         self.extension = self.extension.saturating_add(len);
         self.extensions = self.extensions.saturating_add(len);
@@ -152,33 +175,35 @@ impl Body {
         at: usize,
         limits: &Limits,
         head: &mut impl Spare,
-    ) -> Result<Found, HeadFault> {
+    ) -> Result<ParsedPiece, HeadFault> {
         if let [b'\r', b'\n', ..] = input {
-            return Ok(Found::End(at + 2));
+            return Ok(ParsedPiece::End(at + 2));
         }
+        // `count` holds the bytes already searched, so that a slow trailer section is not parsed again for each new
+        // byte.
         let searched = self.count as usize;
         let over = input.len() >= limits.trailers_bytes_max as usize;
         if searched > 0 && input[0] != b'\r' && !over && !has_end(input, searched) {
             self.count = input.len() as u64;
-            return Ok(Found::More(at));
+            return Ok(ParsedPiece::More(at));
         }
         match parse_trailers(input, limits, head)? {
             Parsed::Partial => {
                 self.count = input.len() as u64;
-                Ok(Found::More(at))
+                Ok(ParsedPiece::More(at))
             }
             Parsed::Whole(len) => {
-                // RFC 9110 §6.5.1: what frames or routes a message may not come behind it.
+                // RFC 9110 §6.5.1: a field that frames or routes a message is not allowed in trailers.
                 for name in [names::CONTENT_LENGTH, names::TRANSFER_ENCODING, names::HOST, names::CONNECTION] {
                     head.fields_mut().remove(name);
                 }
                 let none = head.fields_mut().is_empty();
-                Ok(if none { Found::End(at + len) } else { Found::Trailers(at + len) })
+                Ok(if none { ParsedPiece::End(at + len) } else { ParsedPiece::Trailers(at + len) })
             }
         }
     }
 }
 
-fn expect(octet: u8, wanted: u8, fault: HeadFault) -> Result<(), HeadFault> {
-    if octet == wanted { Ok(()) } else { Err(fault) }
+fn expect(byte: u8, wanted: u8, fault: HeadFault) -> Result<(), HeadFault> {
+    if byte == wanted { Ok(()) } else { Err(fault) }
 }

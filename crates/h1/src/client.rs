@@ -1,16 +1,17 @@
 //! One connection in the client's role (RFC 9112), for upstreams.
 //!
-//! Two small machines side by side, as in the server's role; when both are through, the next request may be sent.
+//! Two state machines run side by side, as in the server's role. When both have completed an exchange, the next
+//! request may be sent.
 //! ```text
 //! inbound:   Idle ──open──► Head ──final head──► Body │ UntilClose ──end──► Done ──(outbound Idle)──► Idle
-//!              │            ▲ │ └──switch──► Tunnel ──eof─┐  │ fault         │ octets, close,
-//!              │ octets     └─┤ 1xx                       ▼  ▼               ▼ or no other may follow
+//!              │            ▲ │ └──switch──► Tunnel ──eof─┐  │ fault         │ bytes, close,
+//!              │ bytes     └─┤ 1xx                       ▼  ▼               ▼ or the last exchange
 //!              └──────────────┴──fault, close──────────► Closed ◄────────────┘
-//! outbound:  Idle ──open──► Sized │ Chunked ──trailers, nobody reads──► Ended ──finish──► Idle
+//! outbound:  Idle ──open──► Sized │ Chunked ──trailers, or last response complete──► Ended ──finish──► Idle
 //!                           Waiting ──switch──► Tunnel ──finish──► Idle
 //! ```
-//! - `examine`: what an answer's head means for the connection
-//! - `encode`: a request's head
+//! - `examine`: checks a response's head and derives its framing and persistence
+//! - `encode`: writes a request's head
 
 mod encode;
 mod examine;
@@ -18,92 +19,82 @@ mod examine;
 use std::rc::Rc;
 
 use causeway_message::{
-    BodyLength, Chunk, FieldMap, Framing, Head, Method, ResponseHead, StreamId, Version, WaitsFor, WriteList,
+    BodyLength, Chunk, FieldMap, Framing, Head, Method, ResponseHead, StreamId, Unopened, Version, WaitsFor, WriteList,
 };
 
-use crate::body::{Body, Found};
+use crate::body::{BodyParser, ParsedPiece};
 use crate::encode::{put_chunked, trailers};
 use crate::event::{ClientEvent, ClientHandled};
 use crate::fault::HeadFault;
 use crate::limits::Limits;
 use crate::parse::{Parsed, has_end, response_head};
-use examine::{Answer, Asked, examine};
+use examine::{RequestKind, ResponseKind, examine};
 
+#[cfg(test)]
 const _: () = assert!(size_of::<Client>() <= 64);
-
-/// Why a request was not sent. Nothing was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unopened {
-    /// Another exchange is open: after it has ended there may be room.
-    Full,
-    /// No request will be sent on this connection any more.
-    Ending,
-    /// The head lacks a target or an authority, or they do not go with the method or the framing; or a name in it is no
-    /// token.
-    Head,
-}
 
 /// The client's side of one HTTP/1 connection.
 ///
-/// Driven as [`Server`](crate::Server) is: octets go in by [`Client::handle_octets`], again and again with what was not
-/// consumed, until it answers with neither octets consumed nor an event. One exchange is open at a time, until its
-/// response is complete and its request is ([`Client::finish`], or [`Framing::Empty`]), or until it is reset. An
-/// exchange whose answer says so, or whose connection is not to be trusted, is the last ([`Client::is_last`]).
+/// It is driven as [`Server`](crate::Server) is: call [`Client::handle_bytes`] repeatedly with the unconsumed bytes,
+/// until it returns neither consumed bytes nor an event. One exchange is open at a time. It ends when its response
+/// and its request are complete ([`Client::finish`], or [`Framing::Empty`]), or when it is reset. An exchange is the
+/// last one if its response says so or the connection's state is no longer certain ([`Client::is_last`]).
 #[derive(Debug)]
 pub struct Client {
     limits: Rc<Limits>,
     inbound: Inbound,
     outbound: Outbound,
-    // The open exchange, or the last one.
+    // The number of the open exchange, or of the last one.
     stream: u32,
-    // Answers before the answer, so far.
+    // Number of interim responses to the open exchange.
     informational: u16,
-    // What the open exchange asked for.
-    asked: Asked,
-    // Some octet of the answer has come.
+    // The kind of the open request, which decides how its response is parsed.
+    asked: RequestKind,
+    // Whether a byte of the response has been received.
     answered: bool,
-    // Another request may follow the open one.
+    // Whether the last response head was HTTP/1.0.
+    is_10: bool,
+    // Whether another request may follow the open one.
     keep: bool,
     // The open exchange is the last.
     draining: bool,
-    // Nothing follows what is to be written.
+    // Whether the connection ends once the pending output is written.
     over: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Inbound {
-    /// No answer is owed: whatever comes is nobody's.
+    /// No response is expected: any byte is a fault.
     Idle,
-    /// Before an answer or within its head; so many octets were searched for its end.
+    /// Before a response, or within its head, of which `searched` bytes were searched for its end.
     Head {
         searched: u32,
     },
-    Body(Body),
+    Body(BodyParser),
     /// Content that ends with the connection.
     UntilClose,
-    /// Complete, its request is not.
+    /// The response is complete, its request is not.
     Done,
     Tunnel,
-    /// Nothing is parsed any more.
+    /// No further input is parsed.
     Closed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outbound {
-    /// No exchange, or its request is complete.
+    /// No exchange is open, or its request is complete.
     Idle,
     Sized(u64),
     Chunked,
-    /// What the owner still sends is dropped: behind trailers, or because nobody reads it any more.
+    /// Content that the caller still sends is dropped: trailers were sent, or the peer no longer reads it.
     Ended,
-    /// Another protocol was asked for: nothing may be sent before the answer.
+    /// The request is for another protocol: no content may be sent before the response.
     Waiting,
     Tunnel,
 }
 
 impl Client {
-    /// A connection on which nothing has happened.
+    /// A new connection.
     #[must_use]
     pub fn new(limits: Rc<Limits>) -> Self {
         Self {
@@ -112,16 +103,17 @@ impl Client {
             outbound: Outbound::Idle,
             stream: 0,
             informational: 0,
-            asked: Asked::Content,
+            asked: RequestKind::Content,
             answered: false,
+            is_10: false,
             keep: true,
             draining: false,
             over: false,
         }
     }
 
-    /// What of the peer's the connection waits for: the rest of an answer's head that has begun, its content, or,
-    /// between exchanges, nothing but its end. How long an answer may take to begin is its owner's to say.
+    /// The input that the connection waits for: the rest of a response head that has begun, its content, or, between
+    /// exchanges, only the end of the connection. The driver itself bounds the time until a response begins.
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
@@ -133,52 +125,65 @@ impl Client {
         }
     }
 
-    /// The connection is to be closed once all output is written.
+    /// Whether the driver should close the connection once all output is written.
     #[must_use]
     pub fn wants_close(&self) -> bool {
         self.over || self.draining && self.is_idle()
     }
 
-    /// No other request can be sent any more.
+    /// Whether no further request can be sent.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        // Numbers are not used twice.
+        // Stream numbers are not reused.
         self.over || self.draining || !self.keep || self.stream == u32::MAX
     }
 
-    /// No exchange is open.
+    /// The version of the last complete response head.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        if self.is_10 { Version::Http10 } else { Version::Http11 }
+    }
+
+    /// Whether no exchange is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.outbound == Outbound::Idle && matches!(self.inbound, Inbound::Idle | Inbound::Closed)
     }
 
-    /// How many requests may be sent now: one or none. The connection may be reused where it is one.
+    /// The number of requests that may be sent now, 0 or 1. If it is 1, the connection may be reused.
     #[must_use]
     pub fn room(&self) -> usize {
         usize::from(self.is_idle() && !self.is_last())
     }
 
-    /// Whether this exchange takes content: it is open, its request is not complete, and no switch to another protocol
-    /// is awaited.
+    /// Whether this exchange accepts content: it is open, its request is not complete, and no protocol switch is
+    /// pending.
     #[inline]
     #[must_use]
     pub fn writable(&self, stream: StreamId) -> bool {
         stream.0 == self.stream && !matches!(self.outbound, Outbound::Idle | Outbound::Waiting)
     }
 
-    /// Whether this exchange has become a tunnel: by a 101, or a 2xx to CONNECT (RFC 9110 §7.8, §9.3.6).
+    /// Whether this exchange has become a tunnel, by a 101 or by a 2xx to CONNECT (RFC 9110 §7.8, §9.3.6).
     #[must_use]
     pub fn is_tunnel(&self, stream: StreamId) -> bool {
-        stream.0 == self.stream && self.outbound == Outbound::Tunnel
+        stream.0 == self.stream && (self.outbound == Outbound::Tunnel || matches!(self.inbound, Inbound::Tunnel))
     }
 
-    /// Sends a request's head. Its target goes out in origin form, or as `*`; Host is its authority's. The fields that
-    /// frame a message or belong to its connection are the machine's and are left out, but for `TE: trailers`; so is
-    /// Expect. [`Framing::Tunnel`] asks for another protocol: that of the head's Upgrade, or by CONNECT a tunnel to its
-    /// target.
+    /// Whether our direction of a tunnel has ended and the peer's has not, as
+    /// [`Server::is_half_closed`](crate::Server::is_half_closed).
+    #[must_use]
+    pub fn is_half_closed(&self) -> bool {
+        self.outbound == Outbound::Idle && matches!(self.inbound, Inbound::Tunnel)
+    }
+
+    /// Sends a request's head. The target is sent in origin form or as `*`; Host is the head's authority. The machine
+    /// writes the fields that frame the message or describe the connection and drops those of `head`, except `TE:
+    /// trailers`; it also drops Expect. [`Framing::Tunnel`] requests another protocol: the one in the head's Upgrade
+    /// field, or with CONNECT a tunnel to the target.
     ///
-    /// Octets that the peer sent before would pass for the answer: whoever reuses a connection hands in first what has
-    /// come on it.
+    /// Before it reuses a connection, the caller must pass all received bytes to [`Client::handle_bytes`]. Bytes that
+    /// the peer sent before the request would otherwise be parsed as its response.
     pub fn open(&mut self, head: &Head, framing: Framing, out: &mut WriteList) -> Result<StreamId, Unopened> {
         if self.is_last() {
             return Err(Unopened::Ending);
@@ -189,27 +194,27 @@ impl Client {
         encode::request_head(head, framing, out).ok_or(Unopened::Head)?;
         self.stream += 1;
         self.asked = match (head.method(), framing) {
-            (Method::Connect, _) => Asked::Connect,
-            (_, Framing::Tunnel) => Asked::Switch,
-            (Method::Head, _) => Asked::Head,
-            _ => Asked::Content,
+            (Method::Connect, _) => RequestKind::Connect,
+            (_, Framing::Tunnel) => RequestKind::Switch,
+            (Method::Head, _) => RequestKind::Head,
+            _ => RequestKind::Content,
         };
         (self.informational, self.answered) = (0, false);
         self.inbound = Inbound::Head { searched: 0 };
         self.outbound = match framing {
             Framing::Empty => Outbound::Idle,
-            Framing::Sized(octets) => Outbound::Sized(octets),
+            Framing::Sized(bytes) => Outbound::Sized(bytes),
             Framing::Stream => Outbound::Chunked,
             Framing::Tunnel => Outbound::Waiting,
         };
         Ok(StreamId(self.stream))
     }
 
-    /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise
-    /// while a head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has
-    /// come, or the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation
-    /// once the head's memory has grown.
-    pub fn handle_octets(&mut self, input: &[u8], head: &mut ResponseHead, _out: &mut WriteList) -> ClientHandled {
+    /// Parses bytes from the peer. Fills `head` for [`ClientEvent::Informational`], [`ClientEvent::Head`] and
+    /// [`ClientEvent::Trailers`]; otherwise `head` may be cleared while a head or trailers are incomplete. An
+    /// incomplete head is parsed again only when its end arrives or the limit is reached, so that a fault in it may
+    /// be reported late. O(n) over all calls for each byte; no allocation once the head's memory has grown.
+    pub fn handle_bytes(&mut self, input: &[u8], head: &mut ResponseHead, _out: &mut WriteList) -> ClientHandled {
         match &mut self.inbound {
             Inbound::Body(body) => match body.handle(input, &self.limits, head) {
                 Ok(found) => self.handle_found(found),
@@ -224,14 +229,15 @@ impl Client {
                 let event = ClientEvent::Data { stream: StreamId(self.stream), range: 0..input.len() };
                 ClientHandled { consumed: input.len(), event: Some(event) }
             }
-            // What nobody asked for would pass for the answer to the next request.
+            // Unsolicited bytes would be parsed as the response to the next request.
             Inbound::Idle | Inbound::Done => self.fail(HeadFault::Unasked, input),
             Inbound::Closed => ClientHandled { consumed: input.len(), event: None },
         }
     }
 
-    /// The peer has closed its side. To be told once [`Client::handle_octets`] consumes no more of what was read, and
-    /// only where the transport ended in order: content that ends with the connection is complete with it.
+    /// Handles the peer's orderly end of stream. Call it once [`Client::handle_bytes`] consumes no more of the
+    /// received bytes. Content that is delimited by the end of the connection is complete then; after a disorderly
+    /// end call [`Client::handle_loss`].
     pub fn handle_eof(&mut self) -> Option<ClientEvent> {
         let stream = StreamId(self.stream);
         match self.inbound {
@@ -248,18 +254,19 @@ impl Client {
                 self.settle();
                 Some(ClientEvent::End { stream })
             }
-            // RFC 9112 §8: what ends early is incomplete. Behind a complete answer it is the request that is.
+            // RFC 9112 §8: a message that ends early is incomplete. In `Done` the incomplete message is the request.
             Inbound::Head { .. } | Inbound::Body(_) | Inbound::Done => self.fail(HeadFault::Truncated, &[]).event,
             Inbound::Tunnel => {
                 self.inbound = Inbound::Closed;
+                self.over = self.outbound == Outbound::Idle;
                 Some(ClientEvent::End { stream })
             }
             Inbound::Closed => None,
         }
     }
 
-    /// The connection is lost: it was reset, or its transport ended without saying so. As [`Client::handle_eof`], but
-    /// that nothing is complete by it.
+    /// Handles the loss of the connection: a reset, or a transport that ended without its own end marker. As
+    /// [`Client::handle_eof`], except that it completes no content.
     pub fn handle_loss(&mut self) -> Option<ClientEvent> {
         match self.inbound {
             Inbound::UntilClose | Inbound::Tunnel => self.fail(HeadFault::Truncated, &[]).event,
@@ -267,8 +274,8 @@ impl Client {
         }
     }
 
-    /// What [`Client::waits_for`] names did not come in time. A head that was begun is given up, an idle connection
-    /// wants to be closed; about anything else the owner decides.
+    /// Handles the expiry of the deadline for [`Client::waits_for`]. A head that has begun fails the connection, an
+    /// idle connection has to be closed; in all other states the driver decides.
     pub fn handle_timeout(&mut self) -> Option<ClientEvent> {
         match self.waits_for() {
             WaitsFor::Head => self.fail(HeadFault::TooSlow, &[]).event,
@@ -280,16 +287,17 @@ impl Client {
         }
     }
 
-    /// Sends no more requests; the connection wants to be closed once the open exchange has ended.
+    /// Accepts no further request; the connection has to be closed once the open exchange has ended.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Makes room in the receive window: HTTP/1 has none.
-    pub fn release(&mut self, _stream: StreamId, _octets: u32) {}
+    /// Does nothing: HTTP/1 has no receive window.
+    pub fn release(&mut self, _stream: StreamId, _bytes: u32) {}
 
-    /// Sends content, by reference where it is large: all of it, unless [`Client::writable`] says that it must wait.
-    /// What passes a sized content's end, or has no reader any more, is dropped.
+    /// Sends content, by reference if it is large. Takes all of `chunk`, or none of it while a protocol switch is
+    /// pending (see [`Client::writable`]). Drops bytes beyond the end of a sized content, and bytes that the peer no
+    /// longer reads.
     pub fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Waiting {
             return;
@@ -310,8 +318,8 @@ impl Client {
         }
     }
 
-    /// Sends trailers, which end the content; [`Client::finish`] follows. Only chunked content can have them, elsewhere
-    /// they are left out, and so is a field that may not be one (RFC 9110 §6.5.1).
+    /// Sends trailers, which end the content; [`Client::finish`] follows. Drops them unless the content is chunked,
+    /// and drops fields that are not allowed in trailers (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Chunked {
             trailers(fields, out);
@@ -319,8 +327,8 @@ impl Client {
         }
     }
 
-    /// The request is complete; a tunnel ends, both ways. A sized content that is short, or a switch that was not
-    /// answered, is a [`Client::reset`].
+    /// Completes the request, or ends our direction of a tunnel (see [`Client::is_half_closed`]). If sized content is
+    /// too short, or a protocol switch is still pending, this is a [`Client::reset`].
     pub fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
         if stream.0 != self.stream {
             return;
@@ -328,6 +336,10 @@ impl Client {
         match self.outbound {
             Outbound::Idle => return,
             Outbound::Waiting | Outbound::Sized(1..) => return self.reset(stream),
+            Outbound::Tunnel if matches!(self.inbound, Inbound::Tunnel) => {
+                self.outbound = Outbound::Idle;
+                return;
+            }
             Outbound::Tunnel => return self.end(),
             Outbound::Chunked => out.put(b"0\r\n\r\n"),
             Outbound::Sized(0) | Outbound::Ended => {}
@@ -336,8 +348,8 @@ impl Client {
         self.settle();
     }
 
-    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed. Nothing where the
-    /// exchange is over already.
+    /// Aborts the exchange: no more bytes are sent or parsed, and the connection has to be closed. Does nothing if
+    /// the exchange is over.
     pub fn reset(&mut self, stream: StreamId) {
         if stream.0 == self.stream && !self.is_idle() {
             self.end();
@@ -347,6 +359,7 @@ impl Client {
     fn handle_head(&mut self, input: &[u8], searched: usize, head: &mut ResponseHead) -> ClientHandled {
         self.answered = true;
         let at_limit = input.len() >= self.limits.head_bytes_max as usize;
+        // Parse only if the new bytes contain an end, so that a head that arrives byte by byte costs O(n).
         let parsed = if searched > 0 && !at_limit && !has_end(input, searched) {
             Ok((Parsed::Partial, Version::Http11))
         } else {
@@ -358,6 +371,7 @@ impl Client {
                 NOTHING
             }
             Ok((Parsed::Whole(len), version)) => {
+                self.is_10 = version == Version::Http10;
                 match examine(head, version, self.asked).and_then(|answer| self.handle_answer(answer)) {
                     Ok(event) => ClientHandled { consumed: len, event: Some(event) },
                     Err(fault) => self.fail(fault, input),
@@ -367,11 +381,11 @@ impl Client {
         }
     }
 
-    fn handle_answer(&mut self, answer: Answer) -> Result<ClientEvent, HeadFault> {
+    fn handle_answer(&mut self, answer: ResponseKind) -> Result<ClientEvent, HeadFault> {
         let stream = StreamId(self.stream);
         let body = match answer {
-            Answer::Informational => {
-                // RFC 9110 §15.2: any number is allowed. Without a bound they would go on for ever.
+            ResponseKind::Informational => {
+                // RFC 9110 §15.2 allows any number; the limit bounds an endless series.
                 self.informational += 1;
                 if self.informational > self.limits.informational_max {
                     return Err(HeadFault::TooManyInformational);
@@ -379,12 +393,12 @@ impl Client {
                 self.inbound = Inbound::Head { searched: 0 };
                 return Ok(ClientEvent::Informational { stream });
             }
-            Answer::Switch => {
+            ResponseKind::Switch => {
                 self.keep = false;
                 (self.inbound, self.outbound) = (Inbound::Tunnel, Outbound::Tunnel);
                 BodyLength::Unknown
             }
-            Answer::Final { body, until_close, keep } => {
+            ResponseKind::Final { body, until_close, keep } => {
                 self.keep &= keep;
                 if self.outbound == Outbound::Waiting {
                     // The switch was declined; its request had no content.
@@ -392,9 +406,9 @@ impl Client {
                 }
                 self.inbound = match body {
                     BodyLength::None => Inbound::Done,
-                    BodyLength::Sized(octets) => Inbound::Body(Body::sized(octets)),
+                    BodyLength::Sized(bytes) => Inbound::Body(BodyParser::sized(bytes)),
                     BodyLength::Unknown if until_close => Inbound::UntilClose,
-                    BodyLength::Unknown => Inbound::Body(Body::chunked()),
+                    BodyLength::Unknown => Inbound::Body(BodyParser::chunked()),
                 };
                 self.settle();
                 body
@@ -403,17 +417,17 @@ impl Client {
         Ok(ClientEvent::Head { stream, body })
     }
 
-    fn handle_found(&mut self, found: Found) -> ClientHandled {
+    fn handle_found(&mut self, found: ParsedPiece) -> ClientHandled {
         let stream = StreamId(self.stream);
         let (consumed, event) = match found {
-            Found::More(consumed) => (consumed, None),
-            Found::Data(range) => (range.end, Some(ClientEvent::Data { stream, range })),
-            Found::Trailers(consumed) => {
+            ParsedPiece::More(consumed) => (consumed, None),
+            ParsedPiece::Data(range) => (range.end, Some(ClientEvent::Data { stream, range })),
+            ParsedPiece::Trailers(consumed) => {
                 self.inbound = Inbound::Done;
                 self.settle();
                 (consumed, Some(ClientEvent::Trailers { stream }))
             }
-            Found::End(consumed) => {
+            ParsedPiece::End(consumed) => {
                 self.inbound = Inbound::Done;
                 self.settle();
                 (consumed, Some(ClientEvent::End { stream }))
@@ -425,7 +439,7 @@ impl Client {
     #[cold]
     fn fail(&mut self, fault: HeadFault, input: &[u8]) -> ClientHandled {
         self.end();
-        ClientHandled { consumed: input.len(), event: Some(ClientEvent::Broken { fault }) }
+        ClientHandled { consumed: input.len(), event: Some(ClientEvent::Broken { fault: Some(fault) }) }
     }
 
     fn end(&mut self) {
@@ -433,8 +447,8 @@ impl Client {
         self.over = true;
     }
 
-    // The answer through: the request's rest is nobody's where no other may follow (RFC 9112 §9.6). Both through: on to
-    // the next.
+    // Advances the connection after the response is complete. If no other request may follow, the rest of the request
+    // is dropped (RFC 9112 §9.6); if the request is complete too, the next one may be sent.
     fn settle(&mut self) {
         if !matches!(self.inbound, Inbound::Done) {
             return;

@@ -1,33 +1,32 @@
-//! Response heads, and both roles' chunks and trailers, as octets (RFC 9112 §4, §5, §7.1).
+//! Encoding of response heads, and of both roles' chunks and trailers (RFC 9112 §4, §5, §7.1).
 
-use causeway_message::octets::is_token;
 use causeway_message::{Chunk, FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
 
-/// How the head says where the content ends.
+/// The framing field that a head declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// It says nothing: there is none, or it ends with the connection.
+    /// No framing field: there is no content, or it ends with the connection.
     Silent,
-    /// What the handler's own Content-Length says, if it set one: an answer to HEAD.
+    /// The handler's own Content-Length, if it set one: a response to HEAD.
     AsSet,
     /// Content-Length.
-    Octets(u64),
+    Bytes(u64),
     /// Transfer-Encoding: chunked.
     Chunked,
 }
 
-/// What the Connection field says.
+/// The persistence option of the Connection field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// Nothing: HTTP/1.1 goes on by itself.
+    /// No option: HTTP/1.1 persists by default.
     Silent,
-    /// close
+    /// `close`
     Close,
-    /// keep-alive, for HTTP/1.0 clients.
+    /// `keep-alive`, for HTTP/1.0 clients.
     KeepAlive,
 }
 
-/// Octets of a status line and of the fields that the machine adds, at most.
+/// Upper bound in bytes of a status line and the machine's own fields.
 const OWN_BYTES_MAX: usize = 256;
 
 pub(crate) fn response_head(
@@ -37,11 +36,12 @@ pub(crate) fn response_head(
     date: Option<&[u8; 29]>,
     out: &mut WriteList,
 ) {
-    out.reserve(OWN_BYTES_MAX + head.fields().octets() + head.fields().len() * 48);
+    out.reserve(OWN_BYTES_MAX + head.fields().bytes() + head.fields().len() * 48);
     status_line(head.status(), out);
     let mut upgrade = false;
     let mut dated = false;
     for (name, value) in head.sendable() {
+        // The machine writes the framing and connection fields itself.
         if let NameRef::Known(known) = name {
             if is_ours(known) && !(known == names::CONTENT_LENGTH && length == Length::AsSet) {
                 continue;
@@ -58,10 +58,10 @@ pub(crate) fn response_head(
     }
     match length {
         Length::Silent | Length::AsSet => {}
-        Length::Octets(octets) => put_length(octets, out),
+        Length::Bytes(bytes) => put_length(bytes, out),
         Length::Chunked => out.put(b"Transfer-Encoding: chunked\r\n"),
     }
-    // RFC 9110 §7.8: Upgrade is never sent without Connection naming it.
+    // RFC 9110 §7.8: Upgrade is sent only if Connection lists it.
     out.put(match (persistence, upgrade) {
         (Persistence::Silent, false) => b"\r\n",
         (Persistence::Close, false) => b"Connection: close\r\n\r\n",
@@ -71,22 +71,22 @@ pub(crate) fn response_head(
     });
 }
 
-/// A 1xx answer other than 101 (RFC 9110 §15.2).
+/// Writes an interim response other than 101 (RFC 9110 §15.2).
 pub(crate) fn informational(status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
     status_line(status, out);
     put_fields(fields, is_not_ours, out);
     out.put(b"\r\n");
 }
 
-/// Content-Length.
+/// Writes a Content-Length field.
 #[inline]
-pub(crate) fn put_length(octets: u64, out: &mut WriteList) {
+pub(crate) fn put_length(bytes: u64, out: &mut WriteList) {
     out.put(b"Content-Length: ");
-    out.put_number(octets);
+    out.put_number(bytes);
     out.put(b"\r\n");
 }
 
-/// A chunk, which is not empty (RFC 9112 §7.1).
+/// Writes a chunk, which must not be empty: an empty one would end the content (RFC 9112 §7.1).
 #[inline]
 pub(crate) fn put_chunked(chunk: Chunk, out: &mut WriteList) {
     out.put_hex(chunk.len() as u64);
@@ -95,18 +95,14 @@ pub(crate) fn put_chunked(chunk: Chunk, out: &mut WriteList) {
     out.put(b"\r\n");
 }
 
-/// The last chunk and the trailer section (RFC 9112 §7.1.2). A name that was put together may be anything.
+/// Writes the last chunk and the trailer section (RFC 9112 §7.1.2), without the fields that are not allowed there.
 pub(crate) fn trailers(fields: &FieldMap, out: &mut WriteList) {
     out.put(b"0\r\n");
-    let may_trail = |name: NameRef<'_>| match name {
-        NameRef::Known(known) => known.may_trail(),
-        NameRef::Other(name) => is_token(name.as_bytes()),
-    };
-    put_fields(fields, may_trail, out);
+    put_fields(fields, |name| name.may_trail(), out);
     out.put(b"\r\n");
 }
 
-/// A field of the server's that the machine does not know better.
+/// Whether the field is passed through, and not written by the machine itself.
 pub(crate) fn is_not_ours(name: NameRef<'_>) -> bool {
     !matches!(name, NameRef::Known(known) if is_ours(known))
 }
@@ -124,11 +120,12 @@ fn status_line(status: StatusCode, out: &mut WriteList) {
     }
     out.put(b"HTTP/1.1 ");
     out.put_number(u64::from(status.as_u16()));
-    // RFC 9112 §4: the space stays where there is no reason phrase.
+    // RFC 9112 §4: the space is required even without a reason phrase.
     out.put(b" \r\n");
 }
 
-// Fields that only the machine knows the truth about (RFC 9110 §7.6.1, RFC 9112 §6).
+// Fields that frame the message or describe the connection; the machine writes them itself (RFC 9110 §7.6.1, RFC 9112
+// §6).
 #[inline]
 pub(crate) fn is_ours(name: KnownName) -> bool {
     name == names::CONNECTION

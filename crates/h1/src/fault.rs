@@ -1,35 +1,36 @@
-//! What a peer can do wrong.
+//! The protocol errors that a peer can cause.
 
 use causeway_message::StatusCode;
 
-/// How far a fault reaches.
+/// The extent of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The connection: where the next message begins is not known, or not to be trusted.
+    /// The connection: the start of the next message is unknown or cannot be trusted.
     Connection,
 }
 
-/// A breach of the protocol by the peer. A server answers it once, then the connection closes; a client closes at once.
+/// A protocol violation by the peer. A server sends one error response and closes the connection; a client closes at
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeadFault {
-    /// The method is no token, or does not end in one space.
+    /// The method is not a token, or is not followed by exactly one space.
     Method,
-    /// The method is longer than any there is (RFC 9112 §3).
+    /// The method is longer than any implemented one (RFC 9112 §3).
     MethodTooLong,
-    /// The target is no target, or its form does not go with the method (RFC 9112 §3.2).
+    /// The target is invalid, or its form does not fit the method (RFC 9112 §3.2).
     Target,
     /// The target is longer than the limit.
     TargetTooLong,
     /// The request line does not end in one space, `HTTP/` digit `.` digit, CR LF.
     RequestLine,
-    /// Another major version than 1.
+    /// A major version other than 1.
     Version,
-    /// CR or LF that is not part of a line end (RFC 9112 §2.2).
+    /// A CR or LF that is not part of a line end (RFC 9112 §2.2).
     LineEnd,
-    /// A field name that is empty or no token, or white space before its colon (RFC 9112 §5.1).
+    /// A field name that is empty or not a token, or white space before the colon (RFC 9112 §5.1).
     FieldName,
-    /// A control octet in a field value (RFC 9110 §5.5).
+    /// A control byte in a field value (RFC 9110 §5.5).
     FieldValue,
     /// A line that begins with white space (RFC 9112 §5.2).
     Folded,
@@ -39,11 +40,11 @@ pub enum HeadFault {
     HeadTooLong,
     /// No Host in HTTP/1.1, or more than one (RFC 9112 §3.2).
     HostCount,
-    /// A Host that is no `host[:port]`.
+    /// A Host that is not `host[:port]`.
     HostValue,
-    /// A Content-Length that is no number, or more than one (RFC 9112 §6.3).
+    /// A Content-Length that is not a number, or more than one (RFC 9112 §6.3).
     ContentLength,
-    /// Transfer-Encoding that does not end in exactly one `chunked`, or in HTTP/1.0 (RFC 9112 §6.1).
+    /// A Transfer-Encoding that does not end in exactly one `chunked`, or that is sent in HTTP/1.0 (RFC 9112 §6.1).
     TransferEncoding,
     /// A transfer coding other than chunked (RFC 9112 §6.1).
     TransferCoding,
@@ -51,31 +52,32 @@ pub enum HeadFault {
     LengthAndCoding,
     /// An expectation other than 100-continue (RFC 9110 §10.1.1).
     Expectation,
-    /// A chunk size that is none, or past 64 bits (RFC 9112 §7.1).
+    /// A chunk size that is not hexadecimal, has more than 64 digits or is 2^63 or more (RFC 9112 §7.1).
     ChunkSize,
-    /// A control octet in a chunk extension, or more of them than the limit (RFC 9112 §7.1.1).
+    /// A control byte in a chunk extension, or extensions longer than the limit (RFC 9112 §7.1.1).
     ChunkExtension,
-    /// A chunk that does not end in CR LF where its size says.
+    /// A chunk's data is not followed by CR LF.
     ChunkEnd,
     /// A trailer section longer than the limit.
     TrailersTooLong,
-    /// A head that was begun and not completed in time.
+    /// A head that began and was not completed before the deadline.
     TooSlow,
-    /// The peer closed within a message (RFC 9112 §8).
+    /// The peer closed the connection within a message (RFC 9112 §8).
     Truncated,
-    /// An answer that does not begin with `HTTP/` digit `.` digit, a space, three digits from 100 on, and a reason phrase or none
-    /// (RFC 9112 §4).
+    /// A status line that is not `HTTP/` digit `.` digit, a space, three digits from 100 on, and an optional reason
+    /// phrase (RFC 9112 §4).
     StatusLine,
-    /// More answers before the answer than the limit.
+    /// More interim responses than the limit.
     TooManyInformational,
-    /// A 101 that nobody asked for (RFC 9110 §7.8).
+    /// A 101 response to a request that offered no upgrade (RFC 9110 §7.8).
     Switch,
-    /// Octets that answer no request.
+    /// Bytes received while no request is open.
     Unasked,
 }
 
 impl HeadFault {
-    /// The status of a server's one answer (RFC 9110 §15.5, §15.6); who asked a server in vain is told 502, or 504.
+    /// The status of a server's error response (RFC 9110 §15.5, §15.6). A proxy maps a fault of its upstream to 502
+    /// or 504 instead.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {
@@ -89,7 +91,7 @@ impl HeadFault {
         }
     }
 
-    /// How far it reaches: HTTP/1 has nothing smaller than the connection.
+    /// The extent of the fault; in HTTP/1 always the connection.
     #[must_use]
     pub const fn scope(self) -> Scope {
         Scope::Connection

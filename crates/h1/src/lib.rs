@@ -1,13 +1,13 @@
-//! The RFC 9112 machine, without I/O: octets in, events and octets out.
+#![doc = include_str!("../README.md")]
 //!
-//! In reading order:
-//! - [`Limits`]: how much of what a peer may send
-//! - [`HeadFault`], [`Scope`]: what a peer can do wrong, and what it is told
-//! - [`Event`], [`Handled`]: what the machine says
+//! # In reading order
+//! - [`Limits`]: the bounds on a peer's input
+//! - [`HeadFault`], [`Scope`]: the protocol errors of a peer, and their response status
+//! - [`Event`], [`Handled`]: the results of parsing in the server's role
 //! - [`Server`]: one connection in the server's role
-//! - [`Client`], [`ClientEvent`], [`ClientHandled`]: one in the client's
+//! - [`Client`], [`ClientEvent`], [`ClientHandled`]: one connection in the client's role, and its results
 //!
-//! This room never sees a socket, a clock, a task or a lock.
+//! This crate uses no socket, clock, task or lock.
 
 mod body;
 mod client;
@@ -20,7 +20,7 @@ mod parse;
 mod scan;
 mod server;
 
-pub use client::{Client, Unopened};
+pub use client::Client;
 pub use event::{ClientEvent, ClientHandled, Event, Handled};
 pub use fault::{HeadFault, Scope};
 pub use limits::Limits;

@@ -1,23 +1,23 @@
-//! How much of what a peer may send.
+//! The bounds on a peer's input.
 
-/// Bounds on what the parser holds or looks at before it refuses. In octets where nothing else is said.
+/// Bounds on the input that the parser buffers or scans before it rejects it. In bytes unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A whole head, its last empty line included; at most 4 GiB - 1.
+    /// A whole head, including its final empty line; at most 4 GiB - 1.
     pub head_bytes_max: u32,
-    /// Field lines in a head, and in a trailer section.
+    /// Number of field lines in a head, and in a trailer section.
     pub fields_max: u16,
-    /// The request target.
+    /// Length of the request target.
     pub target_bytes_max: u32,
-    /// The extensions of one chunk.
+    /// Length of the extensions of one chunk.
     pub chunk_extension_line_bytes_max: u16,
-    /// All chunk extensions of one body.
+    /// Total length of the chunk extensions of one body.
     pub chunk_extension_bytes_max: u16,
-    /// A trailer section, its last empty line included.
+    /// Length of a trailer section, including its final empty line.
     pub trailers_bytes_max: u32,
-    /// Empty lines before a request line (RFC 9112 §2.2).
+    /// Number of empty lines before a request line (RFC 9112 §2.2).
     pub leading_empty_lines_max: u8,
-    /// Answers before the answer (RFC 9110 §15.2) to one request, in the client's role.
+    /// Number of interim responses (RFC 9110 §15.2) to one request, in the client's role.
     pub informational_max: u16,
 }
 

@@ -1,14 +1,14 @@
-//! Heads and trailers from their octets (RFC 9112 §2.2, §3, §5), strictly.
+//! Strict parsing of heads and trailers (RFC 9112 §2.2, §3, §5).
 //!
-//! The scan records where names and values lie, then the whole head is copied once into the spare head's arena. What the
-//! fields mean together, `server/examine.rs` and `client/examine.rs` ask.
-//! - `response`: what begins with a status line
+//! The scan records the ranges of names and values, then copies the whole head once into the caller's head.
+//! `server/examine.rs` and `client/examine.rs` check the fields in combination.
+//! - `response`: heads that begin with a status line
 
 mod response;
 
 use std::ops::Range;
 
-use causeway_message::octets::TOKEN;
+use causeway_message::syntax::TOKEN;
 use causeway_message::{FieldMap, Head, KnownName, ResponseHead, Version};
 
 use crate::fault::HeadFault;
@@ -18,17 +18,17 @@ use crate::scan;
 pub use response::parse_response_head;
 pub(crate) use response::response_head;
 
-/// What came of looking for a whole head.
+/// The result of parsing a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// The head is whole and takes this many octets.
+    /// The head is complete and takes this many bytes.
     Whole(usize),
-    /// Nothing wrong so far, but it is not whole.
+    /// The head is valid so far, but incomplete.
     Partial,
 }
 
-/// Parses a request head that begins with the first octet. On anything but [`Parsed::Whole`] the head is left cleared. O(n);
-/// allocates only where the head's memory has to grow.
+/// Parses a request head at the start of `input`. Unless it returns [`Parsed::Whole`], `head` is left cleared. O(n);
+/// allocates only if the head's memory has to grow.
 pub fn parse_head(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, HeadFault> {
     head.clear();
     let parsed = parse_into(input, limits, head);
@@ -38,23 +38,23 @@ pub fn parse_head(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Pars
     parsed
 }
 
-/// RFC 9112 §3: a method longer than any that is implemented is 501. The longest registered one has 17 octets.
+/// RFC 9112 §3: a method longer than any implemented one is 501. The longest registered method has 17 bytes.
 const METHOD_BYTES_MAX: usize = 64;
 
-struct Line {
+struct RequestLine {
     method: Range<usize>,
     target: Range<usize>,
     version: Version,
     len: usize,
 }
 
-/// What a step of the scan found missing: more octets, or sense.
-enum Stop {
+/// The reason why the scan stopped: more bytes are needed, or the input is invalid.
+enum ScanStop {
     Partial,
     Fault(HeadFault),
 }
 
-impl From<HeadFault> for Stop {
+impl From<HeadFault> for ScanStop {
     fn from(fault: HeadFault) -> Self {
         Self::Fault(fault)
     }
@@ -70,32 +70,37 @@ fn parse_into(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, 
                 .map_err(|_| HeadFault::Target)?;
             Ok(Parsed::Whole(len))
         }
-        Err(Stop::Partial) if input.len() >= limits.head_bytes_max as usize => Err(HeadFault::HeadTooLong),
-        Err(Stop::Partial) => Ok(Parsed::Partial),
-        Err(Stop::Fault(fault)) => Err(fault),
+        // An incomplete head fails once the buffered bytes reach the limit.
+        Err(ScanStop::Partial) if input.len() >= limits.head_bytes_max as usize => Err(HeadFault::HeadTooLong),
+        Err(ScanStop::Partial) => Ok(Parsed::Partial),
+        Err(ScanStop::Fault(fault)) => Err(fault),
     }
 }
 
-/// RFC 9112 §3: method SP request-target SP HTTP-version CRLF, with exactly these spaces: lenient splitting lets two parsers
-/// see two targets.
+/// RFC 9112 §3: method SP request-target SP HTTP-version CRLF, with exactly these spaces. With lenient splitting two
+/// parsers could extract two different targets.
 #[inline]
-fn request_line(input: &[u8], limits: &Limits) -> Result<Line, Stop> {
+fn request_line(input: &[u8], limits: &Limits) -> Result<RequestLine, ScanStop> {
+    // GET is the common case and skips the token loop.
     let method_end = match input {
         [b'G', b'E', b'T', b' ', ..] => 3,
-        _ => input.iter().take(METHOD_BYTES_MAX + 1).position(|&octet| !TOKEN[usize::from(octet)]).ok_or(
-            if input.len() > METHOD_BYTES_MAX { Stop::Fault(HeadFault::MethodTooLong) } else { Stop::Partial },
+        _ => input.iter().take(METHOD_BYTES_MAX + 1).position(|&byte| !TOKEN[usize::from(byte)]).ok_or(
+            if input.len() > METHOD_BYTES_MAX { ScanStop::Fault(HeadFault::MethodTooLong) } else { ScanStop::Partial },
         )?,
     };
     if method_end == 0 || input[method_end] != b' ' {
         return Err(HeadFault::Method.into());
     }
     let target_at = method_end + 1;
-    let target_end = scan::visible_end(input, target_at);
+    let mut target_end = scan::visible_end(input, target_at);
+    if input.get(target_end).is_some_and(|byte| *byte > 0x7f) {
+        target_end = raw_target_end(input, target_end);
+    }
     if target_end - target_at > limits.target_bytes_max as usize {
         return Err(HeadFault::TargetTooLong.into());
     }
     match input.get(target_end) {
-        None => return Err(Stop::Partial),
+        None => return Err(ScanStop::Partial),
         Some(b' ') if target_end > target_at => {}
         Some(b' ' | b'\r' | b'\n') => return Err(HeadFault::RequestLine.into()),
         Some(_) => return Err(HeadFault::Target.into()),
@@ -106,41 +111,51 @@ fn request_line(input: &[u8], limits: &Limits) -> Result<Line, Stop> {
         Some(b"HTTP/1.0\r\n") => Version::Http10,
         _ => other_version(rest, b"HTTP/1.1\r\n", HeadFault::RequestLine)?,
     };
-    Ok(Line { method: 0..method_end, target: target_at..target_end, version, len: target_end + 11 })
+    Ok(RequestLine { method: 0..method_end, target: target_at..target_end, version, len: target_end + 11 })
 }
 
-/// RFC 9112 §2.3: "HTTP/" DIGIT "." DIGIT, here with what follows. RFC 9110 §2.5: a higher minor version is read as the highest
-/// that is known.
+/// Returns the end of a target that holds bytes above 0x7f, which `Head` percent-encodes.
 #[cold]
-fn other_version(rest: &[u8], like: &[u8], fault: HeadFault) -> Result<Version, Stop> {
-    for (at, (&octet, &wanted)) in rest.iter().zip(like).enumerate() {
-        let fits = if let 5 | 7 = at { octet.is_ascii_digit() } else { octet == wanted };
+fn raw_target_end(input: &[u8], from: usize) -> usize {
+    let is_target = |byte: &u8| byte.is_ascii_graphic() || *byte > 0x7f;
+    input[from..].iter().position(|byte| !is_target(byte)).map_or(input.len(), |at| from + at)
+}
+
+/// RFC 9112 §2.3: "HTTP/" DIGIT "." DIGIT, followed by the bytes of `like`. RFC 9110 §2.5: a higher minor version is
+/// processed as the highest known one.
+#[cold]
+fn other_version(rest: &[u8], like: &[u8], fault: HeadFault) -> Result<Version, ScanStop> {
+    for (at, (&byte, &wanted)) in rest.iter().zip(like).enumerate() {
+        let fits = if let 5 | 7 = at { byte.is_ascii_digit() } else { byte == wanted };
         if !fits {
             return Err(if wanted == b'\n' { HeadFault::LineEnd } else { fault }.into());
         }
     }
     match rest.get(5) {
-        _ if rest.len() < like.len() => Err(Stop::Partial),
-        // Another major version has a grammar of its own: what follows is not looked at.
+        _ if rest.len() < like.len() => Err(ScanStop::Partial),
+        // Another major version has its own grammar, so the following bytes are not checked.
         Some(major) if *major != b'1' => Err(HeadFault::Version.into()),
         _ => Ok(Version::Http11),
     }
 }
 
-/// Field lines from `at` on, up to and with the empty line (RFC 9112 §5); answers where that ends. Also a trailer section.
+/// Parses field lines from `at` up to and including the empty line (RFC 9112 §5) and returns the end of it. Also used
+/// for a trailer section.
 #[inline]
-fn fields(input: &[u8], mut at: usize, fields_max: u16, map: &mut FieldMap) -> Result<usize, Stop> {
+fn fields(input: &[u8], mut at: usize, fields_max: u16, map: &mut FieldMap) -> Result<usize, ScanStop> {
     for _ in 0..=fields_max {
         match input.get(at) {
             Some(b'\r') => return line_end(input, at),
-            // RFC 9112 §5.2: folding is refused; §2.2: so is white space before the first field.
+            // RFC 9112 §5.2: line folding is rejected; §2.2: so is white space before the first field.
             Some(b' ' | b'\t') => return Err(HeadFault::Folded.into()),
             Some(_) => {}
-            None => return Err(Stop::Partial),
+            None => return Err(ScanStop::Partial),
         }
         if map.len() == usize::from(fields_max) {
             break;
         }
+        // A colon found in a later line makes the name invalid: `at_start` and `other_name` reject it, since it holds
+        // a CR.
         let Some(colon) = scan::find(input, at, b':') else { return Err(no_colon(&input[at..])) };
         let known = KnownName::at_start(&input[at..], colon - at);
         let mut value_at = colon + 1;
@@ -162,41 +177,41 @@ fn fields(input: &[u8], mut at: usize, fields_max: u16, map: &mut FieldMap) -> R
     Err(HeadFault::TooManyFields.into())
 }
 
-/// RFC 9112 §5.1: the name is a token and the colon follows it at once.
+/// RFC 9112 §5.1: the name is a token, and the colon follows it directly.
 #[inline]
 fn other_name(name: &[u8]) -> Result<u16, HeadFault> {
-    let ok = !name.is_empty() && name.iter().all(|&octet| TOKEN[usize::from(octet)]);
+    let ok = !name.is_empty() && name.iter().all(|&byte| TOKEN[usize::from(byte)]);
     if ok { u16::try_from(name.len()).map_err(|_| HeadFault::FieldName) } else { Err(HeadFault::FieldName) }
 }
 
-/// No colon anywhere: if all there is may still become a name, more octets may bring it.
+/// No colon in the rest of the input: more bytes may bring one if all bytes so far are valid in a name.
 #[cold]
-fn no_colon(rest: &[u8]) -> Stop {
-    if rest.iter().all(|&octet| TOKEN[usize::from(octet)]) { Stop::Partial } else { HeadFault::FieldName.into() }
+fn no_colon(rest: &[u8]) -> ScanStop {
+    if rest.iter().all(|&byte| TOKEN[usize::from(byte)]) { ScanStop::Partial } else { HeadFault::FieldName.into() }
 }
 
 #[inline]
-fn value_line_end(input: &[u8], at: usize) -> Result<usize, Stop> {
+fn value_line_end(input: &[u8], at: usize) -> Result<usize, ScanStop> {
     match input.get(at) {
         Some(b'\r') => line_end(input, at),
         Some(b'\n') => Err(HeadFault::LineEnd.into()),
         Some(_) => Err(HeadFault::FieldValue.into()),
-        None => Err(Stop::Partial),
+        None => Err(ScanStop::Partial),
     }
 }
 
-/// RFC 9112 §2.2: CR stands before LF or not at all. DEVIATES RFC 9112 §2.2: a single LF is no line end, because peers disagree
-/// about it.
+/// RFC 9112 §2.2: CR is allowed only before LF. DEVIATES RFC 9112 §2.2: a single LF is not a line end, because
+/// parsers disagree about it.
 #[inline]
-fn line_end(input: &[u8], cr: usize) -> Result<usize, Stop> {
+fn line_end(input: &[u8], cr: usize) -> Result<usize, ScanStop> {
     match input.get(cr + 1) {
         Some(b'\n') => Ok(cr + 2),
         Some(_) => Err(HeadFault::LineEnd.into()),
-        None => Err(Stop::Partial),
+        None => Err(ScanStop::Partial),
     }
 }
 
-/// A spare head of either role: trailers come into its fields.
+/// The head of either role that the caller passes in; trailers replace its fields.
 pub(crate) trait Spare {
     fn clear(&mut self);
     fn fields_mut(&mut self) -> &mut FieldMap;
@@ -222,7 +237,7 @@ impl Spare for ResponseHead {
     }
 }
 
-/// Parses a trailer section (RFC 9112 §7.1.2) into the head's fields; the rest of the head is cleared.
+/// Parses a trailer section (RFC 9112 §7.1.2) into the head's fields and clears the rest of the head.
 pub(crate) fn parse_trailers(input: &[u8], limits: &Limits, head: &mut impl Spare) -> Result<Parsed, HeadFault> {
     head.clear();
     let max = limits.trailers_bytes_max as usize;
@@ -232,17 +247,18 @@ pub(crate) fn parse_trailers(input: &[u8], limits: &Limits, head: &mut impl Spar
             head.fields_mut().fill(&input[..len], 0);
             return Ok(Parsed::Whole(len));
         }
-        Err(Stop::Partial) if input.len() >= max => Err(HeadFault::TrailersTooLong),
-        Err(Stop::Partial) => Ok(Parsed::Partial),
-        Err(Stop::Fault(fault)) => Err(fault),
+        Err(ScanStop::Partial) if input.len() >= max => Err(HeadFault::TrailersTooLong),
+        Err(ScanStop::Partial) => Ok(Parsed::Partial),
+        Err(ScanStop::Fault(fault)) => Err(fault),
     };
     head.clear();
     parsed
 }
 
-/// Whether octets from `from` on hold the end of a head, or what a lenient peer would take for one: LF CR LF or LF LF. Each
-/// octet is looked at once over all calls when `from` is how many there were the last time.
+/// Whether `input` holds the end of a head from about `from` on, or an end that a lenient parser would accept: LF CR
+/// LF or LF LF. If `from` is the previous length of `input`, all calls together scan each byte once.
 pub(crate) fn has_end(input: &[u8], from: usize) -> bool {
+    // The end may span the old and the new bytes.
     let mut at = from.saturating_sub(2);
     while let Some(lf) = scan::find(input, at, b'\n') {
         match input[lf + 1..] {

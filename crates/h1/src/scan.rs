@@ -1,66 +1,70 @@
-//! Looking through octets several at a time: sixteen with SSE2, which every x86-64 has, eight in a machine word elsewhere. The
-//! tests compare every answer of both with a loop's.
+//! Byte searches over several bytes at a time: 16 with SSE2, which every x86-64 has, and 8 in a machine word
+//! elsewhere. The tests compare both against a byte loop.
 
-use causeway_message::octets::is_value_octet;
+use causeway_message::syntax::is_value_byte;
 
-/// The place of the first octet from `at` on that a field value may not hold (RFC 9110 §5.5: control octets except HTAB); the
-/// length when there is none.
+/// Returns the index of the first byte from `at` on that a field value may not hold (RFC 9110 §5.5: a control byte
+/// other than HTAB), or the length if there is no such byte.
 #[inline]
-pub(crate) fn value_end(octets: &[u8], mut at: usize) -> usize {
-    while let Some(block) = block_at(octets, at) {
+pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(block) = block_at(bytes, at) {
         let found = not_value(block);
         if found != 0 {
             return at + place(found);
         }
         at += BLOCK;
     }
-    match last_block(octets, at) {
+    match last_block(bytes, at) {
         Some(block) => at + place(not_value(block)),
-        None => octets[at..].iter().position(|&o| !is_value_octet(o)).map_or(octets.len(), |found| at + found),
+        None => bytes[at..].iter().position(|&o| !is_value_byte(o)).map_or(bytes.len(), |found| at + found),
     }
 }
 
-/// The place of the first octet from `at` on that is not visible ASCII; the length when there is none.
+/// Returns the index of the first byte from `at` on that is not visible ASCII, or the length if there is no such
+/// byte.
 #[inline]
-pub(crate) fn visible_end(octets: &[u8], mut at: usize) -> usize {
-    while let Some(block) = block_at(octets, at) {
+pub(crate) fn visible_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(block) = block_at(bytes, at) {
         let found = not_visible(block);
         if found != 0 {
             return at + place(found);
         }
         at += BLOCK;
     }
-    match last_block(octets, at) {
+    match last_block(bytes, at) {
         Some(block) => at + place(not_visible(block)),
-        None => octets[at..].iter().position(|o| !o.is_ascii_graphic()).map_or(octets.len(), |found| at + found),
+        None => bytes[at..].iter().position(|o| !o.is_ascii_graphic()).map_or(bytes.len(), |found| at + found),
     }
 }
 
-/// The place of the first `wanted`, which is not 0, from `at` on.
+/// Returns the index of the first `wanted` from `at` on. `wanted` must not be 0, see `last_block`.
 #[inline]
-pub(crate) fn find(octets: &[u8], mut at: usize, wanted: u8) -> Option<usize> {
-    while let Some(block) = block_at(octets, at) {
+pub(crate) fn find(bytes: &[u8], mut at: usize, wanted: u8) -> Option<usize> {
+    while let Some(block) = block_at(bytes, at) {
         let found = equal(block, wanted);
         if found != 0 {
             return Some(at + place(found));
         }
         at += BLOCK;
     }
-    match last_block(octets, at) {
+    match last_block(bytes, at) {
+        // The zero padding never equals `wanted`.
         Some(block) => match equal(block, wanted) {
             0 => None,
             found => Some(at + place(found)),
         },
-        None => octets.get(at..)?.iter().position(|&octet| octet == wanted).map(|found| at + found),
+        None => bytes.get(at..)?.iter().position(|&byte| byte == wanted).map(|found| at + found),
     }
 }
 
-/// The octets from `at` on, fewer than a block, with zeros behind them: no value and nothing visible has a zero, so that the
-/// end is found like a bad octet. `None` when the octets are fewer than a block altogether, or none are left.
+/// The bytes from `at` on, fewer than a block, padded with zeros. A zero is neither a value byte nor visible, so that
+/// the searches stop at the padding as at any bad byte. Returns `None` if no byte is left, or if the whole input is
+/// shorter than a block.
 #[inline]
-fn last_block(octets: &[u8], at: usize) -> Option<Word> {
-    let before = at.checked_sub(octets.len().checked_sub(BLOCK)?)?;
-    if before >= BLOCK { None } else { Some(block_at(octets, at - before)? >> (8 * before)) }
+fn last_block(bytes: &[u8], at: usize) -> Option<Word> {
+    // Load the last whole block of the input, which overlaps the previous one, and shift the overlap out.
+    let before = at.checked_sub(bytes.len().checked_sub(BLOCK)?)?;
+    if before >= BLOCK { None } else { Some(block_at(bytes, at - before)? >> (8 * before)) }
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
@@ -69,7 +73,7 @@ use wide::{BLOCK, Word, block_at, equal, not_value, not_visible, place};
 use word::{BLOCK, Word, block_at, equal, not_value, not_visible, place};
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-#[expect(unsafe_code, reason = "16 octets at a time instead of 8: browser head 1.32 → 1.03 × httparse")]
+#[expect(unsafe_code, reason = "16 bytes at a time instead of 8: browser head 1.32 → 1.03 × httparse")]
 mod wide {
     use std::arch::x86_64::{
         __m128i, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_max_epu8, _mm_movemask_epi8, _mm_or_si128,
@@ -80,8 +84,8 @@ mod wide {
     pub(super) const BLOCK: usize = 16;
 
     #[inline]
-    pub(super) fn block_at(octets: &[u8], at: usize) -> Option<Word> {
-        Some(u128::from_le_bytes(*octets.get(at..)?.first_chunk::<16>()?))
+    pub(super) fn block_at(bytes: &[u8], at: usize) -> Option<Word> {
+        Some(u128::from_le_bytes(*bytes.get(at..)?.first_chunk::<16>()?))
     }
 
     #[inline]
@@ -91,23 +95,23 @@ mod wide {
 
     #[inline]
     pub(super) fn not_value(block: u128) -> u32 {
-        // SAFETY: this module exists only where the whole program is compiled for SSE2.
+        // SAFETY: this module is compiled only if the whole program is compiled for SSE2.
         unsafe { not_value_sse2(block) }
     }
 
     #[inline]
     pub(super) fn not_visible(block: u128) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: as in `not_value`.
         unsafe { not_visible_sse2(block) }
     }
 
     #[inline]
     pub(super) fn equal(block: u128, wanted: u8) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: as in `not_value`.
         unsafe { equal_sse2(block, wanted) }
     }
 
-    // Two words that the compiler reads as one.
+    // The compiler merges the two 64-bit halves into one load.
     #[inline]
     #[target_feature(enable = "sse2")]
     fn vector(block: u128) -> __m128i {
@@ -118,6 +122,7 @@ mod wide {
     #[target_feature(enable = "sse2")]
     fn not_value_sse2(block: u128) -> u32 {
         let block = vector(block);
+        // An unsigned maximum with 0x20 leaves exactly the bytes from 0x20 on unchanged.
         let printable = _mm_cmpeq_epi8(_mm_max_epu8(block, _mm_set1_epi8(0x20)), block);
         let good = _mm_or_si128(printable, _mm_cmpeq_epi8(block, _mm_set1_epi8(b'\t' as i8)));
         let good = _mm_andnot_si128(_mm_cmpeq_epi8(block, _mm_set1_epi8(0x7f)), good);
@@ -128,7 +133,8 @@ mod wide {
     #[target_feature(enable = "sse2")]
     fn not_visible_sse2(block: u128) -> u32 {
         let block = vector(block);
-        // Octets above 0x7f are negative here, so that one comparison refuses them and controls alike.
+        // Bytes above 0x7f are negative in this signed comparison, so that it rejects them together with the control
+        // bytes.
         let above_space = _mm_cmpgt_epi8(block, _mm_set1_epi8(0x20));
         let good = _mm_andnot_si128(_mm_cmpeq_epi8(block, _mm_set1_epi8(0x7f)), above_space);
         !(_mm_movemask_epi8(good) as u32) & 0xffff
@@ -150,8 +156,8 @@ mod word {
     const HIGHS: u64 = ONES * 0x80;
 
     #[inline]
-    pub(super) fn block_at(octets: &[u8], at: usize) -> Option<u64> {
-        Some(u64::from_le_bytes(*octets.get(at..)?.first_chunk::<8>()?))
+    pub(super) fn block_at(bytes: &[u8], at: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?))
     }
 
     #[inline]
@@ -159,13 +165,15 @@ mod word {
         found.trailing_zeros() as usize / 8
     }
 
-    // Octets that are zero have their high bit set. Octets behind a zero one may too: only the first counts.
+    // Sets the high bit of each zero byte. A borrow may also mark bytes after a zero byte, so only the first mark is
+    // exact.
     #[inline]
     const fn zeros(word: u64) -> u64 {
         word.wrapping_sub(ONES) & !word & HIGHS
     }
 
-    // Octets below `bound` (at most 0x80), the same caveat.
+    // Sets the high bit of each byte below `bound`, which is at most 0x80. Only the first mark is exact, as in
+    // `zeros`.
     #[inline]
     fn below(word: u64, bound: u8) -> u64 {
         word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS
@@ -173,7 +181,8 @@ mod word {
 
     #[inline]
     pub(super) fn not_value(block: u64) -> u64 {
-        // A tab is made printable first; the octets behind the first hit then still do not matter.
+        // Each tab is changed to a printable byte first. `exact_zeros`, because a false mark would hide a control
+        // byte after a tab.
         let tabs = exact_zeros(block ^ (ONES * u64::from(b'\t')));
         let block = block | tabs >> 1;
         below(block, 0x20) | zeros(block ^ (ONES * 0x7f))
@@ -189,7 +198,7 @@ mod word {
         zeros(block ^ (ONES * u64::from(wanted)))
     }
 
-    // As `zeros`, without the caveat.
+    // As `zeros`, with every mark exact.
     #[inline]
     const fn exact_zeros(word: u64) -> u64 {
         !((word & !HIGHS).wrapping_add(!HIGHS) | word) & HIGHS
@@ -201,29 +210,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_octet_at_every_place_is_judged_as_by_a_loop() {
-        for octet in 0..=255u8 {
+    fn every_byte_at_every_place_is_judged_as_by_a_loop() {
+        for byte in 0..=255u8 {
             for (at, len) in (0..40).flat_map(|at| [(at, 40), (at, 37), (at, 9)]).filter(|(at, len)| at < len) {
                 for fill in [b'a', b'\t', 0x80] {
-                    let mut octets = vec![fill; len];
-                    octets[at] = octet;
-                    let value = octets.iter().position(|&o| !is_value_octet(o)).unwrap_or(len);
-                    assert_eq!(value_end(&octets, 0), value, "{octet} at {at}");
-                    let visible = octets.iter().position(|o| !o.is_ascii_graphic()).unwrap_or(len);
-                    assert_eq!(visible_end(&octets, 0), visible, "{octet} at {at}");
+                    let mut bytes = vec![fill; len];
+                    bytes[at] = byte;
+                    let value = bytes.iter().position(|&o| !is_value_byte(o)).unwrap_or(len);
+                    assert_eq!(value_end(&bytes, 0), value, "{byte} at {at}");
+                    let visible = bytes.iter().position(|o| !o.is_ascii_graphic()).unwrap_or(len);
+                    assert_eq!(visible_end(&bytes, 0), visible, "{byte} at {at}");
                     assert_eq!(
-                        find(&octets, 3, octet | 1),
-                        octets[3..].iter().position(|&o| o == octet | 1).map(|p| p + 3)
+                        find(&bytes, 3, byte | 1),
+                        bytes[3..].iter().position(|&o| o == byte | 1).map(|p| p + 3)
                     );
-                    // The block that holds the octet, by itself.
+                    // Also test the block that holds the byte on its own.
                     let from = (at / 8 * 8).min(len - 8);
-                    let block = word::block_at(&octets, from).unwrap();
+                    let block = word::block_at(&bytes, from).unwrap();
                     let first = |found: u64| if found == 0 { None } else { Some(word::place(found)) };
-                    let part = &octets[from..from + 8];
+                    let part = &bytes[from..from + 8];
                     let by_loop = |good: fn(u8) -> bool| part.iter().position(|&o| !good(o));
-                    assert_eq!(first(word::not_value(block)), by_loop(is_value_octet));
+                    assert_eq!(first(word::not_value(block)), by_loop(is_value_byte));
                     assert_eq!(first(word::not_visible(block)), by_loop(|o| o.is_ascii_graphic()));
-                    assert_eq!(first(word::equal(block, octet)), part.iter().position(|&o| o == octet));
+                    assert_eq!(first(word::equal(block, byte)), part.iter().position(|&o| o == byte));
                 }
             }
         }

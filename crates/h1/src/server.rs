@@ -1,13 +1,13 @@
 //! One connection in the server's role (RFC 9112).
 //!
-//! Two small machines side by side; when both are through, the next request begins.
+//! Two state machines run side by side. When both have completed an exchange, the next request may begin.
 //! ```text
 //! inbound:   Head ──whole──► Body ──► Done ──(outbound Done)──► Head
 //!              │ fault, close  └─ fault ─┐ └──(outbound Tunnel)──► Tunnel ──eof──► Closed
 //!              └─────────────────────────┴──► Closed
 //! outbound:  Idle ──request──► Open ──send_head──► Sized │ Chunked │ UntilClose │ Silent │ Tunnel ──finish──► Idle
 //! ```
-//! - `examine`: what a head means for the connection
+//! - `examine`: checks a request's fields and derives its framing and persistence
 
 mod examine;
 
@@ -18,7 +18,7 @@ use causeway_message::{
     WriteList, names,
 };
 
-use crate::body::{Body, Found};
+use crate::body::{BodyParser, ParsedPiece};
 use crate::encode::{self, Length, Persistence};
 use crate::event::{Event, Handled};
 use crate::fault::HeadFault;
@@ -26,60 +26,61 @@ use crate::limits::Limits;
 use crate::parse::{Parsed, has_end, parse_head};
 use examine::{Facts, examine};
 
+#[cfg(test)]
 const _: () = assert!(size_of::<Server>() <= 64);
 
 /// The server's side of one HTTP/1 connection.
 ///
-/// Octets go in by [`Server::handle_octets`], again and again with what was not consumed, until it answers with neither
-/// octets consumed nor an event; what is not consumed must be shown again, with more behind it.
+/// Call [`Server::handle_bytes`] repeatedly with the unconsumed bytes, until it returns neither consumed bytes nor an
+/// event. Unconsumed bytes must be passed again, followed by the newly received ones.
 #[derive(Debug)]
 pub struct Server {
     limits: Rc<Limits>,
     inbound: Inbound,
     outbound: Outbound,
-    // The open exchange, or the last one.
+    // The number of the open exchange, or of the last one.
     stream: u32,
-    // Another request may follow the open one.
+    // Whether another request may follow the open one.
     keep: bool,
-    // The open exchange, or the next one, is the last.
+    // Graceful shutdown: the open exchange, or the next one, is the last.
     draining: bool,
-    // Nothing follows what is to be written.
+    // Whether the connection ends once the pending output is written.
     over: bool,
-    // The peer has closed its side; only requests that had come before may follow.
+    // The peer has closed its sending side; only requests that were received before may follow.
     eof: bool,
     is_10: bool,
     is_head: bool,
     is_connect: bool,
-    // The client waits for a 100 that was not sent.
+    // The client waits for a 100 that has not been sent.
     expects_continue: bool,
-    // Some octet of the next request has come.
+    // Whether a byte of the next request has been received.
     begun: bool,
     empty_lines: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Inbound {
-    /// Between requests or within a head; so many octets were searched for its end.
+    /// Between requests, or within a head of which `searched` bytes were searched for its end.
     Head {
         searched: u32,
     },
-    Body(Body),
-    /// Complete, its response is not.
+    Body(BodyParser),
+    /// The request is complete, its response is not.
     Done,
     Tunnel,
-    /// Nothing is parsed any more.
+    /// No further input is parsed.
     Closed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outbound {
-    /// No exchange, or its response is complete.
+    /// No exchange is open, or its response is complete.
     Idle,
-    /// A final response is owed.
+    /// The final response head has not been sent.
     Open,
     Sized(u64),
     Chunked,
-    /// The last chunk has gone out with trailers.
+    /// The last chunk was sent with trailers.
     Trailed,
     UntilClose,
     /// The response ends with its head.
@@ -88,7 +89,7 @@ enum Outbound {
 }
 
 impl Server {
-    /// A connection on which nothing has happened.
+    /// A new connection.
     #[must_use]
     pub fn new(limits: Rc<Limits>) -> Self {
         Self {
@@ -109,7 +110,7 @@ impl Server {
         }
     }
 
-    /// What of the peer's the connection waits for.
+    /// The input that the connection waits for; the driver picks a deadline by it.
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
@@ -121,43 +122,58 @@ impl Server {
         }
     }
 
-    /// Once all output is written, and whatever was read is handed in, the connection is to be closed.
+    /// Whether the driver should close the connection once all output is written and all received bytes are handled.
     #[must_use]
     pub fn wants_close(&self) -> bool {
         let between = matches!(self.inbound, Inbound::Head { .. });
         self.over || self.eof && between || self.draining && between && !self.begun
     }
 
-    /// No exchange is open: neither a request under way behind its head nor a response.
+    /// Whether no exchange is open: neither a request whose head is complete nor a response.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.outbound == Outbound::Idle && matches!(self.inbound, Inbound::Head { .. } | Inbound::Closed)
     }
 
-    /// Whether it is to [end gracefully](Server::drain).
+    /// Whether the client waits for a 100 response before it sends the content (RFC 9110 §10.1.1).
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.expects_continue
+    }
+
+    /// Whether [`Server::drain`] has been called.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining
     }
 
-    /// Whether this exchange's response is open: its head or more of its content may be sent.
+    /// Whether the response of this exchange is open: its head or more of its content may be sent.
     #[must_use]
     pub fn writable(&self, stream: StreamId) -> bool {
         stream.0 == self.stream && self.outbound != Outbound::Idle
     }
 
-    /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise while a
-    /// head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has come, or
-    /// the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation once the head's memory has grown.
-    pub fn handle_octets(&mut self, input: &[u8], head: &mut Head, _out: &mut WriteList) -> Handled {
+    /// Whether our direction of a tunnel has ended and the peer's has not. Once the output is written, the driver
+    /// shuts down the sending side of its transport, since a tunnel has no end marker of its own, and goes on
+    /// reading.
+    #[must_use]
+    pub fn is_half_closed(&self) -> bool {
+        self.outbound == Outbound::Idle && matches!(self.inbound, Inbound::Tunnel)
+    }
+
+    /// Parses bytes from the peer. Fills `head` for [`Event::Head`] and [`Event::Trailers`]; otherwise `head` may be
+    /// cleared while a head or trailers are incomplete. An incomplete head is parsed again only when its end arrives
+    /// or the limit is reached, so that a fault in it may be reported late. O(n) over all calls for each byte; no
+    /// allocation once the head's memory has grown.
+    pub fn handle_bytes(&mut self, input: &[u8], head: &mut Head, _out: &mut WriteList) -> Handled {
         match &mut self.inbound {
             Inbound::Head { searched } => {
                 let searched = *searched;
                 self.handle_head(input, searched, head)
             }
             Inbound::Body(body) => match body.handle(input, &self.limits, head) {
-                // The rest will never come.
-                Ok(Found::More(0)) if self.eof => self.fail(HeadFault::Truncated),
+                // The rest of the body cannot arrive any more.
+                Ok(ParsedPiece::More(0)) if self.eof => self.fail(HeadFault::Truncated),
                 Ok(found) => self.handle_found(found),
                 Err(fault) => self.fail(fault),
             },
@@ -166,33 +182,30 @@ impl Server {
         }
     }
 
-    /// The peer has closed its side. To be told once [`Server::handle_octets`] consumes no more of what was read. What it left
-    /// behind an open exchange may still be handed in after that exchange: requests that are whole are answered.
+    /// Handles the peer's end of stream. Call it once [`Server::handle_bytes`] consumes no more of the received
+    /// bytes. Bytes that were received after the open exchange's request may still be passed in when that exchange
+    /// has ended: the complete requests among them are answered.
     pub fn handle_eof(&mut self) -> Option<Event> {
-        let stream = StreamId(self.stream);
         match self.inbound {
             Inbound::Head { .. } => {
                 self.inbound = Inbound::Closed;
                 self.over = true;
-                // RFC 9112 §8: an incomplete head is the end of it; there is no exchange to answer.
+                // RFC 9112 §8: an incomplete head ends the connection; there is no exchange to respond on.
                 self.begun.then_some(Event::Fault { stream: None, fault: HeadFault::Truncated })
             }
             Inbound::Body(_) => self.fail(HeadFault::Truncated).event,
-            // RFC 9112 §9.6: the peer may still read: the response goes on, and so do those to requests that have come.
+            // RFC 9112 §9.6: the peer may still read. This response and those to requests already received are sent.
             Inbound::Done => {
                 self.eof = true;
                 None
             }
-            Inbound::Tunnel => {
-                self.inbound = Inbound::Closed;
-                Some(Event::End { stream })
-            }
+            Inbound::Tunnel => Some(self.end_tunnel()),
             Inbound::Closed => None,
         }
     }
 
-    /// What [`Server::waits_for`] names did not come in time. A head that was begun gets the one answer 408 (RFC 9110
-    /// §15.5.9); about anything else the owner decides.
+    /// Handles the expiry of the deadline for [`Server::waits_for`]. A head that has begun gets an error response,
+    /// 408 (RFC 9110 §15.5.9); in all other states the driver decides.
     pub fn handle_timeout(&mut self) -> Option<Event> {
         if self.waits_for() != WaitsFor::Head {
             return None;
@@ -201,16 +214,17 @@ impl Server {
         self.fail(HeadFault::TooSlow).event
     }
 
-    /// Begins to end gracefully: the open exchange, or one whose request has begun, is answered with `Connection: close`; an idle
-    /// connection wants to be closed at once. A request that was already on its way may still be handed in, and is answered.
+    /// Begins a graceful shutdown. The open exchange, or one whose request has begun, gets `Connection: close`; an
+    /// idle connection has to be closed at once. A request that was in transit may still be passed in and is
+    /// answered.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Makes room in the receive window: HTTP/1 has none.
-    pub fn release(&mut self, _stream: StreamId, _octets: u32) {}
+    /// Does nothing: HTTP/1 has no receive window.
+    pub fn release(&mut self, _stream: StreamId, _bytes: u32) {}
 
-    /// Sends 100 if the client waits for it; else nothing (RFC 9110 §10.1.1).
+    /// Sends a 100 response if the client waits for it (RFC 9110 §10.1.1); otherwise does nothing.
     pub fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {
         if self.expects_continue && self.outbound == Outbound::Open && stream.0 == self.stream {
             self.expects_continue = false;
@@ -218,8 +232,8 @@ impl Server {
         }
     }
 
-    /// Sends an answer before the answer: 103 and its like. Nothing to an HTTP/1.0 client (RFC 9110 §15.2), behind the final
-    /// head, or for 101, which is a final answer here.
+    /// Sends an interim response, such as 103. Does nothing for an HTTP/1.0 client (RFC 9110 §15.2), after the final
+    /// head, and for 101, which is a final response here.
     pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
         let open = self.outbound == Outbound::Open && stream.0 == self.stream;
         if open && !self.is_10 && status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
@@ -230,8 +244,9 @@ impl Server {
         }
     }
 
-    /// Sends the final head. The framing fields are the machine's: what the head has of them is left out, but for the
-    /// Content-Length of an answer to HEAD with [`Framing::Empty`]. Ignored where no head is owed. One copy of each field.
+    /// Sends the final head. The machine writes the framing fields and drops those of `head`, except the
+    /// Content-Length of a response to HEAD with [`Framing::Empty`]. Does nothing unless the final head is pending.
+    /// Copies each field once.
     pub fn send_head(
         &mut self,
         stream: StreamId,
@@ -247,11 +262,11 @@ impl Server {
         if status.is_informational() && framing != Framing::Tunnel {
             return self.send_informational(stream, status, head.fields(), out);
         }
-        // RFC 9110 §10.1.1: a client that was told neither 100 nor to go away may send the content or leave it out; what comes
-        // next cannot be known.
-        // RFC 9110 §9.3.6: behind a 2xx to CONNECT the client takes everything for the tunnel's, whatever we meant.
+        // RFC 9110 §10.1.1: without a 100 the client may send the content or omit it, so the next bytes are
+        // ambiguous. RFC 9110 §9.3.6: after a 2xx to CONNECT the client sends tunnel bytes, even if the handler did
+        // not mean a tunnel.
         let is_false_tunnel = self.is_connect && matches!(status.as_u16(), 200..300) && framing != Framing::Tunnel;
-        // The owner may close behind any answer by saying so in its Connection field (RFC 9112 §9.6).
+        // A handler may close the connection with any response through the Connection field (RFC 9112 §9.6).
         let says_close = head.fields().has_token(names::CONNECTION, "close");
         if self.draining || self.expects_continue || is_false_tunnel || says_close {
             self.keep = false;
@@ -262,8 +277,8 @@ impl Server {
             Framing::Tunnel => (Length::Silent, Outbound::Tunnel),
             _ if status.forbids_content() || is_false_tunnel => (Length::Silent, Outbound::Silent),
             Framing::Empty if self.is_head => (Length::AsSet, Outbound::Silent),
-            Framing::Empty => (Length::Octets(0), Outbound::Silent),
-            Framing::Sized(octets) => (Length::Octets(octets), Outbound::Sized(octets)),
+            Framing::Empty => (Length::Bytes(0), Outbound::Silent),
+            Framing::Sized(bytes) => (Length::Bytes(bytes), Outbound::Sized(bytes)),
             Framing::Stream if self.is_10 && self.is_head => (Length::Silent, Outbound::Silent),
             Framing::Stream if self.is_10 => (Length::Silent, Outbound::UntilClose),
             Framing::Stream => (Length::Chunked, Outbound::Chunked),
@@ -272,6 +287,7 @@ impl Server {
         if matches!(outbound, Outbound::UntilClose | Outbound::Tunnel) {
             self.keep = false;
         }
+        // HTTP/1.1 persists by default, HTTP/1.0 needs `keep-alive`; a tunnel sends neither option.
         let persistence = match (outbound, self.keep) {
             (Outbound::Tunnel, _) | (_, true) if !self.is_10 || outbound == Outbound::Tunnel => Persistence::Silent,
             (_, true) => Persistence::KeepAlive,
@@ -284,8 +300,8 @@ impl Server {
         }
     }
 
-    /// Sends content: by reference where it is large. Ignored where the response has none (HEAD, 204, …) and past a
-    /// sized response's end.
+    /// Sends content, by reference if it is large. Ignores content of a response that has none (HEAD, 204, …) and
+    /// content beyond the end of a sized response.
     pub fn send(&mut self, stream: StreamId, mut chunk: Chunk, out: &mut WriteList) {
         if stream.0 != self.stream || chunk.is_empty() {
             return;
@@ -304,29 +320,29 @@ impl Server {
         }
     }
 
-    /// Sends content by copy; else as [`Server::send`].
-    pub fn send_octets(&mut self, stream: StreamId, octets: &[u8], out: &mut WriteList) {
-        if stream.0 != self.stream || octets.is_empty() {
+    /// Sends content by copy; otherwise as [`Server::send`].
+    pub fn send_bytes(&mut self, stream: StreamId, bytes: &[u8], out: &mut WriteList) {
+        if stream.0 != self.stream || bytes.is_empty() {
             return;
         }
         match &mut self.outbound {
             Outbound::Sized(left) => {
-                let len = take(left, octets.len());
-                out.put(&octets[..len]);
+                let len = take(left, bytes.len());
+                out.put(&bytes[..len]);
             }
             Outbound::Chunked => {
-                out.put_hex(octets.len() as u64);
+                out.put_hex(bytes.len() as u64);
                 out.put(b"\r\n");
-                out.put(octets);
+                out.put(bytes);
                 out.put(b"\r\n");
             }
-            Outbound::UntilClose | Outbound::Tunnel => out.put(octets),
+            Outbound::UntilClose | Outbound::Tunnel => out.put(bytes),
             Outbound::Idle | Outbound::Open | Outbound::Trailed | Outbound::Silent => {}
         }
     }
 
-    /// Sends trailers, which end the content; [`Server::finish`] follows. Only chunked content can have them, elsewhere they
-    /// are left out, and so is a field that may not be one (RFC 9110 §6.5.1).
+    /// Sends trailers, which end the content; [`Server::finish`] follows. Drops them unless the content is chunked,
+    /// and drops fields that are not allowed in trailers (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Chunked {
             encode::trailers(fields, out);
@@ -334,7 +350,8 @@ impl Server {
         }
     }
 
-    /// Ends the response. Where the head was never sent, or a sized content is short, this is a [`Server::reset`].
+    /// Ends the response, or our direction of a tunnel (see [`Server::is_half_closed`]). If the head was not sent, or
+    /// sized content is too short, this is a [`Server::reset`].
     pub fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
         if stream.0 != self.stream {
             return;
@@ -343,6 +360,10 @@ impl Server {
             Outbound::Idle => return,
             Outbound::Open | Outbound::Sized(1..) => return self.reset(stream),
             Outbound::Chunked => out.put(b"0\r\n\r\n"),
+            Outbound::Tunnel if matches!(self.inbound, Inbound::Tunnel) => {
+                self.outbound = Outbound::Idle;
+                return;
+            }
             Outbound::Tunnel => self.inbound = Inbound::Closed,
             Outbound::Sized(0) | Outbound::Trailed | Outbound::UntilClose | Outbound::Silent => {}
         }
@@ -350,8 +371,8 @@ impl Server {
         self.settle();
     }
 
-    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed. Nothing where the exchange is
-    /// over already.
+    /// Aborts the exchange: no more bytes are sent or parsed, and the connection has to be closed. Does nothing if
+    /// the exchange is over.
     pub fn reset(&mut self, stream: StreamId) {
         if stream.0 == self.stream && !self.is_idle() {
             self.outbound = Outbound::Idle;
@@ -367,7 +388,7 @@ impl Server {
         }
         self.begun = true;
         let mut skipped = 0;
-        // RFC 9112 §2.2: an empty line before the request line, which some clients send behind a body.
+        // RFC 9112 §2.2: skip empty lines before the request line, which some clients send after a body.
         while let [b'\r', b'\n', rest @ ..] = input {
             if self.empty_lines >= self.limits.leading_empty_lines_max {
                 return self.fail(HeadFault::RequestLine);
@@ -378,6 +399,7 @@ impl Server {
             input = rest;
         }
         let at_limit = input.len() >= self.limits.head_bytes_max as usize;
+        // Parse only if the new bytes contain an end, so that a head that arrives byte by byte costs O(n).
         let is_partial =
             input.is_empty() || input == b"\r" || searched > 0 && !at_limit && !has_end(input, searched as usize);
         let whole = if is_partial {
@@ -415,21 +437,16 @@ impl Server {
     fn open(&mut self, facts: Facts, head: &Head, consumed: usize) -> Handled {
         self.note(head);
         self.stream += 1;
-        // Numbers are not used twice.
+        // Stream numbers are not reused.
         self.keep = facts.keep && self.stream < u32::MAX - 1;
         self.expects_continue = facts.expects_continue;
         self.outbound = Outbound::Open;
         self.inbound = match facts.body {
             BodyLength::None | BodyLength::Sized(0) => Inbound::Done,
-            BodyLength::Sized(octets) => Inbound::Body(Body::sized(octets)),
-            BodyLength::Unknown => Inbound::Body(Body::chunked()),
+            BodyLength::Sized(bytes) => Inbound::Body(BodyParser::sized(bytes)),
+            BodyLength::Unknown => Inbound::Body(BodyParser::chunked()),
         };
-        let event = Event::Head {
-            stream: StreamId(self.stream),
-            body: facts.body,
-            expects_continue: facts.expects_continue,
-            upgrade: facts.upgrade,
-        };
+        let event = Event::Head { stream: StreamId(self.stream), body: facts.body, upgrade: facts.upgrade };
         Handled { consumed, event: Some(event) }
     }
 
@@ -439,30 +456,36 @@ impl Server {
             return Handled { consumed: input.len(), event: Some(Event::Data { stream, range: 0..input.len() }) };
         }
         if self.eof {
-            self.inbound = Inbound::Closed;
-            return Handled { consumed: 0, event: Some(Event::End { stream }) };
+            return Handled { consumed: 0, event: Some(self.end_tunnel()) };
         }
         NOTHING
     }
 
-    fn handle_found(&mut self, found: Found) -> Handled {
+    // Ends the peer's direction of a tunnel. The exchange is over if our direction has ended too.
+    fn end_tunnel(&mut self) -> Event {
+        self.inbound = Inbound::Closed;
+        self.over = self.outbound == Outbound::Idle;
+        Event::End { stream: StreamId(self.stream) }
+    }
+
+    fn handle_found(&mut self, found: ParsedPiece) -> Handled {
         let stream = StreamId(self.stream);
         let (consumed, event) = match found {
-            Found::More(consumed) => (consumed, None),
-            Found::Data(range) => (range.end, Some(Event::Data { stream, range })),
-            Found::Trailers(consumed) => {
+            ParsedPiece::More(consumed) => (consumed, None),
+            ParsedPiece::Data(range) => (range.end, Some(Event::Data { stream, range })),
+            ParsedPiece::Trailers(consumed) => {
                 self.inbound = Inbound::Done;
                 self.settle();
                 (consumed, Some(Event::Trailers { stream }))
             }
-            Found::End(consumed) => {
+            ParsedPiece::End(consumed) => {
                 self.inbound = Inbound::Done;
                 self.settle();
                 (consumed, Some(Event::End { stream }))
             }
         };
         if consumed > 0 {
-            // The client did not wait.
+            // The client did not wait for the 100.
             self.expects_continue = false;
         }
         Handled { consumed, event }
@@ -471,7 +494,7 @@ impl Server {
     #[cold]
     fn fail(&mut self, fault: HeadFault) -> Handled {
         if matches!(self.inbound, Inbound::Head { .. }) {
-            // The one answer is an exchange of its own.
+            // The error response gets an exchange of its own.
             self.stream += 1;
             self.outbound = Outbound::Open;
         }
@@ -483,10 +506,11 @@ impl Server {
         Handled { consumed: 0, event: Some(Event::Fault { stream, fault }) }
     }
 
-    // Both sides through: on to the next request, or to the end. The response alone through: the end too, where no other may
-    // follow.
+    // Advances the connection after one side has completed. If both have, it waits for the next request or ends. If
+    // only the response has, it ends too if no other request may follow.
     fn settle(&mut self) {
         if self.outbound != Outbound::Idle {
+            // The request's content ended after a tunnel response was sent.
             if self.outbound == Outbound::Tunnel && matches!(self.inbound, Inbound::Done) {
                 self.inbound = Inbound::Tunnel;
             }
@@ -506,7 +530,7 @@ impl Server {
 
 const NOTHING: Handled = Handled { consumed: 0, event: None };
 
-// As much of `wanted` octets as is left; takes it off.
+// Takes up to `wanted` bytes off `left` and returns the number taken.
 fn take(left: &mut u64, wanted: usize) -> usize {
     let len = usize::try_from(*left).unwrap_or(usize::MAX).min(wanted);
     *left -= len as u64;

@@ -1,48 +1,16 @@
-//! The hot path allocates nothing once its memory has grown.
+//! The hot path does not allocate once its memory has grown.
 #![allow(missing_docs, reason = "a test")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::rc::Rc;
 
 use causeway_h1::{Client, ClientEvent, Event, Limits, Server};
 use causeway_message::{
     Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StatusCode, WriteList, names,
 };
-
-thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
-
-struct Counting;
-
-#[expect(unsafe_code, reason = "a global allocator has no safe interface")]
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn allocations_during(run: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    run();
-    ALLOCATIONS.get() - before
-}
+static COUNTING: CountingAllocator = CountingAllocator;
 
 const INPUT: &[u8] = b"GET /a?b HTTP/1.1\r\nHost: a.test\r\nUser-Agent: x\r\nX-Own: y\r\nCookie: a=b\r\n\r\n\
     POST http://b.test/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n\
@@ -58,7 +26,7 @@ struct Conn {
 impl Conn {
     fn serve(&mut self, mut input: &[u8]) {
         loop {
-            let handled = self.server.handle_octets(input, &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(input, &mut self.head, &mut self.out);
             input = &input[handled.consumed..];
             match handled.event {
                 Some(Event::Head { stream, body, .. }) if !body.is_empty() => {
@@ -72,7 +40,7 @@ impl Conn {
                     let date = b"Sun, 06 Nov 1994 08:49:37 GMT";
                     self.server.send_head(stream, &self.response, Framing::Stream, date, &mut self.out);
                     self.server.send(stream, Chunk::from_static(&[b'x'; 5000]), &mut self.out);
-                    self.server.send_octets(stream, b"hello", &mut self.out);
+                    self.server.send_bytes(stream, b"hello", &mut self.out);
                     self.server.finish(stream, &mut self.out);
                     self.out.advance(self.out.len());
                 }
@@ -99,8 +67,8 @@ fn an_exchange_allocates_nothing_in_steady_state() {
     assert!(conn.server.is_idle());
 }
 
-/// A request of each framing, and answers of each, trailers and an answer before the answer among them.
-struct Asking {
+/// A client, with a request for each framing and responses of each, including trailers and an interim response.
+struct ClientExchange {
     client: Client,
     request: Head,
     trailers: FieldMap,
@@ -108,7 +76,7 @@ struct Asking {
     out: WriteList,
 }
 
-impl Asking {
+impl ClientExchange {
     fn ask(&mut self) {
         for (framing, answer) in [
             (Framing::Empty, &b"HTTP/1.1 200 OK\r\nServer: x\r\nX-Own: y\r\nContent-Length: 5\r\n\r\nhello"[..]),
@@ -124,11 +92,11 @@ impl Asking {
             self.client.send_trailers(stream, &self.trailers, &mut self.out);
             self.client.finish(stream, &mut self.out);
             self.out.advance(self.out.len());
-            // In two pieces, so that a head is looked at again.
+            // In two pieces, so that a head is parsed again.
             let mut at = 0;
             for end in [15, answer.len()] {
                 loop {
-                    let handled = self.client.handle_octets(&answer[at..end], &mut self.head, &mut self.out);
+                    let handled = self.client.handle_bytes(&answer[at..end], &mut self.head, &mut self.out);
                     at += handled.consumed;
                     match handled.event {
                         Some(ClientEvent::Broken { fault }) => panic!("{fault:?}"),
@@ -152,7 +120,7 @@ fn a_request_allocates_nothing_in_steady_state() {
     }
     let trailers = request.fields().clone();
     let (head, out) = (ResponseHead::default(), WriteList::new());
-    let mut asking = Asking { client: Client::new(Rc::new(Limits::default())), request, trailers, head, out };
+    let mut asking = ClientExchange { client: Client::new(Rc::new(Limits::default())), request, trailers, head, out };
     assert!(allocations_during(|| asking.ask()) > 0, "the counter counts");
     asking.ask();
     assert_eq!(allocations_during(|| (0..1000).for_each(|_| asking.ask())), 0);

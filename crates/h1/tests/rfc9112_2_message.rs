@@ -4,7 +4,7 @@
 mod peer;
 use peer::check;
 
-/// §2.2: a server should ignore at least one empty line before the request line; a bound keeps that from being endless.
+/// §2.2: a server should ignore at least one empty line before the request line. A limit bounds their number.
 #[test]
 fn empty_lines_before_the_request_line() {
     check(&[
@@ -25,7 +25,7 @@ fn empty_lines_before_the_request_line() {
     ]);
 }
 
-/// §2.2: a CR without LF is invalid. DEVIATES: an LF without CR is refused too.
+/// §2.2: a CR without LF is invalid. DEVIATES: an LF without CR is rejected too.
 #[test]
 fn line_ends_are_cr_lf() {
     check(&[
@@ -42,7 +42,7 @@ fn line_ends_are_cr_lf() {
     ]);
 }
 
-/// §2.2: what is not whole is waited for, wherever it stops.
+/// §2.2: an incomplete head is no error, wherever it is cut.
 #[test]
 fn incomplete_heads_wait() {
     let whole = "GET /a?b HTTP/1.1\r\nHost: a\r\nX-Other: value\r\n\r\n";

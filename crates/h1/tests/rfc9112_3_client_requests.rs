@@ -1,16 +1,18 @@
-//! RFC 9112 §3, §5, §6 in the client's role: what a request looks like on the wire, and what is never sent.
+//! RFC 9112 §3, §5, §6 in the client's role: the encoding of a request, and the heads that are never sent.
 #![allow(missing_docs, reason = "a test")]
 
 mod upstream;
 
-use causeway_h1::{Limits, Unopened};
-use causeway_message::{Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, StreamId, Version, names};
-use upstream::{Asking, Upstream, request};
+use causeway_h1::Limits;
+use causeway_message::{
+    Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, StreamId, Unopened, Version, names,
+};
+use upstream::{SentRequest, UpstreamPeer, request};
 
 const ONE: StreamId = StreamId(1);
 
 fn opened(head: &Head, framing: Framing) -> Result<String, Unopened> {
-    let mut upstream = Upstream::new(Limits::default());
+    let mut upstream = UpstreamPeer::new(Limits::default());
     let stream = upstream.client.open(head, framing, &mut upstream.out);
     let text = upstream.written();
     match stream {
@@ -19,13 +21,13 @@ fn opened(head: &Head, framing: Framing) -> Result<String, Unopened> {
             Ok(text)
         }
         Err(unopened) => {
-            assert_eq!((text.as_str(), upstream.client.room()), ("", 1), "nothing sent, nothing lost");
+            assert_eq!((text.as_str(), upstream.client.room()), ("", 1), "no byte sent, and the room is kept");
             Err(unopened)
         }
     }
 }
 
-/// Lines are joined by '|'.
+/// In `want`, '|' separates the lines.
 #[track_caller]
 fn check(cases: &[(&str, &Head, Framing, Result<&str, Unopened>)]) {
     for (why, head, framing, want) in cases {
@@ -34,8 +36,8 @@ fn check(cases: &[(&str, &Head, Framing, Result<&str, Unopened>)]) {
     }
 }
 
-/// §3.2: origin form, whatever came; §3.2.3: authority for CONNECT alone; §3.2.4: the asterisk for OPTIONS alone; RFC
-/// 9110 §7.2: one Host, the authority's, and first.
+/// §3.2: always origin form; §3.2.3: authority form only for CONNECT; §3.2.4: the asterisk only for OPTIONS; RFC 9110
+/// §7.2: exactly one Host, the authority's, and first.
 #[test]
 fn request_lines() {
     use Framing::{Empty, Tunnel};
@@ -45,16 +47,21 @@ fn request_lines() {
         ("any method", &request("BREW", "/", host), Empty, Ok("BREW / HTTP/1.1|Host: h.test:8080|X-A: b")),
         ("absolute", &request("GET", "http://a.test/p?q", host), Empty, Ok("GET /p?q HTTP/1.1|Host: a.test|X-A: b")),
         ("absolute, no path", &request("GET", "http://a.test?q", &[]), Empty, Ok("GET /?q HTTP/1.1|Host: a.test")),
-        ("absolute, nothing", &request("GET", "http://a.test", &[]), Empty, Ok("GET / HTTP/1.1|Host: a.test")),
+        ("absolute, no path or query", &request("GET", "http://a.test", &[]), Empty, Ok("GET / HTTP/1.1|Host: a.test")),
         (
             "a server's options",
             &request("OPTIONS", "*", host),
             Empty,
             Ok("OPTIONS * HTTP/1.1|Host: h.test:8080|X-A: b"),
         ),
-        ("the same", &request("OPTIONS", "http://a.test", &[]), Empty, Ok("OPTIONS * HTTP/1.1|Host: a.test")),
-        ("a page's", &request("OPTIONS", "http://a.test/", &[]), Empty, Ok("OPTIONS / HTTP/1.1|Host: a.test")),
-        ("that looks like it", &request("OPTIONS", "http://a/a", &[]), Empty, Ok("OPTIONS /a HTTP/1.1|Host: a")),
+        (
+            "the server, absolute",
+            &request("OPTIONS", "http://a.test", &[]),
+            Empty,
+            Ok("OPTIONS * HTTP/1.1|Host: a.test"),
+        ),
+        ("options of a path", &request("OPTIONS", "http://a.test/", &[]), Empty, Ok("OPTIONS / HTTP/1.1|Host: a.test")),
+        ("a path like the host", &request("OPTIONS", "http://a/a", &[]), Empty, Ok("OPTIONS /a HTTP/1.1|Host: a")),
         ("with a query", &request("OPTIONS", "http://a?a", &[]), Empty, Ok("OPTIONS /?a HTTP/1.1|Host: a")),
         (
             "CONNECT",
@@ -66,7 +73,7 @@ fn request_lines() {
         ("CONNECT to a path", &request("CONNECT", "/", host), Tunnel, Err(Unopened::Head)),
         ("CONNECT without a port", &request("CONNECT", "b.test:", host), Tunnel, Err(Unopened::Head)),
         ("CONNECT with content", &request("CONNECT", "b.test:443", host), Framing::Sized(1), Err(Unopened::Head)),
-        ("CONNECT for nothing", &request("CONNECT", "b.test:443", host), Empty, Err(Unopened::Head)),
+        ("CONNECT without a tunnel", &request("CONNECT", "b.test:443", host), Empty, Err(Unopened::Head)),
         ("an authority for GET", &request("GET", "b.test:443", host), Empty, Err(Unopened::Head)),
         ("an asterisk for GET", &request("GET", "*", host), Empty, Err(Unopened::Head)),
         ("no Host", &request("GET", "/", &[]), Empty, Err(Unopened::Head)),
@@ -75,13 +82,13 @@ fn request_lines() {
         ("a Host with a path", &request("GET", "/", &[("Host", "a/b")]), Empty, Err(Unopened::Head)),
         ("no target", &Head::new(), Empty, Err(Unopened::Head)),
     ]);
-    // Whatever version the request came by, ours goes out.
+    // The request is sent as HTTP/1.1, even if it was received as another version.
     let mut head = request("GET", "/", &[("Host", "a")]);
     head.set_version(Version::Http10);
     check(&[("from HTTP/1.0", &head, Empty, Ok("GET / HTTP/1.1|Host: a"))]);
 }
 
-/// RFC 9110 §7.6.1, §8.6, §10.1.4, RFC 9112 §6: fields of the connection and of the framing are ours.
+/// RFC 9110 §7.6.1, §8.6, §10.1.4, RFC 9112 §6: the machine writes the fields of the connection and of the framing.
 #[test]
 fn fields() {
     use Framing::{Empty, Sized, Stream, Tunnel};
@@ -125,7 +132,7 @@ fn fields() {
     ]);
 }
 
-/// What the types let pass is looked at: names and methods that were put together by hand.
+/// The types allow any string as a name or method, so these are checked.
 #[test]
 fn nothing_malformed_goes_out() {
     let good = || request("GET", "/", &[("Host", "a")]);
@@ -154,12 +161,12 @@ fn nothing_malformed_goes_out() {
     ] {
         fields.append(name, FieldValue::from_static(value));
     }
-    let mut upstream = Upstream::asked("POST", Framing::Stream);
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
     upstream.client.send_trailers(ONE, &fields, &mut upstream.out);
     assert!(upstream.written().ends_with("\r\n\r\n0\r\nX-Sum: 2\r\nETag: 3\r\n\r\n"));
 }
 
-/// §6, §7.1: content as its framing has it; past its end nothing, short of it no end.
+/// §6, §7.1: the encoding of the content. Content beyond a declared length is dropped; too little content is a reset.
 #[test]
 fn content() {
     let mut trailers = FieldMap::new();
@@ -173,7 +180,7 @@ fn content() {
         (Framing::Stream, false, "5|hello|4| you|0||", "nothing"),
         (Framing::Stream, true, "5|hello|4| you|0|X-T: 1||", "nothing"),
     ] {
-        let mut upstream = Upstream::asked("POST", framing);
+        let mut upstream = UpstreamPeer::asked("POST", framing);
         for piece in [&b"hello"[..], b"", b" you"] {
             upstream.send(ONE, piece);
         }
@@ -189,8 +196,8 @@ fn content() {
         let content = text.split_once("\r\n\r\n").unwrap().1;
         assert_eq!((content, upstream.take().as_str()), (want.replace('|', "\r\n").as_str(), state), "{framing:?}");
     }
-    // Large chunks go by reference, and what belongs to another exchange goes nowhere.
-    let mut upstream = Upstream::asked("POST", Framing::Stream);
+    // Large chunks are written by reference, and a chunk for another exchange is ignored.
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
     upstream.written();
     let mut chunk = Chunk::from(vec![b'x'; 5000]);
     upstream.client.send(StreamId(2), &mut chunk.clone(), &mut upstream.out);
@@ -199,11 +206,11 @@ fn content() {
     assert_eq!(upstream.written(), format!("1388\r\n{}\r\n", "x".repeat(5000)));
 }
 
-/// RFC 9112 §9.3: one at a time.
+/// RFC 9112 §9.3: one exchange at a time.
 #[test]
 fn one_exchange_at_a_time() {
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
-    let Asking(method, framing) = upstream::GET;
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let SentRequest(method, framing) = upstream::GET;
     assert_eq!(upstream.ask(method, framing), Err(Unopened::Full));
     upstream.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(upstream.ask(method, framing), Ok(StreamId(2)));

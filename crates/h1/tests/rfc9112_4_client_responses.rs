@@ -1,13 +1,13 @@
-//! RFC 9112 §2, §4, §5 in the client's role: response heads. RFC 9110 §15.2: answers before the answer.
+//! RFC 9112 §2, §4, §5 in the client's role: response heads. RFC 9110 §15.2: interim responses.
 #![allow(missing_docs, reason = "a test")]
 
 mod upstream;
 
 use causeway_h1::Limits;
 use causeway_message::Framing;
-use upstream::{Asking, GET, NEXT, Then, Upstream, check, check_asked, check_octets};
+use upstream::{GET, NEXT, SentRequest, Then, UpstreamPeer, check, check_asked, check_bytes};
 
-/// §4: version, a space, three digits, a space, a reason phrase or none.
+/// §4: version, a space, three digits, and optionally a space and a reason phrase.
 #[test]
 fn status_lines() {
     for (line, want) in [
@@ -65,7 +65,7 @@ fn status_lines() {
     ]);
 }
 
-/// §2.2, §5.1, §5.2: lines end in CR LF, names are tokens, nothing is folded.
+/// §2.2, §5.1, §5.2: lines end in CR LF, names are tokens, folding is rejected.
 #[test]
 fn fields() {
     for (fields, want) in [
@@ -100,7 +100,7 @@ fn fields() {
     ]);
 }
 
-/// §3: bounds on what is held before it is refused.
+/// §3: the limits on a head.
 #[test]
 fn limits() {
     let limits = Limits { head_bytes_max: 100, fields_max: 3, ..Limits::default() };
@@ -110,21 +110,21 @@ fn limits() {
         head(&format!("X-A: {}\r\n", "b".repeat(len - frame)))
     };
     for (why, input, want) in [
-        ("as long as may be", long(100), format!("200 x-a={}; room", "b".repeat(100 - head("X-A: \r\n").len()))),
+        ("at the limit", long(100), format!("200 x-a={}; room", "b".repeat(100 - head("X-A: \r\n").len()))),
         ("longer", long(101), "HeadTooLong; close".to_owned()),
         ("without an end", long(101)[..100].to_owned(), "HeadTooLong; close".to_owned()),
         ("an endless reason", format!("HTTP/1.1 200 {}", "x".repeat(100)), "HeadTooLong; close".to_owned()),
         ("three fields", head("X-A: 1\r\nX-B: 2\r\n"), "200 x-a=1 x-b=2; room".to_owned()),
         ("four", head("X-A: 1\r\nX-B: 2\r\nX-C: 3\r\n"), "TooManyFields; close".to_owned()),
     ] {
-        check_octets(why, GET, input.as_bytes(), &want, limits, Then::Waits);
+        check_bytes(why, GET, input.as_bytes(), &want, limits, Then::Waits);
     }
     let huge = head(&format!("X-A: {}\r\n", "b".repeat(40_000)));
     check(&[("by default", &huge, "HeadTooLong; close")]);
 }
 
-/// §2.2: what is not whole is waited for, wherever it stops; §8: closed there, it is incomplete, and before its first
-/// octet nothing.
+/// §2.2: an incomplete head is no error, wherever it is cut; §8: at the end of the connection it is truncated, or,
+/// without a first byte, unprocessed.
 #[test]
 fn incomplete_heads() {
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Other: value\r\n\r\n";
@@ -136,8 +136,8 @@ fn incomplete_heads() {
     check_asked(GET, Then::Closes, &[("nothing", "", "unprocessed; close")]);
 }
 
-/// RFC 9110 §15.2: any number of them, within a bound, before the answer and never instead of it; §15.2.2, §7.8: 101
-/// only if asked for.
+/// RFC 9110 §15.2: interim responses precede the final one, up to a limit, and never replace it; §15.2.2, §7.8: 101
+/// only on request.
 #[test]
 fn answers_before_the_answer() {
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -149,39 +149,39 @@ fn answers_before_the_answer() {
             &format!("HTTP/1.1 100\r\n\r\n{hints}HTTP/1.1 199 X\r\n\r\n{OK}"),
             "informational 100; informational 103 x-link=a; informational 199; 200; room",
         ),
-        ("no answer yet", hints, "informational 103 x-link=a; nothing"),
+        ("no final response yet", hints, "informational 103 x-link=a; nothing"),
         (
-            "they have no content",
+            "interim responses have no content",
             "HTTP/1.1 103 X\r\nContent-Length: 5\r\n\r\nhello",
             "informational 103; StatusLine; close",
         ),
         (
-            "whatever they say",
+            "their framing fields are ignored",
             &format!("HTTP/1.1 103 X\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{OK}"),
             "informational 103; 200; room",
         ),
         ("a switch", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "Switch; close"),
         ("a late switch", &format!("{hints}HTTP/1.1 101 X\r\n\r\n{NEXT}"), "informational 103 x-link=a; Switch; close"),
     ]);
-    check_asked(GET, Then::Closes, &[("and no answer", hints, "informational 103 x-link=a; Truncated; close")]);
+    check_asked(GET, Then::Closes, &[("no final response", hints, "informational 103 x-link=a; Truncated; close")]);
     check_asked(
-        Asking("CONNECT", Framing::Tunnel),
+        SentRequest("CONNECT", Framing::Tunnel),
         Then::Waits,
         &[("another switch than CONNECT's", "HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n", "Switch; close")],
     );
     let bounded = Limits { informational_max: 2, ..Limits::default() };
     let many = |count: usize| format!("{}{OK}", "HTTP/1.1 102 X\r\n\r\n".repeat(count));
     let two = "informational 102; informational 102; ";
-    check_octets("two", GET, many(2).as_bytes(), &format!("{two}200; room"), bounded, Then::Waits);
-    check_octets("three", GET, many(3).as_bytes(), &format!("{two}TooManyInformational; close"), bounded, Then::Waits);
-    // Each request has its own.
-    let mut upstream = Upstream::new(bounded);
+    check_bytes("two", GET, many(2).as_bytes(), &format!("{two}200; room"), bounded, Then::Waits);
+    check_bytes("three", GET, many(3).as_bytes(), &format!("{two}TooManyInformational; close"), bounded, Then::Waits);
+    // The limit is per request.
+    let mut upstream = UpstreamPeer::new(bounded);
     for _ in 0..3 {
         upstream.ask("GET", Framing::Empty).unwrap();
         upstream.feed(many(2).as_bytes());
         assert_eq!(upstream.take(), format!("{two}200; room"));
     }
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
     upstream.feed(many(101).as_bytes());
     assert!(upstream.take().ends_with("; informational 102; TooManyInformational; close"), "by default 100");
 }

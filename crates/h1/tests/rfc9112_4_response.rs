@@ -1,4 +1,5 @@
-//! RFC 9112 §4, §6: what is written, for every framing, method and version; and the order of the owner's calls.
+//! RFC 9112 §4, §6: the encoding of responses for every framing, method and version, and the order of the driver's
+//! calls.
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
@@ -23,11 +24,11 @@ impl Conn {
         Self { server: Server::new(Rc::new(Limits::default())), head: Head::new(), out: WriteList::new() }
     }
 
-    /// Hands the octets in and answers with all events.
+    /// Passes the bytes in and returns all events.
     fn feed(&mut self, mut input: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
-            let handled = self.server.handle_octets(input, &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(input, &mut self.head, &mut self.out);
             input = &input[handled.consumed..];
             if handled.consumed == 0 && handled.event.is_none() {
                 return events;
@@ -52,12 +53,12 @@ fn answered(request: &str, head: &ResponseHead, framing: Framing) -> (String, bo
     conn.feed(request.as_bytes());
     conn.server.send_head(ONE, head, framing, DATE, &mut conn.out);
     conn.server.send(ONE, Chunk::from_static(b"hello"), &mut conn.out);
-    conn.server.send_octets(ONE, b" you", &mut conn.out);
+    conn.server.send_bytes(ONE, b" you", &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
     (conn.written(), conn.server.wants_close())
 }
 
-/// §6: which framing fields and which content; §9.6: when it closes.
+/// §6: the framing fields and the content; §9.6: whether the connection closes.
 #[test]
 fn framing() {
     use Framing::{Empty, Sized, Stream};
@@ -87,7 +88,8 @@ fn framing() {
     }
 }
 
-/// RFC 9110 §6.6.1, §7.6.1, §8.6: Date once; the handler's framing and connection fields are not sent; HEAD keeps a length.
+/// RFC 9110 §6.6.1, §7.6.1, §8.6: one Date; the handler's framing and connection fields are dropped; HEAD keeps a
+/// length.
 #[test]
 fn fields() {
     let mut response = head(200);
@@ -107,7 +109,7 @@ fn fields() {
     assert!(text.contains("Content-Length: 77\r\n") && text.ends_with("\r\n\r\n"));
 }
 
-/// RFC 9110 §15.2: interim answers, to 1.1 only; §10.1.1: 100 once, and none means close.
+/// RFC 9110 §15.2: interim responses to 1.1 only; §10.1.1: one 100; without it the connection closes.
 #[test]
 fn interim_answers() {
     let post = |version: &str| {
@@ -140,7 +142,7 @@ fn interim_answers() {
     assert_eq!(conn.written(), "");
 }
 
-/// RFC 9110 §7.8, §9.3.6: a tunnel takes every octet, whatever it looks like.
+/// RFC 9110 §7.8, §9.3.6: every byte in a tunnel is data.
 #[test]
 fn tunnels() {
     let mut conn = Conn::new();
@@ -152,12 +154,22 @@ fn tunnels() {
     conn.server.send_head(ONE, &switch, Framing::Tunnel, DATE, &mut conn.out);
     assert!(conn.written().starts_with("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n"));
     assert_eq!(conn.feed(b"GET / HTTP/1.1\r\n\r\n"), [Event::Data { stream: ONE, range: 0..18 }]);
-    conn.server.send_octets(ONE, b"raw", &mut conn.out);
+    conn.server.send_bytes(ONE, b"raw", &mut conn.out);
     assert_eq!(conn.written(), "raw");
     assert_eq!(conn.server.handle_eof(), Some(Event::End { stream: ONE }));
     assert!(!conn.server.wants_close() && conn.server.writable(ONE));
     conn.server.finish(ONE, &mut conn.out);
     assert!(conn.server.wants_close() && conn.server.is_idle());
+
+    // Our direction ends first.
+    let mut conn = Conn::new();
+    conn.feed(b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n");
+    conn.server.send_head(ONE, &head(200), Framing::Tunnel, DATE, &mut conn.out);
+    conn.server.finish(ONE, &mut conn.out);
+    assert!(conn.server.is_half_closed() && !conn.server.wants_close() && !conn.server.writable(ONE));
+    assert_eq!(conn.feed(b"late"), [Event::Data { stream: ONE, range: 0..4 }]);
+    assert_eq!(conn.server.handle_eof(), Some(Event::End { stream: ONE }));
+    assert!(conn.server.wants_close() && conn.server.is_idle() && !conn.server.is_half_closed());
 
     let mut conn = Conn::new();
     conn.feed(b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n");
@@ -167,7 +179,7 @@ fn tunnels() {
     assert_eq!(conn.feed(b"x").len(), 1);
 }
 
-/// §7.1.2: trailers behind chunked content, nowhere else.
+/// §7.1.2: trailers follow chunked content only.
 #[test]
 fn trailers() {
     let mut fields = FieldMap::new();
@@ -177,7 +189,7 @@ fn trailers() {
         let mut conn = Conn::new();
         conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         conn.server.send_head(ONE, &head(200), framing, DATE, &mut conn.out);
-        conn.server.send_octets(ONE, b"x", &mut conn.out);
+        conn.server.send_bytes(ONE, b"x", &mut conn.out);
         conn.server.send_trailers(ONE, &fields, &mut conn.out);
         conn.server.finish(ONE, &mut conn.out);
         assert!(conn.written().ends_with(&format!("\r\n\r\n{want}")));
@@ -185,7 +197,7 @@ fn trailers() {
     }
 }
 
-/// A response may end before the request does: content goes on being announced up to its end, then the next request comes.
+/// A response may end before its request. The rest of the content is still reported; then the next request is parsed.
 #[test]
 fn a_response_before_the_content() {
     let mut conn = Conn::new();
@@ -199,7 +211,7 @@ fn a_response_before_the_content() {
     assert!(!conn.server.writable(ONE) && conn.server.writable(StreamId(2)));
 }
 
-/// Draining: idle at once, within an exchange with its answer; a fault is answered once.
+/// Drain: an idle connection closes at once, otherwise after the open exchange. A fault gets one error response.
 #[test]
 fn ends() {
     let mut conn = Conn::new();
@@ -231,7 +243,7 @@ fn ends() {
     assert!(conn.server.wants_close() && conn.out.is_empty(), "finished without a head: reset");
 }
 
-/// An exchange is given up once; a late reset does not meet the connection's next.
+/// A reset aborts an open exchange; a late reset does not affect the connection's next one.
 #[test]
 fn resets() {
     let mut conn = Conn::new();
@@ -248,7 +260,7 @@ fn resets() {
     assert!(!conn.server.wants_close());
 }
 
-/// A half-closed peer still gets its answer, the last one.
+/// A half-closed peer still gets its last response.
 #[test]
 fn half_closed() {
     let mut conn = Conn::new();
@@ -256,12 +268,12 @@ fn half_closed() {
     assert_eq!(conn.server.handle_eof(), None);
     assert!(!conn.server.wants_close());
     conn.server.send_head(ONE, &head(200), Framing::Sized(1), DATE, &mut conn.out);
-    conn.server.send_octets(ONE, b"x", &mut conn.out);
+    conn.server.send_bytes(ONE, b"x", &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
     assert!(conn.written().ends_with("\r\n\r\nx") && conn.server.wants_close());
     assert_eq!(conn.server.waits_for(), WaitsFor::Nothing);
 
-    // A request that came whole before the peer closed is answered; half a one is not waited for.
+    // A complete request that arrived before the peer closed is answered; an incomplete one is dropped.
     let mut conn = Conn::new();
     conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(conn.server.handle_eof(), None);
@@ -274,7 +286,7 @@ fn half_closed() {
     assert_eq!(conn.feed(b"GET /c HT"), []);
     assert!(conn.server.wants_close());
 
-    // Half a content is told as such.
+    // Incomplete content is reported as truncated.
     let mut conn = Conn::new();
     conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(conn.server.handle_eof(), None);
@@ -283,7 +295,7 @@ fn half_closed() {
     let events = conn.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
     assert_eq!(events.last(), Some(&Event::Fault { stream: Some(StreamId(2)), fault: HeadFault::Truncated }));
 
-    // And a tunnel's end, where the peer closed before it was one.
+    // So is the end of a tunnel, if the peer closed before the tunnel was opened.
     let mut conn = Conn::new();
     conn.feed(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
     assert_eq!(conn.server.handle_eof(), None);

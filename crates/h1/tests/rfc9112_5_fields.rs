@@ -3,7 +3,7 @@
 
 mod peer;
 use causeway_h1::Limits;
-use peer::{check_fields, check_octets};
+use peer::{check_bytes, check_fields};
 
 /// §5.1: no white space between name and colon; RFC 9110 §5.1: a name is a token.
 #[test]
@@ -14,7 +14,7 @@ fn names() {
         ("a tab before the colon", "X-A\t: b", "400; close"),
         ("a space before a known name's colon", "Transfer-Encoding : chunked", "400; close"),
         ("no colon", "garbage", "400; close"),
-        ("no colon, others follow", "garbage\r\nA: b", "400; close"),
+        ("no colon, then another field", "garbage\r\nA: b", "400; close"),
         ("no name", ": b", "400; close"),
         ("a space within", "X A: b", "400; close"),
         ("NUL", "X\0A: b", "400; close"),
@@ -23,13 +23,14 @@ fn names() {
         ("a quote", "\"X\": b", "400; close"),
         ("a semicolon", "X;A: b", "400; close"),
         ("not ASCII", "Content-Length\u{85}: 5", "400; close"),
-        ("NUL behind a known name", "Transfer-Encoding\0: chunked", "400; close"),
+        ("NUL after a known name", "Transfer-Encoding\0: chunked", "400; close"),
         ("a slash", "X/A: b", "400; close"),
         ("brackets", "X[A]: b", "400; close"),
     ]);
 }
 
-/// §5.1: white space around a value is not part of it; RFC 9110 §5.5: no control octet but HTAB, obs-text passes.
+/// §5.1: white space around a value is not part of it; RFC 9110 §5.5: no control byte except HTAB; obs-text is
+/// accepted.
 #[test]
 fn values() {
     check_fields(&[
@@ -42,7 +43,7 @@ fn values() {
         ("BEL", "X-A: t\u{7}", "400; close"),
         ("DEL", "X-A: a\u{7f}b", "400; close"),
         ("VT", "X-A: \u{b}b", "400; close"),
-        ("ESC far behind", "X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\u{1b}", "400; close"),
+        ("ESC after many bytes", "X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\u{1b}", "400; close"),
     ]);
 }
 
@@ -55,7 +56,7 @@ fn values_are_trimmed_and_kept_in_order() {
     assert_eq!(fields, [("Host", &b"a"[..]), ("X-A", b"b c"), ("x-a", b"d"), ("X-E", b"")]);
 }
 
-/// §5.2: a line folded over another is refused.
+/// §5.2: line folding is rejected.
 #[test]
 fn folding() {
     check_fields(&[
@@ -67,23 +68,23 @@ fn folding() {
     ]);
 }
 
-/// RFC 6585 §5: heads too large are 431; a bound on lines and one on octets.
+/// RFC 6585 §5: a head that is too large is 431; there is a limit on lines and one on bytes.
 #[test]
 fn bounds() {
     let head = |fields: &str| format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let (few, many) = ("X: y\r\n".repeat(99), "X: y\r\n".repeat(100));
-    check_octets("as many as allowed", head(&few).as_bytes(), "GET /; keep-alive", Limits::default(), false);
-    check_octets("one more", head(&many).as_bytes(), "431; close", Limits::default(), false);
+    check_bytes("as many as allowed", head(&few).as_bytes(), "GET /; keep-alive", Limits::default(), false);
+    check_bytes("one more", head(&many).as_bytes(), "431; close", Limits::default(), false);
     let limits = Limits { head_bytes_max: 200, ..Limits::default() };
     let long = |len: usize| {
         let bare = head("X: \r\n").len();
         head(&format!("X: {}\r\n", "y".repeat(len - bare)))
     };
-    check_octets("as long as allowed", long(200).as_bytes(), "GET /; keep-alive", limits, false);
-    check_octets("one octet more", long(201).as_bytes(), "431; close", limits, false);
+    check_bytes("as long as allowed", long(200).as_bytes(), "GET /; keep-alive", limits, false);
+    check_bytes("one byte more", long(201).as_bytes(), "431; close", limits, false);
     let endless = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "y".repeat(40_000));
-    check_octets("without an end", endless.as_bytes(), "431; close", Limits::default(), false);
-    check_octets(
+    check_bytes("without an end", endless.as_bytes(), "431; close", Limits::default(), false);
+    check_bytes(
         "a name without an end",
         &head(&"y".repeat(40_000)).as_bytes()[..40_000],
         "431; close",

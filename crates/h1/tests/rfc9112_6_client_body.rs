@@ -1,18 +1,18 @@
-//! RFC 9112 §6.3, §7, §8 in the client's role: where a response's content ends.
+//! RFC 9112 §6.3, §7, §8 in the client's role: the end of a response's content.
 #![allow(missing_docs, reason = "a test")]
 
 mod upstream;
 
 use causeway_h1::Limits;
 use causeway_message::Framing;
-use upstream::{Asking, GET, NEXT, Then, check, check_asked, check_octets};
+use upstream::{GET, NEXT, SentRequest, Then, check, check_asked, check_bytes};
 
 fn answer(status: &str, fields: &str, content: &str) -> String {
     format!("HTTP/1.1 {status} X\r\n{fields}\r\n{content}")
 }
 
 #[track_caller]
-fn check_answers(asking: Asking, then: Then, cases: &[(&str, &str, &str, &str)]) {
+fn check_answers(asking: SentRequest, then: Then, cases: &[(&str, &str, &str, &str)]) {
     for (status, fields, content, want) in cases {
         let input = answer(status, fields, content);
         check_asked(asking, then, &[(status, &input, want)]);
@@ -22,10 +22,10 @@ fn check_answers(asking: Asking, then: Then, cases: &[(&str, &str, &str, &str)])
 const LENGTH: &str = "Content-Length: 5\r\n";
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
 
-/// §6.3, 1: no content in answers to HEAD, and with 204 and 304, whatever the head says.
+/// §6.3, 1: no content in responses to HEAD, and with 204 and 304, even if the head declares a length.
 #[test]
 fn none_by_method_and_status() {
-    let head = Asking("HEAD", Framing::Empty);
+    let head = SentRequest("HEAD", Framing::Empty);
     check_answers(
         head,
         Then::Waits,
@@ -53,11 +53,11 @@ fn none_by_method_and_status() {
     );
 }
 
-/// §6.3, 2: behind a 2xx to CONNECT everything is the tunnel's; another answer is like any.
+/// §6.3, 2: all bytes after a 2xx to CONNECT are tunnel data; any other response is an ordinary one.
 #[test]
 fn tunnels_by_connect() {
     check_answers(
-        Asking("CONNECT", Framing::Tunnel),
+        SentRequest("CONNECT", Framing::Tunnel),
         Then::Closes,
         &[
             ("200", "", "hello", "200 tunnel; [hello] end; nothing"),
@@ -69,16 +69,16 @@ fn tunnels_by_connect() {
         ],
     );
     check_answers(
-        Asking("CONNECT", Framing::Tunnel),
+        SentRequest("CONNECT", Framing::Tunnel),
         Then::Waits,
         &[("403", LENGTH, "hello", "403 +5; [hello] end; room"), ("502", "Content-Length: 0\r\n", "", "502; room")],
     );
 }
 
-/// RFC 9110 §7.8: behind a 101 everything is the other protocol's; a switch that is declined is an answer like any.
+/// RFC 9110 §7.8: all bytes after a 101 are data of the other protocol; a declined switch is an ordinary response.
 #[test]
 fn tunnels_by_upgrade() {
-    let asking = Asking("GET", Framing::Tunnel);
+    let asking = SentRequest("GET", Framing::Tunnel);
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 3\r\n\r\n";
     check_asked(
         asking,
@@ -105,7 +105,7 @@ fn tunnels_by_upgrade() {
     );
 }
 
-/// §6.1, §6.3, 3 and 4: `chunked`, once, alone, in 1.1; any other coding, or a length beside it, is not to be believed.
+/// §6.1, §6.3, 3 and 4: `chunked`, once, alone, in 1.1; any other coding, or a length in addition, is an error.
 #[test]
 fn transfer_codings() {
     let five = "5\r\nhello\r\n0\r\n\r\n";
@@ -155,13 +155,14 @@ fn content_lengths() {
         check(&[(fields, &answer("200", fields, "hello"), want)]);
     }
     check_answers(
-        Asking("HEAD", Framing::Empty),
+        SentRequest("HEAD", Framing::Empty),
         Then::Waits,
         &[("200", "Content-Length: 5, 6\r\n", "", "ContentLength; close")],
     );
 }
 
-/// §6.3, 8: without either the content ends with the connection, which carries no other; §8: an early end is none.
+/// §6.3, 8: without length and coding the content ends with the connection, which is not reused; §8: an early end is
+/// an error.
 #[test]
 fn ends() {
     check_answers(
@@ -187,15 +188,15 @@ fn ends() {
     check_answers(GET, Then::Waits, &[("200", "", "hello", "200 +?; [hello]; body"), ("200", "", "", "200 +?; body")]);
 }
 
-/// §7.1: the same reader as the server's, whose tests have every form; here that faults and trailers arrive.
+/// §7.1: the server's tests cover the chunk parser; these check that faults and trailers are reported.
 #[test]
 fn chunks() {
     let with = |content: &str| answer("200", CHUNKED, content);
     check(&[
         ("two", &with("2\r\nhe\r\n3;a=b\r\nllo\r\n0\r\n\r\n"), "200 +?; [hello] end; room"),
         ("a size of none", &with("x\r\nhello\r\n0\r\n\r\n"), "200 +?; ChunkSize; close"),
-        ("LF behind the size", &with("5\nhello\r\n0\r\n\r\n"), "200 +?; ChunkSize; close"),
-        ("LF behind an extension", &with("5;a\nhello\r\n0\r\n\r\n"), "200 +?; ChunkExtension; close"),
+        ("LF after the size", &with("5\nhello\r\n0\r\n\r\n"), "200 +?; ChunkSize; close"),
+        ("LF after an extension", &with("5;a\nhello\r\n0\r\n\r\n"), "200 +?; ChunkExtension; close"),
         ("too long", &with("5\r\nhello!\r\n0\r\n\r\n"), "200 +?; [hello] ChunkEnd; close"),
         (
             "trailers",
@@ -204,9 +205,9 @@ fn chunks() {
         ),
         ("framing", &with("0\r\nContent-Length: 43\r\nTransfer-Encoding: gzip\r\n\r\n"), "200 +?; end; room"),
         ("a bad trailer", &with("0\r\nX-T : a\r\n\r\n"), "200 +?; FieldName; close"),
-        ("another message behind", &with(&format!("0\r\n\r\n{NEXT}")), "200 +?; end; Unasked; close"),
+        ("another message after", &with(&format!("0\r\n\r\n{NEXT}")), "200 +?; end; Unasked; close"),
     ]);
     let limits = Limits { trailers_bytes_max: 50, ..Limits::default() };
     let long = with(&format!("0\r\nX-T: {}\r\n\r\n", "a".repeat(50)));
-    check_octets("long trailers", GET, long.as_bytes(), "200 +?; TrailersTooLong; close", limits, Then::Waits);
+    check_bytes("long trailers", GET, long.as_bytes(), "200 +?; TrailersTooLong; close", limits, Then::Waits);
 }

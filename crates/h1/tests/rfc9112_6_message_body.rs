@@ -1,10 +1,10 @@
-//! RFC 9112 §6, §8: where a request's content ends.
+//! RFC 9112 §6, §8: the end of a request's content.
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
 use peer::{NEXT, check, check_eof, check_fields};
 
-/// §6.2, §6.3: Content-Length is one decimal number; RFC 9110 §8.6. Whatever else it is, two parsers may disagree about it.
+/// §6.2, §6.3: Content-Length is one decimal number; RFC 9110 §8.6. Two parsers may disagree about any other value.
 #[test]
 fn content_length() {
     for (value, want) in [
@@ -43,7 +43,7 @@ fn content_length() {
     ]);
 }
 
-/// §6.3: a method says nothing about content: GET and HEAD may have it.
+/// §6.3: the method does not determine whether there is content: GET and HEAD may have it.
 #[test]
 fn content_with_any_method() {
     for method in ["GET", "HEAD", "DELETE", "OPTIONS"] {
@@ -93,7 +93,7 @@ fn transfer_encoding() {
     check(&[("in 1.0", &old, "400; close")]);
 }
 
-/// §8: content that ends before its length says is an error, not a short message.
+/// §8: content that ends early is an error, not a shorter message.
 #[test]
 fn truncated() {
     check_eof(&[

@@ -3,7 +3,7 @@
 
 mod peer;
 use causeway_h1::Limits;
-use peer::{NEXT, check, check_octets};
+use peer::{NEXT, check, check_bytes};
 
 #[track_caller]
 fn check_chunked(cases: &[(&str, &str, &str)]) {
@@ -37,11 +37,11 @@ fn sizes() {
         ("0x", "0x5\r\nhello\r\n0\r\n\r\n", BAD),
         ("a last 0x0", "5\r\nhello\r\n0x0\r\n\r\n", LATE),
         ("an underscore", "0_5\r\nhello\r\n0\r\n\r\n", BAD),
-        ("junk behind", "5g\r\nhello\r\n0\r\n\r\n", BAD),
+        ("junk after", "5g\r\nhello\r\n0\r\n\r\n", BAD),
         ("a space in front", " 5\r\nhello\r\n0\r\n\r\n", BAD),
         ("a tab in front", "\t5\r\nhello\r\n0\r\n\r\n", BAD),
-        ("a space behind", "5 \r\nhello\r\n0\r\n\r\n", BAD),
-        ("a tab behind", "5\t\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a space after", "5 \r\nhello\r\n0\r\n\r\n", BAD),
+        ("a tab after", "5\t\r\nhello\r\n0\r\n\r\n", BAD),
         ("a no-break space", "5\u{a0}\r\nhello\r\n0\r\n\r\n", BAD),
         ("empty", "\r\n5\r\nhello\r\n0\r\n\r\n", BAD),
         ("only an extension", ";a\r\nhello\r\n0\r\n\r\n", BAD),
@@ -54,33 +54,37 @@ fn sizes() {
     ]);
 }
 
-/// §7.1: each line ends in CR LF, each chunk's data too, exactly where the size says.
+/// §7.1: each size line ends in CR LF, and each chunk's data is followed by CR LF at exactly its size.
 #[test]
 fn line_ends() {
     check_chunked(&[
-        ("LF behind the size", "5\nhello\r\n0\r\n\r\n", BAD),
-        ("CR CR LF behind the size", "5\r\r\nhello\r\n0\r\n\r\n", BAD),
-        ("CR alone behind the size", "5\rhello\r\n0\r\n\r\n", BAD),
-        ("LF behind the data", "5\r\nhello\n0\r\n\r\n", LATE),
-        ("CR alone behind the data", "5\r\nhello\r0\r\n\r\n", LATE),
-        ("nothing behind the data", "5\r\nhello0\r\n\r\n", LATE),
-        ("two octets behind the data", "5\r\nhelloXX0\r\n\r\n", LATE),
+        ("LF after the size", "5\nhello\r\n0\r\n\r\n", BAD),
+        ("CR CR LF after the size", "5\r\r\nhello\r\n0\r\n\r\n", BAD),
+        ("CR alone after the size", "5\rhello\r\n0\r\n\r\n", BAD),
+        ("LF after the data", "5\r\nhello\n0\r\n\r\n", LATE),
+        ("CR alone after the data", "5\r\nhello\r0\r\n\r\n", LATE),
+        ("nothing after the data", "5\r\nhello0\r\n\r\n", LATE),
+        ("two bytes after the data", "5\r\nhelloXX0\r\n\r\n", LATE),
         ("data too long", "5\r\nhello!\r\n0\r\n\r\n", LATE),
         ("data too short", "6\r\nhello\r\n0\r\n\r\n", LATE),
-        ("LF behind the last size", "5\r\nhello\r\n0\n\r\n", LATE),
+        ("LF after the last size", "5\r\nhello\r\n0\n\r\n", LATE),
         ("LF as the last line", "5\r\nhello\r\n0\r\n\n", LATE),
         ("a second line end", "5\r\nhello\r\n\r\n0\r\n\r\n", LATE),
     ]);
 }
 
-/// §7.1.1: extensions are ignored, within bounds; no control octet hides in them.
+/// §7.1.1: extensions are ignored, within limits; a control byte in them is an error.
 #[test]
 fn extensions() {
     check_chunked(&[
         ("a name", "5;a\r\nhello\r\n0\r\n\r\n", GOOD),
         ("a value", "5;a=b\r\nhello\r\n0;c=\"d e\"\r\n\r\n", GOOD),
         ("white space within", "5; a = b\r\nhello\r\n0\r\n\r\n", GOOD),
-        ("white space before", "5 ;a=b\r\nhello\r\n0\r\n\r\n", BAD),
+        ("white space before", "5 ;a=b\r\nhello\r\n0\r\n\r\n", GOOD),
+        ("white space everywhere", "5 \t ; a = b\r\nhello\r\n0\t;\r\n\r\n", GOOD),
+        ("white space and no extension", "5 \t\r\nhello\r\n0\r\n\r\n", BAD),
+        ("white space and digits", "5 5;\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a vertical tab", "5\u{b};\r\nhello\r\n0\r\n\r\n", BAD),
         ("LF", "5;x\nhello\r\n0\r\n\r\n", BAD),
         ("CR", "5;x\rhello\r\n0\r\n\r\n", BAD),
         ("NUL", "5;a\0b\r\nhello\r\n0\r\n\r\n", BAD),
@@ -91,14 +95,14 @@ fn extensions() {
         |content: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}{NEXT}");
     let limits = Limits { chunk_extension_line_bytes_max: 20, chunk_extension_bytes_max: 50, ..Limits::default() };
     let chunk = |len: usize| format!("1;{}\r\nx\r\n", "e".repeat(len));
-    check_octets(
+    check_bytes(
         "a long line",
         with(&format!("{}0\r\n\r\n", chunk(20))).as_bytes(),
         "POST / [x]; GET /next; keep-alive",
         limits,
         false,
     );
-    check_octets(
+    check_bytes(
         "a longer line",
         with(&format!("{}0\r\n\r\n", chunk(21))).as_bytes(),
         "POST /; 400; close",
@@ -106,10 +110,11 @@ fn extensions() {
         false,
     );
     let many = format!("{}0\r\n\r\n", chunk(17).repeat(3));
-    check_octets("many lines", with(&many).as_bytes(), "POST /; 400; close", limits, false);
+    check_bytes("many lines", with(&many).as_bytes(), "POST /; 400; close", limits, false);
 }
 
-/// §7.1.2: trailers are fields with the same syntax; RFC 9110 §6.5.1: none of them frames or routes.
+/// §7.1.2: trailers are fields with the same syntax; RFC 9110 §6.5.1: framing and routing fields among them are
+/// dropped.
 #[test]
 fn trailers() {
     check_chunked(&[

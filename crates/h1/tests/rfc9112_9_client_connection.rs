@@ -1,17 +1,18 @@
-//! RFC 9112 §9 in the client's role: persistence, ends, tunnels, and what a server may do to a connection.
+//! RFC 9112 §9 in the client's role: persistence, ends, tunnels, and a server's unexpected bytes and closes.
 #![allow(missing_docs, reason = "a test")]
 
 mod upstream;
 
-use causeway_h1::{Client, Limits, Unopened};
-use causeway_message::{Chunk, Framing, StreamId, WaitsFor};
-use upstream::{GET, NEXT, Then, Upstream, check, check_asked};
+use causeway_h1::{Client, Limits};
+use causeway_message::{Chunk, Framing, StreamId, Unopened, Version, WaitsFor};
+use upstream::{GET, NEXT, Then, UpstreamPeer, check, check_asked};
 
 const ONE: StreamId = StreamId(1);
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const SEEN: &str = "200 +2; [ok] end";
 
-/// §9.3: 1.1 goes on unless told to close, 1.0 only when it says so; RFC 9110 §7.6.1: options are a list in any case.
+/// §9.3: 1.1 persists unless an option is `close`, 1.0 only with `keep-alive`; RFC 9110 §7.6.1: options are a
+/// case-insensitive list.
 #[test]
 fn persistence() {
     for (version, field, goes_on) in [
@@ -35,41 +36,41 @@ fn persistence() {
     }
 }
 
-/// §9.2, §11.1: what answers no request would pass for the answer to the next: before the first request, between two,
-/// behind an answer.
+/// §9.2, §11.1: unsolicited bytes would be parsed as the next response: before the first request, between two, after
+/// a response.
 #[test]
 fn what_nobody_asked_for() {
     for unasked in [NEXT, "\r\n", "\n", "x", "HTTP/1.1 408 Request Timeout\r\n\r\n"] {
-        let mut upstream = Upstream::new(Limits::default());
+        let mut upstream = UpstreamPeer::new(Limits::default());
         upstream.feed(unasked.as_bytes());
         assert_eq!(upstream.take(), "Unasked; close");
         assert_eq!(upstream.ask("GET", Framing::Empty), Err(Unopened::Ending));
 
-        let mut upstream = Upstream::asked("GET", Framing::Empty);
+        let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
         upstream.feed(OK);
         assert_eq!(upstream.take(), format!("{SEEN}; room"));
         upstream.feed(unasked.as_bytes());
         assert_eq!(upstream.take(), "Unasked; close");
         assert_eq!(upstream.ask("GET", Framing::Empty), Err(Unopened::Ending));
         upstream.feed(OK);
-        assert_eq!(upstream.take(), "close", "nothing more is parsed");
+        assert_eq!(upstream.take(), "close", "no further input is parsed");
 
         let behind = format!("{}{unasked}", std::str::from_utf8(OK).unwrap());
-        check(&[("behind an answer", &behind, &format!("{SEEN}; Unasked; close"))]);
+        check(&[("after a response", &behind, &format!("{SEEN}; Unasked; close"))]);
     }
 }
 
-/// §9.3.1: a server may close between two exchanges; a request that it never answered may be sent again, if it may be
-/// sent twice.
+/// §9.3.1: a server may close between two exchanges; a request without any response may be retried if it is
+/// idempotent.
 #[test]
 fn the_server_closes() {
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
     upstream.feed(OK);
     upstream.eof();
     assert_eq!(upstream.take(), format!("{SEEN}; close"));
-    assert_eq!(upstream.client.handle_eof(), None, "told once");
+    assert_eq!(upstream.client.handle_eof(), None, "reported once");
 
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
     upstream.feed(OK);
     upstream.ask("POST", Framing::Stream).unwrap();
     upstream.send(StreamId(2), b"hello");
@@ -77,12 +78,12 @@ fn the_server_closes() {
     assert_eq!(upstream.take(), format!("{SEEN}; unprocessed; close"));
     assert!(!upstream.client.writable(StreamId(2)));
 
-    // One octet is an answer that was begun.
-    check_asked(GET, Then::Closes, &[("one octet", "H", "Truncated; close")]);
+    // One byte is the begin of a response.
+    check_asked(GET, Then::Closes, &[("one byte", "H", "Truncated; close")]);
 }
 
-/// §8, §9.8: a connection that is lost, not closed, completes nothing; a request without an octet of an answer is told
-/// apart here too.
+/// §8, §9.8: a connection that is lost, not closed, completes no content; a request without a byte of a response is
+/// reported separately here too.
 #[test]
 fn the_connection_is_lost() {
     for (method, framing, came, want) in [
@@ -99,7 +100,7 @@ fn the_connection_is_lost() {
         ("GET", Framing::Empty, "HTTP/1.1 204 X\r\n\r\n", "204; close"),
         ("POST", Framing::Stream, "HTTP/1.1 204 X\r\n\r\n", "204; Truncated; close"),
     ] {
-        let mut upstream = Upstream::asked(method, framing);
+        let mut upstream = UpstreamPeer::asked(method, framing);
         upstream.feed(came.as_bytes());
         upstream.lose();
         assert_eq!(upstream.take(), want, "{came:?}");
@@ -107,11 +108,12 @@ fn the_connection_is_lost() {
     }
 }
 
-/// §9.3, §9.5: an answer may come before the request is complete; the connection may be used again once it is.
+/// §9.3, §9.5: a response may precede the end of its request; the connection may be reused once the request is
+/// complete.
 #[test]
 fn an_answer_before_the_content() {
-    // The request goes on and is completed.
-    let mut upstream = Upstream::asked("POST", Framing::Sized(5));
+    // The request continues and is completed.
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
     upstream.send(ONE, b"he");
     upstream.feed(OK);
     assert_eq!(upstream.take(), format!("{SEEN}; nothing"));
@@ -121,9 +123,9 @@ fn an_answer_before_the_content() {
     assert_eq!(upstream.take(), "room");
     assert!(upstream.written().ends_with("\r\n\r\nhello"));
 
-    // It is given up.
+    // The request is reset.
     for framing in [Framing::Sized(5), Framing::Stream] {
-        let mut upstream = Upstream::asked("POST", framing);
+        let mut upstream = UpstreamPeer::asked("POST", framing);
         upstream.send(ONE, b"he");
         upstream.feed(OK);
         upstream.take();
@@ -131,14 +133,15 @@ fn an_answer_before_the_content() {
         assert_eq!(upstream.take(), "close");
     }
 
-    // It is finished short of what it said.
-    let mut upstream = Upstream::asked("POST", Framing::Sized(5));
+    // The request is finished before its declared length.
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
     upstream.feed(OK);
     upstream.client.finish(ONE, &mut upstream.out);
     assert_eq!(upstream.take(), format!("{SEEN}; close"));
 
-    // §9.6: a server that closes behind its answer reads no more; what is left to send goes nowhere, and does not hang.
-    let mut upstream = Upstream::asked("POST", Framing::Stream);
+    // §9.6: a server that closes after its response reads no more: the rest of the request is dropped, and sending
+    // does not block.
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
     upstream.written();
     upstream.feed(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(upstream.take(), "413; close");
@@ -147,24 +150,35 @@ fn an_answer_before_the_content() {
     upstream.client.finish(ONE, &mut upstream.out);
     assert!(upstream.client.is_idle() && upstream.written().is_empty());
 
-    // The server closes, or says something else, instead of reading on.
-    let mut upstream = Upstream::asked("POST", Framing::Sized(5));
+    // The server closes, or sends further bytes, instead of reading the rest.
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
     upstream.feed(OK);
     upstream.eof();
     assert_eq!(upstream.take(), format!("{SEEN}; Truncated; close"));
-    let mut upstream = Upstream::asked("POST", Framing::Sized(5));
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
     upstream.feed(OK);
     upstream.feed(NEXT.as_bytes());
     assert_eq!(upstream.take(), format!("{SEEN}; Unasked; close"));
 }
 
-/// RFC 9110 §7.8, §9.3.6: nothing is sent before the answer; then octets go both ways, until either end is through.
+/// RFC 9110 §7.6.3: a proxy's Via field names the version of the response.
+#[test]
+fn the_version_of_an_answer() {
+    for (version, want) in [("1.0", Version::Http10), ("1.1", Version::Http11), ("1.2", Version::Http11)] {
+        let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+        upstream.feed(format!("HTTP/{version} 200 OK\r\nContent-Length: 0\r\n\r\n").as_bytes());
+        assert_eq!(upstream.client.version(), want, "{version}");
+    }
+}
+
+/// RFC 9110 §7.8, §9.3.6: no content is sent before the response; then bytes flow both ways, and each direction ends
+/// on its own.
 #[test]
 fn tunnels() {
     for (method, answer) in
         [("GET", "HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), ("CONNECT", "HTTP/1.1 200 OK\r\n\r\n")]
     {
-        let mut upstream = Upstream::asked(method, Framing::Tunnel);
+        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
         upstream.written();
         let mut early = Chunk::from_static(b"early");
         upstream.client.send(ONE, &mut early, &mut upstream.out);
@@ -183,17 +197,28 @@ fn tunnels() {
         assert_eq!(upstream.take(), "close");
         assert!(upstream.client.is_idle() && upstream.written().is_empty());
 
-        // Ours ends first.
-        let mut upstream = Upstream::asked(method, Framing::Tunnel);
+        // Our direction ends first.
+        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
         upstream.feed(answer.as_bytes());
         upstream.client.finish(ONE, &mut upstream.out);
-        assert_eq!(upstream.take(), format!("{status} tunnel; close"));
-        // Who asked is gone before the answer.
-        let mut upstream = Upstream::asked(method, Framing::Tunnel);
+        assert_eq!(upstream.take(), format!("{status} tunnel; nothing"));
+        assert!(upstream.client.is_half_closed() && !upstream.client.writable(ONE));
+        upstream.feed(b"late");
+        upstream.eof();
+        assert_eq!(upstream.take(), "[late] end; close");
+        assert!(upstream.client.is_idle() && !upstream.client.is_half_closed());
+        // A loss is not an orderly end, whichever direction is still open.
+        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
+        upstream.feed(answer.as_bytes());
+        upstream.client.finish(ONE, &mut upstream.out);
+        upstream.lose();
+        assert_eq!(upstream.take(), format!("{status} tunnel; Truncated; close"));
+        // The caller finishes before the response.
+        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
         upstream.client.finish(ONE, &mut upstream.out);
         assert_eq!(upstream.take(), "close");
-        // The server answers otherwise, and the connection goes on.
-        let mut upstream = Upstream::asked(method, Framing::Tunnel);
+        // The server declines, and the connection persists.
+        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
         upstream.feed(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n");
         assert!(!upstream.client.is_tunnel(ONE) && !upstream.client.writable(ONE));
         upstream.send(ONE, b"dropped");
@@ -202,17 +227,17 @@ fn tunnels() {
     }
 }
 
-/// An exchange is given up once; a late reset, or anything else late, does not meet the connection's next.
+/// A reset aborts an open exchange; a late reset or other late call does not affect the connection's next one.
 #[test]
 fn resets() {
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
     upstream.feed(&OK[..OK.len() - 1]);
     upstream.client.reset(ONE);
     assert_eq!(upstream.take(), "200 +2; [o]; close");
     upstream.feed(b"k");
     assert_eq!(upstream.take(), "close");
 
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
     upstream.feed(OK);
     upstream.client.reset(ONE);
     assert_eq!(upstream.take(), format!("{SEEN}; room"));
@@ -225,23 +250,23 @@ fn resets() {
     assert_eq!((upstream.take().as_str(), upstream.written().as_str()), ("nothing", ""));
 }
 
-/// §9.5, §9.6: what is waited for, what happens when it does not come, and an end in order.
+/// §9.5, §9.6: the awaited input, the effect of a timeout, and an orderly end.
 #[test]
 fn timeouts_and_drains() {
-    let mut upstream = Upstream::new(Limits::default());
+    let mut upstream = UpstreamPeer::new(Limits::default());
     assert_eq!(upstream.client.waits_for(), WaitsFor::KeepAlive);
     upstream.time_out();
     assert_eq!(upstream.take(), "close");
 
-    // How long an answer may take to begin is the owner's business; one that began must come.
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    // The driver bounds the time until a response begins; a response that has begun must be completed in time.
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
     upstream.time_out();
     assert_eq!(upstream.take(), "nothing");
     upstream.feed(b"HTTP/1.1 200");
     upstream.time_out();
     assert_eq!(upstream.take(), "TooSlow; close");
 
-    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
     upstream.feed(&OK[..OK.len() - 1]);
     upstream.time_out();
     upstream.client.drain();
@@ -250,8 +275,8 @@ fn timeouts_and_drains() {
     upstream.feed(b"k");
     assert_eq!(upstream.take(), "[k] end; close");
 
-    // Behind the answer, but within the request.
-    let mut upstream = Upstream::asked("POST", Framing::Stream);
+    // After the response, but within the request.
+    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
     upstream.client.drain();
     upstream.feed(OK);
     assert_eq!(upstream.take(), format!("{SEEN}; nothing"));

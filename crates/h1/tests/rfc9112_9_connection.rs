@@ -9,7 +9,8 @@ use std::rc::Rc;
 use causeway_h1::{Limits, Server};
 use causeway_message::{FieldValue, Framing, Head, ResponseHead, StatusCode, StreamId, WriteList, names};
 
-/// §9.3: 1.1 goes on unless told to close, 1.0 only when asked to; RFC 9110 §7.6.1: options are a list in any case.
+/// §9.3: 1.1 persists unless an option is `close`, 1.0 only with `keep-alive`; RFC 9110 §7.6.1: options are a
+/// case-insensitive list.
 #[test]
 fn persistence() {
     for (version, field, goes_on) in [
@@ -38,7 +39,7 @@ fn persistence() {
     }
 }
 
-/// §9.3.2: requests may come before the answers; they are answered in order.
+/// §9.3.2: requests may be pipelined; the responses are in order.
 #[test]
 fn pipelining() {
     let three = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nAAAPUT /b HTTP/1.1\r\nHost: a\r\n\
@@ -53,7 +54,7 @@ fn pipelining() {
     assert_eq!(String::from_utf8(seen.written).unwrap().matches("HTTP/1.1 200 OK\r\n").count(), 50);
 }
 
-/// RFC 9110 §10.1.1: 100-continue is announced where content follows; any other expectation is 417; 1.0 has none.
+/// RFC 9110 §10.1.1: 100-continue is reported if content follows; any other expectation is 417; 1.0 has none.
 #[test]
 fn expectations() {
     let with = |version: &str, expect: &str| {
@@ -71,7 +72,8 @@ fn expectations() {
     ]);
 }
 
-/// RFC 9110 §7.8: an upgrade is an offer; not taken, the connection goes on. It needs Connection, and 1.1.
+/// RFC 9110 §7.8: an upgrade is an offer. If it is declined, the connection persists. It needs Connection, and
+/// HTTP/1.1.
 #[test]
 fn upgrades() {
     for (fields, want) in [
@@ -84,13 +86,13 @@ fn upgrades() {
     }
 }
 
-/// §9.6: a server that means to close says so; here its owner does, in the response's own Connection field.
+/// §9.6: a server that is going to close sends `close`; here the handler sets it in the response's Connection field.
 #[test]
 fn the_owner_closes_by_its_connection_field() {
     for (value, closes) in [("close", true), ("keep-alive", false), ("x, Close", true)] {
         let mut server = Server::new(Rc::new(Limits::default()));
         let (mut head, mut out) = (Head::new(), WriteList::new());
-        server.handle_octets(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut head, &mut out);
+        server.handle_bytes(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut head, &mut out);
         let mut response = ResponseHead::new(StatusCode::OK);
         response.set(names::CONNECTION, FieldValue::parse(value.as_bytes()).unwrap());
         server.send_head(StreamId(1), &response, Framing::Empty, b"Sun, 06 Nov 1994 08:49:37 GMT", &mut out);

@@ -1,5 +1,5 @@
-//! Both roles face to face, cut anywhere: what one says, the other understands; and a machine that has been through
-//! anything is as good as a new one.
+//! Both roles against each other, with the bytes cut anywhere: each parses the other's output, and a reused machine
+//! behaves as a new one.
 #![allow(missing_docs, reason = "a test")]
 
 mod upstream;
@@ -9,11 +9,11 @@ use std::rc::Rc;
 use causeway_h1::{Client, ClientEvent, Event, Limits, Server};
 use causeway_message::{Chunk, FieldMap, FieldValue, Framing, Head, NameRef, ResponseHead, StatusCode, WriteList};
 use proptest::prelude::*;
-use upstream::{Asking, Upstream, request, written};
+use upstream::{SentRequest, UpstreamPeer, request, written};
 
 const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// One message's content: how it is framed, what it is, what trails.
+/// One message's content: its framing, its bytes, its trailer.
 #[derive(Clone, Debug)]
 struct Content {
     framing: Framing,
@@ -22,7 +22,7 @@ struct Content {
 }
 
 impl Content {
-    fn octets(&self) -> Vec<u8> {
+    fn bytes(&self) -> Vec<u8> {
         if self.framing == Framing::Empty { Vec::new() } else { self.pieces.concat() }
     }
 
@@ -48,11 +48,11 @@ fn content() -> impl Strategy<Value = Content> {
     })
 }
 
-/// What came of a message: its first line's meaning, its content, its trailers.
+/// The parsed message: its first line, its content, its trailers.
 #[derive(Debug, Default, PartialEq)]
-struct Got {
+struct ReceivedMessage {
     line: String,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     trailers: Vec<(String, Vec<u8>)>,
     complete: bool,
 }
@@ -61,12 +61,13 @@ fn trailers(fields: &FieldMap) -> Vec<(String, Vec<u8>)> {
     fields.iter().map(|(name, value)| (name.as_str().to_ascii_lowercase(), value.to_vec())).collect()
 }
 
-fn hear(server: &mut Server, octets: &[u8], cut: usize) -> Got {
-    let (mut head, mut out, mut got, mut pending) = (Head::new(), WriteList::new(), Got::default(), Vec::new());
-    for piece in octets.chunks(cut) {
+fn hear(server: &mut Server, bytes: &[u8], cut: usize) -> ReceivedMessage {
+    let (mut head, mut out, mut got, mut pending) =
+        (Head::new(), WriteList::new(), ReceivedMessage::default(), Vec::new());
+    for piece in bytes.chunks(cut) {
         pending.extend_from_slice(piece);
         loop {
-            let handled = server.handle_octets(&pending, &mut head, &mut out);
+            let handled = server.handle_bytes(&pending, &mut head, &mut out);
             match &handled.event {
                 Some(Event::Head { body, .. }) => {
                     let own = head.fields().get(NameRef::Other("X-Own")).unwrap_or_default();
@@ -74,10 +75,11 @@ fn hear(server: &mut Server, octets: &[u8], cut: usize) -> Got {
                     got.line = format!("{} {} {own}", head.method().as_str(), head.target().as_str());
                     got.complete = body.is_empty();
                 }
-                Some(Event::Data { range, .. }) => got.octets.extend_from_slice(&pending[range.clone()]),
+                Some(Event::Data { range, .. }) => got.bytes.extend_from_slice(&pending[range.clone()]),
                 Some(Event::Trailers { .. }) => (got.trailers, got.complete) = (trailers(head.fields()), true),
                 Some(Event::End { .. }) => got.complete = true,
                 Some(Event::Fault { fault, .. }) => panic!("{fault:?}"),
+                Some(Event::Reset { .. } | Event::Broken) => panic!("HTTP/1.1 has no such event"),
                 None if handled.consumed == 0 => break,
                 None => {}
             }
@@ -88,20 +90,20 @@ fn hear(server: &mut Server, octets: &[u8], cut: usize) -> Got {
     got
 }
 
-fn listen(client: &mut Client, octets: &[u8], cut: usize) -> Got {
+fn listen(client: &mut Client, bytes: &[u8], cut: usize) -> ReceivedMessage {
     let (mut head, mut out, mut got, mut pending) =
-        (ResponseHead::default(), WriteList::new(), Got::default(), Vec::new());
-    for piece in octets.chunks(cut) {
+        (ResponseHead::default(), WriteList::new(), ReceivedMessage::default(), Vec::new());
+    for piece in bytes.chunks(cut) {
         pending.extend_from_slice(piece);
         loop {
-            let handled = client.handle_octets(&pending, &mut head, &mut out);
+            let handled = client.handle_bytes(&pending, &mut head, &mut out);
             match &handled.event {
                 Some(ClientEvent::Head { body, .. }) => {
                     let own = head.fields().get(NameRef::Other("X-Own")).unwrap_or_default();
                     got.line = format!("{} {}", head.status().as_u16(), String::from_utf8_lossy(own));
                     got.complete = body.is_empty();
                 }
-                Some(ClientEvent::Data { range, .. }) => got.octets.extend_from_slice(&pending[range.clone()]),
+                Some(ClientEvent::Data { range, .. }) => got.bytes.extend_from_slice(&pending[range.clone()]),
                 Some(ClientEvent::Trailers { .. }) => (got.trailers, got.complete) = (trailers(head.fields()), true),
                 Some(ClientEvent::End { .. }) => got.complete = true,
                 Some(other) => panic!("{other:?}"),
@@ -140,9 +142,9 @@ proptest! {
                 client.send_trailers(stream, &asked.trailers(), &mut out);
             }
             client.finish(stream, &mut out);
-            let want = Got {
+            let want = ReceivedMessage {
                 line: format!("{method} {target} {own}"),
-                octets: asked.octets(),
+                bytes: asked.bytes(),
                 trailers: trailers(&asked.trailers()),
                 complete: true,
             };
@@ -160,9 +162,9 @@ proptest! {
             }
             server.finish(stream, &mut out);
             let is_bare = method == "HEAD" || response.status().forbids_content();
-            let want = Got {
+            let want = ReceivedMessage {
                 line: format!("{status} {own}"),
-                octets: if is_bare { Vec::new() } else { answered.octets() },
+                bytes: if is_bare { Vec::new() } else { answered.bytes() },
                 trailers: if is_bare { Vec::new() } else { trailers(&answered.trailers()) },
                 complete: true,
             };
@@ -172,12 +174,12 @@ proptest! {
     }
 }
 
-/// One machine, a thousand answers of every kind: each as from a machine that is new.
+/// One machine parses a thousand responses of every kind, each as a new machine would.
 #[test]
 fn a_used_client_is_a_fresh_one() {
     const FIELDS: &str = "Server: x\r\nX-Own: y\r\nSet-Cookie: a=b\r\n";
     let long = format!("X-Long: {}\r\n", "z".repeat(3000));
-    let cases: Vec<(Asking, String)> = [
+    let cases: Vec<(SentRequest, String)> = [
         ("GET", Framing::Empty, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_owned()),
         ("HEAD", Framing::Empty, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()),
         ("GET", Framing::Tunnel, format!("HTTP/1.1 426 X\r\n{FIELDS}Content-Length: 2\r\n\r\nno")),
@@ -194,10 +196,10 @@ fn a_used_client_is_a_fresh_one() {
             "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n".to_owned(),
         ),
     ]
-    .map(|(method, framing, answer)| (Asking(method, framing), answer))
+    .map(|(method, framing, answer)| (SentRequest(method, framing), answer))
     .into();
-    let exchange = |upstream: &mut Upstream, case: &(Asking, String), cut: usize| {
-        let (Asking(method, framing), answer) = case;
+    let exchange = |upstream: &mut UpstreamPeer, case: &(SentRequest, String), cut: usize| {
+        let (SentRequest(method, framing), answer) = case;
         let stream = upstream.ask(method, *framing).unwrap();
         if !matches!(framing, Framing::Empty | Framing::Tunnel) {
             upstream.send(stream, b"abc");
@@ -206,13 +208,13 @@ fn a_used_client_is_a_fresh_one() {
         answer.as_bytes().chunks(cut).for_each(|piece| upstream.feed(piece));
         (upstream.take(), upstream.written())
     };
-    let mut used = Upstream::new(Limits::default());
+    let mut used = UpstreamPeer::new(Limits::default());
     for turn in 0..1000 {
-        // Every pair of neighbours comes up, and every place to cut.
+        // Every pair of adjacent cases occurs, and every cut length up to 50.
         let case = &cases[(turn * turn / 7 + turn) % cases.len()];
         let cut = turn % 50 + 1;
         let got = exchange(&mut used, case, cut);
-        assert_eq!(got, exchange(&mut Upstream::new(Limits::default()), case, cut), "turn {turn}: {case:?}");
+        assert_eq!(got, exchange(&mut UpstreamPeer::new(Limits::default()), case, cut), "turn {turn}: {case:?}");
         assert!(got.0.ends_with("room"), "{got:?}");
     }
 }

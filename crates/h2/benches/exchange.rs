@@ -1,6 +1,6 @@
 //! A whole exchange on one connection: a request's HEADERS in, HEADERS and DATA out. Medians of rounds.
 //!
-//! The request is a browser's, its fields in the HPACK table but for the path; the client's machine is not in the figures.
+//! The request is a browser's; all its fields except the path are in the HPACK table. The figures exclude the client.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -34,15 +34,15 @@ const RESPONSE: [(KnownName, FieldValue<'static>); 3] = [
     (names::CACHE_CONTROL, FieldValue::from_static("no-store")),
 ];
 
-fn octets(out: &mut WriteList) -> Vec<u8> {
+fn bytes(out: &mut WriteList) -> Vec<u8> {
     let mut slices = vec![std::io::IoSlice::new(b""); 64];
     let used = out.slices(&mut slices);
-    let octets: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
-    out.advance(octets.len());
-    octets
+    let bytes: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
+    out.advance(bytes.len());
+    bytes
 }
 
-/// Requests on these streams, in frames.
+/// Encodes requests on `STREAMS` streams from `first` on.
 fn requests(encoder: &mut Encoder, first: u32, browser: bool) -> Vec<u8> {
     let (mut all, mut out) = (Vec::new(), WriteList::new());
     for at in 0..STREAMS {
@@ -53,7 +53,7 @@ fn requests(encoder: &mut Encoder, first: u32, browser: bool) -> Vec<u8> {
         if browser {
             FIELDS.iter().for_each(|(name, value)| encoder.field(*name, value.as_bytes(), &mut out));
         }
-        let block = octets(&mut out);
+        let block = bytes(&mut out);
         all.extend_from_slice(&(block.len() as u32).to_be_bytes()[1..]);
         all.extend_from_slice(&[1, 5]);
         all.extend_from_slice(&(first + at * 2).to_be_bytes());
@@ -72,7 +72,7 @@ fn run(what: &str, browser: bool, at_once: usize) {
     let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let mut input = &begin[..];
     loop {
-        let handled = server.handle_octets(now, input, &mut head, &mut out);
+        let handled = server.handle_bytes(now, input, &mut head, &mut out);
         input = &input[handled.consumed..];
         if handled.consumed == 0 {
             break;
@@ -82,9 +82,9 @@ fn run(what: &str, browser: bool, at_once: usize) {
     let mut open: Vec<StreamId> = Vec::new();
     for round in 0..ROUNDS {
         let input = requests(&mut encoder, round as u32 * STREAMS * 2 + 1, browser);
-        // The content's windows.
+        // Opens the connection window for the round's content.
         let updates = [&[0, 0, 4, 8, 0, 0, 0, 0, 0][..], &(13 * STREAMS).to_be_bytes()].concat();
-        server.handle_octets(now, &updates, &mut head, &mut out);
+        server.handle_bytes(now, &updates, &mut head, &mut out);
         out.clear();
         let start = Instant::now();
         let mut spent = std::time::Duration::ZERO;
@@ -92,7 +92,7 @@ fn run(what: &str, browser: bool, at_once: usize) {
         while !rest.is_empty() {
             let from = Instant::now();
             while open.len() < at_once && !rest.is_empty() {
-                let handled = server.handle_octets(now, black_box(rest), &mut head, &mut out);
+                let handled = server.handle_bytes(now, black_box(rest), &mut head, &mut out);
                 rest = &rest[handled.consumed..];
                 match handled.event {
                     Some(Event::Head { stream, .. }) => open.push(stream),

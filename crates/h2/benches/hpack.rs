@@ -1,7 +1,8 @@
-//! Field blocks in and out: rounds, medians. A fresh connection's first block, and the later ones that find all in the table.
+//! Decoding and encoding of field blocks: rounds, medians. The first block of a new connection, and later ones whose
+//! fields are all in the table.
 //!
-//! In: the sink judges each field as a request's head would, then counts. Out: twelve fields of a response, encoded; the `hpack`
-//! crate beside each in the same rounds.
+//! Decoding: the sink checks each field as a request's head would, and counts it. Encoding: twelve fields of a
+//! response. The `hpack` crate is measured in the same rounds.
 
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -47,18 +48,18 @@ const RESPONSE: [(KnownName, &str); 11] = [
 
 #[derive(Default)]
 struct Counted {
-    octets: usize,
+    bytes: usize,
     pseudo: u32,
     good: bool,
 }
 
 impl Sink for Counted {
     fn field(&mut self, field: Field<'_>) {
-        self.octets += field.value.len();
+        self.bytes += field.value.len();
         self.good &= field.value_is_valid;
         match field.name {
-            Name::Known(known) => self.octets += known.index(),
-            Name::Other(name) => self.octets += name.len(),
+            Name::Known(known) => self.bytes += known.index(),
+            Name::Other(name) => self.bytes += name.len(),
             Name::Invalid => self.good = false,
             _ => self.pseudo += 1,
         }
@@ -76,7 +77,7 @@ fn median(all: &mut [f64]) -> f64 {
     all[all.len() / 2]
 }
 
-fn octets(out: &WriteList) -> Vec<u8> {
+fn bytes(out: &WriteList) -> Vec<u8> {
     let mut slices = [IoSlice::new(b""); 4];
     let used = out.slices(&mut slices);
     slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect()
@@ -111,26 +112,26 @@ fn decode(what: &str, first: &[u8], later: &[u8]) {
         let mut decoder = hpack::Decoder::new();
         decoder.decode(first).expect("a block");
         theirs.push(timed(|| {
-            let mut octets = 0;
-            let all = decoder.decode_with_cb(black_box(later), |name, value| octets += name.len() + value.len());
-            black_box((all.is_ok(), octets));
+            let mut bytes = 0;
+            let all = decoder.decode_with_cb(black_box(later), |name, value| bytes += name.len() + value.len());
+            black_box((all.is_ok(), bytes));
         }));
     }
     let (ours_first, ours, theirs) = (median(&mut ours_first), median(&mut ours), median(&mut theirs));
     println!(
-        "{what:<38} {:3} octets: first block {ours_first:6.1} ns; later {ours:6.1} ns, {:4.1} ns a field; hpack crate {theirs:7.1} ns",
+        "{what:<38} {:3} bytes: first block {ours_first:6.1} ns; later {ours:6.1} ns, {:4.1} ns a field; hpack crate {theirs:7.1} ns",
         later.len(),
         ours / REQUEST.len() as f64,
     );
 }
 
-/// One Huffman-coded string that is not put into the table, as a path or a cookie.
+/// Measures one Huffman-coded string that is not inserted into the table, such as a path or a cookie.
 fn literal() {
     let value = REQUEST[9].1.repeat(4);
     let mut out = WriteList::new();
-    // Our encoder codes what it puts into the table; here the first octet is made that of a literal without indexing.
+    // Our encoder codes only values that it inserts; so replace the first byte by that of a literal without indexing.
     Encoder::new(4096).field(names::COOKIE, value.as_bytes(), &mut out);
-    let block = [&[0x0f, 0x11][..], &octets(&out)[1..]].concat();
+    let block = [&[0x0f, 0x11][..], &bytes(&out)[1..]].concat();
     let (mut decoder, mut sink, mut all) = (Decoder::new(4096), Counted::default(), Vec::new());
     for _ in 0..ROUNDS {
         all.push(timed(|| {
@@ -139,7 +140,7 @@ fn literal() {
         }));
     }
     let ns = median(&mut all);
-    println!("one Huffman value of {} octets: {ns:6.1} ns, {:.0} MB/s", value.len(), value.len() as f64 / ns * 1e3);
+    println!("one Huffman value of {} bytes: {ns:6.1} ns, {:.0} MB/s", value.len(), value.len() as f64 / ns * 1e3);
 }
 
 fn encode() {
@@ -169,20 +170,20 @@ fn encode() {
     }
     let (ours, crates) = (median(&mut ours), median(&mut crates));
     println!(
-        "response of 12 fields out, {first} octets first, {later} later: {ours:6.1} ns later; hpack crate {crates:7.1} ns"
+        "response of 12 fields out, {first} bytes first, {later} later: {ours:6.1} ns later; hpack crate {crates:7.1} ns"
     );
 }
 
 fn main() {
     let (mut encoder, mut out) = (Encoder::new(4096), WriteList::new());
     request(&mut encoder, REQUEST[3].1, &mut out);
-    let first = octets(&out);
+    let first = bytes(&out);
     out.clear();
     request(&mut encoder, "/", &mut out);
-    decode("browser, 15 fields, all indexed", &first, &octets(&out));
+    decode("browser, 15 fields, all indexed", &first, &bytes(&out));
     out.clear();
     request(&mut encoder, REQUEST[3].1, &mut out);
-    decode("browser, 15 fields, the path literal", &first, &octets(&out));
+    decode("browser, 15 fields, the path literal", &first, &bytes(&out));
     literal();
     encode();
 }

@@ -1,48 +1,54 @@
-//! What a peer may do that costs us more than it.
+//! Limits on traffic that is cheap for a peer and expensive for us.
 
 use std::time::Instant;
 
 use crate::fault::Fault;
 
-/// Bounds on what is cheap to send and dear to handle. Beyond each the connection ends with ENHANCE_YOUR_CALM (RFC 9113 §10.5).
+/// Limits on frames that are cheap to send and expensive to handle. Exceeding one ends the connection with
+/// ENHANCE_YOUR_CALM (RFC 9113 §10.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Streams that the peer resets, or makes us reset, at once; 200. A request begun and thrown away costs us all of it
-    /// (CVE-2023-44487, and CVE-2025-8671 for resets that the peer provokes).
+    /// Burst of streams that the peer resets, or causes us to reset; 200. A request that is opened and cancelled
+    /// costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that the peer provokes).
     pub resets: u32,
-    /// How many more of them a second adds; 33.
+    /// Number of resets that each second adds; 33.
     pub resets_a_second: u32,
-    /// PING and SETTINGS whose answers the peer has not taken yet; 1000. Without it a peer that does not read makes us hold
-    /// them all (CVE-2019-9512, CVE-2019-9515).
+    /// PING and SETTINGS acknowledgements that are still in the output; 1000. Without this limit a peer that does not
+    /// read makes us buffer them all (CVE-2019-9512, CVE-2019-9515).
     pub answers: u32,
-    /// Frames that carry neither a head nor content at once: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE, RST_STREAM of
-    /// an ended stream, unknown ones; 2000. Each head that the peer sends gives 16 of them back, each DATA frame that it is sent 4.
+    /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE,
+    /// WINDOW_UPDATE, RST_STREAM of an ended stream, unknown ones; 2000. Each head received gives 16 of them back,
+    /// each DATA frame sent 4.
     pub control: u32,
-    /// How many more of them a second adds; 200.
+    /// Number of such frames that each second adds; 200.
     pub control_a_second: u32,
-    /// DATA frames without content, except a stream's last, at once; 100 (CVE-2019-9518).
+    /// Burst of DATA frames without content, except a stream's last; 100 (CVE-2019-9518).
     pub empty_data: u32,
-    /// How many more of them a second adds; 10.
+    /// Number of such frames that each second adds; 10.
     pub empty_data_a_second: u32,
-    /// CONTINUATION frames of one header block; 8 (CVE-2024-27316 and its like).
+    /// CONTINUATION frames of one header block; 8 (CVE-2024-27316 and similar).
     pub continuations: u8,
-    /// Entries of one SETTINGS frame; 64. There are fewer than a dozen settings.
+    /// Entries of one SETTINGS frame; 64. Fewer than a dozen settings are defined.
     pub settings_entries: u16,
-    /// DATA frames of a stream since its reader last had all of it; 1024, as long as their mean is below
-    /// [`tiny_data_bytes`](Self::tiny_data_bytes) (CVE-2019-9517's cousin: what holding a frame costs does not depend on its length).
+    /// Unread DATA frames of one stream; 1024, if their mean length is below
+    /// [`tiny_data_bytes`](Self::tiny_data_bytes). Buffering a frame costs the same for any length (related to
+    /// CVE-2019-9517).
     pub tiny_data: u16,
-    /// Below this mean of octets a frame, DATA counts as tiny; 64.
+    /// Mean length in bytes below which DATA frames count as tiny; 64.
     pub tiny_data_bytes: u32,
-    /// Streams not open yet whose priority is kept; 16 (RFC 9218 §7.1). The oldest gives way; nothing ends.
+    /// Streams not yet open whose priority is stored; 16 (RFC 9218 §7.1). The oldest one is dropped; the connection
+    /// does not end.
     pub early_priorities: u8,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
         Self {
+            // More than a browser sends when a user leaves a page with a hundred images.
             resets: 200,
             resets_a_second: 33,
             answers: 1000,
+            // Clients acknowledge, ping and update windows in proportion to traffic; heads and DATA frames give frames back.
             control: 2000,
             control_a_second: 200,
             empty_data: 100,
@@ -56,11 +62,11 @@ impl Default for Budgets {
     }
 }
 
-/// So much at once, and so much more a second. Time is only looked at when it runs out.
+/// A token bucket: a burst, and a rate per second. The clock is read only when the bucket is empty.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     left: u32,
-    // When it was filled last, in milliseconds of the connection's life.
+    // Time of the last refill, in milliseconds since the connection began.
     filled: u32,
 }
 
@@ -82,6 +88,7 @@ impl Bucket {
     fn fill(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), Fault> {
         let now = clock.milliseconds();
         let elapsed = u64::from(now.saturating_sub(self.filled));
+        // Refill up to the burst; without a whole token the budget is exceeded.
         let more = (elapsed * u64::from(a_second) / 1000).min(u64::from(burst)) as u32;
         if more == 0 {
             return Err(Fault::CALM);
@@ -91,7 +98,7 @@ impl Bucket {
     }
 }
 
-/// The owner's time, and when it was first told.
+/// The driver's time, and the first time that it passed in.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     began: Option<Instant>,
@@ -105,7 +112,7 @@ impl Clock {
     }
 }
 
-/// What is left of a connection's [`Budgets`].
+/// The remaining [`Budgets`] of a connection.
 #[derive(Debug)]
 pub(crate) struct Meter {
     clock: Clock,
@@ -115,7 +122,7 @@ pub(crate) struct Meter {
     answers: u32,
 }
 
-/// What a head that the peer sends, and a DATA frame that it is sent, give back of the control budget.
+/// Number of control frames that each received head and each sent DATA frame give back.
 const CONTROL_FOR_HEAD: u32 = 16;
 const CONTROL_FOR_DATA: u32 = 4;
 
@@ -130,28 +137,29 @@ impl Meter {
         }
     }
 
-    /// Octets come; `taken`: all that was answered before is out of our hands.
+    /// Begins the handling of received bytes. `taken`: all earlier output has been written.
     #[inline]
     pub(crate) fn begin(&mut self, now: Instant, taken: bool) {
         self.clock.began.get_or_insert(now);
         self.clock.now = Some(now);
         if taken {
+            // The output was written, so the peer has read the acknowledgements or its socket buffer holds them.
             self.answers = 0;
         }
     }
 
-    /// A stream was reset, by the peer or because of it.
+    /// Counts a stream that was reset by the peer or because of it.
     #[cold]
     pub(crate) fn reset(&mut self, budgets: &Budgets) -> Result<(), Fault> {
         self.resets.take(budgets.resets, budgets.resets_a_second, &self.clock)
     }
 
-    /// A frame that carries nothing.
+    /// Counts a frame without head or content.
     pub(crate) fn control(&mut self, budgets: &Budgets) -> Result<(), Fault> {
         self.control.take(budgets.control, budgets.control_a_second, &self.clock)
     }
 
-    /// An answer to one of them.
+    /// Counts an acknowledgement to send.
     pub(crate) fn answer(&mut self, budgets: &Budgets) -> Result<(), Fault> {
         self.answers += 1;
         if self.answers > budgets.answers { Err(Fault::CALM) } else { Ok(()) }

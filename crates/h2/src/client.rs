@@ -1,8 +1,8 @@
 //! One connection in the client's role (RFC 9113), for upstreams.
 //!
-//! The core is the server's; only who opens streams, and what a header block means, differ.
-//! - `blocks`: what a header block does
-//! - `encode`: a request's head
+//! It shares the core with the server; only opening streams and handling header blocks differ.
+//! - `blocks`: handles header blocks
+//! - `encode`: writes a request's head
 
 mod blocks;
 mod encode;
@@ -10,69 +10,54 @@ mod encode;
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_message::{Chunk, FieldMap, Framing, Head, Method, ResponseHead, StreamId, WaitsFor, WriteList};
+use causeway_message::{
+    Chunk, FieldMap, Framing, Head, Method, ResponseHead, Scheme, StreamId, Unopened, WaitsFor, WriteList,
+};
 
-use crate::connection::{Connection, Role, Step};
+use crate::connection::{Connection, InputStep, Role};
 use crate::event::{ClientEvent, ClientHandled};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame;
 use crate::priority::Priority;
 use crate::settings::Settings;
-use crate::stream::{Kind, Local, Remote, STREAM_MAX};
+use crate::stream::{Local, Remote, RequestKind, STREAM_MAX};
 
+#[cfg(test)]
 const _: () = assert!(size_of::<Client>() <= 512);
 
-/// Streams that are open at once at most. With more, those that nobody reads could fill the window that all share (`Settings::client`).
+/// Upper bound on open streams. With more, unread streams could exhaust the shared connection window (see
+/// `Settings::client`).
 const STREAMS_MAX: usize = 4096;
 
-/// Streams that are opened before the server has said how many it takes (RFC 9113 §6.5.2 asks for at least as many).
+/// Number of streams that may be opened before the server's SETTINGS arrive. RFC 9113 §6.5.2 recommends at least this
+/// limit.
 const STREAMS_EARLY: usize = 100;
-
-/// What carries the requests, as `:scheme` says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// In the clear.
-    Http,
-    /// Over TLS.
-    Https,
-}
-
-/// Why a stream was not opened. Nothing was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unopened {
-    /// As many are open as the server takes: after one of them has ended there is room.
-    Full,
-    /// No stream will be opened on this connection any more.
-    Ending,
-    /// The head lacks an authority or a path, or asks for what the server does not offer (RFC 8441).
-    Head,
-}
 
 /// The client's side of one HTTP/2 connection.
 ///
-/// Driven as [`Server`](crate::Server) is. A stream stays until its response is complete and its request is
+/// It is driven as [`Server`](crate::Server) is. A stream exists until its response and its request are complete
 /// ([`Client::finish`], or [`Framing::Empty`]), or until it is reset.
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
-    // The last stream that the server will answer, once it has said so.
+    // The last stream that the server will answer, from its GOAWAY.
     bound: u32,
     draining: bool,
     eof: bool,
-    // The server has said its settings.
+    // Whether the server's SETTINGS have been received.
     met: bool,
 }
 
 impl Client {
-    /// A connection on which nothing has happened: our preface goes out with the first octets.
+    /// A new connection; the preface is sent with the first frame.
     #[must_use]
     pub fn new(settings: Rc<Settings>) -> Self {
         let connection = Connection::new(settings, Role::Client);
         Self { connection, bound: STREAM_MAX, draining: false, eof: false, met: false }
     }
 
-    /// What of the peer's the connection waits for: its settings, the rest of a frame, or nothing that the machine knows of.
+    /// The input that the connection waits for: the server's SETTINGS, the rest of a frame, or, without open streams,
+    /// only the end. The driver itself bounds the time until a response begins.
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         if self.connection.is_over() {
@@ -86,26 +71,26 @@ impl Client {
         }
     }
 
-    /// Once all output is written the connection is to be closed.
+    /// Whether the driver should close the connection once all output is written.
     #[must_use]
     pub fn wants_close(&self) -> bool {
         self.connection.is_over() || self.is_last() && self.connection.streams.is_empty()
     }
 
-    /// No stream can be opened any more.
+    /// Whether no further stream can be opened.
     #[must_use]
     pub fn is_last(&self) -> bool {
         let is_spent = self.connection.last > STREAM_MAX - 2;
         self.connection.is_over() || self.draining || self.eof || self.bound < STREAM_MAX || is_spent
     }
 
-    /// No stream is open.
+    /// Whether no stream is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.connection.streams.is_empty()
     }
 
-    /// How many streams may be opened now.
+    /// Number of streams that may be opened now.
     #[must_use]
     pub fn room(&self) -> usize {
         let max = match (self.connection.peer.streams_max as usize).min(STREAMS_MAX) {
@@ -123,7 +108,7 @@ impl Client {
         self.connection.writable(stream.0)
     }
 
-    /// As [`Server::rank`](crate::Server::rank); all requests are equal.
+    /// As [`Server::rank`](crate::Server::rank); all requests have the default priority.
     #[inline]
     #[must_use]
     pub fn rank(&self, stream: StreamId) -> u64 {
@@ -137,21 +122,21 @@ impl Client {
         self.connection.quantum(stream.0)
     }
 
-    /// How many streams there are.
+    /// Number of streams in the table.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.connection.streams.len()
     }
 
-    /// Octets of memory that both HPACK tables hold on to.
+    /// Bytes of memory that both HPACK tables have allocated.
     #[must_use]
-    pub fn table_octets(&self) -> usize {
-        self.connection.decoder.table_octets() + self.connection.encoder.table_octets()
+    pub fn table_bytes(&self) -> usize {
+        self.connection.decoder.table_bytes() + self.connection.encoder.table_bytes()
     }
 
-    /// Opens a stream with a request's head. The authority is the target's or Host's; Content-Length and the fields of HTTP/1's
-    /// connections are the machine's and are left out, but for `TE: trailers`. A CONNECT with a path names its protocol in
-    /// Upgrade (RFC 8441) and is a [`Framing::Tunnel`].
+    /// Opens a stream with a request's head. The authority is the target's or Host's. The machine writes
+    /// Content-Length and drops the fields of HTTP/1 connections, except `TE: trailers`. A CONNECT with a path takes
+    /// its protocol from Upgrade (RFC 8441) and needs [`Framing::Tunnel`].
     pub fn open(
         &mut self,
         head: &Head,
@@ -166,16 +151,21 @@ impl Client {
             return Err(Unopened::Full);
         }
         self.connection.begin(out);
+        // A client's streams are odd.
         let id = if self.connection.last == 0 { 1 } else { self.connection.last + 2 };
         let Connection { encoder, peer, .. } = &mut self.connection;
         encode::request_head(id, head, scheme, framing, peer, encoder, out).ok_or(Unopened::Head)?;
         let is_connect = head.method() == Method::Connect;
-        let kind =
-            Kind { is_head: head.method() == Method::Head, is_connect, expects_continue: false, awaits_head: true };
+        let kind = RequestKind {
+            is_head: head.method() == Method::Head,
+            is_connect,
+            expects_continue: false,
+            awaits_head: true,
+        };
         let local = match framing {
             Framing::Empty => Local::Finished,
             Framing::Sized(0) => Local::Ended,
-            Framing::Sized(octets) => Local::Sized(octets),
+            Framing::Sized(bytes) => Local::Sized(bytes),
             Framing::Stream => Local::Stream,
             Framing::Tunnel => Local::Tunnel,
         };
@@ -184,10 +174,9 @@ impl Client {
         Ok(StreamId(id))
     }
 
-    /// Looks at octets from the peer, until something has happened, as
-    /// [`Server::handle_octets`](crate::Server::handle_octets) does. The spare head is filled with a response's status and fields, or with
-    /// trailers.
-    pub fn handle_octets(
+    /// Parses bytes from the peer, up to the first event, as [`Server::handle_bytes`](crate::Server::handle_bytes).
+    /// Fills `head` with a response's status and fields, or with trailers.
+    pub fn handle_bytes(
         &mut self,
         now: Instant,
         input: &[u8],
@@ -198,25 +187,26 @@ impl Client {
         self.connection.begin(out);
         let mut at = 0;
         loop {
+            // One event per call: a GOAWAY may leave several streams unprocessed.
             if let Some(event) = self.next_unprocessed(out) {
                 return ClientHandled { consumed: at, event: Some(event) };
             }
             let event = match self.connection.next(input, &mut at, out) {
-                Ok(Step::Wait) => return ClientHandled { consumed: at, event: None },
-                // RFC 9218 §7.1: only a client says what it wants first.
-                Ok(Step::Early(..)) => return self.fail(Fault::PROTOCOL, input, out),
-                Ok(Step::Done | Step::Pong(_)) => None,
-                Ok(Step::Block(block)) => match self.handle_block(&block, head, out) {
+                Ok(InputStep::Wait) => return ClientHandled { consumed: at, event: None },
+                // RFC 9218 §7.1: only a client may send PRIORITY_UPDATE.
+                Ok(InputStep::Early(..)) => return self.fail(Fault::PROTOCOL, input, out),
+                Ok(InputStep::Done | InputStep::Pong(_)) => None,
+                Ok(InputStep::Block(block)) => match self.handle_block(&block, head, out) {
                     Ok(event) => event,
                     Err(fault) => return self.fail(fault, input, out),
                 },
-                Ok(Step::Data { stream, range }) => Some(ClientEvent::Data { stream: StreamId(stream), range }),
-                Ok(Step::End(stream)) => Some(ClientEvent::End { stream: StreamId(stream) }),
-                Ok(Step::Reset(stream, code)) => Some(reset(stream, code)),
-                Ok(Step::GoAway { last, code }) => {
-                    // RFC 9113 §6.8: it may be lowered, never raised.
+                Ok(InputStep::Data { stream, range }) => Some(ClientEvent::Data { stream: StreamId(stream), range }),
+                Ok(InputStep::End(stream)) => Some(ClientEvent::End { stream: StreamId(stream) }),
+                Ok(InputStep::Reset(stream, code)) => Some(reset(stream, code)),
+                Ok(InputStep::GoAway { last, code }) => {
+                    // RFC 9113 §6.8: a later GOAWAY may lower the last stream, but not raise it.
                     self.bound = self.bound.min(last);
-                    Some(ClientEvent::GoAway { code })
+                    Some(ClientEvent::GoAway { fault: code })
                 }
                 Err(fault) => return self.fail(fault, input, out),
             };
@@ -227,7 +217,7 @@ impl Client {
         }
     }
 
-    /// The peer has closed its side: nothing more comes, so nothing open can end well.
+    /// Handles the peer's end of stream: no further byte can arrive, so every open exchange fails.
     pub fn handle_eof(&mut self) -> Option<ClientEvent> {
         if self.connection.is_over() {
             return None;
@@ -235,10 +225,11 @@ impl Client {
         self.eof = true;
         let was_open = !self.connection.streams.is_empty();
         self.connection.end();
-        was_open.then_some(ClientEvent::Broken)
+        was_open.then_some(ClientEvent::Broken { fault: None })
     }
 
-    /// What [`Client::waits_for`] names did not come in time.
+    /// Handles the expiry of the deadline for [`Client::waits_for`]. An incomplete frame fails the connection; an
+    /// idle connection is drained.
     pub fn handle_timeout(&mut self, out: &mut WriteList) -> Option<ClientEvent> {
         match self.waits_for() {
             WaitsFor::Head => self.fail(Fault(ErrorCode::EnhanceYourCalm), &[], out).event,
@@ -250,18 +241,19 @@ impl Client {
         }
     }
 
-    /// Opens no more streams; the connection wants to be closed once those that are open have ended.
+    /// Opens no further streams; the connection has to be closed once the open ones have ended.
     pub fn drain(&mut self, out: &mut WriteList) {
         if !self.draining && !self.connection.is_over() {
             self.draining = true;
             self.connection.begin(out);
+            // 0, since the server opened no stream.
             frame::put_goaway(0, ErrorCode::NoError, out);
         }
     }
 
     /// As [`Server::release`](crate::Server::release).
-    pub fn release(&mut self, stream: StreamId, octets: u32, out: &mut WriteList) {
-        self.connection.release(stream.0, octets, out);
+    pub fn release(&mut self, stream: StreamId, bytes: u32, out: &mut WriteList) {
+        self.connection.release(stream.0, bytes, out);
     }
 
     /// As [`Server::send`](crate::Server::send).
@@ -275,17 +267,17 @@ impl Client {
         self.connection.send_trailers(stream.0, fields, out);
     }
 
-    /// The request is complete. A sized content that is short is a [`Client::reset`].
+    /// Completes the request. If sized content is too short, this is a [`Client::reset`].
     pub fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
         self.connection.finish(stream.0, out);
     }
 
-    /// Gives the exchange up: the server is told that nobody waits for it. Nothing on the wire where both sides are through.
+    /// Aborts the exchange with CANCEL. Sends no frame if both halves are complete.
     pub fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
         self.connection.reset_with(stream.0, ErrorCode::Cancel, out);
     }
 
-    // RFC 9113 §6.8: streams beyond the last one that the server takes were not looked at.
+    // RFC 9113 §6.8: the server has not processed the streams after its last one.
     #[inline]
     fn next_unprocessed(&mut self, out: &mut WriteList) -> Option<ClientEvent> {
         if self.bound >= self.connection.last {
@@ -300,9 +292,9 @@ impl Client {
     #[cold]
     fn fail(&mut self, fault: Fault, input: &[u8], out: &mut WriteList) -> ClientHandled {
         self.connection.begin(out);
-        // The server opens no streams.
+        // The last stream of the server is 0, since it opens none.
         self.connection.fail(fault, 0, out);
-        ClientHandled { consumed: input.len(), event: Some(ClientEvent::Broken) }
+        ClientHandled { consumed: input.len(), event: Some(ClientEvent::Broken { fault: Some(fault.0) }) }
     }
 }
 
@@ -310,8 +302,8 @@ impl Client {
 fn reset(stream: u32, code: ErrorCode) -> ClientEvent {
     let stream = StreamId(stream);
     match code {
-        // RFC 9113 §8.7: nothing was done for it.
+        // RFC 9113 §8.7: the server has not processed the request.
         ErrorCode::RefusedStream => ClientEvent::Unprocessed { stream },
-        code => ClientEvent::Reset { stream, code },
+        fault => ClientEvent::Reset { stream, fault },
     }
 }

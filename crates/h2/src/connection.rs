@@ -1,15 +1,15 @@
-//! What both roles share: frames in, windows, streams, settings, frames out.
+//! The core that both roles share: frames in, flow control, streams, settings, frames out.
 //!
-//! [`Connection::next`] makes one step of the input; what a header block means, and who may open streams, the roles say.
+//! [`Connection::next`] performs one step of the input. The roles interpret header blocks and open streams.
 //! ```text
 //! inbound:  Preface ─► Settings ─► Frame ◄──────────────┬──────────────┐
 //!           (server)   (the first)   ├─DATA──────► Data ┴─END_STREAM─► End
 //!                                    ├─no END_HEADERS──► Block ──CONTINUATION, END_HEADERS──► Frame
-//!                                    └─means nothing───► Skip ──► Frame          any fault ──► Over
+//!                                    └─ignored─────────► Skip ──► Frame          any fault ──► Over
 //! ```
-//! - `control`: frames that are about the connection
-//! - `content`: DATA in
-//! - `output`: content out, and the ends of streams
+//! - `control`: frames about the connection
+//! - `content`: received DATA
+//! - `output`: sent content, and the ends of streams
 
 mod content;
 mod control;
@@ -24,22 +24,22 @@ use causeway_message::WriteList;
 use crate::budget::Meter;
 use crate::encode::Repeat;
 use crate::fault::{ErrorCode, Fault};
-use crate::frame::{self, Frame, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
+use crate::frame::{self, FrameHeader, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
 use crate::head::NoSink;
 use crate::hpack::{Decoder, Encoder, Sink, TABLE_BYTES_MAX};
 use crate::priority::{Priority, Turns};
-use crate::settings::{Peer, Settings};
-use crate::stream::{Kind, Local, Remote, Stream, Streams};
+use crate::settings::{PeerSettings, Settings};
+use crate::stream::{Local, Remote, RequestKind, Stream, Streams};
 use crate::window::{Receive, WINDOW_DEFAULT, Window};
 
-/// Streams that we reset, at most, whose late frames are still ignored. A peer can have as many resets under way as its budget
-/// allows at once.
+/// Number of streams that we reset most recently and whose late frames are still ignored. A peer can have as many
+/// resets in flight as its budget allows at once.
 const RESETS_KEPT: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) settings: Rc<Settings>,
-    pub(crate) peer: Peer,
+    pub(crate) peer: PeerSettings,
     pub(crate) streams: Streams,
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
@@ -47,23 +47,23 @@ pub(crate) struct Connection {
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
     role: Role,
-    inbound: Inbound,
+    inbound: InputState,
     send: Window,
     receive: Receive,
-    /// The highest stream that was opened, by either side.
+    /// The highest stream that either side opened.
     pub(crate) last: u32,
-    // The streams that were passed over last: closed, and never used.
+    // The last range of skipped streams: closed, and never used.
     gap: (u32, u32),
-    // Streams that we reset, the latest ones.
+    // Streams that we reset, the most recent ones.
     resets: Vec<u32>,
-    // Our settings have gone out; the peer has acknowledged them.
+    // Whether our SETTINGS were sent, and whether the peer has acknowledged them.
     begun: bool,
     acknowledged: bool,
-    // A frame was begun.
+    // Whether a frame is incomplete.
     partial: bool,
 }
 
-/// Who began: it decides what is said and expected first.
+/// The role decides which bytes are sent and expected first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
@@ -71,7 +71,7 @@ pub(crate) enum Role {
 }
 
 #[derive(Debug)]
-enum Inbound {
+enum InputState {
     Preface,
     Settings,
     Frame,
@@ -81,62 +81,62 @@ enum Inbound {
         padding: u8,
         ends: bool,
     },
-    /// Octets of a frame that means nothing.
+    /// Bytes left of a frame that is ignored.
     Skip(u32),
     Block(Box<Joined>),
     Over,
 }
 
-/// A header block that more frames continue.
+/// A header block that is continued by further frames.
 #[derive(Debug)]
 struct Joined {
     stream: u32,
     end_stream: bool,
     self_dependent: bool,
     continuations: u8,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
-/// A whole header block.
-pub(crate) struct Block<'a> {
+/// A complete header block.
+pub(crate) struct HeaderBlock<'a> {
     pub(crate) stream: u32,
     pub(crate) end_stream: bool,
-    /// Its priority makes the stream depend on itself.
+    /// The block's priority makes the stream depend on itself.
     pub(crate) self_dependent: bool,
-    pub(crate) octets: Octets<'a>,
+    pub(crate) bytes: BlockBytes<'a>,
 }
 
-pub(crate) enum Octets<'a> {
+pub(crate) enum BlockBytes<'a> {
     Read(&'a [u8]),
     Joined(Vec<u8>),
 }
 
-impl Octets<'_> {
+impl BlockBytes<'_> {
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
-            Self::Read(octets) => octets,
-            Self::Joined(octets) => octets,
+            Self::Read(bytes) => bytes,
+            Self::Joined(bytes) => bytes,
         }
     }
 }
 
-/// What a step of the input came to.
-pub(crate) enum Step<'a> {
-    /// More octets are needed.
+/// The result of one step of the input.
+pub(crate) enum InputStep<'a> {
+    /// More bytes are needed.
     Wait,
-    /// Something was done that concerns nobody else.
+    /// The step is complete and has no result for the caller.
     Done,
-    Block(Block<'a>),
+    Block(HeaderBlock<'a>),
     Data {
         stream: u32,
         range: Range<usize>,
     },
     End(u32),
-    /// The stream is over and out of the table.
+    /// The stream is over and removed from the table.
     Reset(u32, ErrorCode),
-    /// The peer has seen this PING of ours.
+    /// The peer acknowledged a PING of ours.
     Pong([u8; 8]),
-    /// What the peer wants of a stream that is not open yet.
+    /// The priority of a stream that is not open yet.
     Early(u32, Priority),
     GoAway {
         last: u32,
@@ -147,14 +147,14 @@ pub(crate) enum Step<'a> {
 impl Connection {
     pub(crate) fn new(settings: Rc<Settings>, role: Role) -> Self {
         Self {
-            peer: Peer::default(),
+            peer: PeerSettings::default(),
             streams: Streams::default(),
             decoder: Decoder::new(settings.decoder_table_bytes()),
             encoder: Encoder::new(settings.encoder_table_bytes.min(TABLE_BYTES_MAX)),
             repeat: Repeat::default(),
             meter: Meter::new(&settings.budgets),
             turns: Turns::default(),
-            inbound: if role == Role::Server { Inbound::Preface } else { Inbound::Settings },
+            inbound: if role == Role::Server { InputState::Preface } else { InputState::Settings },
             role,
             send: Window::new(WINDOW_DEFAULT),
             receive: Receive::new(settings.connection_window.max(WINDOW_DEFAULT)),
@@ -168,16 +168,16 @@ impl Connection {
         }
     }
 
-    /// Says what comes first, once.
+    /// Sends the preface and SETTINGS before any other frame, once.
     #[inline]
     pub(crate) fn begin(&mut self, out: &mut WriteList) {
         if !self.begun {
-            self.say_first(out);
+            self.send_preface(out);
         }
     }
 
     #[cold]
-    fn say_first(&mut self, out: &mut WriteList) {
+    fn send_preface(&mut self, out: &mut WriteList) {
         self.begun = true;
         if self.role == Role::Client {
             out.put(PREFACE);
@@ -190,53 +190,58 @@ impl Connection {
         }
     }
 
-    /// Octets are about to be looked at.
+    /// Prepares for received bytes.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Instant, out: &WriteList) {
         self.meter.begin(now, out.is_empty());
     }
 
-    /// One step of the input from `at` on; `at` moves behind what is done with.
+    /// Performs one step of the input from `at` on and moves `at` past the processed bytes.
     #[inline]
-    pub(crate) fn next<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<Step<'a>, Fault> {
+    pub(crate) fn next<'a>(
+        &mut self,
+        input: &'a [u8],
+        at: &mut usize,
+        out: &mut WriteList,
+    ) -> Result<InputStep<'a>, Fault> {
         match self.inbound {
-            Inbound::Frame => self.next_frame(input, at, out),
-            Inbound::Data { .. } => self.next_data(input, at, out),
-            Inbound::Skip(left) => Ok(self.skip(left, input, at)),
-            Inbound::Over => {
+            InputState::Frame => self.next_frame(input, at, out),
+            InputState::Data { .. } => self.next_data(input, at, out),
+            InputState::Skip(left) => Ok(self.skip(left, input, at)),
+            InputState::Over => {
                 *at = input.len();
-                Ok(Step::Wait)
+                Ok(InputStep::Wait)
             }
-            Inbound::Preface | Inbound::Settings | Inbound::Block(_) => self.next_rare(input, at, out),
+            InputState::Preface | InputState::Settings | InputState::Block(_) => self.next_rare(input, at, out),
         }
     }
 
     #[cold]
-    fn next_rare<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<Step<'a>, Fault> {
+    fn next_rare<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<InputStep<'a>, Fault> {
         let rest = &input[*at..];
         match &self.inbound {
-            Inbound::Preface => {
+            InputState::Preface => {
                 let len = rest.len().min(PREFACE.len());
                 if rest[..len] != PREFACE[..len] {
                     return Err(Fault::PROTOCOL);
                 }
                 if len < PREFACE.len() {
-                    return Ok(Step::Wait);
+                    return Ok(InputStep::Wait);
                 }
                 *at += len;
-                self.inbound = Inbound::Settings;
-                Ok(Step::Done)
+                self.inbound = InputState::Settings;
+                Ok(InputStep::Done)
             }
-            Inbound::Settings => {
-                // RFC 9113 §3.4: the first frame is SETTINGS, and no acknowledgement.
-                match Frame::read(rest) {
+            InputState::Settings => {
+                // RFC 9113 §3.4: the first frame is SETTINGS without ACK.
+                match FrameHeader::read(rest) {
                     Some(frame) if frame.kind != kind::SETTINGS || frame.has(flag::ACK) => Err(Fault::PROTOCOL),
                     Some(frame) if frame.len > PAYLOAD_MAX => Err(Fault::FRAME_SIZE),
                     Some(frame) if rest.len() >= HEADER_LEN + frame.len => {
-                        self.inbound = Inbound::Frame;
+                        self.inbound = InputState::Frame;
                         self.next_frame(input, at, out)
                     }
-                    _ => Ok(Step::Wait),
+                    _ => Ok(InputStep::Wait),
                 }
             }
             _ => self.next_continuation(input, at),
@@ -244,13 +249,14 @@ impl Connection {
     }
 
     #[inline]
-    fn next_frame<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<Step<'a>, Fault> {
+    fn next_frame<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<InputStep<'a>, Fault> {
         let rest = &input[*at..];
-        let Some(frame) = Frame::read(rest) else {
+        let Some(frame) = FrameHeader::read(rest) else {
+            // An empty input does not show whether a frame has begun.
             if !input.is_empty() {
                 self.partial = !rest.is_empty();
             }
-            return Ok(Step::Wait);
+            return Ok(InputStep::Wait);
         };
         if frame.len > PAYLOAD_MAX {
             return Err(Fault::FRAME_SIZE);
@@ -259,12 +265,13 @@ impl Connection {
             self.partial = true;
             return self.begin_data(frame, rest, at, out);
         }
+        // Skip an unknown frame as it arrives, without buffering it.
         let Some(payload) = rest[HEADER_LEN..].get(..frame.len) else {
             self.partial = true;
             if frame.kind > kind::CONTINUATION && frame.kind != kind::PRIORITY_UPDATE {
                 return self.begin_unknown(frame, at);
             }
-            return Ok(Step::Wait);
+            return Ok(InputStep::Wait);
         };
         self.partial = false;
         *at += HEADER_LEN + frame.len;
@@ -275,29 +282,29 @@ impl Connection {
         }
     }
 
-    // RFC 9113 §5.5: a frame of a kind that nobody knows is thrown away.
-    fn begin_unknown(&mut self, frame: Frame, at: &mut usize) -> Result<Step<'static>, Fault> {
+    // RFC 9113 §5.5: a frame of an unknown type is discarded.
+    fn begin_unknown(&mut self, frame: FrameHeader, at: &mut usize) -> Result<InputStep<'static>, Fault> {
         self.meter.control(&self.settings.budgets)?;
         *at += HEADER_LEN;
-        self.inbound = Inbound::Skip(frame.len as u32);
-        Ok(Step::Done)
+        self.inbound = InputState::Skip(frame.len as u32);
+        Ok(InputStep::Done)
     }
 
-    fn skip(&mut self, left: u32, input: &[u8], at: &mut usize) -> Step<'static> {
+    fn skip(&mut self, left: u32, input: &[u8], at: &mut usize) -> InputStep<'static> {
         let len = (left as usize).min(input.len() - *at);
         *at += len;
         let left = left - len as u32;
         if left == 0 {
-            self.inbound = Inbound::Frame;
-            return Step::Done;
+            self.inbound = InputState::Frame;
+            return InputStep::Done;
         }
-        self.inbound = Inbound::Skip(left);
-        Step::Wait
+        self.inbound = InputState::Skip(left);
+        InputStep::Wait
     }
 
     // RFC 9113 §6.2.
     #[inline]
-    fn handle_headers<'a>(&mut self, frame: Frame, payload: &'a [u8]) -> Result<Step<'a>, Fault> {
+    fn handle_headers<'a>(&mut self, frame: FrameHeader, payload: &'a [u8]) -> Result<InputStep<'a>, Fault> {
         if frame.stream == 0 {
             return Err(Fault::PROTOCOL);
         }
@@ -314,54 +321,56 @@ impl Connection {
         self.meter.head_came(&self.settings.budgets);
         let end_stream = frame.has(flag::END_STREAM);
         if frame.has(flag::END_HEADERS) {
-            let octets = Octets::Read(fragment);
-            return Ok(Step::Block(Block { stream: frame.stream, end_stream, self_dependent, octets }));
+            let bytes = BlockBytes::Read(fragment);
+            return Ok(InputStep::Block(HeaderBlock { stream: frame.stream, end_stream, self_dependent, bytes }));
         }
+        // Only a block in several frames is copied.
         self.partial = true;
-        let octets = fragment.to_vec();
-        let joined = Joined { stream: frame.stream, end_stream, self_dependent, continuations: 0, octets };
-        self.inbound = Inbound::Block(Box::new(joined));
-        Ok(Step::Done)
+        let bytes = fragment.to_vec();
+        let joined = Joined { stream: frame.stream, end_stream, self_dependent, continuations: 0, bytes };
+        self.inbound = InputState::Block(Box::new(joined));
+        Ok(InputStep::Done)
     }
 
-    // RFC 9113 §6.10. Nothing may come between the frames of a block.
-    fn next_continuation(&mut self, input: &[u8], at: &mut usize) -> Result<Step<'static>, Fault> {
-        let Inbound::Block(joined) = &mut self.inbound else { return Ok(Step::Wait) };
+    // RFC 9113 §6.10: no other frame is allowed between the frames of a block.
+    fn next_continuation(&mut self, input: &[u8], at: &mut usize) -> Result<InputStep<'static>, Fault> {
+        let InputState::Block(joined) = &mut self.inbound else { return Ok(InputStep::Wait) };
         let rest = &input[*at..];
-        let Some(frame) = Frame::read(rest) else { return Ok(Step::Wait) };
+        let Some(frame) = FrameHeader::read(rest) else { return Ok(InputStep::Wait) };
         if frame.kind != kind::CONTINUATION || frame.stream != joined.stream {
             return Err(Fault::PROTOCOL);
         }
         if frame.len > PAYLOAD_MAX {
             return Err(Fault::FRAME_SIZE);
         }
-        let Some(fragment) = rest[HEADER_LEN..].get(..frame.len) else { return Ok(Step::Wait) };
+        let Some(fragment) = rest[HEADER_LEN..].get(..frame.len) else { return Ok(InputStep::Wait) };
         joined.continuations += 1;
-        // One frame more than what is taken, so that a head that is a little too long gets its answer.
-        let too_long = joined.octets.len() + fragment.len() > self.settings.head_bytes_max as usize + PAYLOAD_MAX;
+        // One frame more than the limit, so that a head slightly above it still gets an error response.
+        let too_long = joined.bytes.len() + fragment.len() > self.settings.head_bytes_max as usize + PAYLOAD_MAX;
         if joined.continuations > self.settings.budgets.continuations || too_long {
             return Err(Fault::CALM);
         }
         *at += HEADER_LEN + frame.len;
-        joined.octets.extend_from_slice(fragment);
+        joined.bytes.extend_from_slice(fragment);
         if !frame.has(flag::END_HEADERS) {
-            return Ok(Step::Done);
+            return Ok(InputStep::Done);
         }
-        let Joined { stream, end_stream, self_dependent, ref mut octets, .. } = **joined;
-        let octets = Octets::Joined(std::mem::take(octets));
-        self.inbound = Inbound::Frame;
+        let Joined { stream, end_stream, self_dependent, ref mut bytes, .. } = **joined;
+        let bytes = BlockBytes::Joined(std::mem::take(bytes));
+        self.inbound = InputState::Frame;
         self.partial = false;
-        Ok(Step::Block(Block { stream, end_stream, self_dependent, octets }))
+        Ok(InputStep::Block(HeaderBlock { stream, end_stream, self_dependent, bytes }))
     }
 
-    /// Whether nothing was ever said on a stream (RFC 9113 §5.1.1). Nobody pushes, so even ones stay idle for ever.
+    /// Whether no frame was ever sent on a stream (RFC 9113 §5.1.1). Neither side pushes, so even streams are always
+    /// idle.
     pub(crate) fn is_untouched(&self, stream: u32) -> bool {
         stream & 1 == 0 || stream > self.last
     }
 
-    /// Puts a stream into the table, with the windows that hold now.
+    /// Adds a stream to the table, with the current initial windows.
     #[inline]
-    pub(crate) fn open(&mut self, id: u32, kind: Kind, remote: Remote, local: Local, priority: Priority) {
+    pub(crate) fn open(&mut self, id: u32, kind: RequestKind, remote: Remote, local: Local, priority: Priority) {
         self.streams.open(Stream {
             id,
             send: Window::new(self.peer.initial_window),
@@ -376,52 +385,54 @@ impl Connection {
         });
     }
 
-    /// Decodes a header block. That of a stream which is not wanted is decoded too, because the table depends on all of them
-    /// (RFC 9113 §4.3).
+    /// Decodes a header block. The blocks of rejected streams are decoded too, because the table depends on all of
+    /// them (RFC 9113 §4.3).
     #[inline]
-    pub(crate) fn decode(&mut self, block: &Block<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
-        self.decoder.decode(block.octets.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
+    pub(crate) fn decode(&mut self, block: &HeaderBlock<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
+        self.decoder.decode(block.bytes.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
     }
 
-    /// Notes that a stream was opened, or refused: those that it passes over are closed.
+    /// Records that a stream was opened or refused. The streams that it skips are closed.
     #[inline]
     pub(crate) fn note_opened(&mut self, stream: u32) {
         if stream > self.last + 2 {
+            // Only the last gap is kept: frames on skipped streams are rare, and only the error code depends on it.
             self.gap = (self.last + 1, stream - 1);
         }
         self.last = stream;
     }
 
-    /// Frames on this stream, which was never opened here, are ignored.
+    /// Ignores further frames on this stream. Also used for streams that were never opened here.
     #[cold]
     pub(crate) fn ignore_from_now(&mut self, stream: u32) {
         if self.resets.len() == RESETS_KEPT {
+            // Forget the oldest reset; a late frame on it is then an error.
             self.resets.remove(0);
         }
         self.resets.push(stream);
     }
 
-    /// A header block on a stream that is closed: it may have been on its way when the stream ended, and the decoder sees it all the
-    /// same.
+    /// Handles a header block on a closed stream. It may have been in flight when the stream ended; it is decoded in
+    /// any case.
     #[cold]
-    pub(crate) fn handle_late_block(&mut self, block: &Block<'_>) -> Result<(), Fault> {
+    pub(crate) fn handle_late_block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
         self.decode(block, &mut NoSink)?;
         self.check_closed(block.stream)?;
         self.meter.control(&self.settings.budgets)
     }
 
-    /// What a frame on a stream that is closed says about the peer: it may not have heard that we reset it.
+    /// Returns the fault of a frame on a closed stream; `Ok` if the peer may not have received our reset yet.
     #[cold]
     pub(crate) fn check_closed(&self, stream: u32) -> Result<(), Fault> {
         if self.resets.contains(&stream) {
             return Ok(());
         }
-        // RFC 9113 §5.1.1: a stream that was passed over may not be opened any more; §5.1: one that has ended takes nothing.
+        // RFC 9113 §5.1.1: a skipped stream may not be opened any more; §5.1: an ended stream accepts no frames.
         let passed_over = (self.gap.0..=self.gap.1).contains(&stream);
         Err(if passed_over { Fault::PROTOCOL } else { Fault::STREAM_CLOSED })
     }
 
-    /// Ends the connection: what is open is forgotten, the peer is told why.
+    /// Ends the connection: clears all streams and sends GOAWAY.
     #[cold]
     pub(crate) fn fail(&mut self, fault: Fault, last: u32, out: &mut WriteList) {
         self.end();
@@ -429,37 +440,37 @@ impl Connection {
     }
 
     pub(crate) fn end(&mut self) {
-        self.inbound = Inbound::Over;
+        self.inbound = InputState::Over;
         self.partial = false;
         self.streams.clear();
         self.resets = Vec::new();
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.inbound, Inbound::Over)
+        matches!(self.inbound, InputState::Over)
     }
 
-    /// The peer has said its settings.
+    /// Whether the peer's SETTINGS have been received.
     pub(crate) fn is_met(&self) -> bool {
-        !matches!(self.inbound, Inbound::Preface | Inbound::Settings)
+        !matches!(self.inbound, InputState::Preface | InputState::Settings)
     }
 
-    /// Something other than content was begun and is not whole.
+    /// Whether a frame other than DATA is incomplete.
     pub(crate) fn is_amid_frame(&self) -> bool {
         match self.inbound {
-            Inbound::Preface | Inbound::Settings | Inbound::Block(_) => true,
-            Inbound::Frame => self.partial,
-            Inbound::Data { .. } | Inbound::Skip(_) | Inbound::Over => false,
+            InputState::Preface | InputState::Settings | InputState::Block(_) => true,
+            InputState::Frame => self.partial,
+            InputState::Data { .. } | InputState::Skip(_) | InputState::Over => false,
         }
     }
 
-    /// Nothing of a frame has come.
+    /// Whether no byte of a frame has been received.
     pub(crate) fn is_between_frames(&self) -> bool {
-        matches!(self.inbound, Inbound::Frame) && !self.partial
+        matches!(self.inbound, InputState::Frame) && !self.partial
     }
 }
 
-// RFC 9113 §6.1, §6.2: padding that is as long as what is left is a fault.
+// RFC 9113 §6.1, §6.2: padding that exceeds the rest of the payload is an error.
 fn unpadded(payload: &[u8]) -> Result<&[u8], Fault> {
     let (&padding, rest) = payload.split_first().ok_or(Fault::FRAME_SIZE)?;
     rest.len().checked_sub(usize::from(padding)).map(|len| &rest[..len]).ok_or(Fault::PROTOCOL)

@@ -1,11 +1,11 @@
-//! Heads and trailers as frames (RFC 9113 §6.2, §8).
+//! Encoding of heads and trailers as frames (RFC 9113 §6.2, §8).
 //!
-//! - `repeat`: a head that is sent again and again
+//! - `repeat`: a cache for a head that is sent repeatedly
 
 mod repeat;
 
 use causeway_message::{
-    FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names, octets::write_number,
+    FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names, syntax::write_number,
 };
 
 use crate::frame::{self, HEADER_LEN, flag, kind};
@@ -14,25 +14,25 @@ use crate::hpack::Encoder;
 
 pub(crate) use repeat::Repeat;
 
-/// How the head says how long the content is.
+/// The Content-Length of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// It says nothing.
+    /// No Content-Length.
     Silent,
-    /// What the handler's own Content-Length says, if it set one: an answer to HEAD.
+    /// The handler's own Content-Length, if it set one: a response to HEAD.
     AsSet,
     /// Content-Length.
-    Octets(u64),
+    Bytes(u64),
 }
 
-/// Whether the frame is the stream's last.
+/// Whether the frame ends the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum EndStream {
     Stream,
     Open,
 }
 
-/// A header block under way: the frame's first octets are patched when its length is known.
+/// A header block in progress. Its frame header is patched once the length is known.
 pub(crate) struct HeadersFrame {
     stream: u32,
     place: usize,
@@ -47,18 +47,19 @@ impl HeadersFrame {
     }
 
     #[inline]
-    pub(crate) fn end(self, end: End, frame_max: u32, out: &mut WriteList) {
+    pub(crate) fn end(self, end: EndStream, frame_max: u32, out: &mut WriteList) {
         let len = out.since(self.place) - HEADER_LEN;
-        let flags = if end == End::Stream { flag::END_STREAM } else { 0 };
+        let flags = if end == EndStream::Stream { flag::END_STREAM } else { 0 };
         if len > frame_max as usize {
             return self.continue_with(flags, frame_max, out);
         }
         out.patch(self.place, &frame::header(len, kind::HEADERS, flags | flag::END_HEADERS, self.stream));
     }
 
-    // RFC 9113 §6.10.
+    // RFC 9113 §6.10: splits a block that exceeds one frame into HEADERS and CONTINUATION.
     #[cold]
     fn continue_with(self, flags: u8, frame_max: u32, out: &mut WriteList) {
+        // Rare, so the block is cut out and written again with a header per fragment.
         let block = out.cut(self.place);
         let mut fragments = block[HEADER_LEN..].chunks(frame_max as usize).peekable();
         let (mut kind, mut flags) = (kind::HEADERS, flags);
@@ -73,7 +74,7 @@ impl HeadersFrame {
     }
 }
 
-/// A final response's fields.
+/// Encodes the fields of a final response.
 #[inline]
 pub(crate) fn response_head(
     head: &ResponseHead,
@@ -87,6 +88,7 @@ pub(crate) fn response_head(
     if let Some(block) = repeat.block(head, status, length, date, encoder) {
         return out.put(block);
     }
+    // The state is compared after encoding: a block that inserted into the table cannot be repeated.
     let (before, place) = (encoder.state(), out.place());
     put_response(head, status, length, date, encoder, out);
     repeat.note((head, status, length, date), before, encoder, out.copied_since(place));
@@ -114,13 +116,13 @@ fn put_response(
     if !dated {
         encoder.field(names::DATE, date, out);
     }
-    if let Length::Octets(octets) = length {
+    if let Length::Bytes(bytes) = length {
         let mut digits = [0; 20];
-        encoder.field(names::CONTENT_LENGTH, write_number(octets, &mut digits), out);
+        encoder.field(names::CONTENT_LENGTH, write_number(bytes, &mut digits), out);
     }
 }
 
-/// A 1xx answer's fields (RFC 9110 §15.2).
+/// Encodes the fields of an interim response (RFC 9110 §15.2).
 pub(crate) fn informational(status: StatusCode, fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
     encoder.status(status, out);
     for (name, value) in fields.iter() {
@@ -130,16 +132,16 @@ pub(crate) fn informational(status: StatusCode, fields: &FieldMap, encoder: &mut
     }
 }
 
-/// The trailer section, without what may not stand there (RFC 9110 §6.5.1).
+/// Encodes a trailer section, without the fields that are not allowed there (RFC 9110 §6.5.1).
 pub(crate) fn trailers(fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
     for (name, value) in fields.iter() {
-        if !matches!(name, NameRef::Known(known) if !known.may_trail()) {
+        if name.may_trail() {
             encoder.field(name, value, out);
         }
     }
 }
 
-// Fields of HTTP/1's connections (RFC 9113 §8.2.2), and the length that only the machine knows.
+// Fields of HTTP/1 connections (RFC 9113 §8.2.2), and Content-Length, which the machine writes itself.
 #[inline]
 fn is_ours(name: KnownName) -> bool {
     name == names::CONTENT_LENGTH || is_of_connection(name)

@@ -1,41 +1,41 @@
-//! What a peer can do wrong.
+//! The protocol errors that a peer can cause, and the error codes of RFC 9113.
 
-/// Why a stream or a connection ends (RFC 9113 §7).
+/// The reason why a stream or a connection ends (RFC 9113 §7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ErrorCode {
-    /// Nothing is wrong.
+    /// NO_ERROR: a graceful end.
     NoError = 0x0,
-    /// A breach of the protocol that no other code names.
+    /// PROTOCOL_ERROR: a violation without a more specific code.
     Protocol = 0x1,
-    /// Our own failure, or the peer's own.
+    /// INTERNAL_ERROR: a failure of the sender itself.
     Internal = 0x2,
-    /// More octets than a window had room for.
+    /// FLOW_CONTROL_ERROR: more bytes than a window allowed.
     FlowControl = 0x3,
-    /// Settings were not acknowledged in time.
+    /// SETTINGS_TIMEOUT: SETTINGS were not acknowledged in time.
     SettingsTimeout = 0x4,
-    /// A frame on a stream that had ended.
+    /// STREAM_CLOSED: a frame on a stream that had ended.
     StreamClosed = 0x5,
-    /// A frame of an impossible length.
+    /// FRAME_SIZE_ERROR: a frame of an invalid length.
     FrameSize = 0x6,
-    /// A stream that was refused before anything was done for it.
+    /// REFUSED_STREAM: the stream was refused before any processing.
     RefusedStream = 0x7,
-    /// The stream is not wanted any more.
+    /// CANCEL: the stream is no longer needed.
     Cancel = 0x8,
-    /// A header block that cannot be decoded.
+    /// COMPRESSION_ERROR: a field block that cannot be decoded.
     Compression = 0x9,
-    /// The other end of a CONNECT tunnel broke.
+    /// CONNECT_ERROR: the connection to the target of a CONNECT failed.
     Connect = 0xa,
-    /// More than a [budget](crate::Budgets) allows.
+    /// ENHANCE_YOUR_CALM: a [budget](crate::Budgets) is exceeded.
     EnhanceYourCalm = 0xb,
-    /// The transport is not safe enough.
+    /// INADEQUATE_SECURITY: the transport does not meet the security requirements.
     InadequateSecurity = 0xc,
-    /// HTTP/1.1 is wanted.
+    /// HTTP_1_1_REQUIRED: the request must be sent over HTTP/1.1.
     Http11Required = 0xd,
 }
 
 impl ErrorCode {
-    /// The code with this number; one that is not known means INTERNAL_ERROR (RFC 9113 §7).
+    /// Returns the code with this number; an unknown number means INTERNAL_ERROR (RFC 9113 §7).
     #[must_use]
     pub const fn of(number: u32) -> Self {
         match number {
@@ -57,7 +57,7 @@ impl ErrorCode {
     }
 }
 
-/// A breach that ends the connection, with the code that its GOAWAY carries (RFC 9113 §5.4.1).
+/// A violation that ends the connection, with the code of its GOAWAY frame (RFC 9113 §5.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault(pub ErrorCode);
 

@@ -1,14 +1,15 @@
-//! Frames as octets (RFC 9113 §4.1, §6).
+//! Encoding and decoding of frames (RFC 9113 §4.1, §6).
 
 use causeway_message::WriteList;
 
 use crate::fault::ErrorCode;
 
-/// Octets before a frame's payload.
+/// Length in bytes of a frame header.
 pub(crate) const HEADER_LEN: usize = 9;
-/// The largest payload that we take: SETTINGS_MAX_FRAME_SIZE stays at its default, so that a whole frame fits a read block.
+/// The largest accepted payload in bytes. SETTINGS_MAX_FRAME_SIZE stays at its default, so that a whole frame fits a
+/// read block.
 pub(crate) const PAYLOAD_MAX: usize = 16_384;
-/// What a client says first (RFC 9113 §3.4).
+/// The client connection preface (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) mod kind {
@@ -34,19 +35,20 @@ pub(crate) mod flag {
     pub(crate) const PRIORITY: u8 = 0x20;
 }
 
-/// What stands before a frame's payload.
+/// A frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct FrameHeader {
     pub(crate) len: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
 }
 
-impl Frame {
-    /// `None` while it is not whole. The reserved bit is ignored (RFC 9113 §4.1).
+impl FrameHeader {
+    /// Decodes a frame header; `None` while it is incomplete. The reserved bit is ignored (RFC 9113 §4.1).
     #[inline]
     pub(crate) fn read(input: &[u8]) -> Option<Self> {
+        // A fixed array, so that the compiler checks the length once and no index can panic.
         let &[l2, l1, l0, kind, flags, s3, s2, s1, s0] = input.first_chunk::<HEADER_LEN>()?;
         Some(Self {
             len: u32::from_be_bytes([0, l2, l1, l0]) as usize,
@@ -62,22 +64,24 @@ impl Frame {
     }
 }
 
-/// A frame's first nine octets.
+/// Encodes a frame header. `len` must be less than 2^24.
 #[inline]
 pub(crate) fn header(len: usize, kind: u8, flags: u8, stream: u32) -> [u8; HEADER_LEN] {
+    // The callers split at the peer's SETTINGS_MAX_FRAME_SIZE, which RFC 9113 §6.5.2 keeps below this.
     debug_assert!(len < 1 << 24);
     let [_, l2, l1, l0] = (len as u32).to_be_bytes();
     let [s3, s2, s1, s0] = stream.to_be_bytes();
     [l2, l1, l0, kind, flags, s3, s2, s1, s0]
 }
 
-/// A 31-bit number; the reserved bit is ignored.
+/// Decodes a 31-bit number; the reserved bit is ignored.
 #[inline]
-pub(crate) fn number(octets: [u8; 4]) -> u32 {
-    u32::from_be_bytes(octets) & 0x7fff_ffff
+pub(crate) fn number(bytes: [u8; 4]) -> u32 {
+    u32::from_be_bytes(bytes) & 0x7fff_ffff
 }
 
 fn put_with_number(kind: u8, stream: u32, number: u32, out: &mut WriteList) {
+    // One call of `put` for header and payload: the list's bookkeeping costs more than the 13 bytes.
     let mut frame = [0; HEADER_LEN + 4];
     frame[..HEADER_LEN].copy_from_slice(&header(4, kind, 0, stream));
     frame[HEADER_LEN..].copy_from_slice(&number.to_be_bytes());

@@ -1,49 +1,49 @@
-//! Heads and trailers from their fields (RFC 9113 §8).
+//! Heads and trailers from decoded fields (RFC 9113 §8).
 //!
-//! A block's fields come one by one and go straight into the spare head; what they mean together is asked behind the last one.
-//! The first thing that is wrong stands; everything behind it is dropped, but for the decoder, which has to see it.
+//! The fields of a block are stored in the caller's head one by one, and checked in combination after the last one.
+//! The first problem is kept, and all later fields are dropped; the decoder still has to process them.
 //!
 //! - `response`: a response's head
 
 mod response;
 
 use causeway_message::{
-    BodyLength, FieldMap, Head, KnownName, Method, StatusCode, TargetForm, Version, is_host_port, names, octets,
+    BodyLength, FieldMap, Head, KnownName, Method, StatusCode, TargetForm, Version, is_host_port, names, syntax,
 };
 
 use crate::hpack::{Field, Name, Sink};
 use crate::priority::Priority;
 use crate::settings::Settings;
-use crate::stream::Kind;
+use crate::stream::RequestKind;
 
 pub(crate) use response::{Response, ResponseSink};
 
-/// Why a head is not taken.
+/// The reason why a head is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// It breaks the protocol: the stream is reset (RFC 9113 §8.1.1).
+    /// A protocol violation: the stream is reset (RFC 9113 §8.1.1).
     Malformed,
-    /// It is answered, and not served.
+    /// Answered with this status, and not served.
     Refused(StatusCode),
 }
 
-/// A whole request head, as far as the machine cares.
+/// The properties of a complete request head that the machine needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub(crate) struct RequestSummary {
     pub(crate) body: BodyLength,
-    /// What Content-Length says.
+    /// The value of Content-Length.
     pub(crate) declared: Option<u64>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     pub(crate) priority: Option<Priority>,
 }
 
-/// Names that the protocol has something to say about.
+/// Field names with a rule of their own in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Special {
     Nothing,
     Host,
     Cookie,
-    /// RFC 9113 §8.2.2: fields of HTTP/1's connections.
+    /// RFC 9113 §8.2.2: connection-specific fields of HTTP/1.
     OfConnection,
     Te,
     ContentLength,
@@ -67,35 +67,36 @@ static SPECIAL: [Special; KnownName::COUNT] = {
     table
 };
 
-/// Fields of HTTP/1's connections, which are never sent either.
+/// Whether a field is connection-specific in HTTP/1; such a field is never sent either.
 #[inline]
 pub(crate) fn is_of_connection(name: KnownName) -> bool {
     SPECIAL[name.index()] == Special::OfConnection
 }
 
-/// RFC 9112 §3 says of HTTP/1 what holds here: a method longer than any that is implemented is 501.
+/// As RFC 9112 §3 requires of HTTP/1: a method longer than any implemented one is 501.
 const METHOD_BYTES_MAX: usize = 64;
 const TOO_LARGE: Problem = Problem::Refused(StatusCode::FIELDS_TOO_LARGE);
 
-/// Counts what a block holds against its limits.
+/// The space left for a block within its limits.
 struct Room {
-    octets: u32,
+    bytes: u32,
     fields: u16,
 }
 
 impl Room {
     #[inline]
     fn take(&mut self, field: &Field<'_>, fields: &FieldMap) -> Result<(), Problem> {
-        let left = self.octets.checked_sub(field.size).ok_or(TOO_LARGE)?;
+        // Subtract instead of adding up, so that a field of any size cannot overflow.
+        let left = self.bytes.checked_sub(field.size).ok_or(TOO_LARGE)?;
         if fields.len() >= usize::from(self.fields) {
             return Err(TOO_LARGE);
         }
-        self.octets = left;
+        self.bytes = left;
         Ok(())
     }
 }
 
-/// Puts a field that is not a pseudo-field in its place; answers what the protocol has to say about it.
+/// Stores a field that is not a pseudo-field and returns the rule that applies to it.
 #[inline]
 fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, Problem> {
     if !field.value_is_valid {
@@ -106,7 +107,7 @@ fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, Problem> {
             let special = SPECIAL[name.index()];
             match special {
                 Special::Host | Special::OfConnection => {}
-                // RFC 9113 §8.2.3: pieces of a Cookie are one again before anybody else sees it.
+                // RFC 9113 §8.2.3: the pieces of a Cookie are joined before any other code reads them.
                 Special::Cookie => fields.join_known(name, b"; ", field.value),
                 _ => fields.push_known(name, field.value),
             }
@@ -127,13 +128,13 @@ mod seen {
     pub(super) const AUTHORITY: u8 = 4;
     pub(super) const PATH: u8 = 8;
     pub(super) const PROTOCOL: u8 = 16;
-    /// A field that is none of these.
+    /// Any field that is not a pseudo-field.
     pub(super) const FIELD: u8 = 32;
     pub(super) const EXPECT: u8 = 64;
     pub(super) const LENGTH: u8 = 128;
 }
 
-/// Takes a request's fields (RFC 9113 §8.3.1).
+/// Receives a request's fields (RFC 9113 §8.3.1).
 pub(crate) struct RequestSink<'a> {
     head: &'a mut Head,
     room: Room,
@@ -152,7 +153,7 @@ impl<'a> RequestSink<'a> {
         head.clear();
         Self {
             head,
-            room: Room { octets: settings.head_bytes_max, fields: settings.fields_max },
+            room: Room { bytes: settings.head_bytes_max, fields: settings.fields_max },
             target_max: settings.target_bytes_max as usize,
             extended_connect: settings.extended_connect,
             seen: 0,
@@ -192,7 +193,7 @@ impl<'a> RequestSink<'a> {
         Ok(())
     }
 
-    // RFC 9113 §8.3.1: Host may stand beside `:authority`, and says the same then.
+    // RFC 9113 §8.3.1: Host may accompany `:authority` if it is equal.
     fn take_host(&mut self, value: &[u8]) -> Result<(), Problem> {
         let fields = self.head.fields_mut();
         match fields.get(names::HOST) {
@@ -215,7 +216,7 @@ impl<'a> RequestSink<'a> {
             Name::Protocol if self.extended_connect => seen::PROTOCOL,
             _ => return Err(Problem::Malformed),
         };
-        // RFC 9113 §8.3: each once, and before all others.
+        // RFC 9113 §8.3: each at most once, and before all other fields.
         if self.seen & (bit | seen::FIELD) != 0 || !field.value_is_valid {
             return Err(Problem::Malformed);
         }
@@ -235,7 +236,7 @@ impl<'a> RequestSink<'a> {
                 }
             }
             seen::AUTHORITY => {
-                // RFC 9113 §8.3.1, RFC 9110 §4.2: a host and perhaps a port, never userinfo.
+                // RFC 9113 §8.3.1, RFC 9110 §4.2: a host and optionally a port, no userinfo.
                 if value.is_empty() || !is_host_port(value) {
                     return Err(Problem::Malformed);
                 }
@@ -252,9 +253,9 @@ impl<'a> RequestSink<'a> {
                 }
                 self.head.set_target(value).map_err(|_| Problem::Malformed)?;
             }
-            // RFC 8441 §4: what HTTP/1 says by Upgrade.
+            // RFC 8441 §4: corresponds to Upgrade in HTTP/1.
             _ => {
-                if !octets::is_token(value) {
+                if !syntax::is_token(value) {
                     return Err(Problem::Malformed);
                 }
                 self.head.fields_mut().push_known(names::UPGRADE, value);
@@ -263,9 +264,9 @@ impl<'a> RequestSink<'a> {
         Ok(())
     }
 
-    /// What the whole block means.
+    /// Checks the fields of the whole block in combination.
     #[inline]
-    pub(crate) fn finish(self, end_stream: bool) -> Result<Request, Problem> {
+    pub(crate) fn finish(self, end_stream: bool) -> Result<RequestSummary, Problem> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
@@ -281,10 +282,10 @@ impl<'a> RequestSink<'a> {
         if self.seen & (required | seen::PROTOCOL) != required || is_connect {
             check_connect(self.seen, head)?;
         } else if self.is_all && !is_options || self.is_web && !head.fields().contains(names::HOST) {
-            // RFC 9113 §8.3.1: a web scheme needs an authority; only OPTIONS asks for everything.
+            // RFC 9113 §8.3.1: http and https need an authority; only OPTIONS may have the asterisk.
             return Err(Problem::Malformed);
         }
-        let mut kind = Kind { is_head, is_connect, ..Kind::default() };
+        let mut kind = RequestKind { is_head, is_connect, ..RequestKind::default() };
         let fields = head.fields_mut();
         if fields.is_repeated(names::COOKIE) {
             fields.join_repeated(names::COOKIE, b"; ");
@@ -296,20 +297,20 @@ impl<'a> RequestSink<'a> {
         };
         let body = match (length, end_stream) {
             (None | Some(0), true) => BodyLength::None,
-            // RFC 9113 §8.1.1: content was declared and none follows.
+            // RFC 9113 §8.1.1: content was declared, but does not follow.
             (Some(1..), true) => return Err(Problem::Malformed),
-            (Some(octets @ 1..), false) => BodyLength::Sized(octets),
-            // The stream is open, so an end follows even of no content.
+            (Some(bytes @ 1..), false) => BodyLength::Sized(bytes),
+            // The stream is still open, so an end follows even without content.
             (None | Some(0), false) => BodyLength::Unknown,
         };
         if self.seen & seen::EXPECT != 0 {
-            // RFC 9110 §10.1.1: there is one expectation.
+            // RFC 9110 §10.1.1: 100-continue is the only defined expectation.
             if !fields.list(names::EXPECT).all(|element| element.eq_ignore_ascii_case(b"100-continue")) {
                 return Err(Problem::Refused(StatusCode::EXPECTATION_FAILED));
             }
             kind.expects_continue = !end_stream;
         }
-        Ok(Request { body, declared: length, kind, priority: self.priority })
+        Ok(RequestSummary { body, declared: length, kind, priority: self.priority })
     }
 }
 
@@ -322,8 +323,8 @@ impl Sink for RequestSink<'_> {
     }
 }
 
-// RFC 9113 §8.5: CONNECT has a method and an authority with a port, and nothing else. RFC 8441 §4: with a protocol it has all
-// of them.
+// RFC 9113 §8.5: CONNECT has only a method and an authority with a port. RFC 8441 §4: with a protocol it has all
+// pseudo-fields.
 #[cold]
 fn check_connect(seen: u8, head: &mut Head) -> Result<(), Problem> {
     let all = seen::METHOD | seen::SCHEME | seen::AUTHORITY | seen::PATH | seen::PROTOCOL;
@@ -334,6 +335,7 @@ fn check_connect(seen: u8, head: &mut Head) -> Result<(), Problem> {
     match seen & all {
         seen if seen == all && head.target().form() == TargetForm::Origin => Ok(()),
         seen if seen == plain => {
+            // CONNECT has no path, so its target is the authority.
             let authority = head.fields().get(names::HOST).unwrap_or_default().to_vec();
             head.set_target(&authority).map_err(|_| Problem::Malformed)?;
             if head.target().is_host_and_port() { Ok(()) } else { Err(Problem::Malformed) }
@@ -345,10 +347,10 @@ fn check_connect(seen: u8, head: &mut Head) -> Result<(), Problem> {
 // RFC 3986 §3.1.
 fn is_scheme(value: &[u8]) -> bool {
     value.first().is_some_and(u8::is_ascii_alphabetic)
-        && value.iter().all(|octet| octet.is_ascii_alphanumeric() || b"+-.".contains(octet))
+        && value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
 }
 
-/// Takes a trailer section's fields (RFC 9113 §8.1).
+/// Receives the fields of a trailer section (RFC 9113 §8.1).
 pub(crate) struct TrailerSink<'a> {
     head: &'a mut Head,
     room: Room,
@@ -358,7 +360,7 @@ pub(crate) struct TrailerSink<'a> {
 impl<'a> TrailerSink<'a> {
     pub(crate) fn new(head: &'a mut Head, settings: &Settings) -> Self {
         head.clear();
-        let room = Room { octets: settings.trailers_bytes_max, fields: settings.fields_max };
+        let room = Room { bytes: settings.trailers_bytes_max, fields: settings.fields_max };
         Self { head, room, problem: None }
     }
 
@@ -388,7 +390,7 @@ impl Sink for TrailerSink<'_> {
     }
 }
 
-/// Takes the fields of a block that nobody wants: the decoder has to see it all the same.
+/// Drops the fields of a rejected block, which still has to be decoded.
 pub(crate) struct NoSink;
 
 impl Sink for NoSink {

@@ -1,13 +1,13 @@
-//! Field lines, compressed: HPACK (RFC 7541), both directions, a whole field block at a time.
+//! HPACK, the compression of field lines (RFC 7541), in both directions, a whole field block at a time.
 //!
 //! In reading order:
-//! - [`Field`], [`Name`], [`Sink`]: what a decoded block says
+//! - [`Field`], [`Name`], [`Sink`]: the fields of a decoded block
 //! - [`Decoder`]: field blocks to fields
 //! - [`Encoder`], [`Pseudo`]: fields to field blocks
-//! - `table`: the dynamic table of both; `statics`: the static one
-//! - `integer`, `huffman`: how numbers and strings are written
+//! - `table`: the dynamic table of both; `statics`: the static table
+//! - `integer`, `huffman`: the encodings of numbers and strings
 //!
-//! A connection has one of each. Neither knows of frames, streams or what a request must hold.
+//! A connection has one decoder and one encoder. Neither depends on frames, streams or the rules of a request.
 
 mod decoder;
 mod encoder;
@@ -22,55 +22,55 @@ pub use encoder::{Encoder, Pseudo};
 pub use table::TableState;
 
 use causeway_message::KnownName;
-use kind::Kind;
+use kind::NameKind;
 
-/// The dynamic table's size until SETTINGS say another (RFC 9113 §6.5.2).
+/// The dynamic table's size before SETTINGS change it (RFC 9113 §6.5.2).
 pub const TABLE_BYTES_DEFAULT: u32 = 4096;
 
-/// The largest dynamic table that either side may be given here.
+/// The largest dynamic table that this implementation supports, in bytes.
 pub const TABLE_BYTES_MAX: u32 = 65_535;
 
-/// A field block that cannot be decoded. The two tables may differ from then on, so the connection ends with
+/// A field block that cannot be decoded. The tables of both sides may differ afterwards, so the connection ends with
 /// COMPRESSION_ERROR (RFC 9113 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HpackFault {
     /// The block ends inside a field.
     Truncated,
-    /// An integer past 32 bits, or padded with zeros past five octets behind its first (§5.1).
+    /// An integer above 32 bits, or padded with zeros to more than five bytes after its first (§5.1).
     IntegerTooLarge,
-    /// Index 0, or one that neither table has (§2.3.3, §6.1).
+    /// Index 0, or an index above both tables (§2.3.3, §6.1).
     UnknownIndex,
-    /// A Huffman code that holds the end of string, or is padded wrongly (§5.2).
+    /// A Huffman code that contains the end-of-string symbol or has invalid padding (§5.2).
     Huffman,
-    /// A table size above what SETTINGS_HEADER_TABLE_SIZE allows (§6.3).
+    /// A table size above SETTINGS_HEADER_TABLE_SIZE (§6.3).
     SizeTooLarge,
-    /// A table size behind a field (§4.2).
+    /// A table size after a field (§4.2).
     SizeMisplaced,
-    /// No table size, although ours was lowered and the peer has acknowledged that (§4.2).
+    /// No table size, although our limit was lowered and the peer has acknowledged it (§4.2).
     SizeMissing,
 }
 
-/// Takes the fields of a block.
+/// Receives the fields of a block.
 pub trait Sink {
-    /// The next field, in the block's order. What it borrows is gone afterwards.
+    /// Receives the next field, in the block's order. The borrowed bytes are valid only during the call.
     fn field(&mut self, field: Field<'_>);
 }
 
 /// A decoded field line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Its name, classified.
+    /// The name, classified.
     pub name: Name<'a>,
-    /// Its value, as it was sent.
+    /// The value, as sent.
     pub value: &'a [u8],
-    /// The value may stand in a message: no control octet but HTAB, no white space at either end (RFC 9113 §8.2.1 and,
-    /// beyond what that demands, RFC 9110 §5.5).
+    /// Whether the value may occur in a message: no control byte except HTAB, no white space at either end (RFC 9113
+    /// §8.2.1 and, more strictly, RFC 9110 §5.5).
     pub value_is_valid: bool,
-    /// Whoever sends it on must not let it be indexed either (RFC 7541 §6.2.3).
+    /// An intermediary that forwards the field must not let it be indexed either (RFC 7541 §6.2.3).
     pub never_indexed: bool,
-    /// Octets of name and value as they were before compression, and 32 more: what SETTINGS_MAX_HEADER_LIST_SIZE counts
-    /// (RFC 9113 §6.5.2).
+    /// Uncompressed length of name and value plus 32 bytes, as counted by SETTINGS_MAX_HEADER_LIST_SIZE (RFC 9113
+    /// §6.5.2).
     pub size: u32,
 }
 
@@ -99,7 +99,7 @@ pub enum Name<'a> {
     Invalid,
 }
 
-/// What a field with a name and a value of these lengths counts for (RFC 7541 §4.1).
+/// The size of a field with a name and a value of these lengths (RFC 7541 §4.1).
 #[inline]
 const fn field_size(name_len: usize, value_len: usize) -> usize {
     name_len + value_len + 32

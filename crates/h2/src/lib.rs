@@ -1,14 +1,14 @@
-//! The RFC 9113 machine, without I/O: octets in, events and octets out.
+#![doc = include_str!("../README.md")]
 //!
-//! In reading order:
-//! - [`PREFACE`], [`Settings`], [`Budgets`]: what a client says first; what the peer is told and held to
-//! - [`ErrorCode`], [`Fault`]: what a peer can do wrong, and what it is told
-//! - [`Event`], [`Handled`]: what the machine says
+//! # In reading order
+//! - [`PREFACE`], [`Settings`], [`Budgets`]: the client preface, and the limits that a peer is sent and held to
+//! - [`ErrorCode`], [`Fault`]: the protocol errors of a peer, and their codes on the wire
+//! - [`Event`], [`Handled`]: the results of parsing in the server's role
 //! - [`Server`]: one connection in the server's role
-//! - [`Client`], [`ClientEvent`], [`ClientHandled`]: one in the client's, over the same core
+//! - [`Client`], [`ClientEvent`], [`ClientHandled`]: one connection in the client's role, over the shared core
 //! - [`hpack`]: field blocks
 //!
-//! This room never sees a socket, a clock, a task or a lock; time enters as an argument.
+//! This crate uses no socket, clock, task or lock; time enters as an argument.
 
 mod budget;
 mod client;
@@ -26,7 +26,7 @@ mod stream;
 mod window;
 
 pub use budget::Budgets;
-pub use client::{Client, Scheme, Unopened};
+pub use client::Client;
 pub use event::{ClientEvent, ClientHandled, Event, Handled};
 pub use fault::{ErrorCode, Fault};
 pub use frame::PREFACE;

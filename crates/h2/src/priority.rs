@@ -1,18 +1,19 @@
-//! Whose turn it is to send (RFC 9218).
+//! The order in which streams send (RFC 9218).
 //!
-//! Streams of a lower urgency go first. Within an urgency each incremental stream takes part by itself, and all others
-//! together as one: whoever had its turn longest ago sends next. Among the others the lowest id goes, until it has nothing more to
-//! send (RFC 9218 §10). An incremental stream sends [`INCREMENTAL_OCTETS`] a turn, the others four times that, so that
-//! neither kind starves the other, and what is only useful whole is whole soon.
+//! Streams of a lower urgency value send first. Within an urgency, each incremental stream takes turns on its own,
+//! and all other streams take turns together as one group; the least recent turn is next. Within the group the lowest
+//! id sends until it has no more bytes (RFC 9218 §10). An incremental stream sends [`INCREMENTAL_BYTES`] per turn,
+//! the group four times that. So neither kind starves the other, and a response that is useful only as a whole
+//! completes early.
 
 use causeway_message::List;
 
-/// A turn of a stream that is useful in parts.
-pub(crate) const INCREMENTAL_OCTETS: usize = 16 * 1024;
-/// A turn of the streams that are only useful whole.
-pub(crate) const WHOLE_OCTETS: usize = 64 * 1024;
+/// Bytes per turn of an incremental stream.
+pub(crate) const INCREMENTAL_BYTES: usize = 16 * 1024;
+/// Bytes per turn of the group of streams that are not incremental.
+pub(crate) const WHOLE_BYTES: usize = 64 * 1024;
 
-/// What the peer wants of a stream (RFC 9218 §4).
+/// The priority of a stream that the peer requests (RFC 9218 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priority {
     pub(crate) urgency: u8,
@@ -26,12 +27,12 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads a Priority field's value, a dictionary (RFC 8941 §3.2): the last of a key counts, what is not understood or out of
-    /// range is as if it were not there (RFC 9218 §4).
+    /// Parses a Priority field's value, a dictionary (RFC 8941 §3.2). The last value of a key counts; unknown and
+    /// out-of-range members are ignored (RFC 9218 §4).
     pub(crate) fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
         for element in List::new(value) {
-            let member = element.split(|&octet| octet == b';').next().unwrap_or_default();
+            let member = element.split(|&byte| byte == b';').next().unwrap_or_default();
             match member.trim_ascii() {
                 [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
                 b"i" | b"i=?1" => priority.incremental = true,
@@ -43,30 +44,31 @@ impl Priority {
     }
 }
 
-/// The order in which streams had their turns.
+/// The turns that streams have taken.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
     last: u32,
-    // When the streams of an urgency that are not incremental last had theirs.
+    // For each urgency, the last turn of its group of streams that are not incremental.
     whole: [u32; 8],
 }
 
 const TURN_BITS: u32 = 30;
 
 impl Turns {
-    /// The last turn: where a new stream queues up.
+    /// The last turn, which a new stream starts with.
     pub(crate) const fn last(&self) -> u32 {
         self.last
     }
 
-    /// Lower goes first. `turn` is when the stream had its last.
+    /// Returns the sort key of a stream; the lowest sends first. `turn` is the stream's last turn.
     #[inline]
     pub(crate) fn rank(&self, id: u32, priority: Priority, turn: u32) -> u64 {
         let turn = if priority.incremental { turn } else { self.whole[usize::from(priority.urgency & 7)] };
+        // Three fields in one key: 3 bits of urgency, 30 of turn, 31 of id.
         u64::from(priority.urgency) << 61 | u64::from(turn) << 31 | u64::from(id)
     }
 
-    /// A stream has sent; answers the turn that it had. Turns that wrap, after a thousand million, only mix up the order once.
+    /// Counts a turn and returns its number. The number wraps after 2^30 turns, which disturbs the order once.
     #[inline]
     pub(crate) fn take(&mut self, priority: Priority) -> u32 {
         self.last = (self.last + 1) & ((1 << TURN_BITS) - 1);
@@ -81,7 +83,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    // RFC 9218 §4.1, §4.2, §4: defaults, and what is ignored.
+    // RFC 9218 §4.1, §4.2, §4: defaults, and ignored members.
     #[test]
     fn a_priority_field_is_a_dictionary() {
         for (value, urgency, incremental) in [

@@ -1,10 +1,10 @@
 //! One connection in the server's role (RFC 9113).
 //!
 //! ```text
-//! life:  Open ──drain──► Draining ──the PING's answer, too late, too many──► Last ──no stream──► wants to be closed
-//!          └────────── a fault, a peer that is silent or gone ──► Over
+//! life:  Open ──drain──► Draining ──PING acknowledged, timeout, too many requests──► Last ──no stream──► wants_close
+//!          └────────── a fault, a timeout, or the peer is gone ──► Over
 //! ```
-//! - `blocks`: what a header block does
+//! - `blocks`: handles header blocks
 
 mod blocks;
 
@@ -15,69 +15,71 @@ use causeway_message::{
     Chunk, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList,
 };
 
-use crate::connection::{Connection, Role, Step};
-use crate::encode::{self, End, HeadersFrame, Length};
+use crate::connection::{Connection, InputStep, Role};
+use crate::encode::{self, EndStream, HeadersFrame, Length};
 use crate::event::{Event, Handled};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame;
 use crate::priority::Priority;
 use crate::settings::Settings;
-use crate::stream::{Kind, Local, Remote, STREAM_MAX};
+use crate::stream::{Local, Remote, RequestKind, STREAM_MAX};
 
+#[cfg(test)]
 const _: () = assert!(size_of::<Server>() <= 512);
 
-/// What the PING behind the first GOAWAY carries.
+/// The payload of the PING that follows the first GOAWAY.
 const DRAIN_PING: [u8; 8] = *b"goaway 1";
 
 /// The server's side of one HTTP/2 connection.
 ///
-/// Octets go in by [`Server::handle_octets`], again and again with what was not consumed, until it answers with neither
-/// octets consumed nor an event; what is not consumed must be shown again, with more behind it. A frame other than DATA is at most
-/// 16 393 octets long, and is handled once it is whole.
+/// Call [`Server::handle_bytes`] repeatedly with the unconsumed bytes, until it returns neither consumed bytes nor an
+/// event. Unconsumed bytes must be passed again, followed by the newly received ones. A frame other than DATA is at
+/// most 16 393 bytes long, and is handled when it is complete.
 ///
-/// A stream stays until its request is complete and [`Server::finish`] was called, or until either side resets it
-/// ([`Event::Reset`], [`Server::reset`]). What is said of a stream that is gone is ignored.
+/// A stream exists until its request is complete and [`Server::finish`] was called, or until either side resets it
+/// ([`Event::Reset`], [`Server::reset`]). Calls for a stream that no longer exists have no effect.
 #[derive(Debug)]
 pub struct Server {
     connection: Connection,
     life: Life,
-    // The peer has closed its side.
+    // The peer has closed its sending side.
     eof: bool,
-    // What was said of streams that are not open yet; none mostly.
+    // The priorities of streams that are not open yet; usually empty.
     early: Vec<(u32, Priority)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Open,
-    /// It was said that there is an end, not yet which request is the last.
+    /// The first GOAWAY was sent, without a last stream.
     Draining {
-        /// How many more requests may have been on their way: as many as the peer may have open.
+        /// Number of further requests that may have been in flight; initially the peer's stream limit.
         left: u32,
     },
-    /// The last stream is said.
+    /// The last stream was sent in a GOAWAY.
     Last(u32),
 }
 
 impl Server {
-    /// A connection on which nothing has happened: the client's preface comes first.
+    /// A new connection, which expects the client preface.
     #[must_use]
     pub fn new(settings: Rc<Settings>) -> Self {
         Self { connection: Connection::new(settings, Role::Server), life: Life::Open, eof: false, early: Vec::new() }
     }
 
-    /// A connection that HTTP/1.1's `Upgrade: h2c` made (RFC 7540 §3.2): the request that asked for it is stream 1, complete, and is
-    /// announced by nobody; the client's preface follows. `peer_settings` is HTTP2-Settings, decoded; `request` the request's head.
+    /// Makes the connection of an HTTP/1.1 `Upgrade: h2c` (RFC 7540 §3.2). The upgrading request is stream 1 and
+    /// complete, and is not reported as an event; the client preface follows. `peer_settings` is the decoded
+    /// HTTP2-Settings field; `request` is the request's head. Fails if the settings are invalid.
     pub fn upgraded(settings: Rc<Settings>, peer_settings: &[u8], request: &Head) -> Result<Self, Fault> {
         let mut server = Self::new(settings);
         server.connection.apply(peer_settings)?;
         server.connection.note_opened(1);
-        let kind = Kind { is_head: request.method() == Method::Head, ..Kind::default() };
+        let kind = RequestKind { is_head: request.method() == Method::Head, ..RequestKind::default() };
         server.connection.open(1, kind, Remote::Done, Local::Owed, Priority::default());
         Ok(server)
     }
 
-    /// What of the peer's the connection waits for. Bodies' deadlines, and those of closed windows, are the owner's.
+    /// The input that the connection waits for. The driver itself bounds the time for bodies and for closed windows.
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         let connection = &self.connection;
@@ -94,85 +96,88 @@ impl Server {
         }
     }
 
-    /// Once all output is written the connection is to be closed.
+    /// Whether the driver should close the connection once all output is written.
     #[must_use]
     pub fn wants_close(&self) -> bool {
+        // In `Draining` the connection stays open: requests may still be in flight.
         let is_ending = self.eof || matches!(self.life, Life::Last(_));
         self.connection.is_over() || is_ending && self.connection.streams.is_empty()
     }
 
-    /// No stream will be opened any more.
+    /// Whether no further stream will be opened.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.connection.is_over() || self.eof || matches!(self.life, Life::Last(_))
     }
 
-    /// No stream is open, and nothing of a head has come.
+    /// Whether no stream is open and no byte of a frame is pending.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.connection.streams.is_empty() && self.connection.is_between_frames()
     }
 
-    /// Whether [`Server::send`] would take content of this stream now: both windows are open, or what is sent is dropped anyway
-    /// because END_STREAM has gone out (an answer to HEAD).
+    /// Whether [`Server::send`] accepts content of this stream now: both windows are open, or the content is dropped
+    /// because END_STREAM was sent (as for HEAD).
     #[inline]
     #[must_use]
     pub fn writable(&self, stream: StreamId) -> bool {
         self.connection.writable(stream.0)
     }
 
-    /// Whose turn it is among the streams that could send: lower first (RFC 9218). Within an urgency incremental streams and the
-    /// group of all others take turns, and in that group the lowest id goes first.
+    /// The sort key of a stream among those that can send; the lowest sends first (RFC 9218). Within an urgency,
+    /// incremental streams and the group of all others take turns; in that group the lowest id is first.
     #[inline]
     #[must_use]
     pub fn rank(&self, stream: StreamId) -> u64 {
         self.connection.rank(stream.0)
     }
 
-    /// Octets that a stream may send before others have their turn: 16 KiB if it is incremental, 64 KiB otherwise.
+    /// Number of bytes that a stream may send before it yields to others: 16 KiB if it is incremental, else 64 KiB.
     #[inline]
     #[must_use]
     pub fn quantum(&self, stream: StreamId) -> usize {
         self.connection.quantum(stream.0)
     }
 
-    /// How many streams there are.
+    /// Number of streams in the table.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.connection.streams.len()
     }
 
-    /// Octets of memory that both HPACK tables hold on to.
+    /// Bytes of memory that both HPACK tables have allocated.
     #[must_use]
-    pub fn table_octets(&self) -> usize {
-        self.connection.decoder.table_octets() + self.connection.encoder.table_octets()
+    pub fn table_bytes(&self) -> usize {
+        self.connection.decoder.table_bytes() + self.connection.encoder.table_bytes()
     }
 
-    /// Looks at octets from the peer, until something has happened. The spare head is filled when an event says so, and may be
-    /// cleared otherwise. Answers to what is the connection's own business are in `out` at once; an empty `out` says that all
-    /// earlier ones were taken. O(octets); no allocation once the head's memory and the tables have grown.
-    pub fn handle_octets(&mut self, now: Instant, input: &[u8], head: &mut Head, out: &mut WriteList) -> Handled {
+    /// Parses bytes from the peer, up to the first event. Fills `head` for [`Event::Head`] and [`Event::Trailers`];
+    /// otherwise `head` may be cleared. Writes acknowledgements and resets to `out` directly. An empty `out`
+    /// indicates that all earlier output has been written. O(bytes); no allocation once the head's memory and the
+    /// tables have grown.
+    pub fn handle_bytes(&mut self, now: Instant, input: &[u8], head: &mut Head, out: &mut WriteList) -> Handled {
         self.connection.arrive(now, out);
         self.connection.begin(out);
         let mut at = 0;
         loop {
             let event = match self.connection.next(input, &mut at, out) {
-                Ok(Step::Wait) => return Handled { consumed: at, event: None },
-                Ok(Step::Done | Step::GoAway { .. }) => None,
-                Ok(Step::Block(block)) => match self.handle_block(&block, head, out) {
+                Ok(InputStep::Wait) => return Handled { consumed: at, event: None },
+                Ok(InputStep::Done | InputStep::GoAway { .. }) => None,
+                Ok(InputStep::Block(block)) => match self.handle_block(&block, head, out) {
                     Ok(event) => event,
                     Err(fault) => return self.fail(fault, input, out),
                 },
-                Ok(Step::Data { stream, range }) => Some(Event::Data { stream: StreamId(stream), range }),
-                Ok(Step::End(stream)) => Some(Event::End { stream: StreamId(stream) }),
-                Ok(Step::Reset(stream, _)) => Some(Event::Reset { stream: StreamId(stream) }),
-                Ok(Step::Pong(payload)) => {
+                Ok(InputStep::Data { stream, range }) => Some(Event::Data { stream: StreamId(stream), range }),
+                Ok(InputStep::End(stream)) => Some(Event::End { stream: StreamId(stream) }),
+                Ok(InputStep::Reset(stream, _)) => Some(Event::Reset { stream: StreamId(stream) }),
+                Ok(InputStep::Pong(payload)) => {
+                    // The acknowledgement shows that the peer has received the first GOAWAY.
                     if payload == DRAIN_PING && matches!(self.life, Life::Draining { .. }) {
-                        self.say_last(out);
+                        self.send_goaway(out);
                     }
                     None
                 }
-                Ok(Step::Early(stream, priority)) => {
+                Ok(InputStep::Early(stream, priority)) => {
                     self.keep_early(stream, priority);
                     None
                 }
@@ -184,13 +189,14 @@ impl Server {
         }
     }
 
-    /// The peer has closed its side. To be told once [`Server::handle_octets`] consumes no more of what was read. Complete
-    /// requests are still answered; where one is incomplete everything ends.
+    /// Handles the peer's end of stream. Call it once [`Server::handle_bytes`] consumes no more of the received
+    /// bytes. Complete requests are still answered; if one is incomplete, the connection ends.
     pub fn handle_eof(&mut self) -> Option<Event> {
         if self.connection.is_over() {
             return None;
         }
         self.eof = true;
+        // A peer that sent all its requests may still read the responses.
         let is_whole = self.connection.streams.iter().all(|stream| stream.remote == Remote::Done);
         if is_whole && self.connection.is_between_frames() {
             return None;
@@ -200,8 +206,9 @@ impl Server {
         was_open.then_some(Event::Broken)
     }
 
-    /// What [`Server::waits_for`] names did not come in time: a head's rest ends the connection, the next request's absence ends it
-    /// without blame, and without an answer to our PING the last stream is said all the same.
+    /// Handles the expiry of the deadline for [`Server::waits_for`]. An incomplete frame ends the connection with an
+    /// error. Without a next request, or without an acknowledgement of our PING, the last stream is announced with
+    /// NO_ERROR.
     pub fn handle_timeout(&mut self, out: &mut WriteList) -> Option<Event> {
         match self.waits_for() {
             WaitsFor::Head => {
@@ -209,14 +216,15 @@ impl Server {
                 self.fail(Fault(ErrorCode::EnhanceYourCalm), &[], out).event
             }
             WaitsFor::KeepAlive | WaitsFor::Acknowledgement => {
-                self.say_last(out);
+                self.send_goaway(out);
                 None
             }
             WaitsFor::Body | WaitsFor::Nothing => None,
         }
     }
 
-    /// Begins to end gracefully (RFC 9113 §6.8): requests that are on their way are still taken, until the peer has heard of it.
+    /// Begins a graceful shutdown (RFC 9113 §6.8): requests in flight are still accepted, until the peer has received
+    /// the first GOAWAY.
     pub fn drain(&mut self, out: &mut WriteList) {
         if self.life == Life::Open && !self.connection.is_over() {
             self.connection.begin(out);
@@ -226,21 +234,21 @@ impl Server {
         }
     }
 
-    /// The reader took octets of a body. They go back to the peer by halves of a window, so that announcing them costs little.
-    /// What a stream's reader did not take when the stream is over goes back by itself.
-    pub fn release(&mut self, stream: StreamId, octets: u32, out: &mut WriteList) {
-        self.connection.release(stream.0, octets, out);
+    /// Releases bytes of a body that its reader has consumed. They are announced to the peer in steps of half a
+    /// window. Bytes that are unread when the stream ends are released automatically.
+    pub fn release(&mut self, stream: StreamId, bytes: u32, out: &mut WriteList) {
+        self.connection.release(stream.0, bytes, out);
     }
 
-    /// Sends 100 if the client waits for it; else nothing (RFC 9110 §10.1.1).
+    /// Sends a 100 response if the client waits for it (RFC 9110 §10.1.1); otherwise does nothing.
     pub fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {
         if self.connection.streams.get(stream.0).is_some_and(|stream| stream.kind.expects_continue) {
             self.send_informational(stream, StatusCode::CONTINUE, &FieldMap::new(), out);
         }
     }
 
-    /// Sends an answer before the answer: 103 and its like. Nothing behind the final head, and no 101: HTTP/2 has none
-    /// (RFC 9113 §8.6).
+    /// Sends an interim response, such as 103. Does nothing after the final head, and for 101, which HTTP/2 does not
+    /// have (RFC 9113 §8.6).
     pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
         self.connection.begin(out);
         let Connection { streams, encoder, peer, .. } = &mut self.connection;
@@ -251,12 +259,12 @@ impl Server {
         stream.kind.expects_continue &= status != StatusCode::CONTINUE;
         let frame = HeadersFrame::begin(stream.id, out);
         encode::informational(status, fields, encoder, out);
-        frame.end(End::Open, peer.frame_max, out);
+        frame.end(EndStream::Open, peer.frame_max, out);
     }
 
-    /// Sends the final head. Content-Length and the fields of HTTP/1's connections are the machine's: what the head has of them is
-    /// left out, but for the Content-Length of an answer to HEAD with [`Framing::Empty`]. With [`Framing::Tunnel`] a 101 is sent as 200
-    /// (RFC 8441 §5). Ignored where no head is owed. One copy of each field.
+    /// Sends the final head. The machine writes Content-Length and drops the fields of HTTP/1 connections, except the
+    /// Content-Length of a response to HEAD with [`Framing::Empty`]. With [`Framing::Tunnel`] a 101 is sent as 200
+    /// (RFC 8441 §5). Does nothing unless the final head is pending. Copies each field once.
     pub fn send_head(
         &mut self,
         stream: StreamId,
@@ -265,7 +273,7 @@ impl Server {
         date: &[u8; 29],
         out: &mut WriteList,
     ) {
-        // Stream 1 of an upgraded connection may be answered before anything else has come.
+        // Stream 1 of an upgraded connection may be answered before any byte is received.
         self.connection.begin(out);
         let Connection { streams, encoder, repeat, peer, .. } = &mut self.connection;
         let Some(entry) = streams.get_mut(stream.0) else { return };
@@ -277,61 +285,63 @@ impl Server {
             return self.send_informational(stream, status, head.fields(), out);
         }
         let is_head = entry.kind.is_head;
-        // RFC 9110 §8.6: no length with 204 and a tunnel; RFC 9113 §8.5: a CONNECT that succeeded has none either.
+        // RFC 9110 §8.6: no length with 204 and a tunnel; RFC 9113 §8.5: nor with a successful CONNECT.
         let (length, local) = match framing {
             Framing::Tunnel => (Length::Silent, Local::Tunnel),
             _ if status.forbids_content() => (Length::Silent, Local::Ended),
             Framing::Empty if is_head => (Length::AsSet, Local::Ended),
             _ if entry.kind.is_connect && matches!(status.as_u16(), 200..300) => (Length::Silent, Local::Ended),
-            Framing::Empty | Framing::Sized(0) => (Length::Octets(0), Local::Ended),
-            Framing::Sized(octets) => (Length::Octets(octets), Local::Sized(octets)),
+            Framing::Empty | Framing::Sized(0) => (Length::Bytes(0), Local::Ended),
+            Framing::Sized(bytes) => (Length::Bytes(bytes), Local::Sized(bytes)),
             Framing::Stream => (Length::Silent, Local::Stream),
         };
+        // A response to HEAD ends with its head, but keeps the declared length.
         entry.local = if is_head && local != Local::Tunnel { Local::Ended } else { local };
         entry.kind.expects_continue = false;
-        let end = if entry.local == Local::Ended { End::Stream } else { End::Open };
+        let end = if entry.local == Local::Ended { EndStream::Stream } else { EndStream::Open };
         let frame = HeadersFrame::begin(stream.0, out);
         let switches = framing == Framing::Tunnel && status.is_informational();
         encode::response_head(head, if switches { StatusCode::OK } else { status }, length, date, encoder, repeat, out);
         frame.end(end, peer.frame_max, out);
     }
 
-    /// Sends as much of the chunk as the windows allow, and leaves the rest in it. What may not be sent at all (behind the end of a
-    /// sized response, with HEAD, on a stream that is over) is taken and dropped. Up to 1 KiB is copied, more goes by reference.
+    /// Sends as many bytes of the chunk as the windows allow, and leaves the rest in it. Drops bytes that may not be
+    /// sent at all: beyond the end of a sized response, with HEAD, on a stream that is over. Up to 1 KiB is copied;
+    /// more is sent by reference.
     #[inline]
     pub fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
         self.connection.send(stream.0, chunk, out);
     }
 
-    /// Sends trailers, which end the content; [`Server::finish`] follows. Only a [`Framing::Stream`] can have them, elsewhere they are
-    /// left out (RFC 9110 §6.5.1).
+    /// Sends trailers, which end the content; [`Server::finish`] follows. Drops them unless the framing is
+    /// [`Framing::Stream`], and drops fields that are not allowed in trailers (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         self.connection.send_trailers(stream.0, fields, out);
     }
 
-    /// Ends the response. Where the head was never sent, or a sized content is short, this is a [`Server::reset`].
+    /// Ends the response. If the head was not sent, or sized content is too short, this is a [`Server::reset`].
     #[inline]
     pub fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
         self.connection.finish(stream.0, out);
     }
 
-    /// Gives the exchange up. Behind a complete response the peer only learns that the rest of its request is not wanted
-    /// (RFC 9113 §8.1), else that we failed. Nothing on the wire where both sides are through.
+    /// Aborts the exchange. After a complete response the reset code is NO_ERROR, since only the rest of the request
+    /// is not needed (RFC 9113 §8.1); otherwise it is INTERNAL_ERROR. Sends no frame if both halves are complete.
     pub fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
         self.connection.begin(out);
         self.connection.reset(stream.0, out);
     }
 
-    // RFC 9113 §6.8: the last stream that is served; frames on later ones are ignored.
+    // RFC 9113 §6.8: announces the last stream that is served; frames on later streams are ignored.
     #[cold]
-    fn say_last(&mut self, out: &mut WriteList) {
+    fn send_goaway(&mut self, out: &mut WriteList) {
         self.life = Life::Last(self.connection.last);
         frame::put_goaway(self.connection.last, ErrorCode::NoError, out);
     }
 
     #[cold]
     fn fail(&mut self, fault: Fault, input: &[u8], out: &mut WriteList) -> Handled {
-        // RFC 9113 §6.8: the last stream that was said before is not raised.
+        // RFC 9113 §6.8: a later GOAWAY must not raise the last stream.
         let last = if let Life::Last(last) = self.life { last } else { self.connection.last };
         self.connection.fail(fault, last, out);
         Handled { consumed: input.len(), event: Some(Event::Broken) }
@@ -342,6 +352,7 @@ impl Server {
         let max = usize::from(self.connection.settings.budgets.early_priorities);
         self.early.retain(|(id, _)| *id != stream);
         if self.early.len() >= max {
+            // Drop the oldest entries to make room for one.
             self.early.drain(..self.early.len() + 1 - max.max(1));
         }
         if max > 0 {

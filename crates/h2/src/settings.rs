@@ -1,4 +1,4 @@
-//! What both sides of a connection tell each other (RFC 9113 §6.5).
+//! The SETTINGS of both sides (RFC 9113 §6.5).
 
 use crate::budget::Budgets;
 use crate::connection::Role;
@@ -6,39 +6,42 @@ use crate::fault::Fault;
 use crate::hpack::{TABLE_BYTES_DEFAULT, TABLE_BYTES_MAX};
 use crate::window::{WINDOW_DEFAULT, WINDOW_MAX};
 
-/// What a peer is told, and held to. In octets where nothing else is said.
+/// The settings that a peer is sent and held to. In bytes unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Streams that the peer may have open at once; 128 (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams_max: u32,
-    /// Content of one stream that may be under way unread; 1 MiB, at most 2^31-1 (SETTINGS_INITIAL_WINDOW_SIZE).
+    /// Unread content that one stream may have in flight; 1 MiB, at most 2^31-1 (SETTINGS_INITIAL_WINDOW_SIZE).
     pub stream_window: u32,
-    /// Content of all streams together that may be under way unread; 2 MiB, at least 65 535, at most 2^31-1.
+    /// Unread content that all streams together may have in flight; 2 MiB, at least 65 535, at most 2^31-1.
     pub connection_window: u32,
-    /// The peer's HPACK table; 4096, at most 65 535 (SETTINGS_HEADER_TABLE_SIZE).
+    /// Size of the peer's HPACK table; 4096, at most 65 535 (SETTINGS_HEADER_TABLE_SIZE).
     pub header_table_bytes: u32,
-    /// Our own HPACK table, at most what the peer allows; 4096, at most 65 535.
+    /// Size of our own HPACK table, within the peer's limit; 4096, at most 65 535.
     pub encoder_table_bytes: u32,
-    /// A decoded head, each field counted with 32 octets more (RFC 9113 §6.5.2); 32 KiB (SETTINGS_MAX_HEADER_LIST_SIZE).
+    /// Size of a decoded head, with 32 bytes added per field (RFC 9113 §6.5.2); 32 KiB
+    /// (SETTINGS_MAX_HEADER_LIST_SIZE).
     pub head_bytes_max: u32,
-    /// Fields in a head, and in a trailer section; 100. A Cookie in pieces is one.
+    /// Number of fields in a head, and in a trailer section; 100. A Cookie that is split into pieces counts once.
     pub fields_max: u16,
-    /// The request target; 8 KiB.
+    /// Length of the request target; 8 KiB.
     pub target_bytes_max: u32,
-    /// A decoded trailer section, counted as a head; 8 KiB.
+    /// Size of a decoded trailer section, counted as a head; 8 KiB.
     pub trailers_bytes_max: u32,
-    /// CONNECT may name a protocol (RFC 8441); true (SETTINGS_ENABLE_CONNECT_PROTOCOL).
+    /// Whether CONNECT may name a protocol (RFC 8441); true (SETTINGS_ENABLE_CONNECT_PROTOCOL).
     pub extended_connect: bool,
-    /// What is bounded beside that.
+    /// Bounds on abusive traffic.
     pub budgets: Budgets,
 }
 
 impl Settings {
-    /// For the client's role: a server may reset as many streams as it likes, it only hurts itself.
+    /// The settings for the client's role. A server may reset any number of streams, since each reset costs only
+    /// itself.
     #[must_use]
     pub fn client() -> Self {
         let budgets = Budgets { resets: u32::MAX, resets_a_second: u32::MAX, ..Budgets::default() };
-        // Streams of one connection belong to many readers, of whom some are slow. What these leave may not fill the window that all share.
+        // Streams of one connection belong to many readers, some of them slow. Their unread bytes must not exhaust
+        // the shared connection window.
         Self { budgets, stream_window: 256 * 1024, connection_window: 1 << 30, ..Self::default() }
     }
 }
@@ -75,12 +78,12 @@ mod id {
 }
 
 impl Settings {
-    /// How large the peer's table may be: what it is told is what its blocks are decoded with.
+    /// The bound on the peer's table: the value that is announced is also the decoder's size.
     pub(crate) fn decoder_table_bytes(&self) -> u32 {
         self.header_table_bytes.min(TABLE_BYTES_MAX)
     }
 
-    /// What we say of ourselves, and how many entries it takes.
+    /// Returns our SETTINGS entries, and the number of them that are used.
     pub(crate) fn entries(&self, role: Role) -> ([(u16, u32); 6], usize) {
         let is_server = role == Role::Server;
         let mut entries = [(0, 0); 6];
@@ -93,33 +96,35 @@ impl Settings {
         };
         let table_bytes = self.decoder_table_bytes();
         put(table_bytes != TABLE_BYTES_DEFAULT, id::HEADER_TABLE_SIZE, table_bytes);
+        // A client that accepted push would have to handle promised streams.
         put(!is_server, id::ENABLE_PUSH, 0);
         put(is_server, id::MAX_CONCURRENT_STREAMS, self.streams_max);
         put(true, id::INITIAL_WINDOW_SIZE, self.stream_window);
         put(true, id::MAX_HEADER_LIST_SIZE, self.head_bytes_max);
         put(is_server && self.extended_connect, id::ENABLE_CONNECT_PROTOCOL, 1);
+        // RFC 9218 §2.1: the server ignores the priorities of RFC 7540.
         put(is_server, id::NO_RFC7540_PRIORITIES, 1);
         (entries, count)
     }
 }
 
-/// What the peer said of itself.
+/// The peer's SETTINGS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub(crate) struct PeerSettings {
     pub(crate) table_bytes: u32,
-    /// The smallest table that it asked for since the encoder heard of it.
+    /// The smallest table size that the peer set since the encoder last applied one.
     pub(crate) table_bytes_low: u32,
     pub(crate) initial_window: u32,
     pub(crate) streams_max: u32,
-    /// The largest frame that we send it.
+    /// The largest frame payload that we send.
     pub(crate) frame_max: u32,
     pub(crate) extended_connect: bool,
 }
 
-/// We send no larger frames, whatever the peer takes: others have their turn.
+/// Our own bound on the frames that we send, so that one stream does not block the others for long.
 const FRAME_MAX: u32 = 64 * 1024;
 
-impl Default for Peer {
+impl Default for PeerSettings {
     fn default() -> Self {
         Self {
             table_bytes: TABLE_BYTES_DEFAULT,
@@ -132,9 +137,9 @@ impl Default for Peer {
     }
 }
 
-impl Peer {
-    /// Takes a SETTINGS frame's payload over (RFC 9113 §6.5.2). Entries are read in order, the last of a kind counts, what is not
-    /// known is ignored.
+impl PeerSettings {
+    /// Applies the payload of a SETTINGS frame (RFC 9113 §6.5.2). Entries are applied in order, so that the last of a
+    /// kind counts; unknown ones are ignored.
     pub(crate) fn apply(&mut self, payload: &[u8], entries_max: u16) -> Result<(), Fault> {
         let (entries, []) = payload.as_chunks::<6>() else { return Err(Fault::FRAME_SIZE) };
         if entries.len() > usize::from(entries_max) {
@@ -145,6 +150,7 @@ impl Peer {
             match u16::from_be_bytes([i1, i0]) {
                 id::HEADER_TABLE_SIZE => {
                     self.table_bytes = value;
+                    // RFC 7541 §4.2: the encoder must signal the smallest size in between.
                     self.table_bytes_low = self.table_bytes_low.min(value);
                 }
                 id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => return Err(Fault::PROTOCOL),
@@ -153,7 +159,7 @@ impl Peer {
                 id::INITIAL_WINDOW_SIZE => self.initial_window = value,
                 id::MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => return Err(Fault::PROTOCOL),
                 id::MAX_FRAME_SIZE => self.frame_max = value.min(FRAME_MAX),
-                // RFC 8441 §3: 0 or 1, and never taken back.
+                // RFC 8441 §3: 0 or 1, and never reset to 0.
                 id::ENABLE_CONNECT_PROTOCOL if value > 1 || value == 0 && self.extended_connect => {
                     return Err(Fault::PROTOCOL);
                 }
@@ -169,7 +175,7 @@ impl Peer {
 mod tests {
     use super::*;
 
-    // RFC 7541 §4.2: a peer may use all of the table that it is told of, so it is told no more than the decoder has.
+    // RFC 7541 §4.2: a peer may use all of the announced table, so the announced size must not exceed the decoder's.
     #[test]
     fn a_table_that_is_announced_is_there() {
         for (written, said) in [(4096, None), (0, Some(0)), (65_535, Some(65_535)), (65_536, Some(65_535))] {

@@ -1,23 +1,25 @@
 //! One stream.
 //!
-//! RFC 9113 §5.1's states are two halves here, since each side ends by itself:
+//! The states of RFC 9113 §5.1 are two halves here, since each direction ends on its own:
 //! ```text
 //!                    │ HEADERS
 //!                    ▼
 //!   remote:  Open ──END_STREAM──► Done
-//!   local:   Owed ──head──► Sized │ Stream │ Tunnel ──END_STREAM──► Ended ──the owner knows──► Finished
+//!   local:   Owed ──head──► Sized │ Stream │ Tunnel ──END_STREAM──► Ended ──finish──► Finished
 //!
 //!   open                = Open, not Ended          half-closed (remote) = Done, not Ended
 //!   half-closed (local) = Open, Ended or Finished  closed               = Done, Ended; or no longer in the table
 //! ```
-//! A stream leaves the table when both halves are through and the owner knows, or when either side resets it.
+//! A stream leaves the table when its remote half is `Done` and its local half `Finished`, or when either side resets
+//! it.
 
 use crate::priority::Priority;
 use crate::window::{Receive, Window};
 
+#[cfg(test)]
 const _: () = assert!(size_of::<Stream>() <= 72);
 
-/// The highest number that a stream may have (RFC 9113 §5.1.1).
+/// The highest stream identifier (RFC 9113 §5.1.1).
 pub(crate) const STREAM_MAX: u32 = 0x7fff_ffff;
 
 #[derive(Clone, Debug)]
@@ -25,79 +27,81 @@ pub(crate) struct Stream {
     pub(crate) id: u32,
     pub(crate) send: Window,
     pub(crate) receive: Receive,
-    /// Octets that the owner has and did not release.
+    /// Bytes passed to the owner and not released yet.
     pub(crate) unread: u32,
-    /// About how many DATA frames those are.
+    /// Approximate number of DATA frames that delivered those bytes.
     pub(crate) pieces: u16,
     pub(crate) priority: Priority,
-    /// When it last had its turn to send.
+    /// The turn in which the stream last sent content.
     pub(crate) turn: u32,
     pub(crate) remote: Remote,
     pub(crate) local: Local,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
 }
 
-/// The peer's half.
+/// The peer's half of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remote {
-    /// More content may come: as much as its Content-Length says is left, or anything.
+    /// More content may follow: the rest of the declared Content-Length, or any length.
     Open(Option<u64>),
     Done,
 }
 
-/// Our half.
+/// Our half of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Local {
-    /// A final head is owed.
+    /// The final head has not been sent.
     Owed,
-    /// So much of its content is left.
+    /// Number of bytes of the declared content left to send.
     Sized(u64),
     Stream,
     Tunnel,
-    /// END_STREAM has gone out; what the owner still sends is dropped.
+    /// END_STREAM has been sent; further content from the owner is dropped.
     Ended,
     Finished,
 }
 
-/// What of the request decides how it is answered.
+/// The properties of a request that decide how its response is framed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct RequestKind {
     pub(crate) is_head: bool,
     pub(crate) is_connect: bool,
-    /// The peer waits for a 100 that was not sent.
+    /// The peer waits for a 100 that has not been sent.
     pub(crate) expects_continue: bool,
-    /// In the client's role: the final head has not come.
+    /// In the client's role: the final head has not been received.
     pub(crate) awaits_head: bool,
 }
 
 impl Stream {
-    /// Nothing may come or go on it any more, as far as the peer knows.
+    /// Whether no further frame may be sent or received on it, from the peer's view.
     pub(crate) fn is_closed(&self) -> bool {
         self.remote == Remote::Done && self.is_ended()
     }
 
-    /// Our END_STREAM has gone out.
+    /// Whether our END_STREAM has been sent.
     #[inline]
     pub(crate) fn is_ended(&self) -> bool {
         matches!(self.local, Local::Ended | Local::Finished)
     }
 }
 
-/// The open streams. A handful mostly, and asked for one after the other: the place of the last one is tried first, then the
-/// next, then all.
+/// The open streams. Usually a few, looked up one after another: the index of the last hit is tried first, then the
+/// next one, then a linear scan.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     all: Vec<Stream>,
     hint: std::cell::Cell<u32>,
 }
 
-/// Streams that an idle connection keeps memory for, 2.3 KB: as many as a page opens at once, so that the next page allocates nothing.
+/// An idle connection keeps memory for this many streams, 2.3 KB: about one page's requests, so that the next page
+/// allocates no memory.
 const IDLE_MAX: usize = 32;
 
 impl Streams {
     #[inline]
     pub(crate) fn find(&self, id: u32) -> Option<usize> {
         let hint = self.hint.get() as usize;
+        // A driver usually visits the streams in table order.
         for at in [hint, hint + 1] {
             if self.all.get(at).is_some_and(|stream| stream.id == id) {
                 self.hint.set(at as u32);
@@ -121,12 +125,14 @@ impl Streams {
 
     #[inline]
     pub(crate) fn open(&mut self, stream: Stream) {
+        // The new stream is usually looked up next.
         self.hint.set(self.all.len() as u32);
         self.all.push(stream);
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
         let at = self.find(id)?;
+        // The order of the table has no meaning; see `Turns` for the order of sending.
         let stream = self.all.swap_remove(at);
         if self.all.is_empty() && self.all.capacity() > IDLE_MAX {
             self.all = Vec::new();
@@ -146,7 +152,7 @@ impl Streams {
         self.all.is_empty()
     }
 
-    /// How many count against a limit: all but those whose end is only known to us.
+    /// Number of streams that count against the limit: all except those that are closed from the peer's view.
     pub(crate) fn counted(&self) -> usize {
         self.all.iter().filter(|stream| !stream.is_closed()).count()
     }

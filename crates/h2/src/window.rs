@@ -4,19 +4,20 @@ use crate::fault::Fault;
 
 /// The largest window (RFC 9113 §6.9.1).
 pub(crate) const WINDOW_MAX: u32 = 0x7fff_ffff;
-/// A window before anybody changed it (RFC 9113 §6.9.2).
+/// The initial window, before SETTINGS or WINDOW_UPDATE change it (RFC 9113 §6.9.2).
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 
-/// Octets that we may send; negative after a SETTINGS change (RFC 9113 §6.9.2).
+/// Number of bytes that we may send; negative after a SETTINGS change (RFC 9113 §6.9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window(i32);
 
 impl Window {
-    pub(crate) const fn new(octets: u32) -> Self {
-        Self(octets as i32)
+    pub(crate) const fn new(bytes: u32) -> Self {
+        Self(bytes as i32)
     }
 
-    /// Adds a WINDOW_UPDATE, or the difference that SETTINGS make; `None` when the sum passes 2^31-1 (RFC 9113 §6.9.1).
+    /// Adds a WINDOW_UPDATE increment, or the difference of a SETTINGS change. `None` when the sum exceeds 2^31-1
+    /// (RFC 9113 §6.9.1).
     #[must_use]
     pub(crate) fn grow(self, by: i64) -> Option<Self> {
         i32::try_from(i64::from(self.0) + by).ok().map(Self)
@@ -27,18 +28,18 @@ impl Window {
         self.0.max(0) as usize
     }
 
-    /// Takes octets that are [available](Self::available).
+    /// Consumes `bytes`, which must be [available](Self::available).
     #[inline]
-    pub(crate) fn take(&mut self, octets: usize) {
-        debug_assert!(octets <= self.available());
-        self.0 -= octets as i32;
+    pub(crate) fn take(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.available());
+        self.0 -= bytes as i32;
     }
 }
 
-/// Octets that the peer may send, and those that were read and that it has not been told of.
+/// A receive window: the bytes that the peer may send, and the bytes read but not yet announced with WINDOW_UPDATE.
 ///
-/// They are announced when they are half of the window: fewer announcements cost less, and a peer that always has the other
-/// half never stops while its octets take no longer than the round trip.
+/// An announcement is sent when it reaches half of the window. Fewer announcements cost less, and a peer that always
+/// has the other half available never stalls as long as reading takes no longer than the round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receive {
     left: i32,
@@ -46,14 +47,15 @@ pub(crate) struct Receive {
 }
 
 impl Receive {
-    pub(crate) const fn new(octets: u32) -> Self {
-        Self { left: octets as i32, owed: 0 }
+    pub(crate) const fn new(bytes: u32) -> Self {
+        Self { left: bytes as i32, owed: 0 }
     }
 
-    /// Octets came. `slack` is what the peer may send beyond the window while it has not heard of it.
+    /// Counts received bytes. `slack` is the number of bytes that the peer may send beyond the window before it has
+    /// received our SETTINGS.
     #[inline]
-    pub(crate) fn take(&mut self, octets: usize, slack: u32) -> Result<(), Fault> {
-        let left = i64::from(self.left) - octets as i64;
+    pub(crate) fn take(&mut self, bytes: usize, slack: u32) -> Result<(), Fault> {
+        let left = i64::from(self.left) - bytes as i64;
         if left < -i64::from(slack) {
             return Err(Fault::FLOW_CONTROL);
         }
@@ -61,15 +63,16 @@ impl Receive {
         Ok(())
     }
 
-    /// Octets were read.
+    /// Counts bytes that were read and may be announced.
     #[inline]
-    pub(crate) fn owe(&mut self, octets: u32) {
-        self.owed += octets;
+    pub(crate) fn owe(&mut self, bytes: u32) {
+        self.owed += bytes;
     }
 
-    /// How many octets are to be announced now, 0 for none.
+    /// Returns the number of bytes to announce now, or 0, and counts them as announced. `full` is the window's size.
     #[inline]
     pub(crate) fn announce(&mut self, full: u32) -> u32 {
+        // At least 1, so that a window of one byte is announced too.
         if self.owed < (full / 2).max(1) {
             return 0;
         }
@@ -77,7 +80,7 @@ impl Receive {
         std::mem::take(&mut self.owed)
     }
 
-    /// What the peer knows that it may send.
+    /// The number of bytes that the peer may send by its own count.
     pub(crate) const fn left(self) -> i32 {
         self.left
     }
@@ -87,7 +90,7 @@ impl Receive {
 mod tests {
     use super::*;
 
-    // RFC 9113 §6.9.1: a window never passes 2^31-1; §6.9.2: it may become negative.
+    // RFC 9113 §6.9.1: a window never exceeds 2^31-1; §6.9.2: it may become negative.
     #[test]
     fn windows_grow_to_their_bound_and_fall_below_zero() {
         let window = Window::new(WINDOW_DEFAULT);

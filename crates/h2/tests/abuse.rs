@@ -1,4 +1,4 @@
-//! What a peer may not do at our cost: one test for each budget. All end with ENHANCE_YOUR_CALM (RFC 9113 §10.5).
+//! Abusive traffic: one test for each budget. Each ends with ENHANCE_YOUR_CALM (RFC 9113 §10.5).
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
@@ -7,7 +7,8 @@ use causeway_h2::{Budgets, Settings};
 use causeway_message::{Framing, StreamId};
 use peer::*;
 
-/// Hands over what `make` says until the connection ends; answers after how many times. What it sent is taken each time.
+/// Feeds the frames of `make` until the connection ends, at most `max` times, and returns the number of times. Takes
+/// all output each time.
 #[track_caller]
 fn until_broken(peer: &mut Peer, max: u32, mut make: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
     for at in 0..max {
@@ -26,12 +27,12 @@ fn met() -> Peer {
     Peer::met(Settings::default())
 }
 
-// CVE-2023-44487: a request and its reset, again and again.
+// CVE-2023-44487: a request and its reset, repeatedly.
 #[test]
 fn rapid_reset() {
     let make = |at: u32| [get(at * 2 + 1), rst_stream(at * 2 + 1, 8)].concat();
     assert_eq!(until_broken(&mut met(), 1000, make), Some(200));
-    // At a bearable pace it goes on for ever.
+    // At a moderate rate it may continue without end.
     let mut peer = met();
     for at in 0..3000 {
         peer.after(31);
@@ -40,8 +41,8 @@ fn rapid_reset() {
     assert!(!peer.take().contains("broken"));
 }
 
-// CVE-2025-8671: the server is made to reset: by windows of 0 and past their bound, content behind the end, a stream that depends on
-// itself, malformed heads, content that belies its length. All count together.
+// CVE-2025-8671: the peer causes the server to reset streams: increments of 0 and beyond the bound, content after the
+// end, a stream that depends on itself, malformed heads, content of a wrong length. All count together.
 #[test]
 fn made_you_reset() {
     let ways: [fn(u32) -> Vec<u8>; 7] = [
@@ -59,20 +60,20 @@ fn made_you_reset() {
     assert_eq!(until_broken(&mut met(), 1000, |at| ways[at as usize % 7](at * 2 + 1)), Some(200));
 }
 
-// Streams beyond the limit are refused so often, and no more.
+// Streams beyond the limit are refused up to a budget.
 #[test]
 fn refused_streams() {
     let mut peer = Peer::met(Settings { streams_max: 1, ..Settings::default() });
     assert_eq!(until_broken(&mut peer, 1000, |at| get(at * 2 + 1)), Some(201));
 }
 
-// CVE-2019-9512, CVE-2019-9515: answers that nobody takes.
+// CVE-2019-9512, CVE-2019-9515: acknowledgements that the peer does not read.
 #[test]
 fn answers_that_are_not_taken() {
-    for octets in [ping(0, b"12345678"), settings(&[])] {
+    for bytes in [ping(0, b"12345678"), settings(&[])] {
         let mut peer = met();
-        let much = octets.repeat(1001);
-        peer.feed(&much[..octets.len() * 1000]);
+        let much = bytes.repeat(1001);
+        peer.feed(&much[..bytes.len() * 1000]);
         assert!(!peer.take().contains("broken"), "up to its bound");
         let mut peer = met();
         peer.feed(&much);
@@ -80,7 +81,7 @@ fn answers_that_are_not_taken() {
     }
 }
 
-// Frames that carry nothing: whatever they are, and though their answers are taken.
+// Frames without head or content, of every kind, even if their acknowledgements are read.
 #[test]
 fn control_frames() {
     let ways: [fn(u32) -> Vec<u8>; 8] = [
@@ -97,7 +98,7 @@ fn control_frames() {
         let broken = until_broken(&mut met(), 3000, way);
         assert!(broken.is_some_and(|at| (1990..=2000).contains(&at)), "{broken:?}");
     }
-    // Behind answers and with requests they are part of the work.
+    // With requests and responses they are part of the work.
     let mut peer = met();
     for at in 0..1000u32 {
         let id = at * 2 + 1;
@@ -108,7 +109,7 @@ fn control_frames() {
     }
 }
 
-// A download whose reader announces every frame of it: no matter how long.
+// A download whose reader announces every frame of it may last without end.
 #[test]
 fn window_updates_of_a_long_download() {
     let mut peer = met();
@@ -133,10 +134,10 @@ fn empty_data() {
     let mut peer = met();
     peer.feed(&post(1));
     peer.reset(1);
-    assert_eq!(until_broken(&mut peer, 1000, |_| data(1, 0, b"")), Some(100), "on a stream that is no more");
+    assert_eq!(until_broken(&mut peer, 1000, |_| data(1, 0, b"")), Some(100), "on a stream that is gone");
 }
 
-// CVE-2024-27316 and its like: a header block without end, of much or of nothing.
+// CVE-2024-27316 and similar: a header block without end, with or without content.
 #[test]
 fn continuations() {
     for fragment in [vec![], block(&[("x", "y")])] {
@@ -159,14 +160,14 @@ fn many_settings() {
     assert_eq!(until_broken(&mut peer, 1, |_| settings(&[(4, 1); 65])), Some(0));
 }
 
-// Content octet by octet, which nobody reads: what holding it costs does not depend on its length.
+// Content byte by byte that is not read: buffering a frame costs the same for any length.
 #[test]
 fn tiny_data() {
     let mut peer = met();
     peer.reads = false;
     peer.feed(&post(1));
     assert_eq!(until_broken(&mut peer, 5000, |_| data(1, 0, b"x")), Some(1024));
-    // A stream whose reader keeps up lives for ever, also when it is always a few behind.
+    // A stream whose reader keeps up may last without end, even if the reader is always a few frames late.
     let mut peer = met();
     peer.reads = false;
     peer.feed(&post(1));
@@ -176,14 +177,14 @@ fn tiny_data() {
         peer.release(1, 5);
         assert!(!peer.take().contains("broken"), "{at}");
     }
-    // And so does one that brings much.
+    // So may a stream that carries large frames.
     let mut peer = met();
     peer.reads = false;
     peer.feed(&post(1));
     assert_eq!(until_broken(&mut peer, 5000, |_| data(1, 0, &[b'x'; 100])), None);
 }
 
-// RFC 7541 §7.3: one long entry that is named again and again.
+// RFC 7541 §7.3: one long entry that is referred to repeatedly.
 #[test]
 fn hpack_bomb() {
     let value = "x".repeat(4000);
@@ -196,10 +197,10 @@ fn hpack_bomb() {
     let mut peer = met();
     peer.feed(&[head(1, &insert), head(3, &refer)].concat());
     assert!(peer.take().ends_with("< 3 fault 431"));
-    assert!(peer.head.octets() <= 32 * 1024);
+    assert!(peer.head.bytes() <= 32 * 1024);
 }
 
-// All bounds are settings.
+// All limits are settings.
 #[test]
 fn budgets_are_settings() {
     let budgets = Budgets { resets: 1, resets_a_second: 0, ..Budgets::default() };

@@ -1,18 +1,20 @@
-//! The hot path allocates nothing once its memory has grown.
+//! The hot path does not allocate once its memory has grown.
 #![allow(missing_docs, reason = "a test")]
 
-mod counting;
 mod peer;
 
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_h2::{Client, ClientEvent, Event, Scheme, Server, Settings};
-use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
-use counting::allocations_during;
+use causeway_h2::{Client, ClientEvent, Event, Server, Settings};
+use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, Scheme, StatusCode, WriteList, names};
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
 use peer::{
     DATE, END_STREAM, GET_FIELDS, POST_FIELDS, PREFACE, data, headers, settings, settings_ack, window_update, with,
 };
+
+#[global_allocator]
+static COUNTING: CountingAllocator = CountingAllocator;
 
 struct Conn {
     server: Server,
@@ -25,7 +27,7 @@ struct Conn {
 impl Conn {
     fn serve(&mut self, mut input: &[u8]) {
         loop {
-            let handled = self.server.handle_octets(self.now, input, &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(self.now, input, &mut self.head, &mut self.out);
             input = &input[handled.consumed..];
             match handled.event {
                 Some(Event::Head { stream, body, .. }) if !body.is_empty() => {
@@ -54,7 +56,8 @@ impl Conn {
     }
 }
 
-/// Three requests on new streams: one plain, one with a field of its own and cookies, one with content and trailers.
+/// Three requests on new streams: one plain, one with an unregistered field and cookies, one with content and
+/// trailers.
 fn requests(first: u32) -> Vec<u8> {
     let own = with(GET_FIELDS, &[("x-own", "y"), ("cookie", "a=b"), ("cookie", "c=d"), ("priority", "u=1, i")]);
     let expecting = with(POST_FIELDS, &[("expect", "100-continue"), ("content-length", "5")]);
@@ -100,7 +103,7 @@ fn a_clients_exchange_allocates_nothing_in_steady_state() {
         }
         let mut input = response;
         loop {
-            let handled = client.handle_octets(now, input, &mut head, &mut out);
+            let handled = client.handle_bytes(now, input, &mut head, &mut out);
             input = &input[handled.consumed..];
             match handled.event {
                 Some(ClientEvent::Head { stream, .. }) => {

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use causeway_h2::{Client, ClientEvent, Scheme, Settings, Unopened};
+use causeway_h2::{Client, ClientEvent, Settings};
 use causeway_message::{
-    BodyLength, Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StatusCode, StreamId,
-    WriteList, names,
+    BodyLength, Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, ResponseHead, Scheme, StatusCode,
+    StreamId, Unopened, WriteList, names,
 };
 use http::HeaderMap;
 use tokio::io::DuplexStream;
@@ -36,7 +36,7 @@ fn number(head: &ResponseHead, name: &str) -> usize {
     std::str::from_utf8(value).unwrap().parse().unwrap()
 }
 
-/// Runs so many exchanges; answers how many the server refused or reset.
+/// Runs `count` exchanges and returns the number that the server refused or reset.
 async fn run(io: DuplexStream, settings: Settings, mut random: Random, count: usize) -> usize {
     let mut wire = Wire::new(io, random.clone());
     let mut client = Client::new(Rc::new(settings));
@@ -80,7 +80,7 @@ async fn run(io: DuplexStream, settings: Settings, mut random: Random, count: us
             }
         }
         loop {
-            let handled = client.handle_octets(start, &input, &mut head, &mut out);
+            let handled = client.handle_bytes(start, &input, &mut head, &mut out);
             let idle = handled.consumed == 0 && handled.event.is_none();
             if let Some(event) = handled.event {
                 refused += note(event, &head, &input, &mut exchanges);
@@ -115,8 +115,8 @@ fn note(event: ClientEvent, head: &ResponseHead, input: &[u8], exchanges: &mut H
             assert_eq!(number(head, "x-number"), exchange.number);
             exchange.status = Some(head.status());
             exchange.complete = body == BodyLength::None;
-            if let BodyLength::Sized(octets) = body {
-                assert_eq!(octets, exchange.asked as u64);
+            if let BodyLength::Sized(bytes) = body {
+                assert_eq!(bytes, exchange.asked as u64);
             }
         }
         ClientEvent::Data { stream, range } => {
@@ -140,7 +140,7 @@ fn note(event: ClientEvent, head: &ResponseHead, input: &[u8], exchanges: &mut H
     0
 }
 
-/// Sends and takes some; whether the exchange is over.
+/// Sends and reads some bytes; returns whether the exchange is over.
 fn progress(
     client: &mut Client,
     id: StreamId,
@@ -181,7 +181,7 @@ fn progress(
     false
 }
 
-/// Answers as the request's path asks: `/number/length/trailers`.
+/// Responds as the path `/number/length/trailers` requests.
 async fn answer(
     request: http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<Bytes>,

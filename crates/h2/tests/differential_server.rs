@@ -17,30 +17,30 @@ use http::HeaderMap;
 use tokio::io::DuplexStream;
 use wire::{Random, Wire, content};
 
-/// An exchange, as the server sees it.
+/// An exchange in the server's view.
 struct Exchange {
     received: Vec<u8>,
     complete: bool,
-    answer: Answer,
+    answer: ResponseSpec,
     sent_head: bool,
     left: Option<Chunk>,
     unread: u32,
 }
 
-/// What the request asks for: `number length framing`.
+/// The response that the request's path describes: number, length, framing, trailers.
 #[derive(Clone, Copy)]
-struct Answer {
+struct ResponseSpec {
     number: usize,
     len: usize,
     streamed: bool,
     with_trailers: bool,
 }
 
-fn asked(head: &Head) -> Answer {
+fn asked(head: &Head) -> ResponseSpec {
     let path = head.target().path().trim_start_matches('/').to_owned();
     let mut parts = path.split('/').map(|part| part.parse::<usize>().unwrap());
     let mut next = || parts.next().unwrap();
-    Answer { number: next(), len: next(), streamed: next() == 1, with_trailers: next() == 1 }
+    ResponseSpec { number: next(), len: next(), streamed: next() == 1, with_trailers: next() == 1 }
 }
 
 async fn serve(io: DuplexStream, settings: Settings, mut random: Random) {
@@ -52,7 +52,7 @@ async fn serve(io: DuplexStream, settings: Settings, mut random: Random) {
     let mut open = true;
     while open || !exchanges.is_empty() {
         loop {
-            let handled = server.handle_octets(start, &input, &mut head, &mut out);
+            let handled = server.handle_bytes(start, &input, &mut head, &mut out);
             let idle = handled.consumed == 0 && handled.event.is_none();
             match handled.event {
                 Some(Event::Head { stream, body, .. }) => {
@@ -84,7 +84,7 @@ async fn serve(io: DuplexStream, settings: Settings, mut random: Random) {
                 break;
             }
         }
-        // Readers take what they have by and by; writers go by rank.
+        // Readers release bytes in random steps; streams send in the order of their rank.
         let mut order: Vec<u32> = exchanges.keys().copied().collect();
         order.sort_by_key(|id| server.rank(StreamId(*id)));
         for id in order {
@@ -110,7 +110,7 @@ async fn serve(io: DuplexStream, settings: Settings, mut random: Random) {
     }
 }
 
-/// Sends some of an answer; whether it is complete.
+/// Sends a part of a response; returns whether it is complete.
 fn progress(
     server: &mut Server,
     id: StreamId,
@@ -136,7 +136,7 @@ fn progress(
         let mut some = left.split_to((1 + random.size()).min(left.len()));
         server.send(id, &mut some, out);
         if !some.is_empty() {
-            // The window is closed: put it back in front.
+            // The window is closed: put the rest back in front.
             *left = Chunk::from([some.as_slice(), left.as_slice()].concat());
             break;
         }

@@ -1,11 +1,12 @@
-//! HPACK allocates nothing once its memory has grown, although entries come and go with every block.
+//! HPACK does not allocate once its memory has grown, although entries are inserted and evicted with every block.
 #![allow(missing_docs, reason = "a test")]
-
-mod counting;
 
 use causeway_h2::hpack::{Decoder, Encoder, Field, Name, Sink};
 use causeway_message::{FieldMap, NameRef, StatusCode, WriteList, names};
-use counting::allocations_during;
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
+
+#[global_allocator]
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// Fills a map, as a request's head does.
 struct Filled(FieldMap);
@@ -20,7 +21,8 @@ impl Sink for Filled {
     }
 }
 
-/// Blocks of a decoder: what changes is put into the table too, one Huffman-coded; another is not put in.
+/// Blocks for the decoder: values that change are inserted into the table, one of them Huffman-coded; another is not
+/// inserted.
 fn block(round: u32, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[0x82, 0x86, 0x84, 0x40, 5]);
@@ -37,20 +39,20 @@ fn block(round: u32, out: &mut Vec<u8>) {
 #[test]
 fn nothing_is_allocated_in_steady_state() {
     let (mut decoder, mut encoder) = (Decoder::new(4096), Encoder::new(4096));
-    let (mut sink, mut octets, mut out) = (Filled(FieldMap::new()), Vec::new(), WriteList::new());
+    let (mut sink, mut bytes, mut out) = (Filled(FieldMap::new()), Vec::new(), WriteList::new());
     let mut run = |round: u32| {
-        block(round, &mut octets);
+        block(round, &mut bytes);
         sink.0.clear();
-        decoder.decode(&octets, &mut sink).expect("a block");
+        decoder.decode(&bytes, &mut sink).expect("a block");
         assert_eq!(sink.0.len(), 3);
         out.clear();
         encoder.status(StatusCode::FORBIDDEN, &mut out);
         encoder.field(names::SERVER, b"Causeway", &mut out);
-        encoder.field(names::DATE, &octets[11..21], &mut out);
+        encoder.field(names::DATE, &bytes[11..21], &mut out);
         encoder.field(names::CONTENT_TYPE, if round.is_multiple_of(2) { b"text/html" } else { b"text/css" }, &mut out);
         encoder.field(names::ETAG, b"\"abc\"", &mut out);
         encoder.field(NameRef::Other("X-Own"), b"some value", &mut out);
-        encoder.field(NameRef::Other("X-Own-Too"), &octets[11..21], &mut out);
+        encoder.field(NameRef::Other("X-Own-Too"), &bytes[11..21], &mut out);
     };
     (0..2000).for_each(&mut run);
     assert_eq!(allocations_during(|| (2000..4000).for_each(run)), 0);

@@ -1,11 +1,11 @@
-//! Both directions beside the `hpack` crate: what one encodes, the other decodes, with sizes that change in between; and any
-//! octets, of which both think the same as long as they take them.
+//! Both directions against the `hpack` crate: each decodes the blocks of the other implementation, with sizes that
+//! change in between; and random bytes, for which both return equal fields if both accept them.
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
 
 use causeway_h2::hpack::{Decoder, Encoder};
-use hpack::{Fields, Kept, decoded, encoded};
+use hpack::{FieldCollector, Fields, decoded, encoded};
 use proptest::prelude::*;
 
 const NAMES: &[&str] = &[
@@ -31,9 +31,9 @@ const NAMES: &[&str] = &[
 const VALUES: &[&str] =
     &["", "/", "GET", "POST", "gzip, deflate", "text/html", "text/css", "Causeway", "Sun, 06 Nov 1994 08:49:37 GMT"];
 
-type Line = (Vec<u8>, Vec<u8>);
+type FieldLine = (Vec<u8>, Vec<u8>);
 
-fn field() -> impl Strategy<Value = Line> {
+fn field() -> impl Strategy<Value = FieldLine> {
     let other_name = "[a-z0-9!#$%&'*+.^_`|~-]{1,40}".prop_map(String::into_bytes);
     let name = prop_oneof![
         8 => proptest::sample::select(NAMES).prop_map(|name| name.as_bytes().to_vec()),
@@ -48,13 +48,13 @@ fn field() -> impl Strategy<Value = Line> {
     (name, value)
 }
 
-/// A block, and the size that the decoder's side allows from it on, where that changes.
-fn blocks() -> impl Strategy<Value = Vec<(Option<u32>, Vec<Line>)>> {
+/// Blocks, each with the new size limit of the decoder's side, if it changes there.
+fn blocks() -> impl Strategy<Value = Vec<(Option<u32>, Vec<FieldLine>)>> {
     let size = proptest::option::weighted(0.3, prop_oneof![Just(0), Just(4096), 0u32..5000]);
     proptest::collection::vec((size, proptest::collection::vec(field(), 0..20)), 1..12)
 }
 
-fn boxed(fields: Vec<Line>) -> Fields {
+fn boxed(fields: Vec<FieldLine>) -> Fields {
     fields.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
@@ -86,19 +86,20 @@ proptest! {
         }
     }
 
-    // What we take, they take and see alike. Names that we hand out only by their kind are left out of the comparison.
+    // Bytes that our decoder accepts must decode equally in theirs. Names that ours passes on only by kind are not
+    // compared.
     #[test]
-    fn any_octets(blocks in proptest::collection::vec(mutated(), 1..6)) {
+    fn any_bytes(blocks in proptest::collection::vec(mutated(), 1..6)) {
         let (mut ours, mut theirs) = (Decoder::new(4096), ::hpack::Decoder::new());
         for block in blocks {
-            let mut kept = Kept::default();
+            let mut kept = FieldCollector::default();
             let Ok(()) = ours.decode(&block, &mut kept) else { break };
             let theirs = theirs.decode(&block);
             prop_assert!(theirs.is_ok(), "{:?}", theirs);
             let theirs = theirs.unwrap_or_default();
             prop_assert_eq!(kept.0.len(), theirs.len());
             for (field, (name, value)) in kept.0.iter().zip(&theirs) {
-                // Their static table has a slip of the pen at index 15 (RFC 7541 Appendix A).
+                // Their static table has a typo at index 15 (RFC 7541 Appendix A).
                 let name = if name == b"accept-" { &b"accept-charset"[..] } else { name };
                 prop_assert!(&field.value == value && field.size as usize == name.len() + value.len() + 32);
                 let judged = field.name == "invalid" || field.name == ":other";
@@ -108,7 +109,7 @@ proptest! {
     }
 }
 
-/// A block that is right, then a few octets changed.
+/// A valid block with a few bytes changed.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let block = prop_oneof![
         proptest::collection::vec(field(), 0..8).prop_map(|fields| encoded(&mut Encoder::new(4096), &fields)),
@@ -116,10 +117,10 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     ];
     let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
     (block, changes).prop_map(|(mut block, changes)| {
-        for (place, octet) in changes {
+        for (place, byte) in changes {
             if !block.is_empty() {
                 let at = place.index(block.len());
-                block[at] = octet;
+                block[at] = byte;
             }
         }
         block

@@ -1,5 +1,5 @@
-//! The stories of http2jp/hpack-test-case, as far as they lie in `hpack` of the peer suite: `PEER_SUITE`, or
-//! `../shared/peer-suite` beside the project. Without it nothing is tested, and a line says so.
+//! The stories of http2jp/hpack-test-case that are in `hpack` of the peer suite: `PEER_SUITE`, or
+//! `../shared/peer-suite` next to the project. Without the suite the test is skipped with a message.
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
@@ -10,7 +10,7 @@ use causeway_h2::hpack::{Decoder, Encoder};
 use hpack::{Fields, decoded, encoded, unhex};
 use serde_json::Value;
 
-/// Every story of a folder: the table's size where a case says one, the block, what it says.
+/// Reads every story of a folder: for each case the table's size, if given, the block, and its fields.
 fn stories(folder: &Path) -> Vec<(PathBuf, Value)> {
     let files = std::fs::read_dir(folder).expect("a folder of stories");
     let mut stories: Vec<_> = files
@@ -38,7 +38,7 @@ fn every_story_is_understood_and_told_again() {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/peer-suite");
     let suite = std::env::var_os("PEER_SUITE").map_or_else(beside, PathBuf::from).join("hpack");
     let Ok(folders) = std::fs::read_dir(&suite) else {
-        println!("nothing tested: no stories in ../shared/peer-suite/hpack or $PEER_SUITE/hpack");
+        println!("skipped: no stories in ../shared/peer-suite/hpack or $PEER_SUITE/hpack");
         return;
     };
     let (mut told, mut blocks) = (0, 0);
@@ -50,7 +50,7 @@ fn every_story_is_understood_and_told_again() {
                 if let Some(size) = case["header_table_size"].as_u64() {
                     encoder.set_table_bytes_max(u32::try_from(size).expect("a size"));
                 }
-                let block = unhex(case["wire"].as_str().expect("octets"));
+                let block = unhex(case["wire"].as_str().expect("bytes"));
                 assert_eq!(decoded(&mut theirs, &block).as_ref(), Ok(&want), "{place}");
                 let block = encoded(&mut encoder, &want);
                 assert_eq!(decoded(&mut ours, &block), Ok(want), "{place}, encoded by us");

@@ -1,4 +1,4 @@
-//! RFC 7541 §2: the two tables and the one space of indices over them.
+//! RFC 7541 §2: the two tables and their common index space.
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
@@ -6,7 +6,7 @@ mod hpack;
 use causeway_h2::hpack::{Decoder, HpackFault};
 use hpack::{decoded, unhex};
 
-// Literals that are put into the table: `a: 1`, `b: 2`, `c: 3`.
+// Literals that are inserted into the table: `a: 1`, `b: 2`, `c: 3`.
 const A: &str = "40 0161 0131";
 const B: &str = "40 0162 0132";
 const C: &str = "40 0163 0133";
@@ -42,12 +42,12 @@ fn rfc7541_2_3_1_static_table() {
     ]);
 }
 
-// §2.3.2: first in, first out; the newest has the lowest index. Duplicates are no error.
+// §2.3.2: first in, first out; the newest entry has the lowest index. Duplicates are no error.
 #[test]
 fn rfc7541_2_3_2_dynamic_table() {
     check(&[
         ("newest first", &format!("{A}{B}{C} be bf c0"), Ok("a: 1, b: 2, c: 3, c: 3, b: 2, a: 1")),
-        ("twice the same", &format!("{A}{A} be bf"), Ok("a: 1, a: 1, a: 1, a: 1")),
+        ("a duplicate", &format!("{A}{A} be bf"), Ok("a: 1, a: 1, a: 1, a: 1")),
         ("one that the static table has", "42 0347 4554 be", Ok(":method: GET, :method: GET")),
     ]);
 }
@@ -57,7 +57,7 @@ fn rfc7541_2_3_2_dynamic_table() {
 fn rfc7541_2_3_3_index_space() {
     check(&[
         ("index 0", "80", Err(HpackFault::UnknownIndex)),
-        ("behind the static table, nothing there", "be", Err(HpackFault::UnknownIndex)),
+        ("after the static table, without an entry", "be", Err(HpackFault::UnknownIndex)),
         ("one too far", &format!("{A} bf"), Err(HpackFault::UnknownIndex)),
         ("far too far", "ff ffff ffff 0f", Err(HpackFault::IntegerTooLarge)),
         ("the largest", "ff 80ff ffff 0f", Err(HpackFault::UnknownIndex)),
@@ -68,11 +68,11 @@ fn rfc7541_2_3_3_index_space() {
     ]);
 }
 
-// §2.2: the table lives as long as the connection, through many blocks.
+// §2.2: the table persists over all blocks of the connection.
 #[test]
 fn rfc7541_2_2_one_context_for_all_blocks() {
     let mut decoder = Decoder::new(4096);
-    assert_eq!(decoder.table_octets(), 0);
+    assert_eq!(decoder.table_bytes(), 0);
     for _ in 0..3 {
         decoded(&mut decoder, &unhex(&format!("{A}{B}"))).expect("a block");
     }

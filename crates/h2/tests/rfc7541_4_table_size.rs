@@ -1,19 +1,19 @@
-//! RFC 7541 §4: how large the dynamic table is, and what has to go.
+//! RFC 7541 §4: the size of the dynamic table, and evictions.
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
 
 use causeway_h2::hpack::{Decoder, Encoder, HpackFault};
 use causeway_message::{WriteList, names};
-use hpack::{Kept, decoded, encoded, octets, seen, unhex};
+use hpack::{FieldCollector, bytes, decoded, encoded, seen, unhex};
 
-/// A literal that is put into the table: a name of one octet, a value of `len`.
+/// A literal that is inserted into the table: a name of one byte, a value of `len` bytes.
 fn inserted(name: u8, len: usize) -> Vec<u8> {
     assert!(len < 127);
     [&[0x40, 1, name, len as u8][..], &vec![b'v'; len]].concat()
 }
 
-/// Names of all entries, newest first.
+/// Returns the names of all entries, newest first.
 fn names_of(decoder: &mut Decoder) -> String {
     let mut names = String::new();
     for index in 62.. {
@@ -29,10 +29,10 @@ fn names_of(decoder: &mut Decoder) -> String {
     names
 }
 
-/// A decoder with a table of this size, that it was told.
+/// Makes a decoder with a table of this size, set by a size update.
 fn decoder(size: u32) -> Decoder {
     let mut decoder = Decoder::new(size);
-    decoder.decode(&size_update(size), &mut Kept::default()).expect("a size");
+    decoder.decode(&size_update(size), &mut FieldCollector::default()).expect("a size");
     decoder
 }
 
@@ -49,22 +49,22 @@ fn size_update(size: u32) -> Vec<u8> {
     block
 }
 
-// §4.1: an entry's size is its name's and value's octets and 32, before any Huffman coding.
+// §4.1: the size of an entry is the uncompressed length of its name and value plus 32.
 #[test]
 fn rfc7541_4_1_size_of_an_entry() {
     let mut decoder = decoder(2 * 43);
     for name in *b"abc" {
-        decoder.decode(&inserted(name, 10), &mut Kept::default()).expect("a field");
+        decoder.decode(&inserted(name, 10), &mut FieldCollector::default()).expect("a field");
     }
-    assert_eq!(names_of(&mut decoder), "cb", "two entries of 43 octets fill it");
-    // The values are twelve octets, coded in nine: 0x89, 25a8…
+    assert_eq!(names_of(&mut decoder), "cb", "two entries of 43 bytes fill it");
+    // The values are twelve bytes, coded in nine: 0x89, 25a8…
     let coded = unhex("40 0164 89 25a8 49e9 5bb8 e8b4 bf");
     let fields = seen(&mut decoder, &coded).expect("a field");
     assert_eq!((fields[0].value.as_slice(), fields[0].size), (&b"custom-value"[..], 45));
     assert_eq!(names_of(&mut decoder), "d");
 }
 
-// §4.2: the encoder says a size of at most what the settings allow; §6.3: above that is an error.
+// §4.2: the encoder sets a size within the settings; §6.3: a larger one is an error.
 #[test]
 fn rfc7541_4_2_a_size_is_within_the_settings() {
     for (why, ours, said, want) in [
@@ -73,18 +73,18 @@ fn rfc7541_4_2_a_size_is_within_the_settings() {
         ("one more", 4096, 4097, Err(HpackFault::SizeTooLarge)),
         ("more than the default, allowed", 8192, 8192, Ok(vec![])),
         ("more than that", 8192, 8193, Err(HpackFault::SizeTooLarge)),
-        ("as large as the default, before the peer knows that less is allowed", 256, 4096, Ok(vec![])),
+        ("the default, before the peer has received a smaller limit", 256, 4096, Ok(vec![])),
     ] {
         assert_eq!(decoded(&mut Decoder::new(ours), &size_update(said)), want, "{why}");
     }
 }
 
-// §4.2: once the peer has acknowledged a smaller size, its next block begins with one.
+// §4.2: once the peer has acknowledged a smaller size, its next block must begin with a size.
 #[test]
 fn rfc7541_4_2_an_acknowledged_size_has_to_be_told() {
     let told = |block: &[u8]| {
         let mut decoder = Decoder::new(256);
-        decoder.decode(&[0x82], &mut Kept::default()).expect("before it knows");
+        decoder.decode(&[0x82], &mut FieldCollector::default()).expect("before the acknowledgement");
         decoder.handle_acknowledged(256);
         decoded(&mut decoder, block).map(|fields| fields.len())
     };
@@ -97,14 +97,14 @@ fn rfc7541_4_2_an_acknowledged_size_has_to_be_told() {
     assert!(decoded(&mut same, &[0x82]).is_ok());
 }
 
-// §4.2: sizes stand at the block's beginning; two are allowed there.
+// §4.2: sizes are at the block's beginning; two are allowed there.
 #[test]
 fn rfc7541_4_2_sizes_come_first() {
     for (why, block, want) in [
         ("two", "20 3fe11f 82", Ok(1)),
-        ("behind a field", "82 20", Err(HpackFault::SizeMisplaced)),
+        ("after a field", "82 20", Err(HpackFault::SizeMisplaced)),
         ("between fields", "82 3fe11f 82", Err(HpackFault::SizeMisplaced)),
-        ("behind a literal", "0001610131 20", Err(HpackFault::SizeMisplaced)),
+        ("after a literal", "0001610131 20", Err(HpackFault::SizeMisplaced)),
         ("cut short", "3f", Err(HpackFault::Truncated)),
         ("alone", "20", Ok(0)),
     ] {
@@ -113,15 +113,15 @@ fn rfc7541_4_2_sizes_come_first() {
     }
 }
 
-// §4.3: a smaller size evicts from the end; 0 evicts all.
+// §4.3: a smaller size evicts the oldest entries; 0 evicts all.
 #[test]
 fn rfc7541_4_3_eviction_when_the_size_changes() {
     let mut decoder = decoder(4096);
     for name in *b"abcd" {
-        decoder.decode(&inserted(name, 10), &mut Kept::default()).expect("a field");
+        decoder.decode(&inserted(name, 10), &mut FieldCollector::default()).expect("a field");
     }
     for (size, want) in [(4 * 43, "dcba"), (4 * 43 - 1, "dcb"), (4096, "dcb"), (43, "d"), (42, ""), (4096, "")] {
-        decoder.decode(&size_update(size), &mut Kept::default()).expect("a size");
+        decoder.decode(&size_update(size), &mut FieldCollector::default()).expect("a size");
         assert_eq!(names_of(&mut decoder), want, "{size}");
     }
 }
@@ -130,34 +130,34 @@ fn rfc7541_4_3_eviction_when_the_size_changes() {
 #[test]
 fn rfc7541_4_4_an_entry_larger_than_the_table() {
     let mut decoder = decoder(100);
-    decoder.decode(&inserted(b'a', 10), &mut Kept::default()).expect("a field");
-    decoder.decode(&inserted(b'b', 67), &mut Kept::default()).expect("a field that just fits");
+    decoder.decode(&inserted(b'a', 10), &mut FieldCollector::default()).expect("a field");
+    decoder.decode(&inserted(b'b', 67), &mut FieldCollector::default()).expect("a field that just fits");
     assert_eq!(names_of(&mut decoder), "b");
-    let fields = seen(&mut decoder, &inserted(b'c', 68)).expect("handed out all the same");
+    let fields = seen(&mut decoder, &inserted(b'c', 68)).expect("passed on nevertheless");
     assert_eq!((fields[0].name.as_str(), fields[0].value.len()), ("c", 68));
     assert_eq!(names_of(&mut decoder), "");
-    decoder.decode(&inserted(b'd', 1), &mut Kept::default()).expect("a field");
+    decoder.decode(&inserted(b'd', 1), &mut FieldCollector::default()).expect("a field");
     assert_eq!(names_of(&mut decoder), "d");
 }
 
-// §4.4: a field may refer to a name that is evicted when it is put in; with a table of one entry each does.
+// §4.4: a field may refer to a name that its own insertion evicts; in a table of one entry every insertion does.
 #[test]
 fn rfc7541_4_4_a_name_that_is_evicted_for_its_own_field() {
     let mut decoder = decoder(43);
-    decoder.decode(&inserted(b'n', 10), &mut Kept::default()).expect("a field");
+    decoder.decode(&inserted(b'n', 10), &mut FieldCollector::default()).expect("a field");
     for value in *b"abc" {
         let fields = seen(&mut decoder, &[&[0x7e, 10][..], &[value; 10]].concat()).expect("a field");
         assert_eq!((fields[0].name.as_str(), fields[0].value.as_slice()), ("n", &[value; 10][..]));
         let fields = seen(&mut decoder, &[0xbe]).expect("it is in the table");
         assert_eq!((fields[0].name.as_str(), fields[0].value.as_slice()), ("n", &[value; 10][..]));
     }
-    // Larger than the table: its name is gone with all others, and was still said.
+    // Larger than the table: its name is evicted with all others, and was passed on nevertheless.
     let fields = seen(&mut decoder, &[&[0x7e, 11][..], &[b'x'; 11]].concat()).expect("a field");
     assert_eq!((fields[0].name.as_str(), fields[0].value.len()), ("n", 11));
     assert_eq!(names_of(&mut decoder), "");
 }
 
-// §4.2, the other way: what our encoder says when the peer's settings change, once or several times between two blocks.
+// §4.2, in the encoder: the size updates after the peer's settings change, once or several times between two blocks.
 #[test]
 fn rfc7541_4_2_what_our_encoder_tells() {
     for (why, bound, settings, want) in [
@@ -175,40 +175,40 @@ fn rfc7541_4_2_what_our_encoder_tells() {
         ("we would use more", 8192, &[], ""),
     ] {
         let mut encoder = Encoder::new(bound);
-        for octets in settings {
-            encoder.set_table_bytes_max(*octets);
+        for bytes in settings {
+            encoder.set_table_bytes_max(*bytes);
         }
         assert_eq!(encoded(&mut encoder, &[(":status", "200")]), unhex(&format!("{want} 88")), "{why}");
         assert_eq!(encoded(&mut encoder, &[(":status", "200")]), unhex("88"), "{why}, the next block");
     }
 }
 
-// §4.2: and what it says after that is what a decoder with that size understands.
+// §4.2: after the size updates, a decoder with that size decodes the encoder's blocks.
 #[test]
 fn rfc7541_4_2_our_encoder_keeps_to_what_it_told() {
     let (mut encoder, mut decoder) = (Encoder::new(4096), Decoder::new(4096));
     let fields = [("server", "Causeway"), ("vary", "Accept"), ("x-own", "some value"), ("content-type", "text/html")];
-    for octets in [4096, 100, 0, 4096, 50, 64, 150, 10_000] {
-        encoder.set_table_bytes_max(octets);
+    for bytes in [4096, 100, 0, 4096, 50, 64, 150, 10_000] {
+        encoder.set_table_bytes_max(bytes);
         for round in 0..4 {
             let block = encoded(&mut encoder, &fields);
             let got = decoded(&mut decoder, &block).expect("a block");
             let got: Vec<_> = got.iter().map(|(name, value)| (&**name, &**value)).collect();
             let want: Vec<_> = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-            assert_eq!(got, want, "{octets}, {round}");
+            assert_eq!(got, want, "{bytes}, {round}");
         }
     }
 }
 
-// §4.1: memory is bounded by the table's size whatever was sent, and nothing is held before there is an entry.
+// §4.1: memory is bounded by the table's size for any input, and is not allocated before the first entry.
 #[test]
 fn rfc7541_4_1_memory_is_bounded() {
     let (mut decoder, mut encoder) = (Decoder::new(4096), Encoder::new(4096));
-    assert_eq!((decoder.table_octets(), encoder.table_octets()), (0, 0));
-    decoder.decode(&unhex("82 86 84 0f0b 0131"), &mut Kept::default()).expect("a block");
+    assert_eq!((decoder.table_bytes(), encoder.table_bytes()), (0, 0));
+    decoder.decode(&unhex("82 86 84 0f0b 0131"), &mut FieldCollector::default()).expect("a block");
     let mut out = WriteList::new();
     encoder.field(names::CONTENT_LENGTH, b"1", &mut out);
-    assert_eq!((octets(&out), encoder.table_octets()), (unhex("0f0d 0131"), 0));
+    assert_eq!((bytes(&out), encoder.table_bytes()), (unhex("0f0d 0131"), 0));
     for len in 0..3000usize {
         let value = vec![b'v'; len * 37 % 60_000];
         let mut block = vec![0x40, 1, b'a' + (len % 26) as u8, 0x7f];
@@ -219,10 +219,10 @@ fn rfc7541_4_1_memory_is_bounded() {
         }
         block.push(left as u8);
         block.extend_from_slice(if value.len() < 127 { &[b'v'; 127] } else { &value });
-        decoder.decode(&block, &mut Kept::default()).expect("a block");
-        assert!(decoder.table_octets() <= 2 * 4096 + 128 * 16, "{} octets", decoder.table_octets());
+        decoder.decode(&block, &mut FieldCollector::default()).expect("a block");
+        assert!(decoder.table_bytes() <= 2 * 4096 + 128 * 16, "{} bytes", decoder.table_bytes());
         out.clear();
         encoder.field(names::SERVER, &value[..value.len() % 2500], &mut out);
-        assert!(encoder.table_octets() <= 2 * 4096 + 128 * 16 + 1024, "{} octets", encoder.table_octets());
+        assert!(encoder.table_bytes() <= 2 * 4096 + 128 * 16 + 1024, "{} bytes", encoder.table_bytes());
     }
 }

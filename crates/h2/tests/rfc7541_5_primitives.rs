@@ -1,4 +1,4 @@
-//! RFC 7541 §5: integers and strings, as they come inside a block. Their own edges are tested beside the code.
+//! RFC 7541 §5: integers and strings inside a block. Unit tests cover their edge cases.
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
@@ -6,18 +6,18 @@ mod hpack;
 use causeway_h2::hpack::{Decoder, HpackFault};
 use hpack::{decoded, unhex};
 
-/// Why, the block, and its first field's value.
-type Case<'a> = (&'a str, &'a str, Result<&'a [u8], HpackFault>);
+/// The reason, the block, and the value of its first field.
+type PrimitiveCase<'a> = (&'a str, &'a str, Result<&'a [u8], HpackFault>);
 
 #[track_caller]
-fn check(cases: &[Case<'_>]) {
+fn check(cases: &[PrimitiveCase<'_>]) {
     for (why, block, want) in cases {
         let got = decoded(&mut Decoder::new(4096), &unhex(block)).map(|fields| fields[0].1.to_vec());
         assert_eq!(got, want.map(<[u8]>::to_vec), "{why}: {block}");
     }
 }
 
-// §5.1: an integer that ends with the block, is too large or endless.
+// §5.1: an integer that is cut off by the end of the block, too large or endless.
 #[test]
 fn rfc7541_5_1_integers() {
     check(&[
@@ -32,16 +32,16 @@ fn rfc7541_5_1_integers() {
     ]);
 }
 
-// §5.2: strings of any octets, plain or Huffman-coded.
+// §5.2: strings of any bytes, plain or Huffman-coded.
 #[test]
 fn rfc7541_5_2_strings() {
     check(&[
         ("an empty value", "000161 00", Ok(b"")),
         ("an empty value, coded", "000161 80", Ok(b"")),
-        ("any octet", "000161 0400ff0a80", Ok(b"\0\xff\n\x80")),
+        ("any byte", "000161 0400ff0a80", Ok(b"\0\xff\n\x80")),
         ("no value", "000161", Err(HpackFault::Truncated)),
         ("no name", "00", Err(HpackFault::Truncated)),
-        ("a name that is not there whole", "00056162", Err(HpackFault::Truncated)),
+        ("an incomplete name", "00056162", Err(HpackFault::Truncated)),
         ("coded", "000161 8107", Ok(b"0")),
         ("padded with zeros", "000161 8100", Err(HpackFault::Huffman)),
         ("padded with more than seven bits", "000161 8207ff", Err(HpackFault::Huffman)),
@@ -51,7 +51,7 @@ fn rfc7541_5_2_strings() {
     ]);
 }
 
-// Cut anywhere, a block is an error or ends between two fields; nothing panics.
+// A block that is cut anywhere is an error or ends between two fields; no cut causes a panic.
 #[test]
 fn a_block_cut_anywhere() {
     let block = unhex("3fe11f 82 87 4188f439ce75c875fa57 84 400161 8825a849e95ba97d7f 0f0d0131 1001700173 bebf");
@@ -67,6 +67,6 @@ fn a_block_cut_anywhere() {
             Err(fault) => assert_eq!(fault, HpackFault::Truncated, "{end}"),
         }
     }
-    // Nothing at all, behind the size, and behind each field but the last.
+    // Complete at the start, after the size, and after each field except the last.
     assert_eq!(between, 10);
 }

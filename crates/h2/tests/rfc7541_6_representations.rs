@@ -1,13 +1,13 @@
-//! RFC 7541 §6 and §7.1.3: the kinds of field lines, and which of them are secrets.
+//! RFC 7541 §6 and §7.1.3: the kinds of field lines, and the secret ones.
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
 
 use causeway_h2::hpack::{Decoder, Encoder};
 use causeway_message::{NameRef, WriteList, names};
-use hpack::{decoded, encoded, octets, seen, unhex};
+use hpack::{bytes, decoded, encoded, seen, unhex};
 
-// §6.2.1 to §6.2.3: only the first kind changes the table, and only the last says that nobody may index it.
+// §6.2.1 to §6.2.3: only the first kind changes the table, and only the last one forbids indexing at every hop.
 #[test]
 fn rfc7541_6_2_literals() {
     for (why, block, inserted, never_indexed) in [
@@ -24,14 +24,14 @@ fn rfc7541_6_2_literals() {
         assert_eq!((fields.len(), fields[0].never_indexed), (1, never_indexed), "{why}");
         assert_eq!(decoded(&mut decoder, &[0xbe]).is_ok(), inserted, "{why}");
     }
-    // One that names an entry which was put in is as secret as it says itself.
+    // A literal that refers to an inserted entry has its own secrecy.
     let mut decoder = Decoder::new(4096);
     let fields = seen(&mut decoder, &unhex("40 0161 0131 1f2f 0132 be")).expect("a block");
     assert_eq!(fields.iter().map(|field| field.never_indexed).collect::<Vec<_>>(), [false, true, false]);
     assert!(fields.iter().all(|field| field.name == "a"));
 }
 
-// §7.1.3: secrets are sent as such, and never get into our table, however often they come.
+// §7.1.3: secrets are sent as never indexed, and are never inserted into our table, however often they repeat.
 #[test]
 fn rfc7541_7_1_3_our_secrets() {
     let mut encoder = Encoder::new(4096);
@@ -47,7 +47,7 @@ fn rfc7541_7_1_3_our_secrets() {
         for round in 0..3 {
             out.clear();
             encoder.field(name, value.as_bytes(), &mut out);
-            assert_eq!(octets(&out)[0] & 0xf0 == 0x10, secret, "{name:?} {value}");
+            assert_eq!(bytes(&out)[0] & 0xf0 == 0x10, secret, "{name:?} {value}");
             assert_eq!(out.len() == 1, !secret && round > 0, "{name:?} {value}, {round}");
         }
     }
@@ -55,16 +55,16 @@ fn rfc7541_7_1_3_our_secrets() {
         for _ in 0..3 {
             out.clear();
             encoder.field_never_indexed(name, b"Causeway", &mut out);
-            assert_eq!(octets(&out)[0] & 0xf0, 0x10, "also what would be in the table");
+            assert_eq!(bytes(&out)[0] & 0xf0, 0x10, "even if an entry would match");
         }
     }
-    let fields = seen(&mut Decoder::new(4096), &octets(&out)).expect("a block");
+    let fields = seen(&mut Decoder::new(4096), &bytes(&out)).expect("a block");
     assert_eq!((fields[0].name.as_str(), fields[0].never_indexed), ("x-own", true));
 }
 
-// §6: what repeats costs an octet from its second time on; what changes is left out of the table.
+// §6: a field that repeats costs one byte from its second occurrence on; a field that changes is not inserted.
 #[test]
-fn what_repeats_is_one_octet() {
+fn what_repeats_is_one_byte() {
     let mut encoder = Encoder::new(4096);
     let repeats = [
         (":status", "200"),
@@ -79,15 +79,16 @@ fn what_repeats_is_one_octet() {
     for _ in 0..3 {
         encoded(&mut encoder, &changes);
     }
-    assert_eq!(encoded(&mut encoder, &repeats), unhex("88 c1 c0 bf be"), "nothing was put behind them");
-    // Several values of one name, as pages have several types.
+    assert_eq!(encoded(&mut encoder, &repeats), unhex("88 c1 c0 bf be"), "no entry was inserted after them");
+    // Several values of one name, as a page has several content types.
     let types = [("content-type", "text/css"), ("content-type", "image/png"), ("content-type", "text/javascript")];
     encoded(&mut encoder, &types);
     assert_eq!(encoded(&mut encoder, &types), unhex("c0 bf be"));
     assert_eq!(encoded(&mut encoder, &repeats), unhex("88 c4 c3 c2 c1"));
 }
 
-// A name whose values do not come again is given up, so that it drives nothing else out; when they do, it is taken up again.
+// A name whose values do not repeat is paused, so that it does not evict other fields; when they repeat, it is
+// resumed.
 #[test]
 fn a_name_that_never_repeats_is_given_up() {
     let mut encoder = Encoder::new(4096);
@@ -104,7 +105,7 @@ fn a_name_that_never_repeats_is_given_up() {
     assert_eq!(block_of(1000).len(), 1);
 }
 
-// Names that are not registered: put in when the field comes again, in any case of the name.
+// An unregistered name is inserted when the field repeats, in any case of the name.
 #[test]
 fn another_name_is_put_in_when_it_comes_again() {
     let mut encoder = Encoder::new(4096);
@@ -114,11 +115,11 @@ fn another_name_is_put_in_when_it_comes_again() {
     {
         out.clear();
         encoder.field(NameRef::Other(name), b"some-value", &mut out);
-        assert_eq!((octets(&out)[0], out.len()), (first, len), "{name}");
+        assert_eq!((bytes(&out)[0], out.len()), (first, len), "{name}");
     }
     for value in 0..100u32 {
         out.clear();
         encoder.field(NameRef::Other("x-changes"), format!("{value:09}").as_bytes(), &mut out);
-        assert_eq!(octets(&out)[0], 0, "{value}");
+        assert_eq!(bytes(&out)[0], 0, "{value}");
     }
 }

@@ -1,4 +1,4 @@
-//! RFC 7541 Appendix C: the octets of its examples, decoded, and encoded where our encoder chooses the same.
+//! RFC 7541 Appendix C: the bytes of its examples, decoded, and encoded where our encoder makes equal choices.
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
@@ -17,7 +17,7 @@ const THIRD: [(&str, &str); 5] = [
     ("custom-key", "custom-value"),
 ];
 
-/// Blocks on one connection, each with what it says.
+/// Checks blocks on one connection, each with its fields.
 #[track_caller]
 fn check(decoder: &mut Decoder, blocks: &[(&str, &[(&str, &str)])]) {
     for (block, want) in blocks {
@@ -26,7 +26,7 @@ fn check(decoder: &mut Decoder, blocks: &[(&str, &[(&str, &str)])]) {
     }
 }
 
-// C.2: one field each way.
+// C.2: one field in each representation.
 #[test]
 fn rfc7541_c_2_field_representations() {
     for (block, name, value) in [
@@ -59,8 +59,8 @@ fn rfc7541_c_3_and_c_4_requests() {
     }
 }
 
-// C.5, C.6: three responses with a table of 256 octets, so that fields are evicted. There the size is agreed on beforehand; here
-// the first block says it.
+// C.5, C.6: three responses with a table of 256 bytes, so that fields are evicted. In the RFC the size is agreed on
+// beforehand; here the first block sets it.
 #[test]
 fn rfc7541_c_5_and_c_6_responses() {
     let first = [
@@ -100,8 +100,8 @@ fn rfc7541_c_5_and_c_6_responses() {
     }
 }
 
-// C.4 and C.6, the other way. Where the examples put values that change into the table, ours differs; `hpack_differential` has
-// the rest.
+// C.4 and C.6, encoded. Where the examples insert values that change, our encoder does not; `hpack_differential`
+// covers the rest.
 #[test]
 fn rfc7541_c_what_we_encode_alike() {
     let mut encoder = Encoder::new(4096);
@@ -109,7 +109,7 @@ fn rfc7541_c_what_we_encode_alike() {
     assert_eq!(hpack::encoded(&mut encoder, &request), unhex("8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff"));
     request.push(CACHE);
     assert_eq!(hpack::encoded(&mut encoder, &request), unhex("8286 84be 5886 a8eb 1064 9cbf"));
-    // Another name goes into the table when it comes again.
+    // A field with an unregistered name is inserted when it occurs again.
     let plain = "0a63 7573 746f 6d2d 6b65 790c 6375 7374 6f6d 2d76 616c 7565";
     assert_eq!(hpack::encoded(&mut encoder, &THIRD), unhex(&format!("8287 85bf 00{plain}")));
     let coded = "4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf";

@@ -16,13 +16,13 @@ const WEBSOCKET: &[(&str, &str)] = &[
     ("sec-websocket-version", "13"),
 ];
 
-// §4, §5: the request names a protocol and what is asked for; a handler sees the field that HTTP/1 has.
+// §4, §5: the request names a protocol and a path; a handler gets the Upgrade field that HTTP/1 has.
 #[test]
 fn a_websocket() {
     let mut peer = Peer::met(Settings::default());
     peer.feed(&headers(1, 0, WEBSOCKET));
     assert_eq!(peer.take(), "< 1 CONNECT /chat upgrade=websocket host=a.test sec-websocket-version=13 +? upgrade");
-    // HTTP/1's 101 is 200 here, and the fields of its connection are not sent.
+    // HTTP/1's 101 is sent as 200, without the connection-specific fields.
     peer.send_head(1, &[("upgrade", "websocket"), ("sec-websocket-protocol", "x")], 101, Framing::Tunnel);
     assert_eq!(peer.send(1, b"hello"), 0);
     peer.feed(&data(1, 0, b"hi"));
@@ -30,7 +30,7 @@ fn a_websocket() {
     let want = format!("> 1 HEADERS :status=200 sec-websocket-protocol=x date={date}\n> 1 DATA hello\n< 1 data hi");
     assert_eq!(peer.take(), want);
     assert!(peer.server.writable(StreamId(1)));
-    // Either side ends by itself.
+    // Either direction ends on its own.
     peer.finish(1);
     assert_eq!(peer.take(), "> 1 DATA  END");
     peer.feed(&data(1, 0, b"more"));

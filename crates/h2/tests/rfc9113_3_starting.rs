@@ -11,7 +11,7 @@ use peer::*;
 
 const OURS: &str = "> SETTINGS 3=128 4=1048576 6=32768 8=1 9=1\n> 0 WINDOW_UPDATE 2031617";
 
-// §3.4: the server's SETTINGS come first, whatever the client says; the client's SETTINGS are acknowledged.
+// §3.4: the server's SETTINGS are its first frame, whatever the client sends; the client's SETTINGS are acknowledged.
 #[test]
 fn both_sides_begin_with_settings() {
     for step in [1000, 1] {
@@ -22,19 +22,20 @@ fn both_sides_begin_with_settings() {
         assert_eq!(peer.state(), "nothing");
     }
     let mut peer = Peer::new(Settings::default());
-    assert_eq!(peer.state(), "head", "the preface is owed at once");
+    assert_eq!(peer.state(), "head", "the preface has a deadline at once");
     peer.feed(b"");
     assert_eq!(peer.take(), OURS);
     assert_eq!(peer.state(), "head");
 }
 
-// §3.4: an invalid preface is a connection error, and may be told by closing alone. Another protocol is noticed at its first octet.
+// §3.4: an invalid preface is a connection error; a close without GOAWAY is allowed. Another protocol is detected at
+// its first byte.
 #[test]
 fn a_wrong_preface_ends_the_connection() {
     let cases: &[(&str, Vec<u8>, &str)] = &[
         ("HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "PROTOCOL_ERROR"),
-        ("the preface of nobody", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX".to_vec(), "PROTOCOL_ERROR"),
-        ("no SETTINGS behind it", [PREFACE, &get(1)].concat(), "PROTOCOL_ERROR"),
+        ("a corrupt preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX".to_vec(), "PROTOCOL_ERROR"),
+        ("no SETTINGS after it", [PREFACE, &get(1)].concat(), "PROTOCOL_ERROR"),
         ("an acknowledgement first", [PREFACE, &settings_ack()].concat(), "PROTOCOL_ERROR"),
         ("SETTINGS that are too long", [PREFACE, &[0, 0x40, 6, 4, 0, 0, 0, 0, 0]].concat(), "FRAME_SIZE_ERROR"),
     ];
@@ -48,7 +49,7 @@ fn a_wrong_preface_ends_the_connection() {
     }
 }
 
-// §3.4, §6.5: what differs from the defaults is said.
+// §3.4, §6.5: only values that differ from the defaults are sent.
 #[test]
 fn our_settings_are_said() {
     let own = Settings {
@@ -65,7 +66,7 @@ fn our_settings_are_said() {
     assert_eq!(peer.take(), "> SETTINGS 1=8192 3=7 4=1000 6=5000 9=1");
 }
 
-// RFC 7540 §3.2: the request that asked for the upgrade is stream 1, half-closed; its settings count from the start.
+// RFC 7540 §3.2: the upgrading request is stream 1, half-closed; its settings apply from the start.
 #[test]
 fn an_upgraded_connection_answers_stream_1() {
     let mut request = Head::new();
@@ -92,7 +93,7 @@ fn an_upgraded_connection_answers_stream_1() {
     peer.answer(1, 200, "content");
     assert!(peer.take().ends_with("content-length=7") && peer.server.streams() == 0, "an answer to HEAD");
 
-    // Whoever answers first: SETTINGS come before the answer.
+    // SETTINGS precede the response, even if the response is sent before any byte is received.
     let mut peer = Peer::of(Server::upgraded(Rc::new(Settings::default()), &[], &request).unwrap());
     peer.answer(1, 204, "");
     assert!(peer.take().starts_with(&format!("{OURS}\n> 1 HEADERS END :status=204")));

@@ -6,7 +6,8 @@ mod peer;
 use causeway_h2::Settings;
 use peer::*;
 
-// §4.1: frames of unknown kinds are thrown away, and unknown flags and the reserved bit ignored; §5.5: but not within a field block.
+// §4.1: frames of unknown types are discarded, and unknown flags and the reserved bit are ignored; §5.5: but not
+// within a field block.
 #[test]
 fn what_is_unknown_is_ignored() {
     let mut reserved = get(1);
@@ -25,7 +26,7 @@ fn what_is_unknown_is_ignored() {
     ]);
 }
 
-// §4.2: a frame longer than SETTINGS_MAX_FRAME_SIZE is refused as soon as its length is known, DATA like all others.
+// §4.2: a frame longer than SETTINGS_MAX_FRAME_SIZE is rejected as soon as its length is known, also DATA.
 #[test]
 fn frames_have_a_largest_size() {
     let large = |kind, stream| frame(kind, END_HEADERS, stream, &[0; 16_385]);
@@ -35,14 +36,14 @@ fn frames_have_a_largest_size() {
         ("DATA", large(0, 1), refused),
         ("SETTINGS", large(4, 0), refused),
         ("an unknown kind", large(0x20, 0), refused),
-        ("only its first octets", large(1, 1)[..9].to_vec(), refused),
+        ("only its first bytes", large(1, 1)[..9].to_vec(), refused),
     ]);
     let whole = vec![b'x'; 16_384];
     let want = format!("< 1 POST /up host=a.test +?\n< 1 data {}", String::from_utf8(whole.clone()).unwrap());
     check(&[("the largest", [post(1), data(1, 0, &whole)].concat(), &want)]);
 }
 
-// §4.3: a block that cannot be decoded is a connection error COMPRESSION_ERROR, on whatever stream.
+// §4.3: a block that cannot be decoded is a connection error COMPRESSION_ERROR, on any stream.
 #[test]
 fn a_block_that_cannot_be_decoded_ends_the_connection() {
     let bad = |stream| frame(0x1, END_STREAM | END_HEADERS, stream, &[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
@@ -57,10 +58,10 @@ fn a_block_that_cannot_be_decoded_ends_the_connection() {
     ]);
 }
 
-// §4.3: every block counts for the decoder's table, whether its stream is served, refused or long gone.
+// §4.3: every block updates the decoder's table, even if its stream is refused or closed.
 #[test]
 fn blocks_of_refused_streams_are_decoded_too() {
-    // Puts x-a: b into the table; the next ones say index 62.
+    // Inserts x-a: b into the table; the next blocks refer to it by index 62.
     let insert = [&block(GET_FIELDS)[..], &[0x40, 3, b'x', b'-', b'a', 1, b'b']].concat();
     let refer = |stream| frame(0x1, END_STREAM | END_HEADERS, stream, &[&block(GET_FIELDS)[..], &[0xbe]].concat());
     let own = Settings { streams_max: 1, ..Settings::default() };
@@ -73,7 +74,8 @@ fn blocks_of_refused_streams_are_decoded_too() {
     check_with(&own, &[("refused", input, want)]);
 }
 
-// §4.3, §6.10: a block goes on without anything between, on its own stream; an END_STREAM on its first frame counts.
+// §4.3, §6.10: no other frame is allowed within a block, and all its frames are on one stream; END_STREAM on its
+// first frame counts.
 #[test]
 fn field_blocks_in_pieces() {
     let whole = block(GET_FIELDS);
@@ -96,20 +98,20 @@ fn field_blocks_in_pieces() {
         ("DATA between", [begun.clone(), data(1, 0, b"x")].concat(), broken),
         ("HEADERS between", [begun.clone(), get(3)].concat(), broken),
         ("PING between", [begun, ping(0, b"12345678")].concat(), broken),
-        ("none was begun", continuation(1, END_HEADERS, &[]), broken),
+        ("without a beginning", continuation(1, END_HEADERS, &[]), broken),
     ]);
 }
 
-// While a head or any other frame but DATA is incomplete, the head's deadline runs; a timeout then ends the connection.
+// While a frame other than DATA is incomplete, the deadline of a head applies; its expiry ends the connection.
 #[test]
 fn an_incomplete_frame_is_waited_for_like_a_head() {
     let whole = get(1);
     for (why, input, state) in [
         ("nothing", vec![], "keep-alive"),
-        ("one octet", whole[..1].to_vec(), "head"),
+        ("one byte", whole[..1].to_vec(), "head"),
         ("a frame's start", whole[..9].to_vec(), "head"),
         ("most of it", whole[..whole.len() - 1].to_vec(), "head"),
-        ("a block that goes on", frame(0x1, END_STREAM, 1, &[0x82]), "head"),
+        ("a block to be continued", frame(0x1, END_STREAM, 1, &[0x82]), "head"),
         ("all of it", whole.clone(), "nothing"),
         ("content", [post(1), data(1, 0, b"hello")[..11].to_vec()].concat(), "nothing"),
     ] {

@@ -1,4 +1,4 @@
-//! RFC 9113 §5.1: what may come on a stream in which state, identifiers, concurrency.
+//! RFC 9113 §5.1: the frames allowed in each stream state, identifiers, concurrency.
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
@@ -8,7 +8,7 @@ use peer::*;
 
 const BROKEN: &str = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";
 
-// §5.1 idle: nothing but HEADERS and PRIORITY; §5.1.1: a client's streams are odd.
+// §5.1 idle: only HEADERS and PRIORITY are allowed; §5.1.1: a client's streams are odd.
 #[test]
 fn nothing_but_a_head_opens_a_stream() {
     check(&[
@@ -26,7 +26,7 @@ fn nothing_but_a_head_opens_a_stream() {
     ]);
 }
 
-// §5.1.1: identifiers rise; those that are passed over are closed and cannot be used any more.
+// §5.1.1: identifiers increase; skipped ones are closed and cannot be used any more.
 #[test]
 fn identifiers_rise() {
     check(&[
@@ -35,20 +35,16 @@ fn identifiers_rise() {
             [get(1), get(7), get(9)].concat(),
             "< 1 GET / host=a.test\n< 7 GET / host=a.test\n< 9 GET / host=a.test",
         ),
+        ("a skipped one", [get(5), get(3)].concat(), "< 5 GET / host=a.test\n> GOAWAY 5 PROTOCOL_ERROR\n< broken"),
         (
-            "one that was passed over",
-            [get(5), get(3)].concat(),
-            "< 5 GET / host=a.test\n> GOAWAY 5 PROTOCOL_ERROR\n< broken",
-        ),
-        (
-            "content of one that was passed over",
+            "content of a skipped one",
             [get(5), data(3, 0, b"x")].concat(),
             "< 5 GET / host=a.test\n> GOAWAY 5 PROTOCOL_ERROR\n< broken",
         ),
     ]);
 }
 
-// §5.1 half-closed (remote): content or another head is a stream error STREAM_CLOSED; the rest is welcome.
+// §5.1 half-closed (remote): content or another head is a stream error STREAM_CLOSED; other frames are allowed.
 #[test]
 fn a_complete_request_takes_no_more() {
     let opened = "< 1 GET / host=a.test";
@@ -69,19 +65,20 @@ fn a_complete_request_takes_no_more() {
     ]);
 }
 
-// §5.1 closed: after both sides have ended, content and heads are a connection error STREAM_CLOSED; what may have been under way is ignored.
+// §5.1 closed: after both sides have ended, content and heads are a connection error STREAM_CLOSED; frames that may
+// have been in flight are ignored.
 #[test]
 fn a_stream_that_both_have_ended_is_closed() {
-    let late = |octets: Vec<u8>| {
+    let late = |bytes: Vec<u8>| {
         let mut peer = Peer::met(Settings::default());
         peer.feed(&get(1));
         peer.answer(1, 204, "");
         peer.take();
-        peer.feed(&octets);
+        peer.feed(&bytes);
         peer.take()
     };
     let broken = "> GOAWAY 1 STREAM_CLOSED\n< broken";
-    for (why, octets, want) in [
+    for (why, bytes, want) in [
         ("DATA", data(1, 0, b"x"), broken),
         ("HEADERS", get(1), broken),
         ("WINDOW_UPDATE", window_update(1, 1), ""),
@@ -89,11 +86,11 @@ fn a_stream_that_both_have_ended_is_closed() {
         ("RST_STREAM", rst_stream(1, 8), ""),
         ("PRIORITY", priority(1, 3), ""),
     ] {
-        assert_eq!(late(octets), want, "{why}");
+        assert_eq!(late(bytes), want, "{why}");
     }
 }
 
-// §5.1 closed: a peer that reset a stream itself knows that it is closed.
+// §5.1 closed: a peer that reset a stream itself must not use it any more.
 #[test]
 fn a_stream_that_the_peer_reset_is_closed() {
     let opened = "< 1 POST /up host=a.test +?\n< 1 reset\n";
@@ -109,7 +106,8 @@ fn a_stream_that_the_peer_reset_is_closed() {
     ]);
 }
 
-// §5.1 closed: a peer may not have heard that we reset a stream: what it sends there is ignored, and counted for the connection.
+// §5.1 closed: frames on a stream that we reset may have been in flight; they are ignored, and count for the
+// connection window.
 #[test]
 fn frames_under_way_to_a_stream_that_we_reset_are_ignored() {
     let own = Settings { connection_window: 65_535, ..Settings::default() };
@@ -122,7 +120,7 @@ fn frames_under_way_to_a_stream_that_we_reset_are_ignored() {
         &[&much[..], &much, &much, &headers(1, END_STREAM, &[("x", "y")]), &window_update(1, 9), &get(3)].concat(),
     );
     assert_eq!(peer.take(), "> 0 WINDOW_UPDATE 48004\n< 3 GET / host=a.test");
-    // Amid a frame: the rest of it is counted too.
+    // Within a frame: the rest of it counts too.
     let part = data(5, PADDED, &[&[9][..], &[b'x'; 16_000]].concat());
     peer.feed(&[&post(5)[..], &part[..5000]].concat());
     peer.reset(5);
@@ -130,10 +128,10 @@ fn frames_under_way_to_a_stream_that_we_reset_are_ignored() {
     peer.feed(&part[5000..]);
     assert_eq!(peer.take(), "");
     peer.feed(&[&much[..], &much].concat());
-    assert_eq!(peer.take(), "> 0 WINDOW_UPDATE 48001", "stream 1 is remembered still");
+    assert_eq!(peer.take(), "> 0 WINDOW_UPDATE 48001", "the reset of stream 1 is still remembered");
 }
 
-// §5.1.2: beyond the limit streams are refused, which says that nothing was done for them; a stream counts until both sides have ended it.
+// §5.1.2: streams beyond the limit are refused as unprocessed; a stream counts until both sides have ended it.
 #[test]
 fn streams_beyond_the_limit_are_refused() {
     let own = Settings { streams_max: 2, ..Settings::default() };
@@ -145,14 +143,15 @@ fn streams_beyond_the_limit_are_refused() {
     assert!(peer.take().ends_with("> 7 RST_STREAM REFUSED_STREAM"), "half of it is open");
     peer.feed(&[data(3, END_STREAM, b""), get(9)].concat());
     assert_eq!(peer.take(), "< 3 end\n< 9 GET / host=a.test");
-    // What the peer knows to be over does not count, even before the owner has said so.
+    // A stream that is closed from the peer's view does not count, even before the owner has finished it.
     peer.send_head(1, &[], 204, causeway_message::Framing::Empty);
     peer.feed(&get(11));
     assert!(peer.take().ends_with("< 11 GET / host=a.test"));
     assert_eq!(peer.server.streams(), 3);
 }
 
-// §5.4.2, §8.1: what an owner's reset says: an error before the answer is complete, none behind it, nothing where all is over.
+// §5.4.2, §8.1: the code of an owner's reset: an error before the response is complete, NO_ERROR after it, no frame
+// if all is over.
 #[test]
 fn an_owners_reset() {
     let mut peer = Peer::met(Settings::default());
@@ -172,6 +171,6 @@ fn an_owners_reset() {
     peer.reset(7);
     let date = std::str::from_utf8(DATE).unwrap();
     let want = format!("> 5 RST_STREAM INTERNAL_ERROR\n> 7 HEADERS END :status=204 date={date}");
-    assert_eq!(peer.take(), want, "a sized answer that is short is no answer");
+    assert_eq!(peer.take(), want, "a sized response that is too short is reset");
     assert_eq!((peer.server.streams(), peer.state()), (0, "keep-alive"));
 }

@@ -11,7 +11,8 @@ fn small() -> Settings {
     Settings { stream_window: 1000, connection_window: 65_535, ..Settings::default() }
 }
 
-// §6.9.1: more than a stream's window is a stream error, more than the connection's a connection error; padding counts.
+// §6.9.1: exceeding a stream's window is a stream error, exceeding the connection's a connection error; padding
+// counts.
 #[test]
 fn the_peer_keeps_to_the_windows() {
     let opened = "< 1 POST /up host=a.test +?\n";
@@ -22,10 +23,10 @@ fn the_peer_keeps_to_the_windows() {
         ("a stream's window", [post(1), data(1, 0, &[b'x'; 1001])].concat(), refused.clone()),
         ("padding too", [post(1), padded].concat(), refused),
     ];
-    for (_, octets, want) in &mut cases {
+    for (_, bytes, want) in &mut cases {
         let mut peer = Peer::met(small());
         peer.reads = false;
-        peer.feed(octets);
+        peer.feed(bytes);
         assert_eq!(&peer.take(), want);
         assert_eq!(peer.state(), "keep-alive");
     }
@@ -59,7 +60,7 @@ fn a_smaller_window_holds_once_it_is_acknowledged() {
     assert!(begin(true).contains("RST_STREAM FLOW_CONTROL_ERROR"));
 }
 
-// §5.2: what was read is given back by halves of a window, for the stream and for the connection.
+// §5.2: bytes that were read are announced in steps of half a window, for the stream and for the connection.
 #[test]
 fn what_was_read_is_given_back_by_halves() {
     let mut peer = Peer::met(Settings { stream_window: 1000, connection_window: 65_535, ..Settings::default() });
@@ -71,18 +72,18 @@ fn what_was_read_is_given_back_by_halves() {
     peer.release(1, 1);
     assert_eq!(peer.take(), "> 1 WINDOW_UPDATE 500");
     peer.release(1, 10_000);
-    assert_eq!(peer.take(), "", "only what was handed out is given back");
+    assert_eq!(peer.take(), "", "only bytes that were passed on are released");
     peer.feed(&data(1, 0, &[b'x'; 600]));
     assert!(peer.take().starts_with("< 1 data"));
     peer.release(3, 5);
-    // What nobody read when a stream ends goes back to the connection.
+    // Unread bytes are returned to the connection window when their stream ends.
     for stream in (3..).step_by(2).take(40) {
         peer.feed(&[post(stream), data(stream, 0, &[b'x'; 1000]), rst_stream(stream, 8)].concat());
     }
     assert!(peer.take().contains("> 0 WINDOW_UPDATE 32900"), "900 were read before");
 }
 
-// §6.1: padding is counted and nobody reads it, so it is given back at once; its octets may be anything.
+// §6.1: padding counts and is never read, so it is released at once; its bytes may have any value.
 #[test]
 fn padding_is_given_back_at_once() {
     let padded = data(1, PADDED, &[&[255][..], b"hi", &[7; 255]].concat());
@@ -92,11 +93,11 @@ fn padding_is_given_back_at_once() {
     assert_eq!(peer.take(), "< 1 POST /up host=a.test +?\n> 1 WINDOW_UPDATE 256\n< 1 data hi");
 }
 
-// A stream whose declared rest fits into its window is not told of more.
+// A stream whose rest of declared content fits its window gets no announcement.
 #[test]
 fn no_announcement_that_nobody_needs() {
     let mut peer = Peer::met(small());
-    let declared = |octets: &'static str| headers(1, 0, &with(POST_FIELDS, &[("content-length", octets)]));
+    let declared = |bytes: &'static str| headers(1, 0, &with(POST_FIELDS, &[("content-length", bytes)]));
     peer.feed(&[declared("1000"), data(1, 0, &[b'x'; 600]), data(1, END_STREAM, &[b'x'; 400])].concat());
     assert!(!peer.take().contains("WINDOW_UPDATE"));
     let mut peer = Peer::met(small());
@@ -104,7 +105,7 @@ fn no_announcement_that_nobody_needs() {
     assert!(peer.take().contains("> 1 WINDOW_UPDATE 600"));
 }
 
-// §6.9.1: we keep to the peer's windows, the stream's and the connection's, and go on when they open.
+// §6.9.1: sending respects the peer's stream and connection windows, and continues when they open.
 #[test]
 fn content_keeps_to_the_peers_windows() {
     let mut peer = Peer::met(Settings::default());
@@ -118,13 +119,13 @@ fn content_keeps_to_the_peers_windows() {
     assert_eq!(peer.send(1, b"x"), 1);
     peer.feed(&window_update(1, 3));
     assert_eq!(peer.send(1, b"abcde"), 2);
-    // §6.9.2: a smaller initial window takes from what is open, below zero even.
+    // §6.9.2: a smaller initial window reduces the open windows, even below zero.
     peer.feed(&[settings(&[(4, 4)]), window_update(1, 6)].concat());
     assert!(!peer.server.writable(StreamId(1)), "-6 and 6");
     peer.feed(&settings(&[(4, 5)]));
     assert!(peer.server.writable(StreamId(1)), "1");
     peer.take();
-    // The connection's window, which SETTINGS do not change.
+    // The connection window, which SETTINGS do not change.
     peer.feed(&[settings(&[(4, 100_000)]), window_update(1, 1_000_000)].concat());
     peer.send_head(3, &[], 200, Framing::Stream);
     assert_eq!(peer.send(3, &vec![b'x'; 70_000]), 70_000 - 65_535 + 13);
@@ -135,7 +136,8 @@ fn content_keeps_to_the_peers_windows() {
     assert_eq!(peer.take(), "> 1 DATA d");
 }
 
-// §6.9.1: a window never passes 2^31-1: a stream error on a stream, a connection error on the connection; 0 is an error too (§6.9).
+// §6.9.1: a window that exceeds 2^31-1 is a stream error on a stream, a connection error on the connection; so is an
+// increment of 0 (§6.9).
 #[test]
 fn windows_have_a_largest_size() {
     let opened = "< 1 GET / host=a.test\n";

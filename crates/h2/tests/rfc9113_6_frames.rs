@@ -1,4 +1,4 @@
-//! RFC 9113 §6: what each kind of frame may hold. Windows are in `rfc9113_5_2_flow_control.rs`.
+//! RFC 9113 §6: the contents of each kind of frame. `rfc9113_5_2_flow_control.rs` tests windows.
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
@@ -9,7 +9,7 @@ use peer::*;
 const PROTOCOL: &str = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";
 const FRAME_SIZE: &str = "> GOAWAY 0 FRAME_SIZE_ERROR\n< broken";
 
-// §6.1, §6.2: padding that fills the frame is a connection error; what it holds does not matter.
+// §6.1, §6.2: padding that fills the frame is a connection error; its bytes may have any value.
 #[test]
 fn padding() {
     let padded = |pad: u8, rest: &[u8]| [&[pad][..], rest].concat();
@@ -37,20 +37,20 @@ fn padding() {
     ]);
 }
 
-// §6.2, §5.3.2: a head's priority is read over; a stream that depends on itself is a stream error.
+// §6.2, §5.3.2: a head's priority is ignored; a stream that depends on itself is a stream error.
 #[test]
 fn priority_in_heads() {
     let head =
         |priority: &[u8]| frame(0x1, END_STREAM | END_HEADERS | PRIORITY, 1, &[priority, &block(GET_FIELDS)].concat());
     check(&[
-        ("read over", head(&[0x80, 0, 0, 3, 7]), "< 1 GET / host=a.test"),
+        ("ignored", head(&[0x80, 0, 0, 3, 7]), "< 1 GET / host=a.test"),
         ("on itself", head(&[0, 0, 0, 1, 7]), "> 1 RST_STREAM PROTOCOL_ERROR"),
         ("on itself, exclusively", head(&[0x80, 0, 0, 1, 7]), "> 1 RST_STREAM PROTOCOL_ERROR"),
-        ("not whole", frame(0x1, END_STREAM | END_HEADERS | PRIORITY, 1, &[0, 0, 0, 3]), FRAME_SIZE),
+        ("incomplete", frame(0x1, END_STREAM | END_HEADERS | PRIORITY, 1, &[0, 0, 0, 3]), FRAME_SIZE),
     ]);
 }
 
-// §6.3: five octets, a stream; anything else is a stream error, and where no stream was opened one of the connection.
+// §6.3: five bytes, for a stream. Otherwise a stream error, or a connection error if the stream was never opened.
 #[test]
 fn priority_frames() {
     let opened = "< 1 POST /up host=a.test +?\n";
@@ -60,7 +60,7 @@ fn priority_frames() {
         ("too short, idle", short(1), FRAME_SIZE),
         ("on itself", [post(1), priority(1, 1)].concat(), &format!("{opened}> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset")),
         ("on itself, idle", priority(3, 3), PROTOCOL),
-        ("of nobody", priority(0, 1), PROTOCOL),
+        ("of stream 0", priority(0, 1), PROTOCOL),
     ]);
 }
 
@@ -74,20 +74,20 @@ fn rst_stream_frames() {
             [post(1), frame(0x3, 0, 1, &[0; 3])].concat(),
             &format!("{opened}> GOAWAY 1 FRAME_SIZE_ERROR\n< broken"),
         ),
-        ("of nobody", rst_stream(0, 0), PROTOCOL),
+        ("of stream 0", rst_stream(0, 0), PROTOCOL),
         ("an unknown code", [post(1), rst_stream(1, 0xdead_beef)].concat(), &format!("{opened}< 1 reset")),
     ]);
 }
 
-// §6.5: whole entries, the connection's, within bounds; unknown ones are ignored; an acknowledgement is empty.
+// §6.5: whole entries, for the connection, within limits; unknown ones are ignored; an acknowledgement is empty.
 #[test]
 fn settings_frames() {
     let flow = "> GOAWAY 0 FLOW_CONTROL_ERROR\n< broken";
     let ack = "> SETTINGS ACK";
     check(&[
-        ("all that there are", settings(&[(1, 0), (2, 0), (3, 0), (4, 0), (5, 16_384), (6, 0), (8, 1), (9, 1)]), ack),
+        ("all defined settings", settings(&[(1, 0), (2, 0), (3, 0), (4, 0), (5, 16_384), (6, 0), (8, 1), (9, 1)]), ack),
         ("unknown", settings(&[(0x1234, 0xffff_ffff), (0, 0)]), ack),
-        ("push, which a client may want", settings(&[(2, 1)]), ack),
+        ("push, which a client may enable", settings(&[(2, 1)]), ack),
         ("push by 2", settings(&[(2, 2)]), PROTOCOL),
         ("the largest window", settings(&[(4, 0x7fff_ffff)]), ack),
         ("a larger window", settings(&[(4, 0x8000_0000)]), flow),
@@ -98,24 +98,24 @@ fn settings_frames() {
         ("RFC 8441 §3: taken back", settings(&[(8, 1), (8, 0)]), PROTOCOL),
         ("RFC 9218 §2.1: by 2", settings(&[(9, 2)]), PROTOCOL),
         ("part of an entry", frame(0x4, 0, 0, &[0, 4, 0, 0, 0]), FRAME_SIZE),
-        ("an acknowledgement that says something", frame(0x4, ACK, 0, &[0, 4, 0, 0, 0, 0]), FRAME_SIZE),
+        ("an acknowledgement with a payload", frame(0x4, ACK, 0, &[0, 4, 0, 0, 0, 0]), FRAME_SIZE),
         ("a stream's", frame(0x4, 0, 1, &[]), PROTOCOL),
     ]);
 }
 
-// §6.7: eight octets come back.
+// §6.7: the eight bytes are returned.
 #[test]
 fn ping_frames() {
     check(&[
         ("answered", ping(0, b"12345678"), "> PING ACK 12345678"),
-        ("an answer to nothing", ping(ACK, b"12345678"), ""),
+        ("an unsolicited acknowledgement", ping(ACK, b"12345678"), ""),
         ("too short", frame(0x6, 0, 0, b"1234567"), FRAME_SIZE),
         ("too long", frame(0x6, 0, 0, b"123456789"), FRAME_SIZE),
         ("a stream's", frame(0x6, 0, 1, b"12345678"), PROTOCOL),
     ]);
 }
 
-// §6.8: a client's GOAWAY says nothing that a server has to do; its form is checked.
+// §6.8: a client's GOAWAY requires no action from a server; only its form is checked.
 #[test]
 fn goaway_frames() {
     check(&[
@@ -125,13 +125,14 @@ fn goaway_frames() {
     ]);
 }
 
-// §6.9: four octets.
+// §6.9: four bytes.
 #[test]
 fn window_update_frames() {
     check(&[("too short", frame(0x8, 0, 0, &[0; 3]), FRAME_SIZE), ("too long", frame(0x8, 0, 0, &[0; 5]), FRAME_SIZE)]);
 }
 
-// §6.8: ending gracefully: first that there will be an end, then, once the peer has heard of it, which request was the last.
+// §6.8: a graceful shutdown sends a GOAWAY without a last stream, then, after the acknowledgement of the PING, one
+// with it.
 #[test]
 fn draining() {
     let mut peer = Peer::met(Settings::default());
@@ -153,11 +154,11 @@ fn draining() {
     peer.feed(&frame(0x1, END_HEADERS | END_STREAM, 9, &[0xff, 0xff, 0xff]));
     assert_eq!(peer.take(), "> GOAWAY 3 COMPRESSION_ERROR\n< broken", "the last stream is never raised");
 
-    // Nothing is open: only the peer's word is waited for, and not for ever.
+    // No stream is open: the connection waits only for the acknowledgement, and with a deadline.
     for answers in [true, false] {
         let mut peer = Peer::new(Settings::default());
         peer.server.drain(&mut peer.out);
-        assert!(peer.take().starts_with("> SETTINGS"), "SETTINGS come first even here");
+        assert!(peer.take().starts_with("> SETTINGS"), "SETTINGS are first even here");
         peer.feed(&[PREFACE, &settings(&[])].concat());
         assert_eq!(peer.state(), "acknowledgement");
         peer.take();
@@ -171,7 +172,8 @@ fn draining() {
     }
 }
 
-// §6.8: what may have been on its way when the peer was told is bounded by what it may have open, whether it answers or not.
+// §6.8: the number of requests in flight after the GOAWAY is bounded by the stream limit, even if the peer does not
+// acknowledge.
 #[test]
 fn draining_beside_a_peer_that_does_not_listen() {
     let mut peer = Peer::met(Settings { streams_max: 2, ..Settings::default() });
@@ -186,7 +188,7 @@ fn draining_beside_a_peer_that_does_not_listen() {
     assert!(peer.server.is_last());
 }
 
-// §6.8: an idle connection is ended without blame.
+// §6.8: an idle connection ends with NO_ERROR.
 #[test]
 fn an_idle_connection_that_times_out() {
     let mut peer = Peer::met(Settings::default());
@@ -198,7 +200,7 @@ fn an_idle_connection_that_times_out() {
     assert_eq!((peer.take().as_str(), peer.state()), ("> GOAWAY 1 NO_ERROR", "close"));
 }
 
-// §5.4.1: behind a connection error nothing counts any more.
+// §5.4.1: after a connection error all input is ignored.
 #[test]
 fn behind_the_end_there_is_nothing() {
     let mut peer = Peer::met(Settings::default());
@@ -214,7 +216,7 @@ fn behind_the_end_there_is_nothing() {
     assert!(peer.server.wants_close() && peer.server.is_last() && peer.server.streams() == 0);
 }
 
-// The peer's end of sending: what is complete is still answered, what is not never will be.
+// The peer's end of stream: complete requests are still answered; an incomplete one ends the connection.
 #[test]
 fn the_peer_closes_its_side() {
     for (why, input, event, state) in [
@@ -227,7 +229,7 @@ fn the_peer_closes_its_side() {
             "< 1 GET / host=a.test\n< 3 POST /up host=a.test +?\n< broken",
             "close",
         ),
-        ("amid a frame", get(1)[..12].to_vec(), "", "close"),
+        ("within a frame", get(1)[..12].to_vec(), "", "close"),
     ] {
         let mut peer = Peer::met(Settings::default());
         peer.feed(&input);
@@ -243,7 +245,8 @@ fn the_peer_closes_its_side() {
     assert_eq!(peer.state(), "close");
 }
 
-// §6.5.2: what is announced of the table is what the decoder takes, or a peer that uses it all would break a rule unknowingly.
+// §6.5.2: the announced table size is the one that the decoder accepts; otherwise a peer that uses all of it would
+// cause an error.
 #[test]
 fn the_largest_table_is_announced_as_it_is() {
     let settings = Settings { header_table_bytes: 65_536, encoder_table_bytes: 65_536, ..Settings::default() };
@@ -251,14 +254,14 @@ fn the_largest_table_is_announced_as_it_is() {
     let (mut head, mut out) = (causeway_message::Head::new(), causeway_message::WriteList::new());
     let now = std::time::Instant::now();
     let theirs = frame(0x4, 0, 0, &[0, 1, 0, 1, 0, 0]);
-    server.handle_octets(now, &[PREFACE, &theirs, &frame(0x4, ACK, 0, b"")].concat(), &mut head, &mut out);
+    server.handle_bytes(now, &[PREFACE, &theirs, &frame(0x4, ACK, 0, b"")].concat(), &mut head, &mut out);
     let mut slices = [std::io::IoSlice::new(b""); 4];
     let used = out.slices(&mut slices);
     let said: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
     let table = said[9..].as_chunks::<6>().0.iter().find(|entry| entry[..2] == [0, 1]).unwrap();
     assert_eq!(u32::from_be_bytes([table[2], table[3], table[4], table[5]]), 65_535);
-    // A size of just that, then a request.
+    // A size update to exactly that, then a request.
     let fields = [&[0x3f, 0xe0, 0xff, 0x03][..], &block(GET_FIELDS)].concat();
-    let handled = server.handle_octets(now, &frame(0x1, END_STREAM | END_HEADERS, 1, &fields), &mut head, &mut out);
+    let handled = server.handle_bytes(now, &frame(0x1, END_STREAM | END_HEADERS, 1, &fields), &mut head, &mut out);
     assert!(matches!(handled.event, Some(causeway_h2::Event::Head { .. })), "{:?}", handled.event);
 }

@@ -8,7 +8,7 @@ use peer::*;
 
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
-/// What comes of a request with these fields, its END_STREAM with them.
+/// Checks requests with these fields and END_STREAM.
 #[track_caller]
 fn requests(cases: &[(&str, Fields<'_>, &str)]) {
     let cases: Vec<_> = cases.iter().map(|(why, fields, want)| (*why, headers(1, END_STREAM, fields), *want)).collect();
@@ -21,7 +21,7 @@ const S: (&str, &str) = (":scheme", "https");
 const A: (&str, &str) = (":authority", "a.test");
 const P: (&str, &str) = (":path", "/");
 
-// §8.3.1: the four pseudo-fields, each once, before all others, and no other ones.
+// §8.3.1: the four pseudo-fields, each exactly once, before all other fields, and no other ones.
 #[test]
 fn pseudo_fields() {
     requests(&[
@@ -34,7 +34,7 @@ fn pseudo_fields() {
         ("two schemes", &[M, S, S, A, P], MALFORMED),
         ("two authorities", &[M, S, A, A, P], MALFORMED),
         ("two paths", &[M, S, A, P, P], MALFORMED),
-        ("behind a field", &[M, S, A, ("x", "y"), P], MALFORMED),
+        ("after a field", &[M, S, A, ("x", "y"), P], MALFORMED),
         ("a response's", &[M, S, A, P, (":status", "200")], MALFORMED),
         ("an unknown one", &[M, S, A, P, (":x", "y")], MALFORMED),
         ("in upper case", &[(":Method", "GET"), S, A, P], MALFORMED),
@@ -42,11 +42,11 @@ fn pseudo_fields() {
     ]);
 }
 
-// §8.3.1: what may stand in them. RFC 9110 §4.2.1, §4.2.4: no empty host, no userinfo.
+// §8.3.1: the values of pseudo-fields. RFC 9110 §4.2.1, §4.2.4: no empty host, no userinfo.
 #[test]
 fn values_of_pseudo_fields() {
     requests(&[
-        ("a method that nobody knows", &[(":method", "BREW"), S, A, P], "< 1 BREW / host=a.test"),
+        ("an unknown method", &[(":method", "BREW"), S, A, P], "< 1 BREW / host=a.test"),
         ("no token", &[(":method", "GE T"), S, A, P], MALFORMED),
         ("no method at all", &[(":method", ""), S, A, P], MALFORMED),
         ("http", &[M, (":scheme", "http"), A, P], "< 1 GET / host=a.test"),
@@ -58,11 +58,12 @@ fn values_of_pseudo_fields() {
         ("an absolute form", &[M, S, A, (":path", "https://b.test/")], MALFORMED),
         ("no slash", &[M, S, A, (":path", "a")], MALFORMED),
         ("a space", &[M, S, A, (":path", "/a b")], MALFORMED),
+        ("raw bytes", &[M, S, A, (":path", "/{é}?\"")], "< 1 GET /%7B%C3%A9%7D?%22 host=a.test"),
         ("a fragment", &[M, S, A, (":path", "/a#b")], MALFORMED),
         ("CR LF", &[M, S, A, (":path", "/a\r\nX: y")], MALFORMED),
         ("NUL", &[M, S, A, (":path", "/\0")], MALFORMED),
-        ("everything", &[(":method", "OPTIONS"), S, A, (":path", "*")], "< 1 OPTIONS * host=a.test"),
-        ("everything of a GET", &[M, S, A, (":path", "*")], MALFORMED),
+        ("the asterisk", &[(":method", "OPTIONS"), S, A, (":path", "*")], "< 1 OPTIONS * host=a.test"),
+        ("the asterisk with GET", &[M, S, A, (":path", "*")], MALFORMED),
         ("a port", &[M, S, (":authority", "[::1]:443"), P], "< 1 GET / host=[::1]:443"),
         ("userinfo", &[M, S, (":authority", "u@a.test"), P], MALFORMED),
         ("no host", &[M, S, (":authority", ""), P], MALFORMED),
@@ -70,15 +71,15 @@ fn values_of_pseudo_fields() {
     ]);
 }
 
-// §8.3.1: Host may stand for `:authority` or beside it, never against it.
+// §8.3.1: Host may replace `:authority` or repeat it, but not contradict it.
 #[test]
 fn host_and_authority() {
     requests(&[
         ("Host alone", &[M, S, P, ("host", "b.test:8")], "< 1 GET / host=b.test:8"),
-        ("the same twice", &[M, S, A, P, ("host", "A.test")], "< 1 GET / host=a.test"),
+        ("both, equal", &[M, S, A, P, ("host", "A.test")], "< 1 GET / host=a.test"),
         ("another", &[M, S, A, P, ("host", "b.test")], MALFORMED),
         ("neither", &[M, S, P], MALFORMED),
-        ("two of the same", &[M, S, P, ("host", "b.test"), ("host", "b.test")], MALFORMED),
+        ("two equal ones", &[M, S, P, ("host", "b.test"), ("host", "b.test")], MALFORMED),
         ("two beside it", &[M, S, A, P, ("host", "a.test"), ("host", "b.test")], MALFORMED),
         ("no host", &[M, S, P, ("host", "b test")], MALFORMED),
     ]);
@@ -87,8 +88,8 @@ fn host_and_authority() {
     assert_eq!(peer.head.authority(), Some("a.test"));
 }
 
-// §8.2.1: names are tokens in lower case, values hold no NUL, CR, LF nor white space at their ends; beyond that we refuse all that
-// RFC 9110 §5.5 does.
+// §8.2.1: names are lower-case tokens, values hold no NUL, CR, LF and no white space at either end. Beyond that, all
+// values that RFC 9110 §5.5 forbids are rejected.
 #[test]
 fn fields() {
     let get = |field| [M, S, A, P, field];
@@ -106,12 +107,12 @@ fn fields() {
         ("LF", &get(("x", "a\nb: c")), MALFORMED),
         ("DEL", &get(("x", "a\u{7f}b")), MALFORMED),
         ("a space in front", &get(("x", " a")), MALFORMED),
-        ("a tab behind", &get(("x", "a\t")), MALFORMED),
+        ("a tab after", &get(("x", "a\t")), MALFORMED),
         ("in a pseudo-field", &[(":method", "GET "), S, A, P], MALFORMED),
     ]);
 }
 
-// §8.2.2: fields of HTTP/1's connections are malformed; TE may say that trailers are welcome.
+// §8.2.2: connection-specific fields of HTTP/1 are malformed; TE may only be `trailers`.
 #[test]
 fn fields_of_connections() {
     let get = |field| [M, S, A, P, field];
@@ -127,7 +128,7 @@ fn fields_of_connections() {
     ]);
 }
 
-// §8.2.3: a Cookie in pieces is one again, wherever they stand.
+// §8.2.3: the pieces of a Cookie are joined, wherever they are.
 #[test]
 fn cookies_are_joined() {
     requests(&[
@@ -143,7 +144,7 @@ fn cookies_are_joined() {
             "< 1 GET / host=a.test cookie=a=b; c=d; e=f x=y",
         ),
     ]);
-    // Pieces do not count as fields of their own, only by their octets.
+    // The pieces do not count as fields of their own, but their bytes count.
     let own = Settings { fields_max: 5, ..Settings::default() };
     let pieces = vec![("cookie", "a=b"); 50];
     let mut peer = Peer::met(own);
@@ -151,7 +152,7 @@ fn cookies_are_joined() {
     assert!(peer.take().starts_with("< 1 GET / host=a.test cookie=a=b; a=b; "));
 }
 
-// §8.1.1: the content is as long as Content-Length says, wherever the stream ends.
+// §8.1.1: the content has exactly the length of Content-Length, whichever frame ends the stream.
 #[test]
 fn content_length() {
     let sized = |flags, length| headers(1, flags, &with(POST_FIELDS, &[("content-length", length)]));
@@ -176,15 +177,15 @@ fn content_length() {
             &format!("{}< 1 data hell\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset", opened(" +5", "5")),
         ),
         ("too little, and trailers", [sized(0, "5"), headers(1, END_STREAM, &[("x", "y")])].concat(), &reset),
-        ("none comes", sized(END_STREAM, "5"), refused),
-        ("none declared, none comes", sized(END_STREAM, "0"), opened("", "0").trim()),
+        ("none sent", sized(END_STREAM, "5"), refused),
+        ("none declared, none sent", sized(END_STREAM, "0"), opened("", "0").trim()),
         (
             "none declared, the stream open",
             [sized(0, "0"), data(1, END_STREAM, b"")].concat(),
             &format!("{}< 1 end", opened(" +?", "0")),
         ),
         (
-            "none declared, some comes",
+            "none declared, some sent",
             [sized(0, "0"), data(1, END_STREAM, b"x")].concat(),
             &format!("{}> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset", opened(" +?", "0")),
         ),
@@ -194,7 +195,7 @@ fn content_length() {
     ]);
 }
 
-// §8.1: trailers end a request; they hold no pseudo-field and no field of a connection.
+// §8.1: trailers end a request; they hold no pseudo-field and no connection-specific field.
 #[test]
 fn trailers() {
     let opened = "< 1 POST /up host=a.test +?\n";
@@ -226,7 +227,8 @@ fn trailers() {
     ]);
 }
 
-// RFC 9110 §15.5: what is too large, or asks for what nobody can do, is answered; the stream is open for that.
+// RFC 9110 §15.5: a request that is too large or has an unknown expectation gets an error response; its stream is
+// open for that.
 #[test]
 fn requests_that_are_answered_and_not_served() {
     let long = "x".repeat(8200);
@@ -237,7 +239,7 @@ fn requests_that_are_answered_and_not_served() {
     requests(&[
         ("a target", &[M, S, A, (":path", &path)], "< 1 fault 414"),
         ("fields", &many, "< 1 fault 431"),
-        ("octets", &large, "< 1 fault 431"),
+        ("bytes", &large, "< 1 fault 431"),
         ("a method", &[(":method", &method), S, A, P], "< 1 fault 501"),
         ("an expectation", &[M, S, A, P, ("expect", "tea")], "< 1 fault 417"),
     ]);
@@ -253,7 +255,7 @@ fn requests_that_are_answered_and_not_served() {
     assert_eq!(peer.take(), want);
 }
 
-// §8.5: CONNECT names an authority with a port, and nothing else.
+// §8.5: CONNECT has only a method and an authority with a port.
 #[test]
 fn connect() {
     let c = (":method", "CONNECT");

@@ -1,4 +1,4 @@
-//! RFC 9113 in the client's role: requests out, responses in (§8), what a server may do to a connection.
+//! RFC 9113 in the client's role: requests, responses (§8), and a server's violations.
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_h2::hpack::Decoder;
-use causeway_h2::{Client, ClientEvent, Scheme, Settings, Unopened};
+use causeway_h2::{Client, ClientEvent, Settings};
 use causeway_message::{
-    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StreamId, WriteList,
+    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, ResponseHead, Scheme, StreamId, Unopened, WriteList,
 };
 use peer::*;
 
-/// The server of one client's machine.
-struct Upstream {
+/// The server for one client machine.
+struct UpstreamPeer {
     client: Client,
     head: ResponseHead,
     out: WriteList,
@@ -33,8 +33,8 @@ fn request(method: &'static str, target: &str, fields: &[(&str, &'static str)]) 
     head
 }
 
-impl Upstream {
-    /// A connection on which the server has said these settings.
+impl UpstreamPeer {
+    /// Returns a connection on which the server has sent these settings.
     fn met(entries: &[(u16, u32)]) -> Self {
         let client = Client::new(Rc::new(Settings::client()));
         let (head, out, decoder) = (ResponseHead::default(), WriteList::new(), Decoder::new(4096));
@@ -47,7 +47,7 @@ impl Upstream {
         upstream
     }
 
-    /// With one request open, of this method.
+    /// Returns a connection with one open request of this method.
     fn asked(method: &'static str) -> Self {
         let mut upstream = Self::met(&[]);
         upstream.open(&request(method, "/", &[("host", "b.test")]), Framing::Empty).unwrap();
@@ -61,11 +61,11 @@ impl Upstream {
         id
     }
 
-    fn feed(&mut self, octets: &[u8]) {
-        self.pending.extend_from_slice(octets);
+    fn feed(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
         loop {
             let pending = std::mem::take(&mut self.pending);
-            let handled = self.client.handle_octets(Instant::now(), &pending, &mut self.head, &mut self.out);
+            let handled = self.client.handle_bytes(Instant::now(), &pending, &mut self.head, &mut self.out);
             self.print();
             let idle = handled.consumed == 0 && handled.event.is_none();
             if let Some(event) = handled.event {
@@ -91,7 +91,7 @@ impl Upstream {
             ClientEvent::Head { stream, body } => {
                 let body = match body {
                     BodyLength::None => String::new(),
-                    BodyLength::Sized(octets) => format!(" +{octets}"),
+                    BodyLength::Sized(bytes) => format!(" +{bytes}"),
                     BodyLength::Unknown => " +?".to_owned(),
                 };
                 format!("< {} {status}{fields}{body}", stream.0)
@@ -107,18 +107,18 @@ impl Upstream {
             }
             ClientEvent::Trailers { stream } => format!("< {} trailers{fields}", stream.0),
             ClientEvent::End { stream } => format!("< {} end", stream.0),
-            ClientEvent::Reset { stream, code } => format!("< {} reset {code:?}", stream.0),
+            ClientEvent::Reset { stream, fault } => format!("< {} reset {fault:?}", stream.0),
             ClientEvent::Unprocessed { stream } => format!("< {} unprocessed", stream.0),
-            ClientEvent::GoAway { code } => format!("< goaway {code:?}"),
-            ClientEvent::Broken => "< broken".to_owned(),
+            ClientEvent::GoAway { fault } => format!("< goaway {fault:?}"),
+            ClientEvent::Broken { .. } => "< broken".to_owned(),
         };
         self.lines.push(line);
     }
 
     fn print(&mut self) {
-        let octets = written(&self.out);
-        self.out.advance(octets.len());
-        let mut rest = &octets[..];
+        let bytes = written(&self.out);
+        self.out.advance(bytes.len());
+        let mut rest = &bytes[..];
         if let Some(behind) = rest.strip_prefix(PREFACE) {
             self.lines.push("> PRI".to_owned());
             rest = behind;
@@ -136,23 +136,23 @@ fn status(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     headers(stream, flags, &with(&[(":status", "200")], fields))
 }
 
-/// What comes of frames behind one GET, once handed over whole and once octet by octet.
+/// Checks the events of frames after one GET, passed whole and byte by byte.
 #[track_caller]
 fn check(method: &'static str, cases: &[(&str, Vec<u8>, &str)]) {
-    for (why, octets, want) in cases {
+    for (why, bytes, want) in cases {
         let want: Vec<&str> = want.lines().map(str::trim).collect();
-        for step in [octets.len().max(1), 1] {
-            let mut upstream = Upstream::asked(method);
-            octets.chunks(step).for_each(|piece| upstream.feed(piece));
+        for step in [bytes.len().max(1), 1] {
+            let mut upstream = UpstreamPeer::asked(method);
+            bytes.chunks(step).for_each(|piece| upstream.feed(piece));
             assert_eq!(upstream.take().lines().collect::<Vec<_>>(), want, "{why}, {step} at a time");
         }
     }
 }
 
-// §8.3.1, §8.2.2: pseudo-fields first, the authority from Host, nothing of HTTP/1's connections.
+// §8.3.1, §8.2.2: pseudo-fields first, the authority from Host, no connection-specific field of HTTP/1.
 #[test]
 fn requests_out() {
-    let mut upstream = Upstream::met(&[]);
+    let mut upstream = UpstreamPeer::met(&[]);
     let cases: &[(Head, Framing, &str)] = &[
         (
             request(
@@ -196,11 +196,22 @@ fn requests_out() {
         assert_eq!(upstream.open(&head, Framing::Empty), Err(Unopened::Head));
         assert_eq!(upstream.take(), "");
     }
-    // §8.6: there is no Upgrade, so nothing but CONNECT is to become a tunnel.
+    // §8.2.1, §8.3: the types allow any string as a name or method, so these are checked; and the host as in HTTP/1.
+    for bad in ["", "a b", "x: y\r\nevil", ":path", "é", "x\0"] {
+        let mut named = request("GET", "/", &[("host", "b.test")]);
+        named.fields_mut().append(NameRef::Other(bad), FieldValue::from_static("v"));
+        let mut method = request("GET", "/", &[("host", "b.test")]);
+        method.set_method(Method::Other(bad));
+        for head in [named, method, request("GET", "/", &[("host", "a b")]), request("GET", "/", &[("host", "u@b")])] {
+            assert_eq!(upstream.open(&head, Framing::Empty), Err(Unopened::Head), "{bad:?}");
+            assert_eq!(upstream.take(), "");
+        }
+    }
+    // §8.6: there is no Upgrade, so only CONNECT makes a tunnel.
     let upgrade = request("GET", "/", &[("host", "b.test"), ("upgrade", "websocket")]);
     assert_eq!(upstream.open(&upgrade, Framing::Tunnel), Err(Unopened::Head));
     assert_eq!(upstream.take(), "");
-    // RFC 8441 §4: once the server has offered it.
+    // RFC 8441 §4: only after the server has offered it.
     upstream.feed(&settings(&[(8, 1)]));
     upstream.take();
     let websocket = request("CONNECT", "/chat", &[("host", "b.test"), ("upgrade", "websocket")]);
@@ -209,10 +220,10 @@ fn requests_out() {
     assert_eq!(upstream.take(), want);
 }
 
-// §8.1: content and trailers go out as a server's do.
+// §8.1: content and trailers are sent as a server sends them.
 #[test]
 fn content_out() {
-    let mut upstream = Upstream::met(&[(4, 5)]);
+    let mut upstream = UpstreamPeer::met(&[(4, 5)]);
     let id = upstream.open(&request("POST", "/", &[("host", "b.test")]), Framing::Sized(8)).unwrap();
     let mut chunk = Chunk::from_static(b"12345678");
     upstream.client.send(id, &mut chunk, &mut upstream.out);
@@ -225,10 +236,11 @@ fn content_out() {
     assert_eq!((upstream.take().as_str(), upstream.client.streams()), ("< 1 200", 0));
 }
 
-// RFC 9110 §6.5.1: what frames, routes or authenticates a message does not come behind it, whoever sent it to us there.
+// RFC 9110 §6.5.1: fields that frame, route or authenticate a message are dropped from trailers, even if they were
+// received there.
 #[test]
 fn trailers_out() {
-    let mut upstream = Upstream::met(&[]);
+    let mut upstream = UpstreamPeer::met(&[]);
     let id = upstream.open(&request("POST", "/", &[("host", "b.test")]), Framing::Stream).unwrap();
     upstream.take();
     let hostile = ["host", "content-length", "te", "trailer", "authorization", "cookie", "x-forwarded-for", "x-sum"];
@@ -237,17 +249,19 @@ fn trailers_out() {
     assert_eq!(upstream.take(), "> 1 HEADERS END x-sum=1");
 }
 
-// §6.9.1: streams of one connection belong to many readers; what the slow ones leave keeps nobody else's answer back.
+// §6.9.1: streams of one connection belong to many readers; the unread bytes of slow ones do not block other
+// responses.
 #[test]
 fn streams_that_nobody_reads_leave_room_for_others() {
     let settings = Settings::client();
-    let mut upstream = Upstream::met(&[(3, u32::MAX)]);
+    let mut upstream = UpstreamPeer::met(&[(3, u32::MAX)]);
     assert!(upstream.client.room() as u64 * u64::from(settings.stream_window) <= u64::from(settings.connection_window));
-    assert!(upstream.client.room() > 1000, "as many as servers take");
+    assert!(upstream.client.room() > 1000, "as many as servers allow");
     upstream.open(&request("GET", "/", &[("host", "b.test")]), Framing::Empty).unwrap();
 }
 
-// §8.1, §8.3.2: one status first, three digits; answers before the answer; content as long as declared; trailers.
+// §8.1, §8.3.2: exactly one status, first, of three digits; interim responses; content of the declared length;
+// trailers.
 #[test]
 fn responses_in() {
     let refused = "> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset Protocol";
@@ -275,7 +289,7 @@ fn responses_in() {
             ("101", headers(1, 0, &[(":status", "101")]), refused),
             ("no status", headers(1, END_STREAM, &[("x", "y")]), refused),
             ("two", headers(1, END_STREAM, &[(":status", "200"), (":status", "200")]), refused),
-            ("behind a field", headers(1, END_STREAM, &[("x", "y"), (":status", "200")]), refused),
+            ("after a field", headers(1, END_STREAM, &[("x", "y"), (":status", "200")]), refused),
             ("no number", headers(1, END_STREAM, &[(":status", "2x0")]), refused),
             ("four digits", headers(1, END_STREAM, &[(":status", "0200")]), refused),
             ("a request's field", headers(1, END_STREAM, &[(":status", "200"), (":path", "/")]), refused),
@@ -299,7 +313,7 @@ fn responses_in() {
     );
 }
 
-// RFC 9110 §8.6, §15.4.5: what HEAD, 204 and 304 declare does not come.
+// RFC 9110 §8.6, §15.4.5: content declared with HEAD, 204 and 304 is not sent.
 #[test]
 fn responses_without_content() {
     let declared = |code| headers(1, END_STREAM, &[(":status", code), ("content-length", "5")]);
@@ -313,7 +327,7 @@ fn responses_without_content() {
                 "< 1 200 content-length=5 +?\n< 1 end",
             ),
             (
-                "content all the same",
+                "content nevertheless",
                 [status(1, 0, &[("content-length", "5")]), data(1, END_STREAM, b"hello")].concat(),
                 "< 1 200 content-length=5 +?\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset Protocol",
             ),
@@ -322,7 +336,7 @@ fn responses_without_content() {
     check("GET", &[("304", declared("304"), "< 1 304 content-length=5")]);
 }
 
-// §5.1, §6.6, §8.4, RFC 9218 §7.1: what a server may not do.
+// §5.1, §6.6, §8.4, RFC 9218 §7.1: frames that a server must not send.
 #[test]
 fn what_a_server_may_not_do() {
     let broken = |code| format!("> GOAWAY 0 {code}\n< broken");
@@ -331,27 +345,27 @@ fn what_a_server_may_not_do() {
         &[
             ("push", frame(0x5, END_HEADERS, 1, &[0, 0, 0, 2, 0x82]), &broken("PROTOCOL_ERROR")),
             ("a stream of its own", status(2, END_STREAM, &[]), &broken("PROTOCOL_ERROR")),
-            ("a stream that nobody opened", status(3, END_STREAM, &[]), &broken("PROTOCOL_ERROR")),
+            ("a stream that was not opened", status(3, END_STREAM, &[]), &broken("PROTOCOL_ERROR")),
             ("a priority of its own", priority_update(5, "u=1"), &broken("PROTOCOL_ERROR")),
             (
-                "more behind the end",
+                "content after the end",
                 [status(1, END_STREAM, &[]), data(1, 0, b"x")].concat(),
                 &format!("< 1 200\n{}", broken("STREAM_CLOSED")),
             ),
             ("an undecodable head", frame(0x1, END_HEADERS, 1, &[0xff; 8]), &broken("COMPRESSION_ERROR")),
         ],
     );
-    // §3.4: its SETTINGS come first.
-    let mut upstream = Upstream::asked("GET");
+    // §3.4: the server's SETTINGS must be first.
+    let mut upstream = UpstreamPeer::asked("GET");
     upstream.client = Client::new(Rc::new(Settings::client()));
     upstream.feed(&ping(0, b"12345678"));
     assert!(upstream.take().ends_with(&broken("PROTOCOL_ERROR")));
 }
 
-// §5.1.2: not more streams than the server takes; before it has said how many, a hundred.
+// §5.1.2: at most as many streams as the server allows; at most a hundred before its SETTINGS arrive.
 #[test]
 fn the_servers_limit() {
-    let mut upstream = Upstream::met(&[(3, 2)]);
+    let mut upstream = UpstreamPeer::met(&[(3, 2)]);
     let get = request("GET", "/", &[("host", "b.test")]);
     assert_eq!(upstream.client.room(), 2);
     assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(1)));
@@ -362,17 +376,17 @@ fn the_servers_limit() {
     upstream.client.reset(StreamId(3), &mut upstream.out);
     assert!(upstream.take().ends_with("> 3 RST_STREAM CANCEL"));
     upstream.feed(&[status(3, 0, &[]), data(3, 0, b"late")].concat());
-    assert_eq!(upstream.take(), "", "it had not heard of it");
+    assert_eq!(upstream.take(), "", "the frames crossed the reset");
     let mut fresh = Client::new(Rc::new(Settings::client()));
     let opened =
         (0..200).take_while(|_| fresh.open(&get, Scheme::Http, Framing::Empty, &mut upstream.out).is_ok()).count();
     assert_eq!(opened, 100);
 }
 
-// §6.8: what is beyond the last stream was not looked at and may be sent again; the rest is still answered.
+// §6.8: streams beyond the last one were not processed and may be retried; the others are still answered.
 #[test]
 fn goaway_in() {
-    let mut upstream = Upstream::met(&[]);
+    let mut upstream = UpstreamPeer::met(&[]);
     let get = request("GET", "/", &[("host", "b.test")]);
     (0..4).for_each(|_| assert!(upstream.open(&get, Framing::Empty).is_ok()));
     upstream.take();
@@ -386,19 +400,19 @@ fn goaway_in() {
     assert!(upstream.client.wants_close());
 }
 
-// The end from our side, and from nobody's.
+// Ends by a drain of the client, and by the peer's end of stream.
 #[test]
 fn endings() {
-    let mut upstream = Upstream::asked("GET");
+    let mut upstream = UpstreamPeer::asked("GET");
     upstream.client.drain(&mut upstream.out);
     assert_eq!(upstream.take(), "> GOAWAY 0 NO_ERROR");
     assert!(!upstream.client.wants_close());
     upstream.feed(&status(1, END_STREAM, &[]));
     assert!(upstream.client.wants_close());
-    let mut upstream = Upstream::asked("GET");
-    assert_eq!(upstream.client.handle_eof(), Some(ClientEvent::Broken));
+    let mut upstream = UpstreamPeer::asked("GET");
+    assert_eq!(upstream.client.handle_eof(), Some(ClientEvent::Broken { fault: None }));
     assert!(upstream.client.wants_close() && upstream.client.handle_eof().is_none());
-    let mut idle = Upstream::met(&[]);
+    let mut idle = UpstreamPeer::met(&[]);
     assert_eq!(idle.client.handle_eof(), None);
     assert!(idle.client.wants_close());
 }

@@ -1,4 +1,4 @@
-//! RFC 9218: whose turn it is.
+//! RFC 9218: the order in which streams send.
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
@@ -11,7 +11,7 @@ fn asked(stream: u32, priority: &str) -> Vec<u8> {
     headers(stream, END_STREAM, &with(GET_FIELDS, &[("priority", priority)]))
 }
 
-/// Lets the streams send, one turn each time, as a driver does; answers the order.
+/// Lets the streams send one turn at a time, as a driver does, and returns the order.
 fn order(peer: &mut Peer, streams: &[u32], turns: usize) -> String {
     let mut order = String::new();
     for _ in 0..turns {
@@ -29,8 +29,8 @@ fn open(requests: &[Vec<u8>]) -> Peer {
     peer
 }
 
-// §10: lower urgencies first; of what is only useful whole one after the other; incremental ones in turns, and neither kind starves
-// the other.
+// §10: lower urgency values first. Among streams that are not incremental, one after another; incremental streams
+// take turns, and neither kind starves the other.
 #[test]
 fn turns() {
     let mut peer = open(&[get(1), asked(3, "u=5"), asked(5, "u=1"), get(7)]);
@@ -41,11 +41,12 @@ fn turns() {
     let mut peer = open(&[asked(1, "i"), asked(3, "i"), asked(5, "i")]);
     assert_eq!(order(&mut peer, &[1, 3, 5], 7), "1351351");
     let mut peer = open(&[asked(1, "i"), get(3), asked(5, "i"), get(7)]);
-    assert_eq!(order(&mut peer, &[1, 3, 5, 7], 9), "135135135", "both of 3 and 7 are one");
+    assert_eq!(order(&mut peer, &[1, 3, 5, 7], 9), "135135135", "3 and 7 take turns as one group");
     assert_eq!((peer.server.quantum(StreamId(1)), peer.server.quantum(StreamId(3))), (16_384, 65_536));
 }
 
-// §7.1: PRIORITY_UPDATE changes an open stream, and is remembered for one that is not open yet, where it beats the field.
+// §7.1: PRIORITY_UPDATE changes an open stream. For a stream that is not open yet it is stored, and overrides the
+// Priority field.
 #[test]
 fn priority_updates() {
     let mut peer = open(&[get(1), get(3)]);
@@ -63,10 +64,10 @@ fn priority_updates() {
     peer.take();
     peer.feed(&[priority_update(1, "u=9"), priority_update(1, "???")].concat());
     assert_eq!(peer.take(), "");
-    assert_eq!(peer.server.rank(StreamId(1)) >> 61, 3, "what is no priority is the default");
+    assert_eq!(peer.server.rank(StreamId(1)) >> 61, 3, "an invalid value means the default");
 }
 
-// §7.1: what is remembered is bounded: the oldest gives way.
+// §7.1: the number of stored priorities is limited: the oldest one is dropped.
 #[test]
 fn few_are_remembered() {
     let mut peer = open(&[get(1)]);
@@ -75,7 +76,7 @@ fn few_are_remembered() {
     assert_eq!((peer.server.rank(StreamId(3)) >> 61, peer.server.rank(StreamId(201)) >> 61), (3, 0));
 }
 
-// §7.1: the connection's frame, of a stream that a client may open.
+// §7.1: the frame is sent on stream 0, for a stream that a client may open.
 #[test]
 fn wrong_updates() {
     let broken = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";

@@ -1,4 +1,4 @@
-//! A recorded connection, cut at every point, says the same.
+//! A recorded connection, cut at every point, gives equal events and output.
 #![allow(missing_docs, reason = "a test")]
 
 mod peer;
@@ -48,15 +48,15 @@ fn said(pieces: &[&[u8]]) -> String {
 
 #[test]
 fn a_connection_cut_at_every_point() {
-    let octets = recorded();
-    let whole = said(&[&octets]);
+    let bytes = recorded();
+    let whole = said(&[&bytes]);
     let last: Vec<&str> = whole.lines().rev().take(4).collect();
     assert_eq!(last, ["< broken", "> GOAWAY 9 PROTOCOL_ERROR", "< 1 reset", "> 1 RST_STREAM STREAM_CLOSED"], "{whole}");
-    for at in 0..=octets.len() {
-        let (first, second) = octets.split_at(at);
+    for at in 0..=bytes.len() {
+        let (first, second) = bytes.split_at(at);
         assert_eq!(said(&[first, second]), whole, "cut at {at}");
-        assert_eq!(said(&[first, b"", second, b""]), whole, "cut at {at}, with nothing between");
+        assert_eq!(said(&[first, b"", second, b""]), whole, "cut at {at}, with an empty piece between");
     }
-    let single: Vec<&[u8]> = octets.chunks(1).collect();
+    let single: Vec<&[u8]> = bytes.chunks(1).collect();
     assert_eq!(said(&single), whole);
 }

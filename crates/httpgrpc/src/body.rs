@@ -1,26 +1,27 @@
-//! Content as it came: parts of the blocks that were received.
+//! Received content: references to the blocks into which it was read.
 
 use causeway_message::{BlockMut, Chunk};
 
-/// Parts that are kept as they came, however small; more of them is one for each [`PART_OCTETS`] of content.
+/// Parts that are always kept by reference, however small.
 const PARTS_FREE: u64 = 16;
-const PART_OCTETS: u64 = 8 * 1024;
+/// Beyond [`PARTS_FREE`], one part per this many bytes of content is kept by reference.
+const PART_BYTES: u64 = 8 * 1024;
 
-/// Where blocks to copy into come from: the worker's pool.
+/// Allocates blocks for copies, from the worker's pool.
 pub type Blocks<'a> = &'a mut dyn FnMut() -> BlockMut;
 
-/// A message's content. What was received is held, not copied; only where a peer sends so little at a time that it would pin many times the
-/// memory that it sends, parts are copied together.
+/// A message's content. Received chunks are kept by reference, not copied. Only if a peer sends so little at a time
+/// that the blocks would take many times the memory of the content, small parts are copied together.
 #[derive(Debug, Default)]
 pub struct Body {
     chunks: Vec<Chunk>,
-    /// Chunks at the front that were taken: their places are empty.
+    /// Chunks at the front that were taken; their entries are empty.
     taken: usize,
-    octets: u64,
+    bytes: u64,
     tail: Option<Tail>,
 }
 
-/// A block into which small parts are copied.
+/// The block into which small parts are copied.
 #[derive(Debug)]
 struct Tail {
     block: BlockMut,
@@ -34,49 +35,51 @@ impl Tail {
 }
 
 impl Body {
-    /// How many octets it has, less those that were taken.
+    /// Returns the bytes of content that were not taken.
     #[must_use]
-    pub const fn octets(&self) -> u64 {
-        self.octets
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// The content, in order.
+    /// Returns the chunks that were not taken, in order.
     #[must_use]
     pub fn chunks(&self) -> &[Chunk] {
         &self.chunks[self.taken..]
     }
 
-    /// Hands the content over, in order; the list's memory stays.
+    /// Removes and returns all chunks, in order. Keeps the memory of the list.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Chunk> {
-        self.octets = 0;
+        self.bytes = 0;
         let taken = std::mem::take(&mut self.taken);
         self.chunks.drain(..).skip(taken)
     }
 
-    /// Hands the next chunk over, so that its block goes home when that is let go of. O(1).
+    /// Takes the next chunk; its block returns to the pool when the chunk is dropped. O(1).
     pub fn take_next(&mut self) -> Option<Chunk> {
+        // Leaves an empty chunk in place: removing the front would move all others.
         let chunk = std::mem::take(self.chunks.get_mut(self.taken)?);
         self.taken += 1;
-        self.octets -= chunk.len() as u64;
+        self.bytes -= chunk.len() as u64;
         Some(chunk)
     }
 
-    /// Lets go of the content; the list's memory stays.
+    /// Drops the content. Keeps the memory of the list.
     pub fn clear(&mut self) {
         self.chunks.clear();
-        (self.taken, self.octets, self.tail) = (0, 0, None);
+        (self.taken, self.bytes, self.tail) = (0, 0, None);
     }
 
-    pub(crate) fn give_back(&mut self, octets_max: usize) {
-        self.chunks.shrink_to(octets_max / size_of::<Chunk>());
+    pub(crate) fn give_back(&mut self, bytes_max: usize) {
+        self.chunks.shrink_to(bytes_max / size_of::<Chunk>());
     }
 
-    /// Puts content at the end. What is small may be copied together with its neighbours: [`close`](Self::close) makes it part of the
-    /// chunks.
+    /// Appends content. A small part may be copied to a block with its neighbours; [`close`](Self::close) adds that
+    /// block to the chunks.
     pub fn push(&mut self, part: Chunk, blocks: Blocks<'_>) {
-        self.octets += part.len() as u64;
+        self.bytes += part.len() as u64;
         let held = self.chunks.len() as u64 + u64::from(self.tail.is_some());
-        if held < PARTS_FREE + self.octets / PART_OCTETS {
+        if held < PARTS_FREE + self.bytes / PART_BYTES {
+            // By reference, as long as the parts are few for their bytes.
             self.close();
             self.chunks.push(part);
         } else {
@@ -89,6 +92,7 @@ impl Body {
         while !part.is_empty() {
             let mut tail = self.tail.take().unwrap_or_else(|| Tail { block: blocks(), used: 0 });
             let room = &mut tail.block.as_mut_slice()[tail.used..];
+            // A part may span the rest of one block and the start of the next.
             let (now, later) = part.split_at(part.len().min(room.len()));
             room[..now.len()].copy_from_slice(now);
             tail.used += now.len();
@@ -101,7 +105,7 @@ impl Body {
         }
     }
 
-    /// What was copied last joins the chunks.
+    /// Adds the block of copied parts, if there is one, to the chunks.
     pub fn close(&mut self) {
         if let Some(tail) = self.tail.take() {
             self.chunks.push(tail.close());

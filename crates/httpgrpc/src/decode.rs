@@ -1,4 +1,4 @@
-//! Requests and responses from the octets of a unary call.
+//! Decodes the message of a unary call to a request or response.
 //!
 //! ```text
 //! chunks ──► messages: prefix, inflate ──► walk: protobuf's fields ──► head: copied, checked
@@ -15,37 +15,37 @@ use crate::fault::DecodeFault;
 use crate::fields::Room;
 use crate::limits::Limits;
 use crate::messages::{Encoding, Messages, Piece};
-use crate::walk::{Kind, Sink, Walk};
+use crate::walk::{FieldKind, Sink, Walk};
 
 pub use request::Request;
 pub(crate) use request::{field as request_field, method as take_method, target as take_target, target_form};
 pub use response::Response;
 pub(crate) use response::{field as response_field, status as take_status};
 
-/// Octets that one call of [`Decoder::push`] inflates before it lets others have their turn: less than about 100 µs.
+/// Bytes that one call of [`Decoder::push`] decompresses before it yields; they take less than about 100 µs.
 const TURN_BYTES_MAX: usize = 64 * 1024;
 
-/// How far a decoder came with what it was given.
+/// The progress of a decoder with its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Turn {
-    /// All of it is taken.
+    /// The input is consumed.
     Done,
-    /// Inflating takes long: call again with what is left of the chunk, or with an empty one, when others had their turn.
+    /// The decoder yields after decompressing much: call it again with the rest of the chunk, which may be empty.
     More,
 }
 
-/// What a message becomes. Made once and filled again and again.
+/// A decoded message. It is created once and reused.
 pub(crate) trait Message: Default {
-    /// What a field is to be taken for.
-    fn kind(field: u32, limits: &Limits) -> Option<Kind>;
+    /// Returns the kind of a field, `None` if it is unknown.
+    fn kind(field: u32, limits: &Limits) -> Option<FieldKind>;
     fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeFault>;
-    fn text(&mut self, field: u32, octets: &[u8], room: &mut Room) -> Result<(), DecodeFault>;
+    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeFault>;
     fn body(&mut self) -> &mut Body;
-    /// The message is there: what its fields mean together.
+    /// Checks the fields together, when the message is complete.
     fn finish(&mut self) -> Result<(), DecodeFault>;
     fn clear(&mut self);
-    fn give_back(&mut self, octets_max: usize);
+    fn give_back(&mut self, bytes_max: usize);
 }
 
 /// Decodes requests, as a server.
@@ -53,8 +53,8 @@ pub type RequestDecoder = Decoder<Request>;
 /// Decodes responses, as a client.
 pub type ResponseDecoder = Decoder<Response>;
 
-/// Decodes the one message of a unary call from chunks that are cut anywhere. Made once and used again and again; it allocates nothing
-/// once its memory has grown, but for the first compressed message.
+/// Decodes the single message of a unary call from chunks of any size. It is meant to be reused: once its memory has
+/// grown, it allocates only for the first compressed message.
 #[derive(Debug)]
 pub struct Decoder<M> {
     limits: Limits,
@@ -74,7 +74,7 @@ enum Progress {
 
 #[expect(private_bounds, reason = "the two messages that there are stand above")]
 impl<M: Message> Decoder<M> {
-    /// A decoder; allocates nothing.
+    /// Creates a decoder; allocates nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -87,62 +87,67 @@ impl<M: Message> Decoder<M> {
         }
     }
 
-    /// The message: whole when [`Decoder::finish`] has said so.
+    /// Returns the message; complete after [`Decoder::finish`] has succeeded.
     #[must_use]
     pub const fn message(&self) -> &M {
         &self.message
     }
 
-    /// The message, to take its parts out: a head may be swapped with a spare one.
+    /// Returns the message for changes: the caller may swap the head with an empty one.
     #[must_use]
     pub const fn message_mut(&mut self) -> &mut M {
         &mut self.message
     }
 
-    /// Another call begins, whose head said this of its compressed messages. Lets go of what was there; the memory stays.
+    /// Starts a new call, whose compressed messages have this encoding. Drops the previous message and keeps the
+    /// memory.
     pub fn begin(&mut self, encoding: Encoding) {
         self.messages.begin(encoding);
         self.begin_message(0, DecodeFault::Length);
         self.progress = Progress::Nothing;
     }
 
-    /// Lets go of the message and of the blocks it holds; the memory stays.
+    /// Drops the message and its blocks, and keeps the memory.
     pub fn clear(&mut self) {
         self.begin(Encoding::Identity);
     }
 
-    /// Gives memory beyond about `octets_max` back, as far as it is not in use, and what inflating needs. For a decoder at rest.
-    pub fn give_back(&mut self, octets_max: usize) {
+    /// Frees unused memory beyond about `bytes_max`, and the decompressor. For a decoder that is idle.
+    pub fn give_back(&mut self, bytes_max: usize) {
         self.messages.give_back();
-        self.trim(octets_max);
+        self.trim(bytes_max);
     }
 
-    /// As [`give_back`](Self::give_back), but for what inflating needs, some 40 KiB: for a decoder that will soon be used again.
-    pub fn trim(&mut self, octets_max: usize) {
-        self.walk.give_back(octets_max / 4);
-        self.message.give_back(octets_max / 4);
+    /// As [`give_back`](Self::give_back), but keeps the decompressor, about 40 KiB. For a decoder that will be used
+    /// again soon.
+    pub fn trim(&mut self, bytes_max: usize) {
+        self.walk.give_back(bytes_max / 4);
+        self.message.give_back(bytes_max / 4);
     }
 
-    /// Takes octets of the call's content off the chunk. `blocks` lends where something has to be copied or inflated to.
+    /// Consumes bytes of the call's content from the chunk. `blocks` allocates blocks for copies and decompressed
+    /// bytes.
     ///
     /// # Errors
-    /// What is wrong with the message; the call is over then, and the decoder is to be cleared.
+    /// The fault of the message. The call has then failed, and the decoder must be cleared.
     pub fn push(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Turn, DecodeFault> {
         let mut inflated = 0;
         loop {
+            // A unary call has exactly one message.
             if self.progress == Progress::Whole && !input.is_empty() {
                 return Err(DecodeFault::SecondMessage);
             }
             match self.messages.next(input, blocks)? {
                 None => return Ok(Turn::Done),
-                Some(Piece::Begin(octets_max, longer)) => {
-                    self.begin_message(octets_max, longer);
+                Some(Piece::Begin(bytes_max, longer)) => {
+                    self.begin_message(bytes_max, longer);
                     self.progress = Progress::Begun;
                 }
-                Some(Piece::Octets(piece)) => self.read(piece, blocks)?,
+                Some(Piece::Bytes(piece)) => self.read(piece, blocks)?,
                 Some(Piece::Inflated(piece)) => {
                     inflated += piece.len();
                     self.read(piece, blocks)?;
+                    // A small compressed message may inflate to megabytes: bound the time per call.
                     if inflated >= TURN_BYTES_MAX {
                         return Ok(Turn::More);
                     }
@@ -152,10 +157,10 @@ impl<M: Message> Decoder<M> {
         }
     }
 
-    /// The call's content has ended.
+    /// Checks the end of the call's content.
     ///
     /// # Errors
-    /// When that is within a message or before one.
+    /// If it ends within a message, or before one.
     pub fn finish(&mut self) -> Result<(), DecodeFault> {
         match self.progress {
             Progress::Whole if self.messages.is_between() => Ok(()),
@@ -164,7 +169,7 @@ impl<M: Message> Decoder<M> {
         }
     }
 
-    /// Decodes a message that came without gRPC's framing, as in an error's details.
+    /// Decodes a message without gRPC's prefix, as in an error's details.
     pub(crate) fn read_bare(&mut self, message: Chunk, blocks: Blocks<'_>) -> Result<(), DecodeFault> {
         self.begin(Encoding::Identity);
         self.begin_message(message.len() as u64, DecodeFault::Length);
@@ -172,8 +177,8 @@ impl<M: Message> Decoder<M> {
         self.end_message()
     }
 
-    fn begin_message(&mut self, octets_max: u64, longer: DecodeFault) {
-        self.walk.begin(octets_max, longer);
+    fn begin_message(&mut self, bytes_max: u64, longer: DecodeFault) {
+        self.walk.begin(bytes_max, longer);
         self.room = Room::new(&self.limits);
         self.message.clear();
     }
@@ -197,7 +202,7 @@ impl<M: Message> Decoder<M> {
     }
 }
 
-/// A message that takes fields, and what it may still hold.
+/// A sink that fills a message within its remaining budget.
 struct Filling<'a, M> {
     message: &'a mut M,
     room: &'a mut Room,
@@ -205,7 +210,7 @@ struct Filling<'a, M> {
 }
 
 impl<M: Message> Sink for Filling<'_, M> {
-    fn kind(&self, field: u32) -> Option<Kind> {
+    fn kind(&self, field: u32) -> Option<FieldKind> {
         M::kind(field, self.limits)
     }
 
@@ -213,12 +218,12 @@ impl<M: Message> Sink for Filling<'_, M> {
         self.message.number(field, number)
     }
 
-    fn text(&mut self, field: u32, octets: &[u8]) -> Result<(), DecodeFault> {
-        self.message.text(field, octets, self.room)
+    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeFault> {
+        self.message.text(field, bytes, self.room)
     }
 
     fn content(&mut self, _: u32) -> Result<(), DecodeFault> {
-        // protobuf: the last of a field that is not repeated stands.
+        // protobuf: the last value of a non-repeated field applies.
         self.message.body().clear();
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! A response as a call's error, as dskit's servers send one of 5xx: the code is the HTTP status, and the details hold the response itself, a
-//! `google.rpc.Status` with one `google.protobuf.Any`.
+//! A response as a call's error, as dskit's servers send responses with 5xx: the code is the HTTP status, and the
+//! details contain the response, in a `google.rpc.Status` with one `google.protobuf.Any`.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -11,22 +11,22 @@ use crate::decode::ResponseDecoder;
 use crate::encode::put_response;
 use crate::fault::TooLong;
 use crate::status::{Code, DETAILS, code_of, put_status};
-use crate::wire::{Fields, Value, field_len, put_len, put_number, put_octets, put_some};
+use crate::wire::{Fields, Value, field_len, put_bytes, put_len, put_number, put_some};
 
-/// A field of a response by which a handler asks for the error's message; else that is the body.
+/// A response field in which a handler sets the error's message; by default that is the body.
 pub const ERROR_MESSAGE: &str = "X-ErrorMessage";
-/// A field of a response by which a handler asks that the error be not logged.
+/// A response field in which a handler requests that the error is not logged.
 pub const DO_NOT_LOG_ERROR: &str = "X-DoNotLogError";
 
-/// Octets of a message at most: it is for people, and the whole body is in the details.
+/// Bytes of an error's message, which is for people; the details contain the whole body.
 const MESSAGE_BYTES_MAX: usize = 4096;
-/// RFC 9113 §6.5.2: what a field costs besides its octets.
+/// RFC 9113 §6.5.2: the cost of a field in addition to its bytes.
 const FIELD_COST: usize = 32;
 
 const TYPE_URL: &[u8] = b"type.googleapis.com/httpgrpc.HTTPResponse";
 const TYPE_NAME: &[u8] = b"httpgrpc.HTTPResponse";
 
-/// gRPC over HTTP/2, "Binary headers": sent without padding, taken with and without.
+/// gRPC over HTTP/2, "Binary headers": send without padding, accept with and without.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -43,19 +43,19 @@ mod any_field {
     pub(super) const VALUE: u8 = 2;
 }
 
-/// Whether a field speaks to dskit's server, and goes no further.
+/// Returns whether a field controls dskit's server, and is not sent on.
 pub(crate) fn is_control(name: NameRef<'_>) -> bool {
     let NameRef::Other(name) = name else { return false };
     name.eq_ignore_ascii_case(ERROR_MESSAGE) || name.eq_ignore_ascii_case(DO_NOT_LOG_ERROR)
 }
 
-/// Whether dskit's server says this status by an error of the call.
+/// Returns whether dskit's server sends this status as an error of the call.
 #[must_use]
 pub const fn is_error(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500..=599)
 }
 
-/// Says responses as errors. Made once and used again and again, for its memory.
+/// Encodes responses as errors. It is meant to be reused, for its memory.
 #[derive(Debug, Default)]
 pub struct ErrorEncoder {
     response: Vec<u8>,
@@ -63,18 +63,18 @@ pub struct ErrorEncoder {
 }
 
 impl ErrorEncoder {
-    /// An encoder; allocates nothing.
+    /// Creates an encoder; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self { response: Vec::new(), status: Vec::new() }
     }
 
-    /// Sets the trailers that end a call with this response: status, message and details. The message is what the field [`ERROR_MESSAGE`] says,
-    /// else the body, its first 4096 octets.
+    /// Sets the trailers of a call that ends with this response: status, message and details. The message is the
+    /// value of [`ERROR_MESSAGE`], or else the first 4096 bytes of the body.
     ///
     /// # Errors
-    /// [`TooLong`] when the trailers would be longer than `trailers_bytes_max`, counted as HTTP/2 counts them; nothing is set. The response
-    /// may be sent as a message then, which dskit's clients take as well.
+    /// [`TooLong`] if the trailers would exceed `trailers_bytes_max`, counted as in HTTP/2; no trailer is set then.
+    /// The caller may send the response as a message instead, which dskit's clients accept too.
     pub fn encode(
         &mut self,
         status: StatusCode,
@@ -83,13 +83,14 @@ impl ErrorEncoder {
         trailers_bytes_max: usize,
         trailers: &mut FieldMap,
     ) -> Result<(), TooLong> {
-        let body_octets: usize = body.iter().map(Chunk::len).sum();
-        if body_octets > trailers_bytes_max {
+        let body_bytes: usize = body.iter().map(Chunk::len).sum();
+        // An early exit: the body is in the details, so it must fit, and is not copied if it cannot.
+        if body_bytes > trailers_bytes_max {
             return Err(TooLong);
         }
         let Self { response, status: out } = self;
         response.clear();
-        put_response(status, fields, body_octets as u64, response);
+        put_response(status, fields, body_bytes as u64, response);
         let body_at = response.len();
         body.iter().for_each(|chunk| response.extend_from_slice(chunk.as_slice()));
         let message = match fields.get(NameRef::Other(ERROR_MESSAGE)) {
@@ -104,15 +105,17 @@ impl ErrorEncoder {
         put_some(status_field::MESSAGE, message.as_bytes(), out);
         let any = field_len(TYPE_URL.len() as u64) + field_len(response.len() as u64);
         put_len(status_field::DETAILS, any, out);
-        put_octets(any_field::TYPE_URL, TYPE_URL, out);
-        put_octets(any_field::VALUE, response, out);
+        put_bytes(any_field::TYPE_URL, TYPE_URL, out);
+        put_bytes(any_field::VALUE, response, out);
 
         let details = out.len().div_ceil(3) * 4;
+        // Every byte of the message may need three as an escape.
         let at_most = details + 3 * message.len() + DETAILS.len() + "grpc-statusgrpc-message599".len() + 3 * FIELD_COST;
         if at_most > trailers_bytes_max {
             return Err(TooLong);
         }
         let message = message.into_owned();
+        // `message` may borrow from `response`, which the next line reuses as the output of base64.
         response.resize(details, 0);
         let len = BASE64.encode_slice(&*out, response).map_err(|_| TooLong)?;
         let details = FieldValue::parse(&response[..len]).expect("base64 is a field value");
@@ -121,30 +124,31 @@ impl ErrorEncoder {
         Ok(())
     }
 
-    /// Gives memory beyond `octets_max` back.
-    pub fn give_back(&mut self, octets_max: usize) {
+    /// Frees memory beyond `bytes_max`.
+    pub fn give_back(&mut self, bytes_max: usize) {
         for buffer in [&mut self.response, &mut self.status] {
             buffer.clear();
-            buffer.shrink_to(octets_max / 2);
+            buffer.shrink_to(bytes_max / 2);
         }
     }
 }
 
-/// The first octets of a message as text; a `string` of protobuf is UTF-8.
+/// Returns the start of a message as text; a protobuf `string` must be UTF-8.
 fn text(message: &[u8]) -> std::borrow::Cow<'_, str> {
     let mut first = &message[..message.len().min(MESSAGE_BYTES_MAX)];
     if first.len() < message.len()
         && let Err(wrong) = std::str::from_utf8(first)
         && wrong.error_len().is_none()
     {
-        // The cut went through a character.
+        // The cut split a character: drop its first bytes.
         first = &first[..wrong.valid_up_to()];
     }
     String::from_utf8_lossy(first)
 }
 
-/// Whether a call that ended with these trailers ended with a response, as dskit's servers say it. If so, `decoder` holds the response; if not,
-/// it is empty, and [`Status::of`](crate::Status::of) says how the call ended. Allocates.
+/// Decodes the response in the trailers of a call, as dskit's servers send it. Returns whether there is one, and if
+/// so leaves it in `decoder`. Otherwise `decoder` is empty, and [`Status::of`](crate::Status::of) has the call's
+/// status. Allocates.
 pub fn decode_error(trailers: &FieldMap, decoder: &mut ResponseDecoder, blocks: Blocks<'_>) -> bool {
     let response = response_in(trailers);
     let is_response = response.is_some_and(|response| decoder.read_bare(response, blocks).is_ok());
@@ -156,36 +160,38 @@ pub fn decode_error(trailers: &FieldMap, decoder: &mut ResponseDecoder, blocks: 
 
 fn response_in(trailers: &FieldMap) -> Option<Chunk> {
     let mut values = trailers.get_all(NameRef::Other(DETAILS));
-    // As in Go, two of them are none, and so is one that says another code.
+    // As in Go, details that occur twice are ignored, as are details with another code than the status.
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let status = BASE64.decode(value).ok()?;
     let (mut code, mut details) = (0, None);
     for part in Fields::new(&status) {
         match part.ok()? {
             (1, Value::Number(number)) => code = number as u32,
-            (3, Value::Octets(_)) if details.is_some() => return None,
-            (3, Value::Octets(any)) => details = Some(any),
+            (3, Value::Bytes(_)) if details.is_some() => return None,
+            (3, Value::Bytes(any)) => details = Some(any),
             (1..=3, Value::Fixed) | (1, _) | (2 | 3, Value::Number(_)) => return None,
             _ => {}
         }
     }
+    // The details must agree with the status, or they describe another call.
     if code_of(trailers) != Ok(Code::new(code)) {
         return None;
     }
     let (mut type_url, mut value): (&[u8], &[u8]) = (b"", b"");
     for part in Fields::new(details?) {
         match part.ok()? {
-            (1, Value::Octets(octets)) => type_url = octets,
-            (2, Value::Octets(octets)) => value = octets,
+            (1, Value::Bytes(bytes)) => type_url = bytes,
+            (2, Value::Bytes(bytes)) => value = bytes,
             (1 | 2, _) => return None,
             _ => {}
         }
     }
-    // google.protobuf.Any: the type's name stands behind the last slash.
-    let name = type_url.rsplit(|&octet| octet == b'/').next();
+    // google.protobuf.Any: the type's name follows the last slash.
+    let name = type_url.rsplit(|&byte| byte == b'/').next();
     if name != Some(TYPE_NAME) {
         return None;
     }
+    // `value` is a slice of `status`: return it as a range, without a copy.
     let from = value.as_ptr().addr() - status.as_ptr().addr();
     let range = if value.is_empty() { 0..0 } else { from..from + value.len() };
     Some(Chunk::from(status).slice(range))

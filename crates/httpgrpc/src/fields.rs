@@ -1,33 +1,34 @@
-//! Fields of HTTP ⇄ headers of a message: one name with all its values.
+//! Converts HTTP fields to the headers of a message and back. A header has one name and all its values.
 
-use causeway_message::octets::{is_value, trim_ows};
+use causeway_message::syntax::{is_value, trim_ows};
 use causeway_message::{FieldMap, KnownName, NameRef, is_host_port, names};
 
 use crate::fault::DecodeFault;
 use crate::limits::Limits;
-use crate::wire::{Fields, Value, field_len, put_len, put_octets};
+use crate::wire::{Fields, Value, field_len, put_bytes, put_len};
 
+/// Field numbers of `Header`.
 mod field {
     pub(super) const KEY: u8 = 1;
     pub(super) const VALUES: u8 = 2;
 }
 
-/// What a message may still hold of method, target and fields.
+/// The remaining budget of a message for method, target and fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    octets: u32,
+    bytes: u32,
     fields: u16,
 }
 
 impl Room {
     pub(crate) const fn new(limits: &Limits) -> Self {
-        Self { octets: limits.head_bytes_max, fields: limits.fields_max }
+        Self { bytes: limits.head_bytes_max, fields: limits.fields_max }
     }
 
-    pub(crate) fn octets(&mut self, octets: usize) -> Result<(), DecodeFault> {
-        let octets = u32::try_from(octets).ok();
-        let left = octets.and_then(|octets| self.octets.checked_sub(octets)).ok_or(DecodeFault::HeadTooLong)?;
-        self.octets = left;
+    pub(crate) fn bytes(&mut self, bytes: usize) -> Result<(), DecodeFault> {
+        let bytes = u32::try_from(bytes).ok();
+        let left = bytes.and_then(|bytes| self.bytes.checked_sub(bytes)).ok_or(DecodeFault::HeadTooLong)?;
+        self.bytes = left;
         Ok(())
     }
 
@@ -37,8 +38,9 @@ impl Room {
     }
 }
 
-/// Fields that speak of the connection they came on, or of how their content was sent there (RFC 9110 §7.6.1): a message has neither,
-/// and whoever believed them would be confused. Senders copy them from their own peer; they are passed over.
+/// Fields about the connection on which they arrived, or about the framing of their content there (RFC 9110 §7.6.1).
+/// A message has neither, so they could only mislead a recipient. Senders copy them from their own peer; the codec
+/// drops them.
 static OF_CONNECTION: [bool; KnownName::COUNT] = {
     let mut table = [false; KnownName::COUNT];
     table[names::CONNECTION.index()] = true;
@@ -57,18 +59,18 @@ fn is_of_connection(name: NameRef<'_>) -> bool {
     matches!(name, NameRef::Known(known) if OF_CONNECTION[known.index()])
 }
 
-/// Takes a header into the fields.
+/// Parses a header of a message and adds its values to the fields.
 pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Result<(), DecodeFault> {
     let mut key: &[u8] = b"";
     for part in Fields::new(header) {
         match part? {
-            (1, Value::Octets(octets)) => key = octets,
+            (1, Value::Bytes(bytes)) => key = bytes,
             (field @ (1 | 2), Value::Number(_) | Value::Fixed) => return Err(DecodeFault::WireType(field)),
             _ => {}
         }
     }
     room.field()?;
-    // A name of a field map ends at 64 KiB.
+    // The field map limits a name to 64 KiB.
     if key.len() > usize::from(u16::MAX) {
         return Err(DecodeFault::HeadTooLong);
     }
@@ -76,17 +78,20 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
     if is_of_connection(name) {
         return Ok(());
     }
-    // As dskit has it: the last header of a name stands.
+    // As in dskit, the last header of a name replaces earlier ones.
+    // Values of the replaced header stay counted in `room`, so replacing is not free.
     fields.remove(name);
     for part in Fields::new(header) {
-        let (2, Value::Octets(value)) = part? else { continue };
-        // RFC 9110 §5.5: white space around a value is not part of it.
+        // The second pass reads the values: the key may follow them on the wire.
+        let (2, Value::Bytes(value)) = part? else { continue };
+        // RFC 9110 §5.5: whitespace around a value is not part of it.
         let value = trim_ows(value);
         if !is_value(value) {
             return Err(DecodeFault::FieldValue);
         }
         room.field()?;
-        room.octets(key.len() + value.len())?;
+        // The field map stores the name once for each value.
+        room.bytes(key.len() + value.len())?;
         match name {
             NameRef::Known(known) => fields.push_known(known, value),
             NameRef::Other(other) => fields.push_other(other, value),
@@ -95,7 +100,7 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
     Ok(())
 }
 
-/// RFC 9110 §7.2: at most one Host, and a good one.
+/// Checks RFC 9110 §7.2: at most one Host, with a valid value.
 pub(crate) fn check_host(fields: &FieldMap) -> Result<(), DecodeFault> {
     match fields.get(names::HOST) {
         Some(_) if fields.is_repeated(names::HOST) => Err(DecodeFault::Host),
@@ -104,7 +109,7 @@ pub(crate) fn check_host(fields: &FieldMap) -> Result<(), DecodeFault> {
     }
 }
 
-/// Puts a header for each name, with all its values in order, as field `number` of the message.
+/// Appends one header per name, with all its values in order, as field `number` of the message.
 pub(crate) fn put(number: u8, fields: &FieldMap, leave_out: impl Fn(NameRef<'_>) -> bool, out: &mut Vec<u8>) {
     for (at, (name, value)) in fields.iter().enumerate() {
         if is_of_connection(name) || leave_out(name) {
@@ -114,6 +119,7 @@ pub(crate) fn put(number: u8, fields: &FieldMap, leave_out: impl Fn(NameRef<'_>)
             NameRef::Known(known) => fields.is_repeated(known),
             NameRef::Other(_) => true,
         };
+        // A single value needs no search for others of its name.
         if !repeated {
             put_header(number, name, || std::iter::once(value), out);
         } else if is_first(fields, at, name, value) {
@@ -122,11 +128,12 @@ pub(crate) fn put(number: u8, fields: &FieldMap, leave_out: impl Fn(NameRef<'_>)
     }
 }
 
-/// Whether no field before this one has its name.
+/// Returns whether no earlier field has the same name.
 fn is_first(fields: &FieldMap, at: usize, name: NameRef<'_>, value: &[u8]) -> bool {
     match name {
         NameRef::Known(_) => !fields.iter().take(at).any(|(before, _)| before == name),
-        // Cheaper: a map keeps a name that is not registered before its value, so no two values lie at one place.
+        // Cheaper than a scan by name: the map stores an unregistered name before its value, so two values never have
+        // one address.
         NameRef::Other(_) => fields.get(name).is_some_and(|first| std::ptr::eq(first, value)),
     }
 }
@@ -138,19 +145,20 @@ fn put_header<'a, I: Iterator<Item = &'a [u8]>>(
     out: &mut Vec<u8>,
 ) {
     let name = name.as_str();
-    let octets = values().map(|value| field_len(value.len() as u64)).sum::<u64>() + field_len(name.len() as u64);
-    put_len(number, octets, out);
+    let bytes = values().map(|value| field_len(value.len() as u64)).sum::<u64>() + field_len(name.len() as u64);
+    put_len(number, bytes, out);
     put_len(field::KEY, name.len() as u64, out);
     put_canonical(name, out);
-    values().for_each(|value| put_octets(field::VALUES, value, out));
+    values().for_each(|value| put_bytes(field::VALUES, value, out));
 }
 
-/// A name as Go spells it, since Go looks names up by their spelling: a capital at the start and behind each hyphen, and nowhere else.
+/// Appends a name in Go's canonical spelling, which Go uses for look-ups: upper case at the start and after each
+/// hyphen, lower case elsewhere.
 fn put_canonical(name: &str, out: &mut Vec<u8>) {
     let mut capital = true;
-    out.extend(name.bytes().map(|octet| {
-        let spelled = if capital { octet.to_ascii_uppercase() } else { octet.to_ascii_lowercase() };
-        capital = octet == b'-';
+    out.extend(name.bytes().map(|byte| {
+        let spelled = if capital { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() };
+        capital = byte == b'-';
         spelled
     }));
 }

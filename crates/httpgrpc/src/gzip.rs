@@ -1,12 +1,13 @@
-//! Gzip members (RFC 1952) inflated step by step.
+//! Incremental decompression of gzip members (RFC 1952).
 //!
-//! The container is read here and not by flate2, whose reader of it cannot be used again without allocating.
+//! The container is parsed here, because flate2's parser of it cannot be reused without allocating.
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use crate::fault::DecodeFault;
 
-/// A message is one member; whoever joins several does so for few. Each costs a reset, so thousands of empty ones are refused.
+/// Members of a message. A message normally is one member. Each member costs a reset, so a peer could make thousands
+/// of empty ones expensive.
 const MEMBERS_MAX: u8 = 16;
 
 mod flag {
@@ -17,9 +18,9 @@ mod flag {
     pub(super) const RESERVED: u8 = 0xe0;
 }
 
-/// Where in a member its reader stands; in the order in which these come.
+/// The position within a member, in the order of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MemberPosition {
     /// ID1 ID2 CM FLG MTIME XFL OS
     Header,
     ExtraLength,
@@ -32,22 +33,22 @@ enum State {
     Trailer,
 }
 
-/// Made when a peer first compresses, and used again. Some 40 KiB.
+/// A decompressor, about 40 KiB. Created for the first compressed message, and reused.
 #[derive(Debug)]
 pub(crate) struct Inflate {
     raw: Decompress,
     crc: Crc,
-    state: State,
+    state: MemberPosition,
     flags: u8,
     members: u8,
-    // What a field of the container has so far.
+    // The bytes read so far of a fixed-length field of the container.
     some: [u8; 10],
     have: u8,
 }
 
-/// What a step did.
+/// The bytes consumed and produced by one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct InflateStep {
     pub(crate) used: usize,
     pub(crate) made: usize,
 }
@@ -57,7 +58,7 @@ impl Inflate {
         Self {
             raw: Decompress::new(false),
             crc: Crc::new(),
-            state: State::Header,
+            state: MemberPosition::Header,
             flags: 0,
             members: 0,
             some: [0; 10],
@@ -65,7 +66,7 @@ impl Inflate {
         }
     }
 
-    /// Another message begins.
+    /// Starts a new message.
     pub(crate) fn begin(&mut self) {
         (self.members, self.have) = (0, 0);
         self.next_member();
@@ -74,19 +75,20 @@ impl Inflate {
     fn next_member(&mut self) {
         self.raw.reset(false);
         self.crc.reset();
-        self.state = State::Header;
+        self.state = MemberPosition::Header;
     }
 
-    /// Whether the message may end here: behind a member.
+    /// Returns whether the message may end here: after a member.
     pub(crate) const fn is_whole(&self) -> bool {
-        self.members > 0 && self.have == 0 && matches!(self.state, State::Header)
+        self.members > 0 && self.have == 0 && matches!(self.state, MemberPosition::Header)
     }
 
-    /// Inflates until the input is used up or the output is full.
-    pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, DecodeFault> {
+    /// Decompresses until the input is consumed or the output is full.
+    pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<InflateStep, DecodeFault> {
         let (mut used, mut made) = (0, 0);
         loop {
-            if self.state == State::Deflate {
+            if self.state == MemberPosition::Deflate {
+                // flate2 reports progress by its totals only.
                 let before = (self.raw.total_in(), self.raw.total_out());
                 let status = self.raw.decompress(&input[used..], &mut output[made..], FlushDecompress::None);
                 let status = status.map_err(|_| DecodeFault::Gzip)?;
@@ -95,23 +97,25 @@ impl Inflate {
                 self.crc.update(&output[made..made + given]);
                 (used, made) = (used + taken, made + given);
                 if status == Status::StreamEnd {
-                    self.state = State::Trailer;
+                    self.state = MemberPosition::Trailer;
+                // The trailer follows.
+                // Without progress on either side, the input is consumed.
                 } else if made == output.len() || (taken, given) == (0, 0) {
-                    return Ok(Step { used, made });
+                    return Ok(InflateStep { used, made });
                 }
             } else {
-                let Some(&octet) = input.get(used) else { return Ok(Step { used, made }) };
+                let Some(&byte) = input.get(used) else { return Ok(InflateStep { used, made }) };
                 used += 1;
-                self.contain(octet)?;
+                self.contain(byte)?;
             }
         }
     }
 
-    /// The next octet of what stands around the data.
-    fn contain(&mut self, octet: u8) -> Result<(), DecodeFault> {
+    /// Parses the next byte of the container.
+    fn contain(&mut self, byte: u8) -> Result<(), DecodeFault> {
         match self.state {
-            State::Header => {
-                if !self.collect(octet, 10) {
+            MemberPosition::Header => {
+                if !self.collect(byte, 10) {
                     return Ok(());
                 }
                 // RFC 1952 §2.3.1: deflate is the only method; §2.3.1.2: reserved flags must be zero.
@@ -120,64 +124,73 @@ impl Inflate {
                     return Err(DecodeFault::Gzip);
                 }
                 self.flags = flags;
-                self.state = State::ExtraLength;
+                self.state = MemberPosition::ExtraLength;
                 self.pass();
             }
-            State::ExtraLength => {
-                if self.collect(octet, 2) {
-                    self.state = State::Extra(u16::from_le_bytes([self.some[0], self.some[1]]));
+            MemberPosition::ExtraLength => {
+                if self.collect(byte, 2) {
+                    self.state = MemberPosition::Extra(u16::from_le_bytes([self.some[0], self.some[1]]));
                     self.pass();
                 }
             }
-            State::Extra(left) => {
-                self.state = State::Extra(left - 1);
+            MemberPosition::Extra(left) => {
+                self.state = MemberPosition::Extra(left - 1);
                 self.pass();
             }
-            State::Name | State::Comment => {
-                if octet == 0 {
-                    self.state = if self.state == State::Name { State::Comment } else { State::HeaderCrc };
+            MemberPosition::Name | MemberPosition::Comment => {
+                if byte == 0 {
+                    self.state = if self.state == MemberPosition::Name {
+                        MemberPosition::Comment
+                    } else {
+                        MemberPosition::HeaderCrc
+                    };
                     self.pass();
                 }
             }
-            State::HeaderCrc => {
-                if self.collect(octet, 2) {
-                    self.state = State::Deflate;
+            MemberPosition::HeaderCrc => {
+                if self.collect(byte, 2) {
+                    self.state = MemberPosition::Deflate;
                 }
             }
-            State::Trailer => {
-                if self.collect(octet, 8) {
+            MemberPosition::Trailer => {
+                if self.collect(byte, 8) {
                     let [a, b, c, d, e, f, g, h, ..] = self.some;
                     let (crc, size) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+                    // RFC 1952 §2.3.1: the CRC-32 and the size of the uncompressed data, modulo 2^32.
                     if crc != self.crc.sum() || size != self.crc.amount() {
                         return Err(DecodeFault::Gzip);
                     }
+                    // Another member may follow (RFC 1952 §2.2).
                     self.members += 1;
                     self.next_member();
                 }
             }
-            State::Deflate => unreachable!("its octets are inflated"),
+            MemberPosition::Deflate => unreachable!("its bytes are inflated"),
         }
         Ok(())
     }
 
-    /// Goes on over what the flags say is not there.
+    /// Skips the optional parts of the header that the flags exclude.
     fn pass(&mut self) {
-        if self.state == State::ExtraLength && self.flags & flag::EXTRA == 0 || self.state == State::Extra(0) {
-            self.state = State::Name;
+        if self.state == MemberPosition::ExtraLength && self.flags & flag::EXTRA == 0
+            || self.state == MemberPosition::Extra(0)
+        {
+            self.state = MemberPosition::Name;
         }
-        if self.state == State::Name && self.flags & flag::NAME == 0 {
-            self.state = State::Comment;
+        if self.state == MemberPosition::Name && self.flags & flag::NAME == 0 {
+            self.state = MemberPosition::Comment;
         }
-        if self.state == State::Comment && self.flags & flag::COMMENT == 0 {
-            self.state = State::HeaderCrc;
+        if self.state == MemberPosition::Comment && self.flags & flag::COMMENT == 0 {
+            self.state = MemberPosition::HeaderCrc;
         }
-        if self.state == State::HeaderCrc && self.flags & flag::HEADER_CRC == 0 {
-            self.state = State::Deflate;
+        if self.state == MemberPosition::HeaderCrc && self.flags & flag::HEADER_CRC == 0 {
+            self.state = MemberPosition::Deflate;
         }
     }
 
-    fn collect(&mut self, octet: u8, wanted: u8) -> bool {
-        self.some[usize::from(self.have)] = octet;
+    /// Buffers a byte of a fixed-length field; returns whether the field is complete.
+    fn collect(&mut self, byte: u8, wanted: u8) -> bool {
+        self.some[usize::from(self.have)] = byte;
         self.have += 1;
         let is_whole = self.have == wanted;
         if is_whole {

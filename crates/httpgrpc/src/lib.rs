@@ -1,18 +1,19 @@
-//! HTTP in protobuf in gRPC: how programs of the Grafana stack carry HTTP requests over gRPC connections (`httpgrpc.HTTP/Handle` of dskit and
-//! weaveworks), and a service of our own that streams content (`causeway.httpgrpc.v1.Stream/HandleStream`). The messages stand in `proto/`.
+#![doc = include_str!("../README.md")]
 //!
-//! In reading order:
-//! - [`Limits`]; [`DecodeFault`], [`TooLong`]: what may be sent, and what is wrong
-//! - `wire`, `walk`: protobuf, at hand and in pieces
-//! - `messages`, `gzip`, [`Encoding`]: gRPC's prefix, and compressed messages
-//! - `fields`: headers ⇄ fields; [`Body`]: content that is held, not copied
+//! `httpgrpc.HTTP/Handle` is the unary method, `causeway.httpgrpc.v1.Stream/HandleStream` the streaming one.
+//!
+//! # In reading order
+//! - [`Limits`]; [`DecodeFault`], [`TooLong`]: the limits of decoded messages, and the errors
+//! - `wire`, `walk`: the protobuf wire format, of complete messages and incrementally
+//! - `messages`, `gzip`, [`Encoding`]: gRPC's message prefix, and compressed messages
+//! - `fields`: converts message headers to fields and back; [`Body`]: content that is referenced, not copied
 //! - [`Decoder`], [`encode_request`], [`encode_response`]: unary calls
-//! - [`Code`], [`Status`]: how a call ends; [`ErrorEncoder`], [`decode_error`]: a response as the call's error
-//! - [`StreamDecoder`], [`stream`]: calls of our own service
+//! - [`Code`], [`Status`]: the status of a call; [`ErrorEncoder`], [`decode_error`]: a response as the call's error
+//! - [`StreamDecoder`], [`stream`]: calls of the streaming method
 //! - [`timeout`][]: the field `grpc-timeout`
 //!
-//! Nothing that a peer says is believed: what stands in a head is as good as if it had come over HTTP/1. This room never sees a socket, a clock, a
-//! task or a lock.
+//! All input is untrusted: a decoded head has passed the checks of a head received over HTTP/1. This crate never sees
+//! a socket, a clock, a task or a lock.
 
 mod body;
 mod decode;
@@ -43,19 +44,21 @@ pub use stream::StreamDecoder;
 pub const UNARY_PATH: &str = "/httpgrpc.HTTP/Handle";
 /// The path of the streaming method.
 pub const STREAM_PATH: &str = "/causeway.httpgrpc.v1.Stream/HandleStream";
-/// The media type that our calls and answers have.
+/// The media type of our calls and responses.
 pub const CONTENT_TYPE: &str = "application/grpc";
-/// Metadata in which a client may repeat the request's method, for whoever does not look into messages.
+/// Metadata in which a client may repeat the request's method, for intermediaries that do not decode messages.
 pub const METADATA_METHOD: &str = "httpgrpc-method";
 /// Metadata in which a client may repeat the request's target.
 pub const METADATA_URL: &str = "httpgrpc-url";
 
-/// Whether a Content-Type says gRPC with protobuf messages: `application/grpc`, perhaps `+proto`, perhaps with parameters.
+/// Returns whether a Content-Type is gRPC with protobuf messages: `application/grpc`, optionally with `+proto` and
+/// parameters.
 #[must_use]
 pub fn is_grpc(content_type: &[u8]) -> bool {
     let Some((start, rest)) = content_type.split_at_checked(CONTENT_TYPE.len()) else { return false };
-    let subtype = rest.split(|&octet| octet == b';').next().unwrap_or_default().trim_ascii_end();
+    let subtype = rest.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii_end();
     start.eq_ignore_ascii_case(CONTENT_TYPE.as_bytes())
+        // Not `application/grpc-web` or `application/grpcx`, which only share the prefix.
         && (subtype.is_empty() || subtype.eq_ignore_ascii_case(b"+proto"))
 }
 

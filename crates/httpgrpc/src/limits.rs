@@ -1,25 +1,25 @@
-//! How much of what a peer may send.
+//! Limits on messages of a peer.
 
-/// Bounds on what a decoder holds. In octets where nothing else is said.
+/// Limits on the memory of a decoder, in bytes unless noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One message, as it came and inflated.
+    /// One message, as received and after decompression.
     pub message_bytes_max: u32,
-    /// Method, target and fields of one message, and each of them.
+    /// Method, target and fields of one message together, and each of them.
     pub head_bytes_max: u32,
-    /// Field lines in a message; a name counts too, so that one without values is not free.
+    /// Field lines of a message. A name counts as one more, so that a name without values is not free.
     pub fields_max: u16,
     /// The request target.
     pub target_bytes_max: u32,
 }
 
-/// What gRPC's libraries take unless told otherwise.
+/// The default of gRPC's libraries: 4 MiB.
 pub const MESSAGE_BYTES_DEFAULT: u32 = 4 * 1024 * 1024;
-/// Generous: whoever sends has mostly let the head through a limit of its own.
+/// 1 MiB. Generous, because most senders have already applied their own limit to the head.
 pub const HEAD_BYTES_DEFAULT: u32 = 1024 * 1024;
-/// A name and its one value are two.
+/// 1000: a name with one value counts as two.
 pub const FIELDS_DEFAULT: u16 = 1000;
-/// Queries of metrics and logs are long.
+/// 64 KiB: queries of metrics and logs are long.
 pub const TARGET_BYTES_DEFAULT: u32 = 64 * 1024;
 
 impl Default for Limits {

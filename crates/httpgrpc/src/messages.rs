@@ -1,5 +1,5 @@
-//! Length-prefixed messages (gRPC over HTTP/2, "Length-Prefixed-Message"): an octet that says whether the message is compressed, four
-//! that say how long it is, then the message.
+//! Length-prefixed messages (gRPC over HTTP/2, "Length-Prefixed-Message"): a byte that flags compression, four bytes
+//! of length, then the message.
 
 use causeway_message::{Chunk, FieldMap, names};
 
@@ -7,26 +7,26 @@ use crate::body::Blocks;
 use crate::fault::DecodeFault;
 use crate::gzip::Inflate;
 
-/// How many octets a message's prefix has.
+/// Bytes of a message's prefix.
 pub(crate) const PREFIX_BYTES: usize = 5;
 
-/// What may be sent to us, as `grpc-accept-encoding` says it.
+/// The value of `grpc-accept-encoding`: the encodings that the decoder accepts.
 pub const ACCEPTED_ENCODINGS: &str = "gzip";
 
-/// What a call's `grpc-encoding` says of its compressed messages.
+/// The encoding of a call's compressed messages, from `grpc-encoding`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// There are none.
+    /// No message is compressed.
     #[default]
     Identity,
-    /// They are gzip (RFC 1952).
+    /// Compressed messages are gzip (RFC 1952).
     Gzip,
-    /// Nothing that is understood here. A message that is not compressed is taken all the same.
+    /// An unsupported encoding. Messages that are not compressed are still accepted.
     Unknown,
 }
 
 impl Encoding {
-    /// What the fields of a call's head say.
+    /// Reads the encoding from the fields of a call's head.
     #[must_use]
     pub fn of(fields: &FieldMap) -> Self {
         match fields.get(names::GRPC_ENCODING) {
@@ -37,36 +37,38 @@ impl Encoding {
     }
 }
 
+/// The position within a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// So many octets of the prefix have come.
+enum MessagePosition {
+    /// In the prefix, of which this many bytes have been read.
     Prefix(u8),
-    /// So many octets of the message are to come.
+    /// In an uncompressed message, of which this many bytes remain.
     Plain(u32),
+    /// In a gzip message, of which this many compressed bytes remain.
     Gzip(u32),
 }
 
-/// What comes next.
+/// An event of the message stream.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// A message of at most this many octets, and what it is if it says that it has more.
+    /// A message of at most this many bytes, and the fault of a field that claims to exceed them.
     Begin(u64, DecodeFault),
-    Octets(Chunk),
-    /// As [`Piece::Octets`], and inflating them took a while.
+    Bytes(Chunk),
+    /// As [`Piece::Bytes`], after decompression, which took considerable time.
     Inflated(Chunk),
     End,
 }
 
-/// Takes messages apart from each other, and inflates them.
+/// Splits a stream into messages, and decompresses them.
 #[derive(Debug)]
 pub(crate) struct Messages {
     bytes_max: u32,
     encoding: Encoding,
-    state: State,
+    state: MessagePosition,
     prefix: [u8; PREFIX_BYTES],
-    // Octets that the message has inflated to.
+    // Bytes of the current message after decompression.
     inflated: u64,
-    // The last block was filled: there may be more, without more input.
+    // The last output block was filled, so more output may follow without more input.
     is_full: bool,
     inflate: Option<Box<Inflate>>,
 }
@@ -76,7 +78,7 @@ impl Messages {
         Self {
             bytes_max,
             encoding: Encoding::Identity,
-            state: State::Prefix(0),
+            state: MessagePosition::Prefix(0),
             prefix: [0; PREFIX_BYTES],
             inflated: 0,
             is_full: false,
@@ -84,62 +86,65 @@ impl Messages {
         }
     }
 
-    /// Another call begins.
+    /// Starts a new call.
     pub(crate) fn begin(&mut self, encoding: Encoding) {
         self.encoding = encoding;
-        self.state = State::Prefix(0);
+        self.state = MessagePosition::Prefix(0);
     }
 
-    /// Frees what inflating needs.
+    /// Frees the memory of the decompressor.
     pub(crate) fn give_back(&mut self) {
         self.inflate = None;
     }
 
-    /// Whether the call may end here: between two messages.
+    /// Returns whether the stream is between two messages, where the call may end.
     pub(crate) fn is_between(&self) -> bool {
-        self.state == State::Prefix(0)
+        self.state == MessagePosition::Prefix(0)
     }
 
-    /// Takes the next piece off the input; `None` when there is none before more octets come.
+    /// Reads the next piece from the input; `None` if it needs more bytes.
     #[inline]
     pub(crate) fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Piece>, DecodeFault> {
         match self.state {
-            State::Prefix(have) => self.read_prefix(usize::from(have), input),
-            State::Plain(0) => {
-                self.state = State::Prefix(0);
+            MessagePosition::Prefix(have) => self.read_prefix(usize::from(have), input),
+            MessagePosition::Plain(0) => {
+                self.state = MessagePosition::Prefix(0);
                 Ok(Some(Piece::End))
             }
-            State::Plain(_) if input.is_empty() => Ok(None),
-            State::Plain(left) => {
+            MessagePosition::Plain(_) if input.is_empty() => Ok(None),
+            MessagePosition::Plain(left) => {
                 let len = input.len().min(left as usize);
-                self.state = State::Plain(left - len as u32);
-                Ok(Some(Piece::Octets(input.split_to(len))))
+                self.state = MessagePosition::Plain(left - len as u32);
+                Ok(Some(Piece::Bytes(input.split_to(len))))
             }
-            State::Gzip(left) => self.inflate(left, input, blocks),
+            MessagePosition::Gzip(left) => self.inflate(left, input, blocks),
         }
     }
 
     fn read_prefix(&mut self, have: usize, input: &mut Chunk) -> Result<Option<Piece>, DecodeFault> {
+        // The prefix may arrive split over several chunks.
         let len = input.len().min(PREFIX_BYTES - have);
         self.prefix[have..have + len].copy_from_slice(&input.as_slice()[..len]);
         input.advance(len);
-        self.state = State::Prefix((have + len) as u8);
+        self.state = MessagePosition::Prefix((have + len) as u8);
         if have + len < PREFIX_BYTES {
             return Ok(None);
         }
         let [flag, a, b, c, d] = self.prefix;
-        let (octets, max) = (u32::from_be_bytes([a, b, c, d]), self.bytes_max);
-        if octets > max {
-            return Err(DecodeFault::MessageTooLong { octets, max });
+        let (bytes, max) = (u32::from_be_bytes([a, b, c, d]), self.bytes_max);
+        // Checked before any byte of the message is read or buffered.
+        if bytes > max {
+            return Err(DecodeFault::MessageTooLong { bytes, max });
         }
         match (flag, self.encoding) {
+            // An uncompressed message is valid in a call of any encoding.
             (0, _) => {
-                self.state = State::Plain(octets);
-                Ok(Some(Piece::Begin(u64::from(octets), DecodeFault::Length)))
+                self.state = MessagePosition::Plain(bytes);
+                Ok(Some(Piece::Begin(u64::from(bytes), DecodeFault::Length)))
             }
             (1, Encoding::Gzip) => {
                 self.inflate.get_or_insert_with(|| Box::new(Inflate::new())).begin();
-                (self.state, self.inflated, self.is_full) = (State::Gzip(octets), 0, false);
+                (self.state, self.inflated, self.is_full) = (MessagePosition::Gzip(bytes), 0, false);
                 Ok(Some(Piece::Begin(u64::from(max), DecodeFault::InflatedTooLong { max })))
             }
             (1, Encoding::Identity) => Err(DecodeFault::NoEncoding),
@@ -153,24 +158,27 @@ impl Messages {
         let inflate = self.inflate.as_mut().expect("made with the message's prefix");
         let len = input.len().min(left as usize);
         if len == 0 && !self.is_full {
+            // The decompressor has no output left. Either more input must arrive, or the message has ended.
             if left > 0 {
                 return Ok(None);
             }
-            self.state = State::Prefix(0);
+            self.state = MessagePosition::Prefix(0);
             return if inflate.is_whole() { Ok(Some(Piece::End)) } else { Err(DecodeFault::Gzip) };
         }
         let mut block = blocks();
         let step = inflate.step(&input.as_slice()[..len], block.as_mut_slice())?;
         input.advance(step.used);
-        self.state = State::Gzip(left - step.used as u32);
+        self.state = MessagePosition::Gzip(left - step.used as u32);
         self.is_full = step.made == block.capacity();
+        // The length in the prefix is that of the compressed message, so the limit is checked again here.
         self.inflated += step.made as u64;
         if self.inflated > u64::from(self.bytes_max) {
             return Err(DecodeFault::InflatedTooLong { max: self.bytes_max });
         }
         match step.made {
-            // Something that does not move would be asked for ever.
+            // Neither input nor output: another call could not make progress.
             0 if step.used == 0 => Err(DecodeFault::Gzip),
+            // Input without output, as in a header: continue with the rest.
             0 => self.inflate(left - step.used as u32, input, blocks),
             made => Ok(Some(Piece::Inflated(block.freeze(0..made)))),
         }

@@ -1,15 +1,16 @@
-//! How a call ends: `grpc-status` and `grpc-message`.
+//! The status of a call: `grpc-status` and `grpc-message`.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use causeway_message::path::hex;
+use causeway_message::path::{hex, push_escape};
 use causeway_message::{FieldMap, FieldValue, StatusCode, names};
 
-/// The trailer that holds a `google.rpc.Status`, in base64.
+/// The trailer that contains a `google.rpc.Status`, in base64.
 pub const DETAILS: &str = "grpc-status-details-bin";
 
-/// What a call ends with: gRPC's numbers, or an HTTP status where a response came as an error. Any 32 bits.
+/// A status code: one of gRPC's, or an HTTP status if a response was sent as the call's error. It may be any 32-bit
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Code(u32);
 
@@ -19,8 +20,8 @@ macro_rules! codes {
             $(#[doc = concat!(stringify!($number), " ", stringify!($name))]
             pub const $name: Self = Self($number);)+
 
-            /// The HTTP status that says the same. A code that is an HTTP status is that; 500 for any other that is unknown. For gRPC's own, the mapping
-            /// of `google/rpc/code.proto`.
+            /// Returns the corresponding HTTP status. A code that is a final HTTP status maps to itself, gRPC's codes
+            /// as in `google/rpc/code.proto`, any other code to 500.
             #[must_use]
             pub fn http_status(self) -> StatusCode {
                 let code = match self.0 {
@@ -57,25 +58,25 @@ codes! {
 }
 
 impl Code {
-    /// A code by its number.
+    /// Creates a code from its number.
     #[must_use]
     pub const fn new(code: u32) -> Self {
         Self(code)
     }
 
-    /// Its number.
+    /// Returns the number.
     #[must_use]
     pub const fn as_u32(self) -> u32 {
         self.0
     }
 
-    /// An HTTP status as a code, as dskit's servers send it.
+    /// Returns the code for an HTTP response that is sent as the call's error, as dskit's servers do: its status.
     #[must_use]
     pub const fn of_response(status: StatusCode) -> Self {
         Self(status.as_u16() as u32)
     }
 
-    /// What a client makes of an answer that is not gRPC's (gRPC's `http-grpc-status-mapping.md`).
+    /// Returns a client's code for an HTTP response that is not gRPC's (gRPC's `http-grpc-status-mapping.md`).
     #[must_use]
     pub const fn of_http(status: StatusCode) -> Self {
         match status.as_u16() {
@@ -89,32 +90,32 @@ impl Code {
     }
 }
 
-/// How a call ended, in full but for the details.
+/// The status of a call, without details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The code.
     pub code: Code,
-    /// What is to be said about it; for people.
+    /// The message, for people.
     pub message: Cow<'static, str>,
 }
 
 impl Status {
-    /// All went well.
+    /// Success, without a message.
     pub const OK: Self = Self { code: Code::OK, message: Cow::Borrowed("") };
 
-    /// A status.
+    /// Creates a status.
     #[must_use]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into() }
     }
 
-    /// Sets the trailers that end a call: in a section of their own behind the content, or in the head of an answer without content. `scratch` is
-    /// cleared and used. Details that stand there are left.
+    /// Sets the status in the trailers of a call, or in the head of a response without content. Overwrites `scratch`.
+    /// Keeps existing details.
     pub fn put(&self, trailers: &mut FieldMap, scratch: &mut Vec<u8>) {
         put_status(self.code, &self.message, trailers, scratch);
     }
 
-    /// The status of a call that ended with these trailers. One that is missing, or none, is UNKNOWN.
+    /// Reads the status from the trailers of a call. A missing or invalid status is UNKNOWN.
     #[must_use]
     pub fn of(trailers: &FieldMap) -> Self {
         match code_of(trailers) {
@@ -135,13 +136,14 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// The code; where there is none, what is wrong.
+/// Reads the code; the error is a message for the status.
 pub(crate) fn code_of(trailers: &FieldMap) -> Result<Code, &'static str> {
     let value = trailers.get(names::GRPC_STATUS).ok_or("the call ended without grpc-status")?;
-    let number = causeway_message::octets::parse_number(value).and_then(|number| u32::try_from(number).ok());
+    let number = causeway_message::syntax::parse_number(value).and_then(|number| u32::try_from(number).ok());
     match number {
+        // Two values could be read differently by different recipients.
         Some(number) if !trailers.is_repeated(names::GRPC_STATUS) => Ok(Code(number)),
-        _ => Err("grpc-status is no number, or there is more than one"),
+        _ => Err("grpc-status is not a number, or occurs more than once"),
     }
 }
 
@@ -157,34 +159,35 @@ pub(crate) fn put_status(code: Code, message: &str, trailers: &mut FieldMap, scr
     trailers.insert(names::GRPC_MESSAGE, value);
 }
 
-/// gRPC over HTTP/2, "Percent-Encoded": what is not printable ASCII, and '%', is escaped. So are spaces at the ends, which a field value would
-/// lose.
+/// Escapes a message as in gRPC over HTTP/2, "Percent-Encoded": all bytes other than printable ASCII, and '%'. Also
+/// escapes spaces at the ends, which a field value would lose.
 fn encode_message(message: &str, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let inner = message.trim_matches(' ');
     let from = message.len() - message.trim_start_matches(' ').len();
     let inner = from..from + inner.len();
-    for (at, octet) in message.bytes().enumerate() {
-        match octet {
+    for (at, byte) in message.bytes().enumerate() {
+        match byte {
+            // Escaped below.
             b'%' | ..b' ' | 0x7f.. => {}
             b' ' if !inner.contains(&at) => {}
             _ => {
-                out.push(octet);
+                out.push(byte);
                 continue;
             }
         }
-        out.extend_from_slice(&[b'%', DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]);
+        push_escape(byte, out);
     }
 }
 
-/// The specification: a broken escape stays as it is, and so that a message is never lost, what is no UTF-8 is replaced.
+/// Decodes a message. As specified, an invalid escape stays as it is, and invalid UTF-8 is replaced, so that no
+/// message is lost.
 fn decode_message(value: &[u8]) -> String {
     let mut out = Vec::with_capacity(value.len());
     let mut rest = value;
-    while let [octet, behind @ ..] = rest {
+    while let [byte, behind @ ..] = rest {
         rest = behind;
         let escaped = match behind {
-            [high, low, ..] if *octet == b'%' => hex(*high).zip(hex(*low)),
+            [high, low, ..] if *byte == b'%' => hex(*high).zip(hex(*low)),
             _ => None,
         };
         match escaped {
@@ -192,7 +195,7 @@ fn decode_message(value: &[u8]) -> String {
                 out.push(high << 4 | low);
                 rest = &behind[2..];
             }
-            None => out.push(*octet),
+            None => out.push(*byte),
         }
     }
     String::from_utf8(out).unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
@@ -234,7 +237,7 @@ mod tests {
         status.put(&mut trailers, &mut scratch);
         assert_eq!(Status::of(&trailers), status);
         Status::OK.put(&mut trailers, &mut scratch);
-        assert_eq!((Status::of(&trailers), trailers.len()), (Status::OK, 1), "what stood there is replaced");
+        assert_eq!((Status::of(&trailers), trailers.len()), (Status::OK, 1), "the old status is replaced");
         for bad in ["", "x", "-1", "4294967296", "1 "] {
             trailers.clear();
             trailers.push_known(names::GRPC_STATUS, bad.as_bytes());

@@ -1,8 +1,8 @@
-//! `grpc-timeout`: how long the client will wait (gRPC over HTTP/2, "Timeout").
+//! `grpc-timeout`: the call's deadline as a duration (gRPC over HTTP/2, "Timeout").
 
 use std::time::Duration;
 
-use causeway_message::octets::{parse_number, write_number};
+use causeway_message::syntax::{parse_number, write_number};
 
 const DIGITS_MAX: usize = 8;
 const NUMBER_MAX: u128 = 99_999_999;
@@ -16,7 +16,7 @@ const NANOS: [(u8, u128); 6] = [
     (b'H', 3600 * 1_000_000_000),
 ];
 
-/// A timeout from the field's value: one to eight digits and a unit. `None` for anything else.
+/// Parses the field's value: one to eight digits and a unit. `None` for any other value.
 #[must_use]
 pub fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
@@ -35,11 +35,13 @@ pub fn parse(value: &[u8]) -> Option<Duration> {
     })
 }
 
-/// The field's value for a timeout, in the smallest unit in which it has eight digits, rounded up. What is longer than 11 000 years is that.
+/// Formats a timeout as the field's value: rounded up, in the smallest unit in which it has at most eight digits.
+/// Longer timeouts become the largest value, about 11 000 years.
 #[must_use]
 pub fn print(timeout: Duration, into: &mut [u8; DIGITS_MAX + 1]) -> &[u8] {
     let nanos = timeout.as_nanos();
     let in_units = NANOS.map(|(unit, each)| (unit, nanos.div_ceil(each)));
+    // Rounded up in each unit, so that the peer never gets a shorter timeout.
     let fits = in_units.into_iter().find(|(_, number)| *number <= NUMBER_MAX);
     let (unit, number) = fits.unwrap_or((b'H', NUMBER_MAX));
     let mut digits = [0; 20];

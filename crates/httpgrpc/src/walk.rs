@@ -1,4 +1,4 @@
-//! A message's fields, from pieces that are cut anywhere.
+//! An incremental parser of a message's fields, from pieces of any size.
 //!
 //! ```text
 //!        ┌───────────────► tag ◄──────────────────────────────┐
@@ -6,8 +6,9 @@
 //!        │  number ◄────────┼──────► length ──► text, content │
 //!        └────┘             └──────► skipped ─────────┴───────┘
 //! ```
-//! A text is handed over in one: from where it lies when the piece holds all of it, else from a scratch buffer that grows with what
-//! has come and never by what a length says. Content is handed over in parts of the pieces.
+//! A text is passed to the sink as one slice: of the piece if it contains the whole text, otherwise of a scratch
+//! buffer, which grows with the received bytes and never by a claimed length. Content is passed on in parts of the
+//! pieces.
 
 use std::ops::Range;
 
@@ -16,28 +17,28 @@ use causeway_message::Chunk;
 use crate::fault::DecodeFault;
 use crate::wire::{Varint, kind, tag};
 
-/// What is known about a field.
+/// How a field is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     Number,
-    /// To be had in one, of this many octets at most; what a longer one is.
+    /// As one slice of at most this many bytes; a longer one is the fault.
     Text(u32, DecodeFault),
-    /// To be had in parts.
+    /// In parts.
     Content,
 }
 
-/// Who takes the fields.
+/// Receives the parsed fields.
 pub(crate) trait Sink {
-    /// `None` for a field that nobody knows: it is passed over.
-    fn kind(&self, field: u32) -> Option<Kind>;
+    /// Returns how to parse a field; `None` skips an unknown one.
+    fn kind(&self, field: u32) -> Option<FieldKind>;
     fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeFault>;
-    fn text(&mut self, field: u32, octets: &[u8]) -> Result<(), DecodeFault>;
-    /// A field of content begins; it may stay empty, and there may be another.
+    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeFault>;
+    /// Starts a field of content. It may be empty, and may occur again.
     fn content(&mut self, field: u32) -> Result<(), DecodeFault>;
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum FieldPosition {
     Number(What, Varint),
     Text { field: u32, left: u64 },
     Content { left: u64 },
@@ -54,15 +55,15 @@ enum What {
     SkippedLength,
 }
 
-const TAG: State = State::Number(What::Tag, Varint::new());
+const TAG: FieldPosition = FieldPosition::Number(What::Tag, Varint::new());
 
-/// Where in a message its reader stands.
+/// The parser's state within a message.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    state: State,
-    // Octets of the message that are to come: all of them, or as many as there may be where that is not known.
+    state: FieldPosition,
+    // Bytes that remain of the message; an upper bound if its length is not known (compressed messages).
     left: u64,
-    // What a field is that is longer than that.
+    // The fault of a field that claims more than `left` bytes.
     longer: DecodeFault,
     scratch: Vec<u8>,
 }
@@ -72,26 +73,27 @@ impl Walk {
         Self { state: TAG, left: 0, longer: DecodeFault::Length, scratch: Vec::new() }
     }
 
-    /// A message of at most this many octets begins; a field that says it is longer than what is left of them is that fault.
-    pub(crate) fn begin(&mut self, octets_max: u64, longer: DecodeFault) {
-        (self.state, self.left, self.longer) = (TAG, octets_max, longer);
+    /// Starts a message of at most `bytes_max` bytes; a field that claims more than remain of them is the fault
+    /// `longer`.
+    pub(crate) fn begin(&mut self, bytes_max: u64, longer: DecodeFault) {
+        (self.state, self.left, self.longer) = (TAG, bytes_max, longer);
         self.scratch.clear();
     }
 
-    /// The message ends here.
+    /// Checks that the message may end here: between two fields.
     pub(crate) fn end(&self) -> Result<(), DecodeFault> {
         match self.state {
-            State::Number(What::Tag, tag) if tag.is_fresh() => Ok(()),
-            State::Number(..) => Err(DecodeFault::Varint),
+            FieldPosition::Number(What::Tag, tag) if tag.is_fresh() => Ok(()),
+            FieldPosition::Number(..) => Err(DecodeFault::Varint),
             _ => Err(DecodeFault::Length),
         }
     }
 
-    pub(crate) fn give_back(&mut self, octets_max: usize) {
-        self.scratch.shrink_to(octets_max);
+    pub(crate) fn give_back(&mut self, bytes_max: usize) {
+        self.scratch.shrink_to(bytes_max);
     }
 
-    /// Takes octets off the piece, until it is empty or there is a part of the content.
+    /// Consumes bytes of the piece, until it is empty or a part of the content is complete.
     #[inline]
     pub(crate) fn step(&mut self, piece: &mut Chunk, sink: &mut impl Sink) -> Result<Option<Chunk>, DecodeFault> {
         let (used, content) = self.eat(piece.as_slice(), sink)?;
@@ -100,12 +102,12 @@ impl Walk {
         Ok(content)
     }
 
-    fn eat(&mut self, octets: &[u8], sink: &mut impl Sink) -> Result<(usize, Option<Range<usize>>), DecodeFault> {
+    fn eat(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(usize, Option<Range<usize>>), DecodeFault> {
         let mut at = 0;
-        while at < octets.len() {
+        while at < bytes.len() {
             match &mut self.state {
-                State::Number(what, varint) => {
-                    let number = varint.take(octets[at])?;
+                FieldPosition::Number(what, varint) => {
+                    let number = varint.take(bytes[at])?;
                     at += 1;
                     self.left = self.left.saturating_sub(1);
                     if let Some(number) = number {
@@ -113,13 +115,14 @@ impl Walk {
                         self.state = self.after(what, number, sink)?;
                     }
                 }
-                State::Text { field, left } => {
+                FieldPosition::Text { field, left } => {
                     let field = *field;
-                    let some = &octets[at..at + within(*left, octets.len() - at)];
+                    let some = &bytes[at..at + within(*left, bytes.len() - at)];
                     at += some.len();
                     *left -= some.len() as u64;
                     self.left -= some.len() as u64;
                     let is_whole = *left == 0;
+                    // A text within one piece is passed on without a copy.
                     if is_whole && self.scratch.is_empty() {
                         sink.text(field, some)?;
                     } else {
@@ -133,18 +136,19 @@ impl Walk {
                         self.state = TAG;
                     }
                 }
-                State::Content { left } => {
+                FieldPosition::Content { left } => {
                     let from = at;
-                    at += within(*left, octets.len() - at);
+                    at += within(*left, bytes.len() - at);
                     *left -= (at - from) as u64;
                     self.left -= (at - from) as u64;
                     if *left == 0 {
                         self.state = TAG;
                     }
+                    // Return here, so that the caller can take this part by reference.
                     return Ok((at, Some(from..at)));
                 }
-                State::Skip { left } => {
-                    let some = within(*left, octets.len() - at);
+                FieldPosition::Skip { left } => {
+                    let some = within(*left, bytes.len() - at);
                     at += some;
                     *left -= some as u64;
                     self.left -= some as u64;
@@ -157,52 +161,55 @@ impl Walk {
         Ok((at, None))
     }
 
-    /// What follows a number.
-    fn after(&self, what: What, number: u64, sink: &mut impl Sink) -> Result<State, DecodeFault> {
+    /// Returns the state after a number.
+    fn after(&self, what: What, number: u64, sink: &mut impl Sink) -> Result<FieldPosition, DecodeFault> {
         match what {
             What::Tag => return self.after_tag(number, sink),
             What::SkippedNumber => {}
             What::Number(field) => sink.number(field, number)?,
             What::SkippedLength => return self.skip(number),
+            // Both length checks precede any buffering.
             What::TextLength(..) | What::ContentLength(_) if number > self.left => return Err(self.longer),
             What::TextLength(_, max, fault) if number > u64::from(max) => return Err(fault),
             What::TextLength(field, ..) if number == 0 => sink.text(field, b"")?,
-            What::TextLength(field, ..) => return Ok(State::Text { field, left: number }),
+            What::TextLength(field, ..) => return Ok(FieldPosition::Text { field, left: number }),
             What::ContentLength(field) => {
                 sink.content(field)?;
                 if number > 0 {
-                    return Ok(State::Content { left: number });
+                    return Ok(FieldPosition::Content { left: number });
                 }
             }
         }
         Ok(TAG)
     }
 
-    fn after_tag(&self, number: u64, sink: &impl Sink) -> Result<State, DecodeFault> {
+    fn after_tag(&self, number: u64, sink: &impl Sink) -> Result<FieldPosition, DecodeFault> {
         let (field, kind) = tag(number)?;
         let what = match (sink.kind(field), kind) {
-            (Some(Kind::Number), kind::VARINT) => What::Number(field),
-            (Some(Kind::Text(max, fault)), kind::OCTETS) => What::TextLength(field, max, fault),
-            (Some(Kind::Content), kind::OCTETS) => What::ContentLength(field),
+            (Some(FieldKind::Number), kind::VARINT) => What::Number(field),
+            (Some(FieldKind::Text(max, fault)), kind::BYTES) => What::TextLength(field, max, fault),
+            (Some(FieldKind::Content), kind::BYTES) => What::ContentLength(field),
             (Some(_), _) => return Err(DecodeFault::WireType(field)),
             (None, kind::VARINT) => What::SkippedNumber,
-            (None, kind::OCTETS) => What::SkippedLength,
+            (None, kind::BYTES) => What::SkippedLength,
+            // Unknown fields are skipped by their wire type, for compatibility with future messages.
             (None, kind::FIXED64) => return self.skip(8),
             (None, kind::FIXED32) => return self.skip(4),
             (None, _) => return Err(DecodeFault::Tag),
         };
-        Ok(State::Number(what, Varint::new()))
+        Ok(FieldPosition::Number(what, Varint::new()))
     }
 
-    fn skip(&self, octets: u64) -> Result<State, DecodeFault> {
-        match octets {
+    fn skip(&self, bytes: u64) -> Result<FieldPosition, DecodeFault> {
+        match bytes {
             0 => Ok(TAG),
-            _ if octets > self.left => Err(self.longer),
-            left => Ok(State::Skip { left }),
+            _ if bytes > self.left => Err(self.longer),
+            left => Ok(FieldPosition::Skip { left }),
         }
     }
 }
 
-fn within(left: u64, octets: usize) -> usize {
-    usize::try_from(left).map_or(octets, |left| left.min(octets))
+/// Returns the smaller of `left` and `bytes`.
+fn within(left: u64, bytes: usize) -> usize {
+    usize::try_from(left).map_or(bytes, |left| left.min(bytes))
 }

@@ -1,16 +1,16 @@
-//! Protobuf's wire format: numbers and fields within octets that are all there, and how to write them.
+//! The protobuf wire format: reads numbers and fields of complete messages, and writes them.
 
 use crate::fault::DecodeFault;
 
-/// Wire types that are not refused.
+/// The supported wire types; groups are rejected.
 pub(crate) mod kind {
     pub(crate) const VARINT: u64 = 0;
     pub(crate) const FIXED64: u64 = 1;
-    pub(crate) const OCTETS: u64 = 2;
+    pub(crate) const BYTES: u64 = 2;
     pub(crate) const FIXED32: u64 = 5;
 }
 
-/// A number that comes octet by octet: seven bits each, the lowest first.
+/// An incremental varint: seven bits per byte, the lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Varint {
     value: u64,
@@ -22,20 +22,20 @@ impl Varint {
         Self { value: 0, shift: 0 }
     }
 
-    /// Whether nothing of it has come.
+    /// Returns whether no byte was read.
     pub(crate) const fn is_fresh(self) -> bool {
         self.shift == 0
     }
 
-    /// Takes the next octet; answers the number with its last one. A number longer than it need be is a number.
+    /// Reads the next byte; returns the number with its last byte. Accepts numbers with redundant bytes.
     #[inline]
-    pub(crate) fn take(&mut self, octet: u8) -> Result<Option<u64>, DecodeFault> {
-        // The tenth octet has room for the last bit only.
-        if self.shift == 63 && octet > 1 {
+    pub(crate) fn take(&mut self, byte: u8) -> Result<Option<u64>, DecodeFault> {
+        // The tenth byte has room for one bit only.
+        if self.shift == 63 && byte > 1 {
             return Err(DecodeFault::Varint);
         }
-        self.value |= u64::from(octet & 0x7f) << self.shift;
-        if octet & 0x80 != 0 {
+        self.value |= u64::from(byte & 0x7f) << self.shift;
+        if byte & 0x80 != 0 {
             self.shift += 7;
             return Ok(None);
         }
@@ -43,7 +43,7 @@ impl Varint {
     }
 }
 
-/// A field's number and wire type.
+/// Splits a tag into field number and wire type. Field number 0 is invalid.
 #[inline]
 pub(crate) fn tag(tag: u64) -> Result<(u32, u64), DecodeFault> {
     let field = u32::try_from(tag).map_err(|_| DecodeFault::Tag)? >> 3;
@@ -54,12 +54,12 @@ pub(crate) fn tag(tag: u64) -> Result<(u32, u64), DecodeFault> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Number(u64),
-    Octets(&'a [u8]),
-    /// Fixed 32 or 64 bits, which no message here has.
+    Bytes(&'a [u8]),
+    /// Fixed 32 or 64 bits; no message of this crate has such a field, so the value is dropped.
     Fixed,
 }
 
-/// The fields of a message that is all there; ends with the first fault.
+/// An iterator over the fields of a complete message; ends after the first fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -72,32 +72,32 @@ impl<'a> Fields<'a> {
 
     fn number(&mut self) -> Result<u64, DecodeFault> {
         let mut varint = Varint::new();
-        while let [octet, rest @ ..] = self.rest {
+        while let [byte, rest @ ..] = self.rest {
             self.rest = rest;
-            if let Some(number) = varint.take(*octet)? {
+            if let Some(number) = varint.take(*byte)? {
                 return Ok(number);
             }
         }
         Err(DecodeFault::Varint)
     }
 
-    fn octets(&mut self, len: u64) -> Result<&'a [u8], DecodeFault> {
+    fn bytes(&mut self, len: u64) -> Result<&'a [u8], DecodeFault> {
         let len = usize::try_from(len).map_err(|_| DecodeFault::Length)?;
-        let (octets, rest) = self.rest.split_at_checked(len).ok_or(DecodeFault::Length)?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(DecodeFault::Length)?;
         self.rest = rest;
-        Ok(octets)
+        Ok(bytes)
     }
 
     fn field(&mut self) -> Result<(u32, Value<'a>), DecodeFault> {
         let (field, kind) = tag(self.number()?)?;
         let value = match kind {
             kind::VARINT => Value::Number(self.number()?),
-            kind::OCTETS => {
+            kind::BYTES => {
                 let len = self.number()?;
-                Value::Octets(self.octets(len)?)
+                Value::Bytes(self.bytes(len)?)
             }
-            kind::FIXED64 => self.octets(8).map(|_| Value::Fixed)?,
-            kind::FIXED32 => self.octets(4).map(|_| Value::Fixed)?,
+            kind::FIXED64 => self.bytes(8).map(|_| Value::Fixed)?,
+            kind::FIXED32 => self.bytes(4).map(|_| Value::Fixed)?,
             _ => return Err(DecodeFault::Tag),
         };
         Ok((field, value))
@@ -113,21 +113,23 @@ impl<'a> Iterator for Fields<'a> {
         }
         let field = self.field();
         if field.is_err() {
+            // After a fault the position is unknown: end the iteration.
             self.rest = &[];
         }
         Some(field)
     }
 }
 
-/// How many octets a number takes.
+/// Returns the encoded length of a number, in bytes.
 #[inline]
 pub(crate) const fn varint_len(number: u64) -> u64 {
     (70 - (number | 1).leading_zeros() as u64) / 7
 }
 
-/// How many octets a field of this many octets takes, with its tag: all field numbers here are below 16.
-pub(crate) const fn field_len(octets: u64) -> u64 {
-    1 + varint_len(octets) + octets
+/// Returns the encoded length of a field with its tag, in bytes. All field numbers here are below 16, so a tag is one
+/// byte.
+pub(crate) const fn field_len(bytes: u64) -> u64 {
+    1 + varint_len(bytes) + bytes
 }
 
 #[inline]
@@ -139,23 +141,23 @@ pub(crate) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// The tag and length of a field; its octets follow.
+/// Appends the tag and length of a field, whose bytes follow.
 #[inline]
-pub(crate) fn put_len(field: u8, octets: u64, out: &mut Vec<u8>) {
-    out.push(field << 3 | kind::OCTETS as u8);
-    put_varint(octets, out);
+pub(crate) fn put_len(field: u8, bytes: u64, out: &mut Vec<u8>) {
+    out.push(field << 3 | kind::BYTES as u8);
+    put_varint(bytes, out);
 }
 
 #[inline]
-pub(crate) fn put_octets(field: u8, octets: &[u8], out: &mut Vec<u8>) {
-    put_len(field, octets.len() as u64, out);
-    out.extend_from_slice(octets);
+pub(crate) fn put_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    put_len(field, bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
 }
 
-/// As [`put_octets`]; what is empty is not said, as proto3 has it.
-pub(crate) fn put_some(field: u8, octets: &[u8], out: &mut Vec<u8>) {
-    if !octets.is_empty() {
-        put_octets(field, octets, out);
+/// As [`put_bytes`], except that an empty value is omitted, as in proto3.
+pub(crate) fn put_some(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    if !bytes.is_empty() {
+        put_bytes(field, bytes, out);
     }
 }
 
@@ -168,8 +170,8 @@ pub(crate) fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn read(octets: &[u8]) -> Result<u64, DecodeFault> {
-        Fields::new(octets).number()
+    fn read(bytes: &[u8]) -> Result<u64, DecodeFault> {
+        Fields::new(bytes).number()
     }
 
     // protobuf's encoding.md, "Base 128 Varints".
@@ -181,22 +183,22 @@ mod tests {
             assert_eq!((read(&out), varint_len(number)), (Ok(number), out.len() as u64), "{number}");
             assert_eq!(read(&out[..out.len() - 1]), Err(DecodeFault::Varint), "{number} cut off");
         }
-        assert_eq!(read(&[0x80, 0x80, 0]), Ok(0), "longer than it need be");
+        assert_eq!(read(&[0x80, 0x80, 0]), Ok(0), "redundant bytes");
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]), Err(DecodeFault::Varint));
         assert_eq!(read(&[0x80; 11]), Err(DecodeFault::Varint));
     }
 
     #[test]
     fn fields_end_with_the_first_fault() {
-        type Wanted = Result<u32, DecodeFault>;
-        let cases: &[(&str, &[u8], &[Wanted])] = &[
+        type ParsedNumber = Result<u32, DecodeFault>;
+        let cases: &[(&str, &[u8], &[ParsedNumber])] = &[
             ("none", b"", &[]),
             ("all types", b"\x08\x01\x12\x01x\x1d1234\x2112345678", &[Ok(1), Ok(2), Ok(3), Ok(4)]),
             ("field 0", b"\x00\x01", &[Err(DecodeFault::Tag)]),
             ("a group", b"\x0b\x0c", &[Err(DecodeFault::Tag)]),
             ("type 7", b"\x0f", &[Err(DecodeFault::Tag)]),
             ("a tag of 33 bits", b"\xf8\xff\xff\xff\x1f\x01", &[Err(DecodeFault::Tag)]),
-            ("a length that lies", b"\x08\x01\x12\x02x", &[Ok(1), Err(DecodeFault::Length)]),
+            ("a length past the end", b"\x08\x01\x12\x02x", &[Ok(1), Err(DecodeFault::Length)]),
             ("a length of 64 bits", b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x", &[Err(DecodeFault::Length)]),
             ("cut within 64 bits", b"\x211234567", &[Err(DecodeFault::Length)]),
         ];

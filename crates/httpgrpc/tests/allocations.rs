@@ -1,16 +1,18 @@
 //! The hot path allocates nothing once its memory has grown.
 #![allow(missing_docs, reason = "a test")]
 
-mod counting;
 mod lender;
 
-use causeway_httpgrpc::stream::{Part, RequestStreamDecoder, encode_chunk, encode_request_head};
+use causeway_httpgrpc::stream::{RequestStreamDecoder, StreamPart, encode_chunk, encode_request_head};
 use causeway_httpgrpc::{
     Encoding, ErrorEncoder, Limits, RequestDecoder, Status, Turn, encode_request, encode_response,
 };
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, StatusCode, names};
-use counting::allocations_during;
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
 use lender::Lender;
+
+#[global_allocator]
+static COUNTING: CountingAllocator = CountingAllocator;
 
 fn head() -> Head {
     let mut head = Head::new();
@@ -26,14 +28,14 @@ fn head() -> Head {
 
 #[track_caller]
 fn check(mut once: impl FnMut()) {
-    assert!(allocations_during(&mut once) > 0, "the counter counts");
+    assert!(allocations_during(&mut once) > 0, "the counter works");
     (0..20).for_each(|_| once());
     assert_eq!(allocations_during(|| (0..100).for_each(|_| once())), 0);
 }
 
-/// Chunks of a block each, of these sizes one after the other.
-fn cut(octets: &[u8], sizes: &[usize], lender: &Lender, mut each: impl FnMut(Chunk)) {
-    let (mut rest, mut at) = (octets, 0);
+/// Returns chunks of these sizes, in order, each in its own block.
+fn cut(bytes: &[u8], sizes: &[usize], lender: &Lender, mut each: impl FnMut(Chunk)) {
+    let (mut rest, mut at) = (bytes, 0);
     while !rest.is_empty() {
         let (some, behind) = rest.split_at(sizes[at % sizes.len()].min(rest.len()));
         each(lender.chunk(some));
@@ -43,14 +45,14 @@ fn cut(octets: &[u8], sizes: &[usize], lender: &Lender, mut each: impl FnMut(Chu
 
 #[test]
 fn decoding_allocates_nothing_in_steady_state() {
-    let mut octets = Vec::new();
-    encode_request(&head(), 100_000, &mut octets).unwrap();
-    octets.resize(octets.len() + 100_000, b'x');
+    let mut bytes = Vec::new();
+    encode_request(&head(), 100_000, &mut bytes).unwrap();
+    bytes.resize(bytes.len() + 100_000, b'x');
     for sizes in [&[16 * 1024][..], &[40, 8192], &[7]] {
         let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
         check(|| {
             decoder.begin(Encoding::Identity);
-            cut(&octets, sizes, &lender, |mut chunk| {
+            cut(&bytes, sizes, &lender, |mut chunk| {
                 assert_eq!(decoder.push(&mut chunk, &mut || lender.take()), Ok(Turn::Done));
             });
             decoder.finish().unwrap();
@@ -66,15 +68,15 @@ fn inflating_allocates_nothing_in_steady_state() {
     plain.resize(plain.len() + 50_000, b'x');
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut encoder, &plain[5..]).unwrap();
-    let mut octets = lender::framed(&encoder.finish().unwrap());
-    octets[0] = 1;
+    let mut bytes = lender::framed(&encoder.finish().unwrap());
+    bytes[0] = 1;
     let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
     check(|| {
         decoder.begin(Encoding::Gzip);
-        let mut chunk = lender.chunk(&octets);
+        let mut chunk = lender.chunk(&bytes);
         while decoder.push(&mut chunk, &mut || lender.take()).unwrap() == Turn::More {}
         decoder.finish().unwrap();
-        assert_eq!(decoder.message().body.octets(), 50_000);
+        assert_eq!(decoder.message().body.bytes(), 50_000);
     });
 }
 
@@ -97,19 +99,19 @@ fn encoding_allocates_nothing_in_steady_state() {
 
 #[test]
 fn a_stream_allocates_nothing_in_steady_state() {
-    let (mut octets, mut scratch) = (Vec::new(), Vec::new());
-    encode_request_head(&head(), &mut scratch, &mut octets).unwrap();
+    let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+    encode_request_head(&head(), &mut scratch, &mut bytes).unwrap();
     for _ in 0..20 {
-        encode_chunk(3000, &mut octets).unwrap();
-        octets.resize(octets.len() + 3000, b'x');
+        encode_chunk(3000, &mut bytes).unwrap();
+        bytes.resize(bytes.len() + 3000, b'x');
     }
     let (mut decoder, lender) = (RequestStreamDecoder::new(Limits::default()), Lender::default());
     check(|| {
         decoder.begin(Encoding::Identity);
         let mut content = 0;
-        cut(&octets, &[20, 16 * 1024], &lender, |mut chunk| {
+        cut(&bytes, &[20, 16 * 1024], &lender, |mut chunk| {
             while let Some(part) = decoder.next(&mut chunk, &mut || lender.take()).unwrap() {
-                if let Part::Chunk(chunk) = part {
+                if let StreamPart::Chunk(chunk) = part {
                     content += chunk.len();
                 }
             }

@@ -1,4 +1,4 @@
-//! Responses as errors of a call, beyond what a golden shows.
+//! Responses as errors of a call, beyond the golden bytes.
 #![allow(missing_docs, reason = "a test")]
 
 mod lender;
@@ -27,22 +27,22 @@ fn a_message_is_text_and_short() {
     let none = FieldMap::new();
     let long = "x".repeat(4095) + "ü and more";
     for (why, fields, body, want) in [
-        ("the body's", &none, &b"gone"[..], "gone"),
-        ("the field's", &said, b"gone", "for people"),
-        ("a field that says nothing", &empty, b"gone", "gone"),
-        ("no UTF-8", &none, b"a\xffb", "a\u{fffd}b"),
+        ("the body's text", &none, &b"gone"[..], "gone"),
+        ("the field's text", &said, b"gone", "for people"),
+        ("an empty field", &empty, b"gone", "gone"),
+        ("invalid UTF-8", &none, b"a\xffb", "a\u{fffd}b"),
         ("cut between characters", &none, long.as_bytes(), &long[..4095]),
-        ("cut off by whoever wrote it", &none, b"a\xc3", "a\u{fffd}"),
-        ("nothing to say", &none, b"", ""),
+        ("truncated by the handler", &none, b"a\xc3", "a\u{fffd}"),
+        ("an empty body", &none, b"", ""),
     ] {
         let trailers = encoded(fields, body);
         assert_eq!(Status::of(&trailers), Status::new(Code::new(502), want.to_owned()), "{why}");
         let (mut decoder, lender) = (ResponseDecoder::new(Limits::default()), Lender::default());
         assert!(decode_error(&trailers, &mut decoder, &mut || lender.take()), "{why}");
         let got = decoder.message();
-        let octets: Vec<u8> = got.body.chunks().iter().flat_map(|chunk| chunk.as_slice().iter().copied()).collect();
-        assert_eq!((got.head.status(), &octets[..]), (StatusCode::BAD_GATEWAY, body), "{why}");
-        assert!(!got.head.fields().contains(NameRef::Other(ERROR_MESSAGE)), "it goes no further");
+        let bytes: Vec<u8> = got.body.chunks().iter().flat_map(|chunk| chunk.as_slice().iter().copied()).collect();
+        assert_eq!((got.head.status(), &bytes[..]), (StatusCode::BAD_GATEWAY, body), "{why}");
+        assert!(!got.head.fields().contains(NameRef::Other(ERROR_MESSAGE)), "it is not sent on");
     }
 }
 
@@ -57,16 +57,16 @@ fn what_does_not_fit_is_said_and_nothing_set() {
             Ok(()) => {
                 // RFC 9113 §6.5.2
                 needed = trailers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
-                assert!(needed <= max, "{needed} octets, {max} allowed");
+                assert!(needed <= max, "{needed} bytes, {max} allowed");
                 break;
             }
             Err(TooLong) => assert!(trailers.is_empty()),
         }
     }
-    assert!(needed > 3000 * 3 + 3000 * 2, "the body is in there twice: {needed}");
+    assert!(needed > 3000 * 3 + 3000 * 2, "the trailers contain the body twice: {needed}");
 }
 
-// What Go's client and dskit take for no response, and what gRPC's specification says of such trailers.
+// Trailers that Go's client and dskit do not accept as a response, and gRPC's rules for such trailers.
 #[test]
 fn details_that_are_no_response() {
     let response = b"\x08\xf6\x03";
@@ -76,9 +76,9 @@ fn details_that_are_no_response() {
     let cases = [
         ("a response", [&code[..], &field(3, &good)].concat(), true),
         ("by another authority", [&code[..], &field(3, &any("x/y/httpgrpc.HTTPResponse", response))].concat(), true),
-        ("with more that is unknown", [&code[..], b"\x20\x01", &field(2, b"m"), &field(3, &good)].concat(), true),
+        ("with unknown fields", [&code[..], b"\x20\x01", &field(2, b"m"), &field(3, &good)].concat(), true),
         ("no details", code.to_vec(), false),
-        ("two", [&code[..], &field(3, &good), &field(3, &good)].concat(), false),
+        ("two details", [&code[..], &field(3, &good), &field(3, &good)].concat(), false),
         ("another type", [&code[..], &field(3, &any("x/httpgrpc.HTTPRequest", response))].concat(), false),
         ("another code", [&b"\x08\x05"[..], &field(3, &good)].concat(), false),
         ("no code", field(3, &good), false),
@@ -103,12 +103,12 @@ fn details_that_are_no_response() {
             trailers.append(NameRef::Other(DETAILS), value);
             check(why, &trailers, want);
             trailers.append(NameRef::Other(DETAILS), value);
-            check("said twice", &trailers, false);
+            check("trailers that occur twice", &trailers, false);
         }
     }
     let mut trailers = FieldMap::new();
     trailers.insert_number(names::GRPC_STATUS, 502);
-    check("nothing", &trailers, false);
+    check("no trailers", &trailers, false);
     trailers.append(NameRef::Other(DETAILS), FieldValue::from_static("no*base64"));
     check("no base64", &trailers, false);
 }

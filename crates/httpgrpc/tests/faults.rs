@@ -1,4 +1,4 @@
-//! What is refused, with what status, and what a hostile peer can make us hold.
+//! Rejected input and its status codes, and the memory that a hostile peer can make a decoder hold.
 #![allow(missing_docs, reason = "a test")]
 
 mod lender;
@@ -12,37 +12,37 @@ use lender::{Lender, field, framed, from_hex, header};
 const LIMITS: Limits =
     Limits { message_bytes_max: 4 << 20, head_bytes_max: 2000, fields_max: 20, target_bytes_max: 100 };
 
-/// Decodes a request from its octets in one chunk and in chunks of one octet; both answer the same.
+/// Decodes a request in one chunk and in chunks of one byte, and checks that both give one result.
 #[track_caller]
-fn decode(octets: &[u8], encoding: Encoding) -> Result<RequestDecoder, DecodeFault> {
+fn decode(bytes: &[u8], encoding: Encoding) -> Result<RequestDecoder, DecodeFault> {
     let lender = Lender::default();
     let run = |size: usize| {
         let mut decoder = RequestDecoder::new(LIMITS);
         decoder.begin(encoding);
-        for some in octets.chunks(size) {
+        for some in bytes.chunks(size) {
             let mut chunk = Chunk::from(some.to_vec());
             while decoder.push(&mut chunk, &mut || lender.take())? == Turn::More {}
             assert!(chunk.is_empty());
         }
         decoder.finish().map(|()| decoder)
     };
-    let (whole, split) = (run(octets.len().max(1)), run(1));
+    let (whole, split) = (run(bytes.len().max(1)), run(1));
     assert_eq!(whole.as_ref().err(), split.as_ref().err());
     whole
 }
 
 const TARGET: &[u8] = b"\x12\x01/";
 
-fn gzip(octets: &[u8]) -> Vec<u8> {
+fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    encoder.write_all(octets).unwrap();
+    encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
 fn compressed(member: &[u8]) -> Vec<u8> {
-    let mut octets = framed(member);
-    octets[0] = 1;
-    octets
+    let mut bytes = framed(member);
+    bytes[0] = 1;
+    bytes
 }
 
 // gRPC over HTTP/2, "Length-Prefixed-Message"; gRPC's statuscodes.md and compression.md for the codes.
@@ -52,36 +52,36 @@ fn framing() {
     let whole = framed(TARGET);
     let gone = [&whole[..], &whole[..1]].concat();
     let long = [&[0][..], &(4u32 << 20).to_be_bytes(), b"\x12"].concat();
-    for (why, octets, want, code) in [
+    for (why, bytes, want, code) in [
         ("no message", &b""[..], NoMessage, Code::UNIMPLEMENTED),
         ("two messages", &gone, SecondMessage, Code::UNIMPLEMENTED),
         ("cut in the prefix", &whole[..3], Truncated, Code::INTERNAL),
         ("cut in the message", &whole[..6], Truncated, Code::INTERNAL),
-        ("of the limit's length, cut", &long, Truncated, Code::INTERNAL),
+        ("as long as the limit, truncated", &long, Truncated, Code::INTERNAL),
         (
-            "past the limit",
+            "above the limit",
             b"\0\0\x40\0\x01",
-            MessageTooLong { octets: (4 << 20) + 1, max: 4 << 20 },
+            MessageTooLong { bytes: (4 << 20) + 1, max: 4 << 20 },
             Code::RESOURCE_EXHAUSTED,
         ),
-        ("4 GiB", b"\0\xff\xff\xff\xff", MessageTooLong { octets: u32::MAX, max: 4 << 20 }, Code::RESOURCE_EXHAUSTED),
+        ("4 GiB", b"\0\xff\xff\xff\xff", MessageTooLong { bytes: u32::MAX, max: 4 << 20 }, Code::RESOURCE_EXHAUSTED),
         ("a flag of 2", b"\x02\0\0\0\0", Flag(2), Code::INTERNAL),
         ("compressed without encoding", b"\x01\0\0\0\0", NoEncoding, Code::INTERNAL),
     ] {
-        let got = decode(octets, Encoding::Identity).err();
+        let got = decode(bytes, Encoding::Identity).err();
         assert_eq!(got, Some(want), "{why}");
         assert_eq!(want.status().code, code, "{why}");
     }
     let unknown = decode(&compressed(b"x"), Encoding::Unknown).err();
     assert_eq!(unknown.map(DecodeFault::code), Some(Code::UNIMPLEMENTED));
-    assert!(decode(&whole, Encoding::Unknown).is_ok(), "not every message of such a call is compressed");
+    assert!(decode(&whole, Encoding::Unknown).is_ok(), "an uncompressed message is accepted");
 }
 
 #[test]
 fn protobuf() {
     use DecodeFault::*;
     for (why, message, want) in [
-        ("nothing but a target", &b""[..], None),
+        ("only a target", &b""[..], None),
         ("unknown fields of all types", b"\xa0\x06\x01\x2a\x02ab\x3d1234\x3912345678\x2a\x00", None),
         ("an empty body, then a method", b"\x22\x00\x0a\x03PUT", None),
         ("a group", b"\x2b\x2c", Some(Tag)),
@@ -91,7 +91,7 @@ fn protobuf() {
         ("a number of 65 bits", b"\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", Some(Varint)),
         ("a tag cut off", b"\x80", Some(Varint)),
         ("a body longer than the message", b"\x22\x05abc", Some(Length)),
-        ("a body of 2^63 octets", b"\x22\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", Some(Length)),
+        ("a body of 2^63 bytes", b"\x22\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", Some(Length)),
         ("a header longer than the message", b"\x1a\x05abc", Some(Length)),
         ("an unknown field longer than the message", b"\x2a\x05abc", Some(Length)),
         ("an unknown fixed field cut off", b"\x391234567", Some(Length)),
@@ -105,7 +105,7 @@ fn protobuf() {
     }
 }
 
-// RFC 9110 §5.1, §5.5, §9.1; RFC 9112 §3.2: what a message says is as good as what comes over HTTP/1.
+// RFC 9110 §5.1, §5.5, §9.1; RFC 9112 §3.2: a message passes the checks of a request received over HTTP/1.
 #[test]
 fn nothing_malformed_enters_a_head() {
     use DecodeFault::*;
@@ -121,7 +121,7 @@ fn nothing_malformed_enters_a_head() {
         ("a target past the limit", all(&[&field(2, &[b'/'; 101])]), TargetTooLong),
         ("a method that is no token", all(&[TARGET, &field(1, b"G T")]), Method),
         ("a method with a line end", all(&[TARGET, &field(1, b"GET\r\n")]), Method),
-        ("a method of 65 octets", all(&[TARGET, &field(1, &[b'A'; 65])]), Method),
+        ("a method of 65 bytes", all(&[TARGET, &field(1, &[b'A'; 65])]), Method),
         ("CONNECT", all(&[TARGET, &field(1, b"CONNECT")]), Method),
         ("no name", all(&[TARGET, &header(3, "", &["x"])]), FieldName),
         ("an empty header", all(&[TARGET, b"\x1a\x00"]), FieldName),
@@ -132,12 +132,12 @@ fn nothing_malformed_enters_a_head() {
         ("a value with LF", all(&[TARGET, &header(3, "A", &["x\ny"])]), FieldValue),
         ("a value with NUL", all(&[TARGET, &header(3, "A", &["x", "\0"])]), FieldValue),
         ("two hosts", all(&[TARGET, &header(3, "host", &["a", "b"])]), Host),
-        ("no host", all(&[TARGET, &header(3, "host", &["a/b"])]), Host),
+        ("an invalid host", all(&[TARGET, &header(3, "host", &["a/b"])]), Host),
         ("21 fields", all(&[TARGET, &header(3, "A", &["x"; 20])]), TooManyFields),
         ("21 names", all(&[TARGET, &header(3, "A", &[]).repeat(21)]), TooManyFields),
         ("a header past the limit", all(&[TARGET, &header(3, "A", &[&"x".repeat(2000)])]), HeadTooLong),
-        ("a name said too often", all(&[TARGET, &header(3, &"a".repeat(200), &[""; 10])]), HeadTooLong),
-        ("a method said too often", all(&[TARGET, &field(1, &[b'A'; 60]).repeat(40)]), HeadTooLong),
+        ("a long name with many values", all(&[TARGET, &header(3, &"a".repeat(200), &[""; 10])]), HeadTooLong),
+        ("a method that occurs many times", all(&[TARGET, &field(1, &[b'A'; 60]).repeat(40)]), HeadTooLong),
     ] {
         assert_eq!(decode(&framed(&message), Encoding::Identity).err(), Some(want), "{why}");
     }
@@ -145,14 +145,14 @@ fn nothing_malformed_enters_a_head() {
 
 #[test]
 fn what_is_odd_and_not_wrong() {
-    type Wanted<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
-    let cases: &[(&str, Vec<u8>, Wanted<'_>)] = &[
-        ("Go means GET by no method", TARGET.to_vec(), ("GET", "/", &[])),
-        ("the last of each stands", [&b"\x0a\x03PUT\x12\x02/a"[..], TARGET, b"\x0a\x01X"].concat(), ("X", "/", &[])),
-        ("OPTIONS for everything", b"\x12\x01*\x0a\x07OPTIONS".to_vec(), ("OPTIONS", "*", &[])),
+    type ExpectedRequest<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+    let cases: &[(&str, Vec<u8>, ExpectedRequest<'_>)] = &[
+        ("Go sends no method for GET", TARGET.to_vec(), ("GET", "/", &[])),
+        ("the last value applies", [&b"\x0a\x03PUT\x12\x02/a"[..], TARGET, b"\x0a\x01X"].concat(), ("X", "/", &[])),
+        ("OPTIONS with an asterisk", b"\x12\x01*\x0a\x07OPTIONS".to_vec(), ("OPTIONS", "*", &[])),
         ("an absolute target", field(2, b"http://a.test/b"), ("GET", "http://a.test/b", &[])),
         (
-            "the last header of a name stands",
+            "the last header of a name applies",
             [TARGET, &header(3, "x-a", &["1", "2"]), &header(3, "B", &["b"]), &header(3, "X-A", &["3", "4"])].concat(),
             ("GET", "/", &[("B", "b"), ("X-A", "3"), ("X-A", "4")]),
         ),
@@ -174,13 +174,13 @@ fn what_is_odd_and_not_wrong() {
             ("GET", "/", &[("X", "y")]),
         ),
         (
-            "a length that lies",
+            "a wrong length",
             [TARGET, &header(3, "Content-Length", &["17"]), &field(4, b"abc")].concat(),
             ("GET", "/", &[("Content-Length", "3")]),
         ),
-        ("a length of nothing", [TARGET, &header(3, "Content-Length", &["17"])].concat(), ("GET", "/", &[])),
+        ("a length without content", [TARGET, &header(3, "Content-Length", &["17"])].concat(), ("GET", "/", &[])),
         (
-            "the last body stands",
+            "the last body applies",
             [TARGET, &field(4, b"abcd"), &field(4, b"e")].concat(),
             ("GET", "/", &[("Content-Length", "1")]),
         ),
@@ -197,14 +197,14 @@ fn what_is_odd_and_not_wrong() {
     assert_eq!(options.message().head.method(), Method::Options);
 }
 
-// RFC 9110 §8.6: a response to HEAD says how long the content would be.
+// RFC 9110 §8.6: a response to HEAD carries the length of the content that GET would return.
 #[test]
 fn responses_say_the_length_of_what_is_not_there() {
     let lender = Lender::default();
     let ok = b"\x08\xc8\x01";
     for (why, message, want) in [
         ("to HEAD", [&ok[..], &header(2, "Content-Length", &["17"])].concat(), Ok(Some(&b"17"[..]))),
-        ("a length that is none", [&ok[..], &header(2, "Content-Length", &["x"])].concat(), Ok(None)),
+        ("an invalid length", [&ok[..], &header(2, "Content-Length", &["x"])].concat(), Ok(None)),
         ("with content", [&ok[..], &header(2, "Content-Length", &["17"]), &field(3, b"ab")].concat(), Ok(Some(b"2"))),
         ("no code", header(2, "A", &["x"]), Err(DecodeFault::StatusCode)),
         ("code 0", b"\x08\x00".to_vec(), Err(DecodeFault::StatusCode)),
@@ -233,9 +233,9 @@ fn gzip_members() {
         encoder.finish().unwrap()
     };
     let halves = [gzip(&message[..50]), gzip(&message[50..])].concat();
-    for (why, octets) in [("a member", &member), ("with all that may stand before", &named), ("two members", &halves)] {
-        let decoder = decode(&compressed(octets), Encoding::Gzip).unwrap_or_else(|fault| panic!("{why}: {fault}"));
-        assert_eq!(decoder.message().body.octets(), 100_000, "{why}");
+    for (why, bytes) in [("a member", &member), ("with all optional header parts", &named), ("two members", &halves)] {
+        let decoder = decode(&compressed(bytes), Encoding::Gzip).unwrap_or_else(|fault| panic!("{why}: {fault}"));
+        assert_eq!(decoder.message().body.bytes(), 100_000, "{why}");
     }
     let mut bad_crc = member.clone();
     *bad_crc.iter_mut().rev().nth(5).unwrap() ^= 1;
@@ -243,19 +243,19 @@ fn gzip_members() {
     *bad_size.last_mut().unwrap() ^= 1;
     let mut reserved = member.clone();
     reserved[3] = 0x80;
-    for (why, octets) in [
-        ("nothing", &b""[..]),
-        ("no gzip", b"\x1f\x8c\x08\0\0\0\0\0\0\0"),
+    for (why, bytes) in [
+        ("no bytes", &b""[..]),
+        ("not gzip", b"\x1f\x8c\x08\0\0\0\0\0\0\0"),
         ("cut off", &member[..member.len() - 1]),
         ("cut in the data", &member[..30]),
         ("a wrong sum", &bad_crc),
         ("a wrong size", &bad_size),
         ("a reserved flag", &reserved),
-        ("something behind", &[&member[..], b"x"].concat()),
+        ("trailing bytes", &[&member[..], b"x"].concat()),
         ("broken data", &[&member[..10], &[0xff; 20]].concat()),
-        ("members without end", &gzip(b"").repeat(17)),
+        ("too many members", &gzip(b"").repeat(17)),
     ] {
-        assert_eq!(decode(&compressed(octets), Encoding::Gzip).err(), Some(DecodeFault::Gzip), "{why}");
+        assert_eq!(decode(&compressed(bytes), Encoding::Gzip).err(), Some(DecodeFault::Gzip), "{why}");
     }
 }
 
@@ -270,7 +270,7 @@ fn a_bomb_is_bounded_and_takes_turns() {
         ("fields that are too long together", some.repeat(5), 48, too_long),
     ] {
         let bomb = compressed(&gzip(&[TARGET, &message].concat()));
-        assert!(bomb.len() < 6000, "{why}: it is small");
+        assert!(bomb.len() < 6000, "{why}: the bomb is small");
         let mut decoder = RequestDecoder::new(LIMITS);
         decoder.begin(Encoding::Gzip);
         let (mut turns, mut chunk) = (1, Chunk::from(bomb));
@@ -292,27 +292,27 @@ fn a_bomb_is_bounded_and_takes_turns() {
 fn small_chunks_do_not_pin_their_blocks() {
     let lender = Lender::default();
     let body: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
-    let octets = framed(&[TARGET, &field(4, &body)].concat());
+    let bytes = framed(&[TARGET, &field(4, &body)].concat());
     for (size, blocks_max) in [(1, 33), (100, 33), (8192, 29), (32 * 1024, 5)] {
         let mut decoder = RequestDecoder::new(LIMITS);
-        for some in octets.chunks(size) {
+        for some in bytes.chunks(size) {
             assert_eq!(decoder.push(&mut lender.chunk(some), &mut || lender.take()), Ok(Turn::Done));
         }
         decoder.finish().unwrap();
         assert!(lender.out() <= blocks_max, "chunks of {size}: {} blocks", lender.out());
         let body_held = &decoder.message().body;
         let held: Vec<u8> = body_held.chunks().iter().flat_map(|chunk| chunk.as_slice().iter().copied()).collect();
-        assert!(held == body && body_held.octets() == body.len() as u64, "chunks of {size}");
+        assert!(held == body && body_held.bytes() == body.len() as u64, "chunks of {size}");
         let drained = decoder.message_mut().body.drain().count();
-        assert!(drained > 0 && decoder.message().body.octets() == 0 && lender.out() == 0);
+        assert!(drained > 0 && decoder.message().body.bytes() == 0 && lender.out() == 0);
     }
 }
 
 #[test]
 fn a_length_reserves_nothing() {
-    // A header that says it has 1999 octets and never comes: the decoder waits, and its owner decides how long.
-    let octets = from_hex("00000007d21acf0f");
+    // A header that claims 1999 bytes, which never arrive: the decoder waits, and the timeout is its caller's.
+    let bytes = from_hex("00000007d21acf0f");
     let (mut decoder, lender) = (RequestDecoder::new(LIMITS), Lender::default());
-    assert_eq!(decoder.push(&mut Chunk::from(octets), &mut || lender.take()), Ok(Turn::Done));
+    assert_eq!(decoder.push(&mut Chunk::from(bytes), &mut || lender.take()), Ok(Turn::Done));
     assert_eq!((decoder.finish(), lender.out()), (Err(DecodeFault::Truncated), 0));
 }

@@ -1,5 +1,5 @@
-//! Octets that Go's programs say: the messages by dskit's own code, trailers by a server of dskit's, frames of a stream by protobuf's library from
-//! `proto/stream.proto`.
+//! Golden bytes from Go programs: messages encoded by dskit's own code, trailers from a dskit server, frames of a
+//! stream encoded by protobuf's library from `proto/stream.proto`.
 #![allow(missing_docs, reason = "a test")]
 
 mod lender;
@@ -14,10 +14,10 @@ use lender::{Lender, from_hex};
 const REQUEST: &str = "000000006a0a04504f535412102f6170692f76312f707573683f783d311a1a0a0c436f6e74656e742d54797065120a746578742f706c\
 61696e1a140a064163636570741203612f6212001203632f641a170a0d582d53636f70652d4f72676964120674656e616e74220568656c6c6f";
 const BARE: &str = "00000000080a0347455412012f";
-/// With 200 octets of 'x' behind it.
+/// Followed by 200 bytes of 'x'.
 const RESPONSE: &str = "00000000ea089403120b0a04457461671203227822120d0a05582d4f776e1201611201621ac801";
 const NEGATIVE: &str = "000000000b08ffffffffffffffffff01";
-/// The request, as grpc-go's gzip has it.
+/// The request, compressed by grpc-go.
 const GZIP: &str = "01000000821f8b08000000000000ffe26209f00f0e1112d04f2cc8d42f33d42f282dceb0afb0359492e2e271cecf2b49cd2bd10da92c481\
 5e22a49ad28d12fc849cccc9312e162734c4e4e2d2811624ed44f126210624ed64f9112e7e28dd00d4ece2f48d5f52f4acf4c11622b49cd4bcc2b5162cd48cdc9c9\
 07040000ffff03d3206b6a000000";
@@ -41,7 +41,7 @@ fn request() -> Head {
 }
 
 fn fields(fields: &FieldMap) -> Vec<(String, String)> {
-    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     fields.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
@@ -50,10 +50,10 @@ fn said(all: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[track_caller]
-fn check_request(octets: Vec<u8>, encoding: Encoding) {
+fn check_request(bytes: Vec<u8>, encoding: Encoding) {
     let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
     decoder.begin(encoding);
-    assert_eq!(decoder.push(&mut Chunk::from(octets), &mut || lender.take()), Ok(Turn::Done));
+    assert_eq!(decoder.push(&mut Chunk::from(bytes), &mut || lender.take()), Ok(Turn::Done));
     decoder.finish().unwrap();
     let got = decoder.message();
     assert_eq!((got.head.method(), got.head.target().as_str()), (Method::Post, "/api/v1/push?x=1"));
@@ -66,15 +66,15 @@ fn check_request(octets: Vec<u8>, encoding: Encoding) {
         ("Content-Length", "5"),
     ];
     assert_eq!(fields(got.head.fields()), said(&want));
-    assert_eq!(got.body.chunks().concat_octets(), b"hello");
+    assert_eq!(got.body.chunks().concat_bytes(), b"hello");
 }
 
 trait Concat {
-    fn concat_octets(&self) -> Vec<u8>;
+    fn concat_bytes(&self) -> Vec<u8>;
 }
 
 impl Concat for [Chunk] {
-    fn concat_octets(&self) -> Vec<u8> {
+    fn concat_bytes(&self) -> Vec<u8> {
         self.iter().flat_map(|chunk| chunk.as_slice().iter().copied()).collect()
     }
 }
@@ -117,7 +117,7 @@ fn responses_are_said_and_understood() {
     assert_eq!(got.head.status(), StatusCode::NOT_FOUND);
     let want = [("ETag", "\"x\""), ("X-Own", "a"), ("X-Own", "b"), ("Content-Length", "200")];
     assert_eq!(fields(got.head.fields()), said(&want));
-    assert_eq!(got.body.chunks().concat_octets(), [b'x'; 200]);
+    assert_eq!(got.body.chunks().concat_bytes(), [b'x'; 200]);
 
     decoder.clear();
     let negative = decoder.push(&mut Chunk::from(from_hex(NEGATIVE)), &mut || lender.take());
@@ -138,7 +138,7 @@ fn a_response_as_an_error_is_said_and_understood() {
     let got = decoder.message();
     assert_eq!(got.head.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(fields(got.head.fields()), said(&[("X-Own", "1"), ("Content-Length", "12")]));
-    assert_eq!(got.body.chunks().concat_octets(), b"gone\nfishing");
+    assert_eq!(got.body.chunks().concat_bytes(), b"gone\nfishing");
 }
 
 #[test]

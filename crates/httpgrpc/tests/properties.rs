@@ -1,4 +1,4 @@
-//! What is encoded is decoded, however it is cut, and whatever the decoder did before.
+//! Encoded messages decode to the original, for every chunk size, and on a used decoder.
 #![allow(missing_docs, reason = "a test")]
 
 mod lender;
@@ -11,16 +11,16 @@ use lender::{Lender, field, framed, header};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-type Said = (String, String, Vec<(String, Vec<u8>)>, Vec<u8>);
+type DecodedMessage = (String, String, Vec<(String, Vec<u8>)>, Vec<u8>);
 
 fn fields(map: &FieldMap) -> Vec<(String, Vec<u8>)> {
     map.iter().map(|(name, value)| (name.as_str().to_ascii_lowercase(), value.to_vec())).collect()
 }
 
-fn run(decoder: &mut RequestDecoder, octets: &[u8], size: usize) -> Result<Said, DecodeFault> {
+fn run(decoder: &mut RequestDecoder, bytes: &[u8], size: usize) -> Result<DecodedMessage, DecodeFault> {
     let lender = Lender::default();
     decoder.begin(Encoding::Identity);
-    for some in octets.chunks(size.clamp(1, 32 * 1024)) {
+    for some in bytes.chunks(size.clamp(1, 32 * 1024)) {
         let _ = decoder.push(&mut lender.chunk(some), &mut || lender.take())?;
     }
     decoder.finish()?;
@@ -30,20 +30,20 @@ fn run(decoder: &mut RequestDecoder, octets: &[u8], size: usize) -> Result<Said,
     Ok((head.method().as_str().to_owned(), head.target().as_str().to_owned(), fields(head.fields()), body))
 }
 
-/// Some are registered, some spell each other.
+/// Generates names: some are registered, some differ in case only.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[a-zA-Z0-9_-]{1,12}", "[xX]-[aAbB]", Just("Accept".to_owned()), Just("COOKIE".to_owned())]
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
-    vec(any::<u8>(), 0..40).prop_map(|octets| {
-        let mut value: Vec<u8> = octets.into_iter().filter(|&o| o >= b' ' && o != 0x7f).collect();
-        value = causeway_message::octets::trim_ows(&value).to_vec();
+    vec(any::<u8>(), 0..40).prop_map(|bytes| {
+        let mut value: Vec<u8> = bytes.into_iter().filter(|&o| o >= b' ' && o != 0x7f).collect();
+        value = causeway_message::syntax::trim_ows(&value).to_vec();
         value
     })
 }
 
-/// Fields in the order in which a message has them: names as they first came, each with all its values.
+/// Returns fields in the order of a message: by the first occurrence of each name, with all its values.
 fn grouped(all: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
     let mut out: Vec<(String, Vec<u8>)> = Vec::new();
     for (name, _) in all {
@@ -113,11 +113,11 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_are_the_same_at_every_cut(message in vec(any::<u8>(), 0..60), size in 1..20usize) {
-        let octets = framed(&[&message[..], b"\x12\x01/"].concat());
+    fn any_bytes_are_the_same_at_every_cut(message in vec(any::<u8>(), 0..60), size in 1..20usize) {
+        let bytes = framed(&[&message[..], b"\x12\x01/"].concat());
         let mut decoder = RequestDecoder::new(Limits::default());
-        let whole = run(&mut decoder, &octets, octets.len());
-        prop_assert_eq!(&run(&mut decoder, &octets, size), &whole);
+        let whole = run(&mut decoder, &bytes, bytes.len());
+        prop_assert_eq!(&run(&mut decoder, &bytes, size), &whole);
         if let Ok((_, target, _, _)) = whole {
             prop_assert_eq!(target, "/");
         }
@@ -139,16 +139,16 @@ fn messages() -> Vec<Vec<u8>> {
 
 #[test]
 fn every_cut_is_the_same() {
-    for octets in messages() {
-        let whole = run(&mut RequestDecoder::new(Limits::default()), &octets, octets.len());
-        let sizes = if octets.len() > 1000 { vec![1, 2, 3, 1000, 8191] } else { (1..octets.len()).collect() };
+    for bytes in messages() {
+        let whole = run(&mut RequestDecoder::new(Limits::default()), &bytes, bytes.len());
+        let sizes = if bytes.len() > 1000 { vec![1, 2, 3, 1000, 8191] } else { (1..bytes.len()).collect() };
         for size in sizes {
-            assert_eq!(run(&mut RequestDecoder::new(Limits::default()), &octets, size), whole, "chunks of {size}");
+            assert_eq!(run(&mut RequestDecoder::new(Limits::default()), &bytes, size), whole, "chunks of {size}");
         }
-        // And in two.
-        for at in (0..octets.len()).filter(|&at| at < 200 || at + 200 > octets.len()) {
+        // And in two chunks.
+        for at in (0..bytes.len()).filter(|&at| at < 200 || at + 200 > bytes.len()) {
             let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
-            let (first, second) = octets.split_at(at);
+            let (first, second) = bytes.split_at(at);
             let mut push =
                 |some: &[u8]| decoder.push(&mut Chunk::from(some.to_vec()), &mut || lender.take()).map(|_| ());
             let got = push(first).and_then(|()| push(second)).and_then(|()| decoder.finish());
@@ -167,10 +167,10 @@ fn a_decoder_that_was_used_is_as_a_new_one() {
                 let mut chunk = Chunk::from(hostile[..cut].to_vec());
                 let _ = used.push(&mut chunk, &mut || lender.take());
                 let fresh = run(&mut RequestDecoder::new(Limits::default()), &next, 5000);
-                assert_eq!(run(&mut used, &next, 5000), fresh, "after {cut} octets");
+                assert_eq!(run(&mut used, &next, 5000), fresh, "after {cut} bytes");
                 used.clear();
                 used.give_back(0);
-                assert_eq!(run(&mut used, &next, 5000), fresh, "after giving memory back");
+                assert_eq!(run(&mut used, &next, 5000), fresh, "after give_back");
             }
         }
     }
@@ -179,11 +179,11 @@ fn a_decoder_that_was_used_is_as_a_new_one() {
 #[test]
 fn what_is_cleared_lets_its_blocks_go() {
     let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
-    let octets = framed(&[field(2, b"/"), field(4, &[b'x'; 90_000])].concat());
-    for some in octets[..80_000].chunks(20_000) {
+    let bytes = framed(&[field(2, b"/"), field(4, &[b'x'; 90_000])].concat());
+    for some in bytes[..80_000].chunks(20_000) {
         let _ = decoder.push(&mut lender.chunk(some), &mut || lender.take()).unwrap();
     }
-    assert_eq!(lender.out(), 4, "the content is held where it came");
+    assert_eq!(lender.out(), 4, "the content is kept in its blocks");
     decoder.clear();
     assert_eq!(lender.out(), 0);
 }

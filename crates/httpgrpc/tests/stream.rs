@@ -1,4 +1,4 @@
-//! The streaming service: what stands where, whatever the cuts.
+//! The streaming method: the order of the parts, for every chunk size.
 #![allow(missing_docs, reason = "a test")]
 
 mod lender;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use causeway_httpgrpc::stream::{
-    CHUNK_BYTES_MAX, Part, RequestStreamDecoder, ResponseStreamDecoder, encode_chunk, encode_request_head,
+    CHUNK_BYTES_MAX, RequestStreamDecoder, ResponseStreamDecoder, StreamPart, encode_chunk, encode_request_head,
     encode_response_head, encode_trailers,
 };
 use causeway_httpgrpc::{DecodeFault, Encoding, Limits, TooLong};
@@ -32,29 +32,29 @@ fn write_fields(map: &FieldMap, out: &mut String) {
 
 macro_rules! reader {
     ($name:ident, $decoder:ty, $say:expr) => {
-        /// What a decoder says of octets in chunks of a size; content is joined.
-        fn $name(octets: &[u8], size: usize, encoding: Encoding) -> Result<String, DecodeFault> {
+        /// Decodes bytes in chunks of one size and returns the parts as text; content is joined.
+        fn $name(bytes: &[u8], size: usize, encoding: Encoding) -> Result<String, DecodeFault> {
             let (mut decoder, lender) = (<$decoder>::new(Limits::default()), Lender::default());
             decoder.begin(encoding);
             let mut out = String::new();
-            for some in octets.chunks(size) {
+            for some in bytes.chunks(size) {
                 let mut chunk = lender.chunk(some);
                 while let Some(part) = decoder.next(&mut chunk, &mut || lender.take())? {
                     match part {
-                        Part::Head => {
+                        StreamPart::Head => {
                             out.push_str(&$say(decoder.head()));
                             write_fields(decoder.head().fields(), &mut out);
                             out.push('\n');
                         }
-                        Part::Chunk(chunk) => out.push_str(std::str::from_utf8(chunk.as_slice()).unwrap()),
-                        Part::Trailers => {
+                        StreamPart::Chunk(chunk) => out.push_str(std::str::from_utf8(chunk.as_slice()).unwrap()),
+                        StreamPart::Trailers => {
                             out.push_str("\ntrailers");
                             write_fields(decoder.trailers(), &mut out);
                         }
                     }
                 }
                 drop(chunk);
-                assert_eq!(lender.out(), 0, "nothing is kept");
+                assert_eq!(lender.out(), 0, "no block is in use");
             }
             decoder.finish().map(|()| out)
         }
@@ -80,10 +80,10 @@ fn response(status: StatusCode, all: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-fn chunk(octets: &str) -> Vec<u8> {
+fn chunk(bytes: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_chunk(octets.len() as u64, &mut out).unwrap();
-    out.extend_from_slice(octets.as_bytes());
+    encode_chunk(bytes.len() as u64, &mut out).unwrap();
+    out.extend_from_slice(bytes.as_bytes());
     out
 }
 
@@ -146,45 +146,45 @@ fn what_may_not_stand_there() {
     let head = || request(&[]);
     let two_parts = framed(&[field(3, b"a"), field(3, b"b")].concat());
     let head_in = |message: &[u8]| framed(&field(1, message));
-    for (why, octets, want) in [
-        ("nothing", vec![], NoMessage),
+    for (why, bytes, want) in [
+        ("no bytes", vec![], NoMessage),
         ("no head", framed(b""), NoMessage),
         ("content before the head", chunk("x"), Order),
         ("trailers before the head", trailers(&[]), Order),
         ("two heads", [head(), head()].concat(), Order),
         ("a response's head", response(StatusCode::OK, &[]), Order),
-        ("content behind trailers", [head(), trailers(&[]), chunk("x")].concat(), Order),
+        ("content after trailers", [head(), trailers(&[]), chunk("x")].concat(), Order),
         ("two trailers", [head(), trailers(&[]), trailers(&[])].concat(), Order),
         ("two parts in a frame", [head(), two_parts].concat(), Order),
-        ("cut in a frame", [head(), chunk("x")[..7].to_vec()].concat(), Truncated),
+        ("truncated in a frame", [head(), chunk("x")[..7].to_vec()].concat(), Truncated),
         ("a head that is a number", framed(b"\x08\x01"), WireType(1)),
-        ("content cut short", [request(&[("Content-Length", "3")]), chunk("ab")].concat(), ContentLength),
-        ("content past its length", [request(&[("Content-Length", "1")]), chunk("ab")].concat(), ContentLength),
+        ("content shorter than its length", [request(&[("Content-Length", "3")]), chunk("ab")].concat(), ContentLength),
+        ("content longer than its length", [request(&[("Content-Length", "1")]), chunk("ab")].concat(), ContentLength),
         ("two lengths", head_in(&[field(2, b"/"), header(3, "content-length", &["1", "1"])].concat()), ContentLength),
         ("no target", head_in(b""), Target),
         ("CONNECT", head_in(&[field(1, b"CONNECT"), field(2, b"a:1")].concat()), Method),
         ("a long method", head_in(&[field(1, &[b'A'; 65]), field(2, b"/")].concat()), Method),
         ("a long target", head_in(&field(2, &vec![b'/'; 65537])), TargetTooLong),
-        ("a host that is none", head_in(&[field(2, b"/"), field(4, b"a/b")].concat()), Host),
+        ("an invalid host", head_in(&[field(2, b"/"), field(4, b"a/b")].concat()), Host),
         ("two hosts", head_in(&[field(2, b"/"), field(4, b"a"), header(3, "Host", &["a"])].concat()), Host),
         ("a bad trailer", [head(), framed(&field(4, &header(1, "a b", &["x"])))].concat(), FieldName),
         ("a bad trailer's type", [head(), framed(&field(4, b"\x08\x01"))].concat(), WireType(1)),
     ] {
         for size in [1, 32 * 1024] {
-            let got = requests(&octets, size, Encoding::Identity);
+            let got = requests(&bytes, size, Encoding::Identity);
             assert_eq!(got, Err(want), "{why}");
         }
     }
-    for (why, octets, want) in [
+    for (why, bytes, want) in [
         ("only an informational head", response(StatusCode::EARLY_HINTS, &[]), NoMessage),
-        ("content behind it", [response(StatusCode::EARLY_HINTS, &[]), chunk("x")].concat(), Order),
+        ("content after it", [response(StatusCode::EARLY_HINTS, &[]), chunk("x")].concat(), Order),
         ("no code", framed(&field(2, b"")), DecodeFault::StatusCode),
         ("a request's head", request(&[]), Order),
-        ("cut short", [response(StatusCode::OK, &[("Content-Length", "3")]), chunk("x")].concat(), ContentLength),
+        ("truncated", [response(StatusCode::OK, &[("Content-Length", "3")]), chunk("x")].concat(), ContentLength),
     ] {
-        assert_eq!(responses(&octets, 1, Encoding::Identity), Err(want), "{why}");
+        assert_eq!(responses(&bytes, 1, Encoding::Identity), Err(want), "{why}");
     }
-    // RFC 9110 §8.6: to HEAD, or 304.
+    // RFC 9110 §8.6: a response to HEAD, or 304.
     let to_head = response(StatusCode::OK, &[("Content-Length", "3")]);
     assert_eq!(responses(&to_head, 1, Encoding::Identity).as_deref(), Ok("200 Content-Length=3\n"));
 }
@@ -214,7 +214,11 @@ fn a_call_after_another_is_as_the_first() {
         while let Some(part) = decoder.next(&mut input, &mut || lender.take()).unwrap() {
             parts.push(part);
         }
-        assert_eq!(parts, [Part::Head, Part::Chunk(Chunk::from_static(b"ab")), Part::Trailers], "cut at {cut}");
+        assert_eq!(
+            parts,
+            [StreamPart::Head, StreamPart::Chunk(Chunk::from_static(b"ab")), StreamPart::Trailers],
+            "cut at {cut}"
+        );
         assert_eq!(decoder.finish(), Ok(()));
         assert_eq!(decoder.head().fields().get(names::CONTENT_LENGTH), Some(&b"2"[..]));
         decoder.clear();

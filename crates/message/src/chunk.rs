@@ -1,75 +1,77 @@
-//! Octets that several hold and that go home when the last one lets go.
+//! Reference-counted bytes that return to their pool when the last holder drops them.
 //!
 //! ```text
 //! pool: Block ──into_mut──► BlockMut (one owner, may write) ──share──► Chunk, Chunk, …
 //!   ▲                          │                                        │
-//!   └──── Home::take_back ◄────┴── the last of them, on whatever thread ┘
+//!   └──── Home::take_back ◄────┴──── the last drop, on any thread ──────┘
 //! ```
-//! The block's memory and its count lie in one `Arc`, made once. Beside the `Arc`'s own count, which frees the memory, there is
-//! a count of holders: exactly one drop takes it to zero, and that one hands its `Arc` to the home. Another thread may still be
-//! on its way out of its own drop then; [`Block::into_mut`] sees that and answers with the block.
+//! A block's memory and its counter are in one `Arc`, allocated once. In addition to the `Arc`'s own count, which
+//! frees the memory, there is a count of holders. Exactly one drop decrements it to zero, and that drop passes its
+//! `Arc` to the [`Home`]. At that moment another thread may still be inside its own drop and own a second `Arc`
+//! reference; [`Block::into_mut`] detects this and returns the block as an error.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Weak};
 
-/// Where blocks come from and go back to.
+/// The pool that lends blocks and takes them back.
 pub trait Home: Send + Sync {
-    /// Takes a block that nobody holds any more. Called exactly once for each time a block was lent, on the thread of
-    /// whoever let go last; must not wait.
+    /// Takes back a block that has no holder left. Called exactly once per [`Block::into_mut`], on the thread that
+    /// dropped the last holder; must not block.
     fn take_back(&self, block: Block);
 }
 
 struct Storage {
-    octets: Octets,
+    bytes: BlockMemory,
     holders: AtomicU32,
     home: Option<Weak<dyn Home>>,
 }
 
-/// Memory of our own, which may be written to, or what somebody else holds.
-enum Octets {
+/// Memory that is ours and writable, or memory that a foreign owner lends.
+enum BlockMemory {
     Own(Vec<u8>),
     Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
 
-impl Octets {
+impl BlockMemory {
     #[inline]
     fn as_slice(&self) -> &[u8] {
         match self {
-            Self::Own(octets) => octets,
+            Self::Own(bytes) => bytes,
             Self::Foreign(owner) => (**owner).as_ref(),
         }
     }
 }
 
-/// A block at rest, in a pool. Dropping it frees its memory.
+/// An idle block in a pool. Dropping it frees its memory.
 pub struct Block {
     storage: Arc<Storage>,
 }
 
 impl Block {
-    /// A block of `len` octets that goes back to `home`; where that is gone, the block is freed. Two allocations, the only
-    /// ones of its life.
+    /// Allocates a block of `len` bytes that returns to `home`, or is freed if `home` has been dropped. Two
+    /// allocations; later use of the block does not allocate.
     #[must_use]
     pub fn new(len: usize, home: Weak<dyn Home>) -> Self {
-        let octets = Octets::Own(vec![0; len]);
-        Self { storage: Arc::new(Storage { octets, holders: AtomicU32::new(0), home: Some(home) }) }
+        let bytes = BlockMemory::Own(vec![0; len]);
+        Self { storage: Arc::new(Storage { bytes, holders: AtomicU32::new(0), home: Some(home) }) }
     }
 
-    /// How many octets it has.
+    /// The block's size in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.storage.octets.as_slice().len()
+        self.storage.bytes.as_slice().len()
     }
 
-    /// Lends the block out. `Err` with the block while another thread has not yet left the drop of a former holder: a
-    /// matter of instructions; take another block.
+    /// Lends the block out. Returns the block as `Err` while another thread has not yet finished the drop of a former
+    /// holder. That lasts a few instructions; the caller takes another block.
     pub fn into_mut(mut self) -> Result<BlockMut, Self> {
         if Arc::get_mut(&mut self.storage).is_none() {
             return Err(self);
         }
+        // Relaxed is enough: this thread has the only reference.
         self.storage.holders.store(1, Ordering::Relaxed);
-        Ok(BlockMut { held: Held { storage: Some(self.storage) } })
+        Ok(BlockMut { held: BlockRef { storage: Some(self.storage) } })
     }
 }
 
@@ -79,36 +81,36 @@ impl std::fmt::Debug for Block {
     }
 }
 
-/// One holder of a block. `storage` is there until the drop.
-struct Held {
+/// One holder of a block. `storage` is `Some` until the drop.
+struct BlockRef {
     storage: Option<Arc<Storage>>,
 }
 
-impl Held {
+impl BlockRef {
     fn storage(&self) -> &Storage {
         self.storage.as_ref().expect("held until dropped")
     }
 
-    fn octets(&self) -> &[u8] {
-        self.storage().octets.as_slice()
+    fn bytes(&self) -> &[u8] {
+        self.storage().bytes.as_slice()
     }
 }
 
-impl Clone for Held {
+impl Clone for BlockRef {
     fn clone(&self) -> Self {
-        // Relaxed as in `Arc`: whoever clones holds one already.
+        // Relaxed, as in `Arc`: the cloning thread already owns a reference.
         self.storage().holders.fetch_add(1, Ordering::Relaxed);
         Self { storage: self.storage.clone() }
     }
 }
 
-impl Drop for Held {
+impl Drop for BlockRef {
     fn drop(&mut self) {
         let Some(storage) = self.storage.take() else { return };
         if storage.holders.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
-        // Pairs with the other holders' releases: their reads are over before the home sees the block.
+        // Pairs with the releases of the other holders: their reads happen before the home can write to the block.
         fence(Ordering::Acquire);
         if let Some(home) = storage.home.as_ref().and_then(Weak::upgrade) {
             home.take_back(Block { storage });
@@ -116,61 +118,61 @@ impl Drop for Held {
     }
 }
 
-/// A lent block: one owner reads into it and hands out [`Chunk`]s of it.
+/// A lent block: its one owner reads data into it and shares [`Chunk`]s of it.
 pub struct BlockMut {
-    held: Held,
+    held: BlockRef,
 }
 
 impl BlockMut {
-    /// How many octets it has.
+    /// The block's size in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.held.octets().len()
+        self.held.bytes().len()
     }
 
-    /// All its octets, what was read and what was not.
+    /// All bytes of the block, written or not.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        self.held.octets()
+        self.held.bytes()
     }
 
-    /// Whether no chunk of it is out, so that it may be written to.
+    /// Whether no chunk shares the block, so that it may be written.
     #[must_use]
     pub fn is_unique(&mut self) -> bool {
         self.held.storage.as_mut().is_some_and(|storage| Arc::get_mut(storage).is_some())
     }
 
-    /// All its octets, to write.
+    /// All bytes of the block, mutable.
     ///
     /// # Panics
-    /// While a chunk of it is out: ask [`BlockMut::is_unique`] first.
+    /// While a chunk shares the block; check [`BlockMut::is_unique`] first.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // `get_mut` succeeds only if no chunk holds a reference, so no reader can see the write.
         let storage = self.held.storage.as_mut().and_then(Arc::get_mut);
-        match &mut storage.expect("a block is written to while nobody else holds it").octets {
-            Octets::Own(octets) => octets,
-            Octets::Foreign(_) => unreachable!("a block's memory is its own"),
+        match &mut storage.expect("a block is written only while no chunk shares it").bytes {
+            BlockMemory::Own(bytes) => bytes,
+            BlockMemory::Foreign(_) => unreachable!("a block's memory is its own"),
         }
     }
 
-    /// A chunk of these octets, without copying; the block stays where it is, and is not written to before the chunk is
-    /// gone.
+    /// Makes a chunk of this range without copying. The block cannot be written until the chunk is dropped.
     ///
     /// # Panics
-    /// When the range passes the end of the block.
+    /// If the range exceeds the block.
     #[must_use]
     pub fn share(&self, range: Range<usize>) -> Chunk {
         assert!(range.start <= range.end && range.end <= self.capacity(), "a range of the block");
-        Chunk { source: Source::Held(self.held.clone()), from: range.start, to: range.end }
+        Chunk { source: ChunkSource::Held(self.held.clone()), from: range.start, to: range.end }
     }
 
-    /// The block as a chunk of these octets.
+    /// Turns the block into a chunk of this range.
     ///
     /// # Panics
-    /// When the range passes the end of the block.
+    /// If the range exceeds the block.
     #[must_use]
     pub fn freeze(self, range: Range<usize>) -> Chunk {
         assert!(range.start <= range.end && range.end <= self.capacity(), "a range of the block");
-        Chunk { source: Source::Held(self.held), from: range.start, to: range.end }
+        Chunk { source: ChunkSource::Held(self.held), from: range.start, to: range.end }
     }
 }
 
@@ -180,78 +182,79 @@ impl std::fmt::Debug for BlockMut {
     }
 }
 
-/// A range of octets that do not change: of a pool's block, of a vector, or of the program itself. Cloning it counts, it does not
-/// copy.
+/// A range of immutable bytes: of a pool's block, of a vector, of a foreign owner, or static. A clone increments a
+/// counter and does not copy.
 #[derive(Clone)]
 pub struct Chunk {
-    source: Source,
+    source: ChunkSource,
     from: usize,
     to: usize,
 }
 
 #[derive(Clone)]
-enum Source {
+enum ChunkSource {
     Static(&'static [u8]),
-    Held(Held),
+    Held(BlockRef),
 }
 
 impl Chunk {
-    /// Octets of the program itself; nothing is counted.
+    /// A chunk of static bytes; no counter.
     #[must_use]
-    pub const fn from_static(octets: &'static [u8]) -> Self {
-        Self { source: Source::Static(octets), from: 0, to: octets.len() }
+    pub const fn from_static(bytes: &'static [u8]) -> Self {
+        Self { source: ChunkSource::Static(bytes), from: 0, to: bytes.len() }
     }
 
-    /// What `owner` holds, without copying: two allocations for the count. It is dropped with the last holder, on whatever thread
-    /// that is. What it lends must stay as long as it was and not change.
+    /// Wraps `owner` without copying: two allocations. `owner` is dropped with the last chunk, on any thread. The
+    /// slice that it lends must keep its length and contents.
     ///
-    /// A kind of shared octets of another crate comes into an answer this way; for a few of them a copy costs less.
+    /// Use it to put another crate's shared bytes into a response. For a short slice a copy is cheaper.
     #[must_use]
     pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         let to = owner.as_ref().len();
-        let octets = Octets::Foreign(Box::new(owner));
-        let storage = Arc::new(Storage { octets, holders: AtomicU32::new(1), home: None });
-        Self { source: Source::Held(Held { storage: Some(storage) }), from: 0, to }
+        let bytes = BlockMemory::Foreign(Box::new(owner));
+        let storage = Arc::new(Storage { bytes, holders: AtomicU32::new(1), home: None });
+        Self { source: ChunkSource::Held(BlockRef { storage: Some(storage) }), from: 0, to }
     }
 
-    /// The octets.
+    /// The bytes of the range.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match &self.source {
-            Source::Static(octets) => &octets[self.from..self.to],
-            Source::Held(held) => &held.octets()[self.from..self.to],
+            ChunkSource::Static(bytes) => &bytes[self.from..self.to],
+            ChunkSource::Held(held) => &held.bytes()[self.from..self.to],
         }
     }
 
-    /// How many octets.
+    /// Length in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.to - self.from
     }
 
-    /// None at all.
+    /// Whether the length is zero.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.from == self.to
     }
 
-    /// A part of it, held on its own.
+    /// Makes a chunk of a part of this one; it holds the block on its own.
     ///
     /// # Panics
-    /// When the range passes the end.
+    /// If the range exceeds the chunk.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "a range of the chunk");
         Self { source: self.source.clone(), from: self.from + range.start, to: self.from + range.end }
     }
 
-    /// Takes the first `count` octets off, to be held on their own.
+    /// Removes the first `count` bytes and returns them as a chunk of their own.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer bytes.
     #[must_use]
     pub fn split_to(&mut self, count: usize) -> Self {
         if count == self.len() {
+            // Taking all of it needs no second reference.
             return std::mem::take(self);
         }
         let first = self.slice(0..count);
@@ -259,23 +262,23 @@ impl Chunk {
         first
     }
 
-    /// Drops the first `count` octets from view.
+    /// Removes the first `count` bytes from the range.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer bytes.
     pub fn advance(&mut self, count: usize) {
-        assert!(count <= self.len(), "at most what is there");
+        assert!(count <= self.len(), "at most the bytes that are left");
         self.from += count;
     }
 }
 
 impl From<Vec<u8>> for Chunk {
-    /// Takes the vector over: one allocation for the count, no copy. Its memory is freed with the last holder.
-    fn from(octets: Vec<u8>) -> Self {
-        let to = octets.len();
-        let octets = Octets::Own(octets);
-        let storage = Arc::new(Storage { octets, holders: AtomicU32::new(1), home: None });
-        Self { source: Source::Held(Held { storage: Some(storage) }), from: 0, to }
+    /// Takes the vector over: one allocation for the counter, no copy. The last chunk frees the memory.
+    fn from(bytes: Vec<u8>) -> Self {
+        let to = bytes.len();
+        let bytes = BlockMemory::Own(bytes);
+        let storage = Arc::new(Storage { bytes, holders: AtomicU32::new(1), home: None });
+        Self { source: ChunkSource::Held(BlockRef { storage: Some(storage) }), from: 0, to }
     }
 }
 
@@ -294,7 +297,7 @@ impl PartialEq for Chunk {
 impl Eq for Chunk {}
 
 impl std::fmt::Debug for Chunk {
-    /// The length only: a body may be a secret.
+    /// Shows the length only: a body may be a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Chunk({})", self.len())
     }

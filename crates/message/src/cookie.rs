@@ -1,19 +1,19 @@
 //! Set-Cookie (RFC 6265 §4.1, RFC 6265bis for SameSite).
 
-use crate::octets::{is_token, write_number};
+use crate::syntax::{is_token, write_number};
 
-/// To which cross-site requests a browser adds the cookie.
+/// The cross-site requests to which a browser adds the cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameSite {
-    /// No cross-site request at all
+    /// No cross-site request
     Strict,
-    /// Top-level navigation only
+    /// Top-level navigations only
     Lax,
-    /// All; the cookie must be `Secure`
+    /// All cross-site requests; the cookie must be `Secure`
     None,
 }
 
-/// A cookie to be set, built option by option.
+/// A cookie to set, with its attributes.
 ///
 /// ```
 /// use causeway_message::{Cookie, ResponseHead, SameSite, StatusCode, names};
@@ -35,8 +35,8 @@ pub struct Cookie<'a> {
 }
 
 impl<'a> Cookie<'a> {
-    /// A session cookie. `None` when the name is no token or the value holds an octet that a cookie may not (RFC 6265
-    /// §4.1.1: no control octet, white space, quote, comma, semicolon or backslash).
+    /// A session cookie. `None` when the name is not a token or the value holds a byte that a cookie may not (RFC
+    /// 6265 §4.1.1: no control byte, white space, quote, comma, semicolon or backslash).
     #[must_use]
     pub fn new(name: &'a str, value: &'a str) -> Option<Self> {
         let allowed = |o: u8| matches!(o, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e);
@@ -52,43 +52,45 @@ impl<'a> Cookie<'a> {
         })
     }
 
-    /// Only for requests below this path. `None` when it holds a control octet or a semicolon.
+    /// Limits the cookie to this path and the paths below it. `None` when `path` holds a byte outside 0x20..=0x7e or
+    /// a semicolon, or ends with a space.
     #[must_use]
     pub fn path(self, path: &'a str) -> Option<Self> {
         is_attribute(path).then_some(Self { path: Some(path), ..self })
     }
 
-    /// For this domain and its subdomains. `None` when it holds a control octet or a semicolon.
+    /// Extends the cookie to this domain and its subdomains. `None` when `domain` holds a byte outside 0x20..=0x7e or
+    /// a semicolon, or ends with a space.
     #[must_use]
     pub fn domain(self, domain: &'a str) -> Option<Self> {
         is_attribute(domain).then_some(Self { domain: Some(domain), ..self })
     }
 
-    /// How many seconds it lives; 0 deletes it.
+    /// Sets the lifetime in seconds; 0 deletes the cookie.
     #[must_use]
     pub fn max_age(self, seconds: u64) -> Self {
         Self { max_age: Some(seconds), ..self }
     }
 
-    /// Only over TLS.
+    /// Restricts the cookie to TLS connections.
     #[must_use]
     pub fn secure(self) -> Self {
         Self { secure: true, ..self }
     }
 
-    /// Not for scripts.
+    /// Hides the cookie from scripts.
     #[must_use]
     pub fn http_only(self) -> Self {
         Self { http_only: true, ..self }
     }
 
-    /// To which cross-site requests it goes.
+    /// Limits the cross-site requests to which the browser adds the cookie.
     #[must_use]
     pub fn same_site(self, same_site: SameSite) -> Self {
         Self { same_site: Some(same_site), ..self }
     }
 
-    /// The field's value, behind what `out` holds.
+    /// Appends the Set-Cookie value to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let mut put = |parts: &[&str]| parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
         put(&[self.name, "=", self.value]);
@@ -117,9 +119,10 @@ impl<'a> Cookie<'a> {
     }
 }
 
-// RFC 6265 §4.1.1: av-octet, visible or space, without semicolon; no space at the end, which a value may not have.
+// RFC 6265 §4.1.1: av-byte is a visible byte or space, not a semicolon. No space at the end, which a field value may
+// not have.
 fn is_attribute(text: &str) -> bool {
-    text.bytes().all(|octet| matches!(octet, b' '..=b'~') && octet != b';') && !text.ends_with(' ')
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b';') && !text.ends_with(' ')
 }
 
 #[cfg(test)]
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc6265_4_1_1_octets() {
+    fn rfc6265_4_1_1_bytes() {
         assert!(Cookie::new("a", "").is_some());
         for (name, value) in
             [("", "x"), ("a b", "x"), ("a", "x;y"), ("a", "x y"), ("a", "x\r\n"), ("a", "\"x\""), ("a", "ü")]

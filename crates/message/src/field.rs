@@ -1,20 +1,20 @@
 //! Field names and values (RFC 9110 §5.1, §5.5).
 
 use crate::name::KnownName;
-use crate::octets::{is_token, is_value};
+use crate::syntax::{is_token, is_value};
 
-/// A field name by reference. Two are equal when they spell the same name in any case (RFC 9110 §5.1).
+/// A borrowed field name. Two are equal when they spell one name, ignoring case (RFC 9110 §5.1).
 #[derive(Clone, Copy, Debug)]
 pub enum NameRef<'a> {
     /// A registered name.
     Known(KnownName),
-    /// Any other token, as it was spelled. Never the spelling of a registered name when it comes from
-    /// [`NameRef::parse`]; comparisons hold either way.
+    /// Any other token, as spelled. [`NameRef::parse`] never puts a registered name here; comparisons are correct
+    /// even if a caller does.
     Other(&'a str),
 }
 
 impl<'a> NameRef<'a> {
-    /// Interns a name; `None` when the octets are no token. O(n).
+    /// Parses and interns a name; `None` when the bytes are not a token. O(n).
     #[must_use]
     pub fn parse(name: &'a [u8]) -> Option<Self> {
         match KnownName::parse(name) {
@@ -24,12 +24,22 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// The name: canonical when registered, as spelled otherwise.
+    /// The name's spelling: canonical if the name is registered, else as received.
     #[must_use]
     pub fn as_str(self) -> &'a str {
         match self {
             Self::Known(known) => known.as_str(),
             Self::Other(name) => name,
+        }
+    }
+
+    /// Whether a sender may write the field into a trailer section: [`KnownName::may_trail`], and a token, since
+    /// [`NameRef::Other`] can hold any string.
+    #[must_use]
+    pub fn may_trail(self) -> bool {
+        match self {
+            Self::Known(known) => known.may_trail(),
+            Self::Other(name) => is_token(name.as_bytes()),
         }
     }
 }
@@ -57,7 +67,7 @@ impl<'a> From<&'a FieldName> for NameRef<'a> {
     }
 }
 
-/// An owned field name, parsed once when a plan is built.
+/// An owned field name, parsed once when the configuration is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldName(Spelling);
 
@@ -80,7 +90,7 @@ impl PartialEq for Spelling {
 impl Eq for Spelling {}
 
 impl FieldName {
-    /// A name from text; `None` when it is no token. Allocates for names that are not registered.
+    /// Parses a name; `None` when it is not a token. Allocates if the name is not registered.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         NameRef::parse(name.as_bytes()).map(|name| {
@@ -91,7 +101,7 @@ impl FieldName {
         })
     }
 
-    /// The name by reference.
+    /// Borrows the name. O(1).
     #[must_use]
     pub fn as_ref(&self) -> NameRef<'_> {
         match &self.0 {
@@ -100,7 +110,7 @@ impl FieldName {
         }
     }
 
-    /// The name's spelling, canonical when registered.
+    /// The name's spelling: canonical if registered, else as parsed.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.as_ref().as_str()
@@ -113,22 +123,22 @@ impl From<KnownName> for FieldName {
     }
 }
 
-/// A field value whose octets may be sent: no control octet but HTAB, no white space at either end (RFC 9110 §5.5).
-/// May be empty.
+/// A field value that may be sent: no control byte except HTAB, no white space at either end (RFC 9110 §5.5). May be
+/// empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldValue<'a>(&'a [u8]);
 
 impl<'a> FieldValue<'a> {
-    /// Checks the octets; `None` when they may not be sent as they are. O(n).
+    /// Checks the bytes; `None` when they are not a valid field value. O(n).
     #[must_use]
     pub const fn parse(value: &'a [u8]) -> Option<Self> {
         if is_value(value) { Some(Self(value)) } else { None }
     }
 
-    /// A value from a literal.
+    /// Makes a value from a literal.
     ///
     /// # Panics
-    /// When the text may not be sent as a value; in a constant that is a compile error.
+    /// When the text is not a valid field value; in a constant that is a compile error.
     #[must_use]
     pub const fn from_static(value: &'static str) -> FieldValue<'static> {
         match FieldValue::parse(value.as_bytes()) {
@@ -137,19 +147,19 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// The octets.
+    /// The checked bytes.
     #[must_use]
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// A value that owns its octets: checked once, sent often.
+/// A value that owns its bytes: checked once, sent many times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedValue(Box<[u8]>);
 
 impl OwnedValue {
-    /// The value.
+    /// Borrows the value; not checked again.
     #[inline]
     #[must_use]
     pub const fn as_ref(&self) -> FieldValue<'_> {
@@ -181,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_5_5_values_hold_no_control_octet_and_no_white_space_at_the_ends() {
+    fn rfc9110_5_5_values_hold_no_control_byte_and_no_white_space_at_the_ends() {
         for (value, want) in [
             (&b""[..], true),
             (b"a\tb c", true),

@@ -1,161 +1,187 @@
-//! A request's head: octets in one arena, and where in them what lies.
+//! A request's head: one arena of bytes, and the ranges of its parts.
 
 use std::ops::Range;
 
 use crate::map::FieldMap;
 use crate::method::Method;
 use crate::name::names;
-use crate::target::{BadTarget, Parts, Target};
+use crate::syntax::is_token;
+use crate::target::{BadTarget, Parts, Target, encode, is_host_port};
 use crate::version::Version;
 
-/// A request's head. Made once and filled again and again: clearing it keeps its memory.
+/// A request's head. It is reused for many requests: clearing it keeps its memory.
 ///
-/// A machine fills it in one of two ways: HTTP/1 calls [`Head::fill`] with the octets of the whole head, after having
-/// recorded the fields' ranges in [`Head::fields_mut`]; HTTP/2 calls the setters one by one.
+/// A machine fills it in one of two ways. HTTP/1 records the fields' ranges in [`Head::fields_mut`] and then calls
+/// [`Head::fill`] with the bytes of the whole head. HTTP/2 calls the setters one by one.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     fields: FieldMap,
-    method: Kind,
-    target: Place,
+    method: MethodText,
+    target: TextRange,
     parts: Parts,
     version: Version,
-    // Method and target that were set one by one or rewritten lie here.
+    // Holds the method and target if they were set separately, encoded or rewritten.
     own: Vec<u8>,
 }
 
-/// Octets of the field map's arena, or of `own`.
+/// A range of the field map's arena (`Read`) or of `Head::own` (`Own`).
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum TextRange {
     Read(u32, u32),
     Own(u32, u32),
 }
 
-impl Default for Place {
+impl Default for TextRange {
     fn default() -> Self {
         Self::Own(0, 0)
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum MethodText {
     Named(Method<'static>),
-    Spelled(Place),
+    Spelled(TextRange),
 }
 
-impl Default for Kind {
+impl Default for MethodText {
     fn default() -> Self {
         Self::Named(Method::Get)
     }
 }
 
 impl Head {
-    /// A head of nothing: GET, no target, no fields. Allocates nothing.
+    /// An empty head: GET, an empty target, no fields. Does not allocate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets everything, keeps the memory. O(1).
+    /// Resets the head to [`Head::new`]; keeps the memory. O(1).
     #[inline]
     pub fn clear(&mut self) {
         self.fields.clear_all();
         self.own.clear();
-        self.method = Kind::default();
-        self.target = Place::default();
+        self.method = MethodText::default();
+        self.target = TextRange::default();
         self.parts = Parts::default();
         self.version = Version::default();
     }
 
-    /// Becomes a copy of another head, in the memory that is there.
+    /// Becomes a copy of another head and reuses the memory of this one.
     pub fn copy_from(&mut self, other: &Self) {
         self.fields.copy_with_line_from(&other.fields);
         self.own.clone_from(&other.own);
         (self.method, self.target, self.parts, self.version) = (other.method, other.target, other.parts, other.version);
     }
 
-    /// Gives memory beyond `octets_max` back, as far as it is not in use.
-    pub fn give_back(&mut self, octets_max: usize) {
-        self.own.shrink_to(octets_max / 4);
-        self.fields.give_back(octets_max.saturating_sub(self.own.capacity()));
+    /// Shrinks the memory to about `bytes_max` bytes, or to the part in use if that is larger.
+    pub fn give_back(&mut self, bytes_max: usize) {
+        self.own.shrink_to(bytes_max / 4);
+        self.fields.give_back(bytes_max.saturating_sub(self.own.capacity()));
     }
 
-    /// The method.
+    /// The method; GET if it was not set.
     #[must_use]
     pub fn method(&self) -> Method<'_> {
         match self.method {
-            Kind::Named(method) => method,
-            Kind::Spelled(place) => Method::Other(self.text(place)),
+            MethodText::Named(method) => method,
+            MethodText::Spelled(place) => Method::Other(self.text(place)),
         }
     }
 
-    /// Sets the method.
+    /// Sets the method. A method without a variant of its own is copied.
     pub fn set_method(&mut self, method: Method<'_>) {
         self.method = match Method::known(method.as_str().as_bytes()) {
-            Some(named) => Kind::Named(named),
-            None => Kind::Spelled(self.keep(method.as_str().as_bytes())),
+            Some(named) => MethodText::Named(named),
+            None => MethodText::Spelled(self.keep(method.as_str().as_bytes())),
         };
     }
 
-    /// What is asked for. Empty before a target was set.
+    /// The request target; empty if it was not set.
     #[must_use]
     pub fn target(&self) -> Target<'_> {
         Target::of(self.text(self.target), self.parts)
     }
 
-    /// As [`Target::as_str`], without looking whether the octets are text.
+    /// As [`Target::as_str`], without the UTF-8 check.
     #[inline]
     #[must_use]
-    pub fn target_octets(&self) -> &[u8] {
-        self.octets_at(self.target)
+    pub fn target_bytes(&self) -> &[u8] {
+        self.bytes_at(self.target)
     }
 
-    /// As [`Target::path`], without looking whether the octets are text.
+    /// As [`Target::path`], without the UTF-8 check.
     #[inline]
     #[must_use]
     pub fn path(&self) -> &[u8] {
-        self.parts.path_of(self.octets_at(self.target))
+        self.parts.path_of(self.bytes_at(self.target))
     }
 
-    /// As [`Target::path_is_escaped`], without looking at the text.
+    /// As [`Target::path_is_escaped`], without the UTF-8 check.
     #[must_use]
     pub const fn path_is_escaped(&self) -> bool {
         self.parts.escaped
     }
 
-    /// Sets the target; what stood there before stays in memory until [`Head::clear`] and counts in [`Head::octets`].
-    /// On failure nothing changes.
+    /// Sets the target. The previous target stays in memory until [`Head::clear`] and counts in [`Head::bytes`].
+    /// Bytes that a URI may not hold but some clients send are percent-encoded, see [`Target::parse`]. On failure the
+    /// head is unchanged.
     pub fn set_target(&mut self, target: impl AsRef<[u8]>) -> Result<(), BadTarget> {
         let target = target.as_ref();
-        self.parts = Parts::of(target)?;
-        self.target = self.keep(target);
-        Ok(())
+        match Parts::of(target) {
+            Ok(parts) => {
+                self.parts = parts;
+                self.target = self.keep(target);
+                Ok(())
+            }
+            Err(fault) => self.set_encoded(target, fault),
+        }
     }
 
-    /// The version that carried the request.
+    /// Percent-encodes a target that did not parse, and sets it if it parses then.
+    #[cold]
+    fn set_encoded(&mut self, target: &[u8], fault: BadTarget) -> Result<(), BadTarget> {
+        let from = self.own.len();
+        encode(target, &mut self.own);
+        let parts = if fault == BadTarget::Byte { Parts::of(&self.own[from..]) } else { Err(fault) };
+        match parts {
+            Ok(parts) => {
+                self.parts = parts;
+                self.target = TextRange::Own(from as u32, self.own.len() as u32);
+                Ok(())
+            }
+            Err(fault) => {
+                self.own.truncate(from);
+                Err(fault)
+            }
+        }
+    }
+
+    /// The version that carried the request; HTTP/1.1 if it was not set.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Sets the version.
+    /// Sets the version that carried the request.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// The fields.
+    /// The header fields.
     #[must_use]
     pub fn fields(&self) -> &FieldMap {
         &self.fields
     }
 
-    /// The fields, to change.
+    /// The header fields, mutable.
     #[inline]
     pub fn fields_mut(&mut self) -> &mut FieldMap {
         &mut self.fields
     }
 
-    /// The authority that the request is for: the target's where it has one, else the Host field's (RFC 9112 §3.2.2, §3.3).
-    /// `None` without either.
+    /// The authority that the request is for: the target's if it has one, else the Host field's value (RFC 9112
+    /// §3.2.2, §3.3). `None` without either.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         if self.parts.names_authority() {
@@ -164,52 +190,71 @@ impl Head {
         std::str::from_utf8(self.fields.get(names::HOST)?).ok()
     }
 
-    /// Octets of memory in use, overwritten ones included.
+    /// The authority to which a client may send the head: not empty (RFC 9110 §4.2.1), and a host with an optional
+    /// port.
     #[must_use]
-    pub fn octets(&self) -> usize {
-        self.fields.octets() + self.own.len()
+    pub fn sendable_authority(&self) -> Option<&str> {
+        self.authority().filter(|authority| !authority.is_empty() && is_host_port(authority.as_bytes()))
     }
 
-    /// Takes over a head whose fields have been recorded by range: one copy of its octets, of which the first `line` are the
-    /// request line's. `method` and `target` are ranges of them; the caller has checked that the method is a token. Answers
-    /// what is wrong with the target; the head is then to be cleared.
+    /// Whether the method and all field names are tokens. Those of a parsed head are; a head that was built may hold
+    /// any string, so a client checks it before it writes. O(1) without unregistered names, else O(fields).
+    #[must_use]
+    pub fn names_are_tokens(&self) -> bool {
+        is_token(self.method().as_str().as_bytes()) && self.fields.unregistered().all(|name| is_token(name.as_bytes()))
+    }
+
+    /// Bytes in use by fields, method and target, overwritten ones included.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.fields.bytes() + self.own.len()
+    }
+
+    /// Completes a head whose fields were recorded by range: copies `bytes` once, of which the first `line` are the
+    /// request line. `method` and `target` are ranges of `bytes`; the caller has checked that the method is a token.
+    /// Fails if the target is invalid; the caller must clear the head then.
     ///
     /// # Panics
-    /// When a range passes the end of `octets`.
+    /// If a range exceeds `bytes`.
     #[inline]
     pub fn fill(
         &mut self,
-        octets: &[u8],
+        bytes: &[u8],
         line: usize,
         method: Range<usize>,
         target: Range<usize>,
         version: Version,
     ) -> Result<(), BadTarget> {
-        self.method = match Method::known(&octets[method.clone()]) {
-            Some(named) => Kind::Named(named),
-            None => Kind::Spelled(Place::Read(method.start as u32, method.end as u32)),
+        self.method = match Method::known(&bytes[method.clone()]) {
+            Some(named) => MethodText::Named(named),
+            None => MethodText::Spelled(TextRange::Read(method.start as u32, method.end as u32)),
         };
-        self.parts = Parts::of(&octets[target.clone()])?;
-        self.target = Place::Read(target.start as u32, target.end as u32);
+        match Parts::of(&bytes[target.clone()]) {
+            Ok(parts) => {
+                self.parts = parts;
+                self.target = TextRange::Read(target.start as u32, target.end as u32);
+            }
+            Err(fault) => self.set_encoded(&bytes[target], fault)?,
+        }
         self.version = version;
-        self.fields.fill(octets, line as u32);
+        self.fields.fill(bytes, line as u32);
         Ok(())
     }
 
-    fn keep(&mut self, octets: &[u8]) -> Place {
+    fn keep(&mut self, bytes: &[u8]) -> TextRange {
         let from = self.own.len() as u32;
-        self.own.extend_from_slice(octets);
-        Place::Own(from, self.own.len() as u32)
+        self.own.extend_from_slice(bytes);
+        TextRange::Own(from, self.own.len() as u32)
     }
 
-    fn text(&self, place: Place) -> &str {
-        std::str::from_utf8(self.octets_at(place)).unwrap_or_default()
+    fn text(&self, place: TextRange) -> &str {
+        std::str::from_utf8(self.bytes_at(place)).unwrap_or_default()
     }
 
-    fn octets_at(&self, place: Place) -> &[u8] {
+    fn bytes_at(&self, place: TextRange) -> &[u8] {
         match place {
-            Place::Read(from, to) => self.fields.line(from, to),
-            Place::Own(from, to) => &self.own[from as usize..to as usize],
+            TextRange::Read(from, to) => self.fields.line(from, to),
+            TextRange::Own(from, to) => &self.own[from as usize..to as usize],
         }
     }
 }
@@ -238,10 +283,10 @@ mod tests {
 
     #[test]
     fn a_copy_is_as_the_first_whatever_was_there_before() {
-        let octets = b"BREW /pot HTTP/1.1\r\nA: b\r\n\r\n";
+        let bytes = b"BREW /pot HTTP/1.1\r\nA: b\r\n\r\n";
         let mut read = Head::new();
         read.fields_mut().index_other(20, 1, 23, 1);
-        read.fill(octets, 20, 0..4, 5..9, Version::Http11).unwrap();
+        read.fill(bytes, 20, 0..4, 5..9, Version::Http11).unwrap();
         let mut told = Head::new();
         told.set_method(Method::Other("OTHER"));
         told.set_target("http://x.test/c?d").unwrap();
@@ -263,10 +308,10 @@ mod tests {
 
     #[test]
     fn clearing_the_fields_keeps_the_request_line() {
-        let octets = b"BREW /pot HTTP/1.1\r\nA: b\r\n\r\n";
+        let bytes = b"BREW /pot HTTP/1.1\r\nA: b\r\n\r\n";
         let mut head = Head::new();
         head.fields_mut().index_other(20, 1, 23, 1);
-        head.fill(octets, 20, 0..4, 5..9, Version::Http11).unwrap();
+        head.fill(bytes, 20, 0..4, 5..9, Version::Http11).unwrap();
         assert_eq!(head.fields().iter().next(), Some((crate::NameRef::Other("a"), &b"b"[..])));
         head.fields_mut().clear();
         head.fields_mut().insert(names::HOST, FieldValue::from_static("y.test"));

@@ -1,30 +1,34 @@
-//! RFC 9110's vocabulary: what a request and a response are made of, whatever carries them.
+//! The vocabulary of RFC 9110: the parts of a request and a response, independent of the protocol version that
+//! carries them.
 //!
 //! In reading order:
-//! - [`octets`]: which octets a token, a field value and a comma list may hold
-//! - [`Method`], [`StatusCode`], [`Version`], [`StreamId`]: the small words
-//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`]: field names, interned, and values
-//! - [`FieldMap`]: fields in order, in one arena
-//! - [`Target`], [`path`]: what is asked for
+//! - [`syntax`]: the bytes that a token, a field value and a comma-separated list may hold
+//! - [`Method`], [`StatusCode`], [`Version`], [`StreamId`]: the small types
+//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`]: interned field names, and
+//!   values
+//! - [`FieldMap`]: an ordered list of fields in one arena
+//! - [`Target`], [`path`]: the request target, percent-decoding and path cleaning
 //! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
-//! - [`Block`], [`BlockMut`], [`Chunk`], [`Home`]: octets that are shared and go home
-//! - [`BodyLength`], [`Framing`], [`WaitsFor`]: what a protocol machine and its driver say to each other
-//! - [`WriteList`]: what a connection has to write
+//! - [`Block`], [`BlockMut`], [`Chunk`], [`Home`]: reference-counted buffers that return to their pool
+//! - [`ServerEvent`], [`ClientEvent`], [`Handled`], [`Unopened`], [`BodyLength`], [`Framing`], [`WaitsFor`]: the types that a protocol
+//!   machine and its driver exchange
+//! - [`WriteList`]: the queue of bytes that a connection has to write
 //!
-//! This room never sees a socket, a clock, a task or a lock.
+//! This crate uses no socket, clock, task or lock.
 
 mod chunk;
 mod cookie;
+mod events;
 mod field;
 mod head;
 mod list;
 mod map;
 mod method;
 mod name;
-pub mod octets;
 pub mod path;
 mod response;
 mod status;
+pub mod syntax;
 mod target;
 mod transfer;
 mod version;
@@ -32,6 +36,7 @@ mod write_list;
 
 pub use chunk::{Block, BlockMut, Chunk, Home};
 pub use cookie::{Cookie, SameSite};
+pub use events::{ClientEvent, Handled, Scheme, ServerEvent, Unopened};
 pub use field::{FieldName, FieldValue, NameRef, OwnedValue};
 pub use head::Head;
 pub use list::List;

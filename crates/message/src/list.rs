@@ -1,15 +1,15 @@
 //! Comma-separated lists (RFC 9110 §5.6.1).
 
-use crate::octets::trim_ows;
+use crate::syntax::trim_ows;
 
-/// The elements of one field value that is a list. White space around an element is taken off, empty elements are
-/// skipped (RFC 9110 §5.6.1.2), and a comma within a quoted string does not separate (§5.6.4). A quoted string that is
-/// never closed runs to the end.
+/// Iterates over the elements of one list-valued field value. Trims white space around each element, skips empty
+/// elements (RFC 9110 §5.6.1.2) and does not split at a comma inside a quoted string (§5.6.4). An unterminated quoted
+/// string extends to the end of the value.
 #[derive(Clone, Debug)]
 pub struct List<'a>(&'a [u8]);
 
 impl<'a> List<'a> {
-    /// The elements of this value.
+    /// Iterates over the elements of `value`; does not allocate.
     #[must_use]
     pub const fn new(value: &'a [u8]) -> Self {
         Self(value)
@@ -32,19 +32,20 @@ impl<'a> Iterator for List<'a> {
     }
 }
 
-fn element_end(octets: &[u8]) -> usize {
+fn element_end(bytes: &[u8]) -> usize {
     let mut at = 0;
     let mut quoted = false;
-    while at < octets.len() {
-        match octets[at] {
+    while at < bytes.len() {
+        match bytes[at] {
             b'"' => quoted = !quoted,
+            // A backslash escapes the next byte inside a quoted string only (RFC 9110 §5.6.4).
             b'\\' if quoted => at += 1,
             b',' if !quoted => return at,
             _ => {}
         }
         at += 1;
     }
-    octets.len()
+    bytes.len()
 }
 
 #[cfg(test)]

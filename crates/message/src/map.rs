@@ -1,54 +1,59 @@
-//! Fields in the order in which they came, in one arena.
+//! An ordered list of fields in one arena.
 //!
-//! An entry is two ranges of the arena and the name's number. Registered names are found through a bitmap and a table of first
-//! places; other names by comparing entries one by one, which the limit on fields bounds: there is no hash to be inflated.
+//! An entry is two ranges of the arena and the name's index. A registered name is found through a bitmap and a table
+//! of first positions. Any other name is found by a linear scan, which the limit on fields bounds: there is no hash
+//! table that a peer could attack with collisions.
 
 use crate::field::{FieldValue, NameRef};
 use crate::list::List;
 use crate::name::{KnownName, names};
-use crate::octets::{parse_number, write_number};
+use crate::syntax::{parse_number, write_number};
 
-const _: () = assert!(size_of::<Entry>() <= 16);
+#[cfg(test)]
+const _: () = assert!(size_of::<FieldEntry>() <= 16);
+#[cfg(test)]
 const _: () = assert!(size_of::<FieldMap>() <= 320);
 const _: () = assert!(KnownName::COUNT <= WORDS * 64 && KnownName::COUNT < OTHER as usize);
 
 const WORDS: usize = 4;
 const OTHER: u8 = u8::MAX;
-/// A first place from here on is searched for: the table holds one octet a name.
+/// The table of first positions has one byte per name, so a position of 255 or more is stored as this value and
+/// searched for.
 const FIRST_MAX: u8 = u8::MAX;
 
-/// A content length that cannot be trusted (RFC 9110 §8.6, RFC 9112 §6.3).
+/// The reason why a Content-Length cannot be used (RFC 9110 §8.6, RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FieldFault {
-    /// Not digits only, or past 64 bits.
+    /// Not digits only, or above `u64::MAX`.
     Malformed,
-    /// More than one line. Equal numbers are refused too.
+    /// More than one field line, even if the numbers are equal.
     Repeated,
 }
 
-/// Header or trailer fields, in order. At most 65 535 of them, in at most 4 GiB of octets.
+/// Header or trailer fields, in order. At most 65 535 fields and 4 GiB of arena.
 #[derive(Clone)]
 pub struct FieldMap {
     arena: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<FieldEntry>,
     present: [u64; WORDS],
-    // Names that came more than once.
+    // The names that occur more than once.
     repeated: [u64; WORDS],
-    // Meaningful only where `present` has the bit, so that clearing the map is clearing three words.
+    // Valid only where `present` has the bit set, so that clearing the map clears two short bitmaps and not this
+    // table.
     first: [u8; KnownName::COUNT],
-    // Octets at the arena's start that belong to a head and not to a field.
+    // Length of the request line at the arena's start, which `clear` keeps.
     held: u32,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Entry {
+struct FieldEntry {
     name_at: u32,
     value_at: u32,
     value_len: u32,
     name_len: u16,
     known: u8,
-    // Octets behind the value that are its place too, as far as they fit here.
+    // Unused bytes after the value that a longer value may take, at most 255.
     slack: u8,
 }
 
@@ -59,7 +64,7 @@ impl Default for FieldMap {
 }
 
 impl FieldMap {
-    /// An empty map; allocates nothing.
+    /// An empty map; does not allocate.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -72,17 +77,17 @@ impl FieldMap {
         }
     }
 
-    /// The first value of a name. O(1) for a registered name, O(entries) for another.
+    /// Returns the first value of a name. O(1) for a registered name, O(entries) for any other.
     #[must_use]
     pub fn get<'a>(&self, name: impl Into<NameRef<'a>>) -> Option<&[u8]> {
         let at = self.place(name.into())?;
         Some(self.value(&self.entries[at]))
     }
 
-    /// All values of a name, in order. O(entries).
+    /// Iterates over all values of a name, in order. O(entries).
     pub fn get_all<'s, 'a: 's>(&'s self, name: impl Into<NameRef<'a>>) -> impl Iterator<Item = &'s [u8]> {
         let name = name.into();
-        // The first was compared when it was found.
+        // `place` has already compared the first entry.
         let (first, rest) = match self.place(name) {
             Some(at) => (Some(&self.entries[at]), &self.entries[at + 1..]),
             None => (None, &[][..]),
@@ -90,18 +95,19 @@ impl FieldMap {
         first.into_iter().chain(rest.iter().filter(move |entry| self.is(entry, name))).map(|entry| self.value(entry))
     }
 
-    /// Whether there is a field of this name.
+    /// Whether there is a field of this name. Costs a [`FieldMap::get`].
     #[must_use]
     pub fn contains<'a>(&self, name: impl Into<NameRef<'a>>) -> bool {
         self.place(name.into()).is_some()
     }
 
-    /// Sets a field: the first of that name takes the value, all others of it go.
+    /// Sets a field: replaces the value of the first field of that name and removes the further ones. Appends the
+    /// field if there is no field of that name.
     ///
     /// # Panics
-    /// When a 65 536th field is put in, the name is longer than 65 535 octets, or the arena would pass 4 GiB.
+    /// If this is the 65 536th field, the name is longer than 65 535 bytes, or the arena would exceed 4 GiB.
     pub fn insert<'a>(&mut self, name: impl Into<NameRef<'a>>, value: FieldValue<'_>) {
-        self.insert_octets(name.into(), value.as_bytes());
+        self.insert_bytes(name.into(), value.as_bytes());
     }
 
     /// Sets a field to a decimal number.
@@ -110,15 +116,15 @@ impl FieldMap {
     /// As [`FieldMap::insert`].
     pub fn insert_number<'a>(&mut self, name: impl Into<NameRef<'a>>, number: u64) {
         let mut digits = [0; 20];
-        self.insert_octets(name.into(), write_number(number, &mut digits));
+        self.insert_bytes(name.into(), write_number(number, &mut digits));
     }
 
-    /// Adds a field behind all others.
+    /// Appends a field, even if there is one of that name.
     ///
     /// # Panics
     /// As [`FieldMap::insert`].
     pub fn append<'a>(&mut self, name: impl Into<NameRef<'a>>, value: FieldValue<'_>) {
-        self.append_octets(name.into(), value.as_bytes());
+        self.append_bytes(name.into(), value.as_bytes());
     }
 
     /// Whether there is more than one field of this name. O(1).
@@ -129,14 +135,14 @@ impl FieldMap {
         self.repeated[at >> 6] >> (at & 63) & 1 != 0
     }
 
-    /// Takes all fields of this name out; answers how many there were. O(entries).
+    /// Removes all fields of this name and returns their number. O(entries).
     pub fn remove<'a>(&mut self, name: impl Into<NameRef<'a>>) -> usize {
         let name = name.into();
         let Some(from) = self.place(name) else { return 0 };
         self.remove_from(from, name)
     }
 
-    /// Keeps the fields that `keep` wants. O(entries).
+    /// Keeps the fields for which `keep` returns `true`. O(entries).
     pub fn retain(&mut self, mut keep: impl FnMut(NameRef<'_>, &[u8]) -> bool) {
         let before = self.entries.len();
         let mut kept = 0;
@@ -153,7 +159,8 @@ impl FieldMap {
         }
     }
 
-    /// The names that are not registered, in order, repeated ones again. O(1) where there are none, else O(entries).
+    /// Iterates over the names that are not registered, in order and with repetitions. O(1) if there are no such
+    /// names, else O(entries).
     pub fn unregistered(&self) -> impl Iterator<Item = &str> {
         let any = self.present[WORDS - 1] >> 63 != 0;
         let entries = if any { &self.entries[..] } else { &[] };
@@ -163,32 +170,33 @@ impl FieldMap {
         })
     }
 
-    /// Names and values, in order.
+    /// Iterates over names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[u8])> {
         self.entries.iter().map(|entry| (self.name(entry), self.value(entry)))
     }
 
-    /// Whether this map was made in the same way as the other, octet for octet; then they are equal. Maps may be equal and not
-    /// identical. O(octets), without looking at any field by itself.
+    /// Whether both maps were built by identical operations, so that arena and entries match byte for byte. Identical
+    /// maps are equal; equal maps need not be identical. O(bytes): a comparison of two buffers, with no work per
+    /// field.
     #[inline]
     #[must_use]
     pub fn is_identical(&self, other: &Self) -> bool {
         self.arena == other.arena && self.entries == other.entries
     }
 
-    /// How many fields there are; a name that came twice counts twice.
+    /// The number of fields; a repeated name counts each time.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// No field at all.
+    /// Whether there is no field.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Takes all fields out; keeps the memory. O(1).
+    /// Removes all fields; keeps the memory. O(1).
     pub fn clear(&mut self) {
         self.entries.clear();
         self.arena.truncate(self.held as usize);
@@ -196,50 +204,51 @@ impl FieldMap {
         self.repeated = [0; WORDS];
     }
 
-    /// Becomes a copy of another map, in the memory that is there.
+    /// Becomes a copy of another map and reuses the memory of this one.
     pub fn copy_from(&mut self, other: &Self) {
         self.arena.clone_from(&other.arena);
         self.entries.clone_from(&other.entries);
         self.present = other.present;
         self.repeated = other.repeated;
         self.first = other.first;
-        // What the other held for its head's first line is octets like any other here.
+        // The request line of `other`'s head is copied too, but no `Head` refers to it in this map.
         self.held = 0;
     }
 
-    /// Becomes a copy of a head's map, with what that holds for the head's first line.
+    /// Becomes a copy of a head's map, including the request line at the start of its arena.
     pub(crate) fn copy_with_line_from(&mut self, other: &Self) {
         self.copy_from(other);
         self.held = other.held;
     }
 
-    /// What all values are parts of, and names that are not registered: whoever keeps a copy of this has copied them all at once.
+    /// The buffer that holds all values and all unregistered names: one copy of it copies them all.
     #[must_use]
     pub fn arena(&self) -> &[u8] {
         &self.arena
     }
 
-    /// Octets of the arena in use, overwritten values included.
+    /// Length of the arena in bytes, overwritten values included.
     #[must_use]
-    pub fn octets(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.arena.len()
     }
 
-    /// Octets of memory that the map holds on to.
+    /// Bytes of memory that the map has allocated.
     #[must_use]
-    pub fn octets_capacity(&self) -> usize {
-        self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
+    pub fn bytes_capacity(&self) -> usize {
+        self.arena.capacity() + self.entries.capacity() * size_of::<FieldEntry>()
     }
 
-    /// Gives memory beyond `octets_max` back, as far as it is not in use.
-    pub fn give_back(&mut self, octets_max: usize) {
-        if self.octets_capacity() > octets_max {
-            self.entries.shrink_to(octets_max / 4 / size_of::<Entry>());
-            self.arena.shrink_to(octets_max.saturating_sub(self.entries.capacity() * size_of::<Entry>()));
+    /// Shrinks the memory to about `bytes_max` bytes, or to the part in use if that is larger.
+    pub fn give_back(&mut self, bytes_max: usize) {
+        if self.bytes_capacity() > bytes_max {
+            self.entries.shrink_to(bytes_max / 4 / size_of::<FieldEntry>());
+            self.arena.shrink_to(bytes_max.saturating_sub(self.entries.capacity() * size_of::<FieldEntry>()));
         }
     }
 
-    /// The declared length of the content (RFC 9110 §8.6); `None` without the field.
+    /// The value of Content-Length (RFC 9110 §8.6); `None` without the field. An error if it is repeated or not a
+    /// number.
     pub fn content_length(&self) -> Result<Option<u64>, FieldFault> {
         let Some(value) = self.get(names::CONTENT_LENGTH) else { return Ok(None) };
         if self.is_repeated(names::CONTENT_LENGTH) {
@@ -248,23 +257,24 @@ impl FieldMap {
         parse_number(value).map(Some).ok_or(FieldFault::Malformed)
     }
 
-    /// The elements of a list over all lines of this name (RFC 9110 §5.6.1).
+    /// Iterates over the list elements of all field lines of this name (RFC 9110 §5.6.1).
     pub fn list<'s, 'a: 's>(&'s self, name: impl Into<NameRef<'a>>) -> impl Iterator<Item = &'s [u8]> {
         self.get_all(name).flat_map(List::new)
     }
 
-    /// Whether the list of this name has an element that spells `token` in any case.
+    /// Whether a list element of this name equals `token`, ignoring case.
     #[must_use]
     pub fn has_token<'a>(&self, name: impl Into<NameRef<'a>>, token: &str) -> bool {
         let name = name.into();
         self.place(name).is_some() && self.list(name).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
     }
 
-    fn insert_octets(&mut self, name: NameRef<'_>, value: &[u8]) {
-        let Some(at) = self.place(name) else { return self.append_octets(name, value) };
+    fn insert_bytes(&mut self, name: NameRef<'_>, value: &[u8]) {
+        let Some(at) = self.place(name) else { return self.append_bytes(name, value) };
         self.remove_from(at + 1, name);
         let old = self.entries[at];
-        // A value that fits into the old one's place takes it, so that rewriting a field again and again costs no memory.
+        // A value that fits into the old value's range overwrites it, so that repeated rewriting does not grow the
+        // arena.
         let place = old.value_len as usize + usize::from(old.slack);
         let (value_at, slack) = if value.len() <= place {
             self.arena[old.value_at as usize..][..value.len()].copy_from_slice(value);
@@ -275,10 +285,11 @@ impl FieldMap {
         let entry = &mut self.entries[at];
         entry.value_at = value_at;
         entry.value_len = value.len() as u32;
+        // Slack that does not fit a byte is wasted until the map is cleared.
         entry.slack = u8::try_from(slack).unwrap_or(u8::MAX);
     }
 
-    fn append_octets(&mut self, name: NameRef<'_>, value: &[u8]) {
+    fn append_bytes(&mut self, name: NameRef<'_>, value: &[u8]) {
         let name = match name {
             NameRef::Other(spelled) => match KnownName::parse(spelled.as_bytes()) {
                 Some(known) => NameRef::Known(known),
@@ -292,10 +303,10 @@ impl FieldMap {
         }
     }
 
-    fn push(&mut self, octets: &[u8]) -> u32 {
+    fn push(&mut self, bytes: &[u8]) -> u32 {
         let at = self.arena.len();
-        assert!(u32::try_from(at + octets.len()).is_ok(), "a field map of at most 4 GiB");
-        self.arena.extend_from_slice(octets);
+        assert!(u32::try_from(at + bytes.len()).is_ok(), "a field map of at most 4 GiB");
+        self.arena.extend_from_slice(bytes);
         at as u32
     }
 
@@ -334,13 +345,14 @@ impl FieldMap {
         let (word, bit) = (usize::from(known >> 6), 1u64 << (known & 63));
         if self.present[word] & bit == 0 {
             self.present[word] |= bit;
+            // A position that does not fit becomes FIRST_MAX, which means "search".
             self.first[usize::from(known)] = u8::try_from(at).unwrap_or(FIRST_MAX);
         } else {
             self.repeated[word] |= bit;
         }
     }
 
-    // The last bit says that there are names that are not registered.
+    // The last bit records that the map has unregistered names; `COUNT` is small enough to leave it free.
     #[inline]
     fn note_other(&mut self) {
         self.present[WORDS - 1] |= 1 << 63;
@@ -366,6 +378,7 @@ impl FieldMap {
             return None;
         }
         match self.first[known.index()] {
+            // Position 255 or later: scan from there.
             FIRST_MAX => {
                 let from = usize::from(FIRST_MAX);
                 let found = self.entries[from..].iter().position(|entry| usize::from(entry.known) == known.index());
@@ -380,32 +393,32 @@ impl FieldMap {
         let any = self.present[WORDS - 1] >> 63 != 0;
         let entries = &self.entries[..if any { self.entries.len() } else { 0 }];
         let found = entries.iter().position(|entry| self.is_spelled(entry, name));
-        // `Other` may spell a registered name when somebody built it by hand.
+        // `NameRef::Other` may spell a registered name if a caller built it directly.
         found.or_else(|| KnownName::parse(name).and_then(|known| self.place_known(known)))
     }
 
-    fn is(&self, entry: &Entry, name: NameRef<'_>) -> bool {
+    fn is(&self, entry: &FieldEntry, name: NameRef<'_>) -> bool {
         match name {
             NameRef::Known(known) => usize::from(entry.known) == known.index(),
             NameRef::Other(spelled) if entry.known == OTHER => self.is_spelled(entry, spelled.as_bytes()),
-            // `Other` may spell a registered name when somebody built it by hand.
+            // `NameRef::Other` may spell a registered name if a caller built it directly.
             NameRef::Other(spelled) => self.name(entry).as_str().eq_ignore_ascii_case(spelled),
         }
     }
 
-    /// Whether it is of this name, which is not registered.
+    /// Whether `entry` has this unregistered name.
     #[inline]
-    fn is_spelled(&self, entry: &Entry, name: &[u8]) -> bool {
+    fn is_spelled(&self, entry: &FieldEntry, name: &[u8]) -> bool {
         let Some((&last, _)) = name.split_last() else { return false };
         if entry.known != OTHER || usize::from(entry.name_len) != name.len() {
             return false;
         }
-        // Most others of this length differ in their last octet, and looking at one octet is cheap.
+        // Most names of one length differ in their last byte, which is cheap to compare first.
         let own = self.arena[entry.name_at as usize + name.len() - 1];
         own.eq_ignore_ascii_case(&last) && self.spelling(entry).eq_ignore_ascii_case(name)
     }
 
-    fn name(&self, entry: &Entry) -> NameRef<'_> {
+    fn name(&self, entry: &FieldEntry) -> NameRef<'_> {
         if entry.known == OTHER {
             NameRef::Other(std::str::from_utf8(self.spelling(entry)).unwrap_or_default())
         } else {
@@ -413,72 +426,81 @@ impl FieldMap {
         }
     }
 
-    fn spelling(&self, entry: &Entry) -> &[u8] {
+    fn spelling(&self, entry: &FieldEntry) -> &[u8] {
         &self.arena[entry.name_at as usize..][..usize::from(entry.name_len)]
     }
 
     #[inline]
-    fn value(&self, entry: &Entry) -> &[u8] {
+    fn value(&self, entry: &FieldEntry) -> &[u8] {
         &self.arena[entry.value_at as usize..][..entry.value_len as usize]
     }
 }
 
-/// For the machines: ranges are recorded while the octets are scanned where they were read, and the octets follow in one copy.
+/// For the protocol machines: they record ranges while they scan the read buffer, and copy the bytes once at the end.
 impl FieldMap {
-    /// Records a field of a registered name whose value will lie at this range of the arena. The caller has checked the
-    /// value's octets.
+    /// Records a field of a registered name whose value will be at this range of the arena. The caller has checked
+    /// the value's bytes.
     ///
     /// # Panics
-    /// When a 65 536th field is put in.
+    /// If this is the 65 536th field.
     #[inline]
     pub fn index_known(&mut self, name: KnownName, value_at: u32, value_len: u32) {
         let at = self.entries.len();
         assert!(at < usize::from(u16::MAX), "a field map of at most 65535 fields");
-        self.entries.push(Entry { name_at: 0, value_at, value_len, name_len: 0, known: name.index() as u8, slack: 0 });
+        self.entries.push(FieldEntry {
+            name_at: 0,
+            value_at,
+            value_len,
+            name_len: 0,
+            known: name.index() as u8,
+            slack: 0,
+        });
         self.note(name.index() as u8, at);
     }
 
-    /// Records a field of another name. The caller has checked that the name is a token and not registered.
+    /// Records a field of an unregistered name. The caller has checked that the name is a token and not registered.
     ///
     /// # Panics
     /// As [`FieldMap::index_known`].
     #[inline]
     pub fn index_other(&mut self, name_at: u32, name_len: u16, value_at: u32, value_len: u32) {
         assert!(self.entries.len() < usize::from(u16::MAX), "a field map of at most 65535 fields");
-        self.entries.push(Entry { name_at, value_at, value_len, name_len, known: OTHER, slack: 0 });
+        self.entries.push(FieldEntry { name_at, value_at, value_len, name_len, known: OTHER, slack: 0 });
         self.note_other();
     }
 
-    /// Adds a field of a registered name. The caller has checked the value's octets.
+    /// Appends a field of a registered name. The caller has checked the value's bytes.
     ///
     /// # Panics
-    /// When a 65 536th field is put in, or the arena would pass 4 GiB.
+    /// If this is the 65 536th field, or the arena would exceed 4 GiB.
     #[inline]
     pub fn push_known(&mut self, name: KnownName, value: &[u8]) {
         let value_at = self.push(value);
         self.index_known(name, value_at, value.len() as u32);
     }
 
-    /// Adds a field of another name. The caller has checked that the name is a token and not registered, and the value's octets.
+    /// Appends a field of an unregistered name. The caller has checked that the name is a token and not registered,
+    /// and the value's bytes.
     ///
     /// # Panics
-    /// As [`FieldMap::push_known`], and when the name is longer than 65 535 octets.
+    /// As [`FieldMap::push_known`], and if the name is longer than 65 535 bytes.
     #[inline]
     pub fn push_other(&mut self, name: &str, value: &[u8]) {
-        let name_len = u16::try_from(name.len()).expect("a field name of at most 65535 octets");
+        let name_len = u16::try_from(name.len()).expect("a field name of at most 65535 bytes");
         let name_at = self.push(name.as_bytes());
         let value_at = self.push(value);
         self.index_other(name_at, name_len, value_at, value.len() as u32);
     }
 
-    /// Adds to the last field's value, behind `between`, if it is of this name; else adds a field. The caller has checked the
-    /// value's octets.
+    /// Appends `between` and `value` to the last field's value if that field has this name; else appends a field. The
+    /// caller has checked the value's bytes.
     ///
     /// # Panics
-    /// When a 65 536th field is put in, or the arena would pass 4 GiB.
+    /// If this is the 65 536th field, or the arena would exceed 4 GiB.
     #[inline]
     pub fn join_known(&mut self, name: KnownName, between: &[u8], value: &[u8]) {
         match self.entries.last_mut() {
+            // The value can grow in place only while it is at the end of the arena.
             Some(last)
                 if usize::from(last.known) == name.index()
                     && (last.value_at + last.value_len) as usize == self.arena.len() =>
@@ -491,10 +513,10 @@ impl FieldMap {
         }
     }
 
-    /// Makes one field of all those of a name, their values in order with `between` among them. O(octets).
+    /// Merges all fields of a name into the first one, their values in order and separated by `between`. O(bytes).
     ///
     /// # Panics
-    /// When the arena would pass 4 GiB.
+    /// If the arena would exceed 4 GiB.
     #[cold]
     pub fn join_repeated(&mut self, name: KnownName, between: &[u8]) {
         let Some(first) = self.place_known(name) else { return };
@@ -509,6 +531,7 @@ impl FieldMap {
                 self.arena.extend_from_within(from..from + entry.value_len as usize);
             }
         }
+        // An empty push checks the 4 GiB bound.
         self.push(b"");
         let value_len = (self.arena.len() - value_at) as u32;
         let entry = &mut self.entries[first];
@@ -516,16 +539,19 @@ impl FieldMap {
         self.remove_from(first + 1, NameRef::Known(name));
     }
 
-    /// Copies the octets that the recorded ranges speak of to the start of the arena; of them the first `held` belong to
-    /// the head's first line.
-    pub fn fill(&mut self, octets: &[u8], held: u32) {
-        assert!(held as usize <= octets.len(), "the line is part of the head");
+    /// Copies the bytes that the recorded ranges refer to into the arena, from its start. The first `held` bytes are
+    /// the request line.
+    ///
+    /// # Panics
+    /// If `held` exceeds the length of `bytes`.
+    pub fn fill(&mut self, bytes: &[u8], held: u32) {
+        assert!(held as usize <= bytes.len(), "the line is part of the head");
         self.arena.clear();
-        self.arena.extend_from_slice(octets);
+        self.arena.extend_from_slice(bytes);
         self.held = held;
     }
 
-    /// Clears the map, the octets before the fields included. O(1).
+    /// Clears the map, including the request line. O(1).
     pub(crate) fn clear_all(&mut self) {
         self.held = 0;
         self.clear();
@@ -545,7 +571,7 @@ impl PartialEq for FieldMap {
 impl Eq for FieldMap {}
 
 impl std::fmt::Debug for FieldMap {
-    /// Names and lengths only: values may be secrets.
+    /// Shows names and value lengths only: values may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map().entries(self.iter().map(|(name, value)| (name.as_str(), value.len()))).finish()
     }

@@ -1,6 +1,6 @@
 //! Request methods (RFC 9110 §9, RFC 5789).
 
-use crate::octets::is_token;
+use crate::syntax::is_token;
 
 /// A request method; case-sensitive (RFC 9110 §9.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,16 +29,16 @@ pub enum Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    /// A method from its octets; `None` when they are no token. O(n).
+    /// Parses a method; `None` when the bytes are not a token. O(n).
     #[must_use]
-    pub fn parse(octets: &'a [u8]) -> Option<Self> {
-        Self::known(octets)
-            .or_else(|| if is_token(octets) { Some(Self::Other(std::str::from_utf8(octets).ok()?)) } else { None })
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        Self::known(bytes)
+            .or_else(|| if is_token(bytes) { Some(Self::Other(std::str::from_utf8(bytes).ok()?)) } else { None })
     }
 
-    /// One of the named methods, by its exact spelling.
-    pub(crate) fn known(octets: &[u8]) -> Option<Method<'static>> {
-        Some(match octets {
+    /// Returns the named variant for its exact spelling, else `None`.
+    pub(crate) fn known(bytes: &[u8]) -> Option<Method<'static>> {
+        Some(match bytes {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"POST" => Method::Post,
@@ -52,7 +52,7 @@ impl<'a> Method<'a> {
         })
     }
 
-    /// The method's name.
+    /// The method as it is sent in a request line.
     #[must_use]
     pub const fn as_str(self) -> &'a str {
         match self {
@@ -69,13 +69,14 @@ impl<'a> Method<'a> {
         }
     }
 
-    /// Read-only by definition (RFC 9110 §9.2.1). An unknown method is not.
+    /// Whether the method is read-only by definition (RFC 9110 §9.2.1). An unknown method is not safe.
     #[must_use]
     pub const fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 
-    /// Sending it twice means the same as once (RFC 9110 §9.2.2). An unknown method is not.
+    /// Whether sending the request twice has the effect of sending it once (RFC 9110 §9.2.2). An unknown method is
+    /// not idempotent.
     #[must_use]
     pub const fn is_idempotent(self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)

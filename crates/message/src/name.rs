@@ -1,8 +1,8 @@
-//! Interned field names: one octet instead of a string, found without hashing the whole name.
+//! Interned field names: one byte instead of a string, found without hashing the whole name.
 //!
-//! The names themselves stand in `name/table.rs`. A name is looked up by its length and its first and last eight octets, folded
-//! to lower case, through a multiplicative hash that was searched for off line and puts every registered name into a place
-//! of its own (the compiler refuses a table in which two meet). Then the name is compared exactly.
+//! `name/table.rs` lists the names. A lookup mixes the name's length and its first and last eight bytes, folded to
+//! lower case, with a multiplicative hash. The multiplier was searched for offline and gives every registered name a
+//! slot of its own (the build fails if two names share a slot). The candidate in the slot is then compared exactly.
 
 /// A registered field name (RFC 9110 §16.3.1 and common practice).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,14 +10,14 @@ pub struct KnownName(u8);
 
 macro_rules! known_names {
     ($($name:ident $wire:literal $lower:literal;)+) => {
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only counts; the constants below are the face")]
-        enum Place { $($name,)+ }
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only counts; `names` is public")]
+        enum NameIndex { $($name,)+ }
 
         /// One constant for each registered name.
         pub mod names {
-            use super::{KnownName, Place};
+            use super::{KnownName, NameIndex};
             $(#[doc = concat!("`", $wire, "`")]
-            pub const $name: KnownName = KnownName(Place::$name as u8);)+
+            pub const $name: KnownName = KnownName(NameIndex::$name as u8);)+
         }
 
         static WIRE: [&str; COUNT] = [$($wire,)+];
@@ -31,29 +31,31 @@ macro_rules! known_names {
 include!("name/table.rs");
 
 impl KnownName {
-    /// How many names are registered here; [`KnownName::index`] is below it.
+    /// The number of registered names; [`KnownName::index`] is always less.
     pub const COUNT: usize = COUNT;
 
-    /// All of them, by their number.
+    /// Iterates over all registered names, ordered by index.
     pub fn all() -> impl ExactSizeIterator<Item = Self> {
         (0..COUNT as u8).map(Self)
     }
 
-    /// The name of these octets, whatever their case; `None` when it is not registered. O(1) for the look-up, O(n) for
-    /// the one comparison.
+    /// Looks a name up, ignoring case; `None` when it is not registered. O(1) for the lookup and O(n) for one
+    /// comparison.
     #[must_use]
     pub fn parse(name: &[u8]) -> Option<Self> {
         Self::at_start(name, name.len())
     }
 
-    /// The name that the first `len` octets of `rest` spell. Cheaper than [`KnownName::parse`] where eight octets can be
-    /// read at once. `None` also when `len` passes the end of `rest`.
+    /// Looks up the name that the first `len` bytes of `rest` spell. Cheaper than [`KnownName::parse`] if `rest` has
+    /// at least eight bytes, because the name is then read as whole words. Returns `None` also when `len` exceeds
+    /// `rest`.
     #[inline]
     #[must_use]
     pub fn at_start(rest: &[u8], len: usize) -> Option<Self> {
         if len == 0 || len > LEN_MAX || len > rest.len() {
             return None;
         }
+        // A name shorter than eight bytes is one word, with the bytes past its end masked off.
         let (first, last) = if len >= 8 {
             (word(rest, 0), word(rest, len - 8))
         } else {
@@ -63,7 +65,7 @@ impl KnownName {
         };
         let place = PLACES[slot(fold(first, len), fold(last, len), len)];
         let shape = &SHAPES[usize::from(place)];
-        // One branch for the three comparisons: that they differ is rare.
+        // The three comparisons are combined into one branch, which is almost never taken.
         let differs = (first | shape.first_mask) ^ shape.first
             | (last | shape.last_mask) ^ shape.last
             | (usize::from(shape.len) ^ len) as u64;
@@ -79,15 +81,15 @@ impl KnownName {
         &wire[..wire.len() - 2]
     }
 
-    /// The canonical spelling with the colon and space that HTTP/1.1 puts behind it: `Content-Type: `.
+    /// The canonical spelling with the colon and the space that follow it in HTTP/1.1: `Content-Type: `.
     #[inline]
     #[must_use]
     pub fn wire(self) -> &'static str {
         WIRE[usize::from(self.0)]
     }
 
-    /// As [`KnownName::wire`], with spaces behind it up to a fixed length, and the length that counts: a copy of fixed
-    /// length is a few moves where a copy of any length is a call.
+    /// Returns [`KnownName::wire`] padded with spaces to a fixed length, and its unpadded length. A copy of a fixed
+    /// length compiles to a few moves; a copy of a variable length is a call.
     #[inline]
     pub(crate) fn wire_padded(self) -> (&'static [u8; WIRE_MAX], usize) {
         (&PADDED[usize::from(self.0)], self.wire().len())
@@ -99,22 +101,23 @@ impl KnownName {
         LOWER[usize::from(self.0)]
     }
 
-    /// Its number, below [`KnownName::COUNT`]; stable within one build only.
+    /// The name's index, less than [`KnownName::COUNT`]. Stable within one build only.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Whether such a field may come behind the content: not what frames, routes, changes or authenticates a message, nor
-    /// what says how its content is to be read (RFC 9110 §6.5.1). Whoever takes trailers for fields would believe it there.
+    /// Whether the field may be in a trailer section. Fields that frame, route, modify or authenticate a message, or
+    /// that describe how to process its content, may not (RFC 9110 §6.5.1): a recipient that merges trailers into the
+    /// header section would act on them.
     #[inline]
     #[must_use]
     pub fn may_trail(self) -> bool {
         !MAY_NOT_TRAIL.contains(&self)
     }
 
-    /// The name with this number.
+    /// The name with this index, which must be less than `COUNT`.
     pub(crate) const fn of_index(index: u8) -> Self {
         assert!((index as usize) < COUNT);
         Self(index)
@@ -170,12 +173,12 @@ const LEN_MAX: usize = 40;
 pub(crate) const WIRE_MAX: usize = 48;
 const CASE: u64 = 0x2020_2020_2020_2020;
 const SLOTS: usize = 1024;
-// Found by a search over random odd multipliers; `places` proves that no two names meet.
+// Found by a search over random odd multipliers; `places` checks at compile time that no two names share a slot.
 const MULTIPLIER: u64 = 0xecc7_0ca6_5cb0_f559;
 const LEN_SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a name is compared with. A mask has 0x20 where the name has a letter and nothing elsewhere, so that only letters
-/// lose their case: CR never becomes '-'.
+/// The words and length that a candidate is compared with. A mask has 0x20 at each letter of the name and 0
+/// elsewhere, so that case folding applies to letters only: CR never becomes '-'.
 struct Shape {
     first: u64,
     first_mask: u64,
@@ -213,15 +216,15 @@ const fn fold(word: u64, len: usize) -> u64 {
 }
 
 #[inline]
-fn word(octets: &[u8], at: usize) -> u64 {
+fn word(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
-    word.copy_from_slice(&octets[at..at + 8]);
+    word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
 }
 
 #[cold]
-fn short(octets: &[u8]) -> u64 {
-    octets.iter().rev().fold(0, |word, &octet| word << 8 | u64::from(octet))
+fn short(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 const fn shapes() -> [Shape; COUNT] {
@@ -241,10 +244,10 @@ const fn shapes() -> [Shape; COUNT] {
 const fn lower_word(lower: &[u8], at: usize) -> (u64, u64) {
     let (mut word, mut mask, mut i) = (0u64, 0u64, 0);
     while i < 8 && at + i < lower.len() {
-        let octet = lower[at + i];
-        assert!(octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-');
-        word |= (octet as u64) << (8 * i);
-        if octet.is_ascii_lowercase() {
+        let byte = lower[at + i];
+        assert!(byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        word |= (byte as u64) << (8 * i);
+        if byte.is_ascii_lowercase() {
             mask |= 0x20 << (8 * i);
         }
         i += 1;
@@ -253,7 +256,7 @@ const fn lower_word(lower: &[u8], at: usize) -> (u64, u64) {
 }
 
 const fn places() -> [u8; SLOTS] {
-    // An empty place points at the first name, whose comparison then fails.
+    // An empty slot points at the first name, and the exact comparison then rejects it.
     let mut places = [0; SLOTS];
     let mut taken = [false; SLOTS];
     let mut name = 0;
@@ -261,8 +264,9 @@ const fn places() -> [u8; SLOTS] {
         let lower = LOWER_CONST[name].as_bytes();
         let first = lower_word(lower, 0).0;
         let last = lower_word(lower, lower.len().saturating_sub(8)).0;
+        // The same mixing as in `at_start`, evaluated at compile time.
         let slot = slot(fold(first, lower.len()), fold(last, lower.len()), lower.len());
-        assert!(!taken[slot], "two registered names share a place: search for another multiplier");
+        assert!(!taken[slot], "two registered names share a slot: search for another multiplier");
         taken[slot] = true;
         places[slot] = name as u8;
         name += 1;
@@ -284,13 +288,13 @@ mod tests {
                 let padded = format!("{spelling}: some value");
                 assert_eq!(KnownName::at_start(padded.as_bytes(), spelling.len()), Some(known));
             }
-            // Each octet replaced by each other octet: only a change of case keeps the name.
+            // Replace each byte by each other byte: the name is still found only if the change is one of case.
             for at in 0..lower.len() {
-                for octet in 0..=255u8 {
+                for byte in 0..=255u8 {
                     let mut changed = lower.as_bytes().to_vec();
-                    changed[at] = octet;
+                    changed[at] = byte;
                     let want = changed.eq_ignore_ascii_case(lower.as_bytes());
-                    assert_eq!(KnownName::parse(&changed) == Some(known), want, "{lower} {at} {octet}");
+                    assert_eq!(KnownName::parse(&changed) == Some(known), want, "{lower} {at} {byte}");
                 }
             }
         }

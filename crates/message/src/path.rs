@@ -1,35 +1,41 @@
 //! Percent-decoding and dot segments (RFC 3986 §2.1, §5.2.4).
 
-/// A '%' that two hexadecimal digits do not follow.
+/// A '%' that is not followed by two hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEscape {
-    /// Where the '%' stands in the raw path.
+    /// Index of the '%' in the raw path.
     pub at: usize,
 }
 
-/// Decodes percent-escapes once, behind what `out` already holds. `%00` becomes an octet 0: what may not hold one is the
-/// caller's to know. O(n); on failure `out` is as it was.
+/// Appends `raw` to `out` with percent-escapes decoded once. `%00` becomes a zero byte; a caller that cannot accept
+/// it has to check. O(n). On failure `out` is unchanged.
 pub fn decode(raw: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<(), BadEscape> {
     let (raw, before) = (raw.as_ref(), out.len());
     let mut rest = raw;
-    while let Some(at) = rest.iter().position(|&octet| octet == b'%') {
+    while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
         out.extend_from_slice(&rest[..at]);
-        let octet = match rest[at + 1..] {
+        let byte = match rest[at + 1..] {
             [high, low, ..] => hex(high).zip(hex(low)).map(|(high, low)| high << 4 | low),
             _ => None,
         };
-        let Some(octet) = octet else {
+        let Some(byte) = byte else {
             out.truncate(before);
             return Err(BadEscape { at: raw.len() - rest.len() + at });
         };
-        out.push(octet);
+        out.push(byte);
         rest = &rest[at + 3..];
     }
     out.extend_from_slice(rest);
     Ok(())
 }
 
-/// The value of a hexadecimal digit.
+/// Appends a byte as `%XY` with upper-case digits (RFC 3986 §2.1).
+pub fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}
+
+/// The value of a hexadecimal digit, 0..=15; `None` for any other byte.
 #[must_use]
 pub const fn hex(digit: u8) -> Option<u8> {
     match digit {
@@ -40,27 +46,28 @@ pub const fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-/// Whether [`clean`] would leave this path as it is: it begins with a slash and has no empty, "." or ".." segment, an
-/// empty one at its end excepted. O(n), no allocation.
+/// Whether [`clean`] would return this path unchanged: it begins with a slash and has no "." or ".." segment, and no
+/// empty segment except the last one. O(n), no allocation.
 #[must_use]
 pub fn is_clean(decoded: &[u8]) -> bool {
     let [b'/', rest @ ..] = decoded else { return false };
-    let mut segments = rest.split(|&octet| octet == b'/');
+    let mut segments = rest.split(|&byte| byte == b'/');
     let last = segments.next_back().unwrap_or_default();
     last != b"." && last != b".." && segments.all(|segment| !matches!(segment, b"" | b"." | b".."))
 }
 
-/// The shortest path of the same meaning, behind what `out` already holds: dot segments resolved, repeated slashes made
-/// one, always with a leading slash, with a trailing one where there was one (or a dot segment was last). Never climbs
-/// above the root. O(n).
+/// Appends the shortest equivalent path to `out`: dot segments resolved and repeated slashes merged. The result
+/// always has a leading slash. It has a trailing slash if the input has one or ends in a dot segment. A ".." at the
+/// root is dropped. O(n).
 pub fn clean(decoded: &[u8], out: &mut Vec<u8>) {
     let before = out.len();
     out.push(b'/');
-    let mut segments = decoded.split(|&octet| octet == b'/').peekable();
+    let mut segments = decoded.split(|&byte| byte == b'/').peekable();
     let mut trailing = decoded.is_empty();
     while let Some(segment) = segments.next() {
         let is_last = segments.peek().is_none();
         match segment {
+            // An empty or "." segment at the end leaves a trailing slash.
             b"" | b"." => trailing = is_last,
             b".." => {
                 drop_segment(out, before);
@@ -80,14 +87,13 @@ pub fn clean(decoded: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-// Takes the last segment and its slash away, the root's slash excepted.
+// Removes the last segment and its slash, but never the root slash at `before`.
 fn drop_segment(out: &mut Vec<u8>, before: usize) {
-    let slash = out[before..].iter().rposition(|&octet| octet == b'/').unwrap_or(0);
+    let slash = out[before..].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
     out.truncate(before + slash.max(1));
 }
 
-/// RFC 3986 §5.2.4 to the letter: dot segments go, empty segments stay. The result is put behind what `out` already holds.
-/// O(n).
+/// Appends the result of RFC 3986 §5.2.4 to `out`: dot segments are removed, empty segments are kept. O(n).
 pub fn remove_dot_segments(path: &[u8], out: &mut Vec<u8>) {
     let before = out.len();
     let mut input = path;
@@ -100,12 +106,12 @@ pub fn remove_dot_segments(path: &[u8], out: &mut Vec<u8>) {
             input = b"/";
         } else if input.starts_with(b"/../") || input == b"/.." {
             input = if input.len() > 3 { &input[3..] } else { b"/" };
-            let slash = out[before..].iter().rposition(|&octet| octet == b'/').unwrap_or(0);
+            let slash = out[before..].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
             out.truncate(before + slash);
         } else if input == b"." || input == b".." {
             input = b"";
         } else {
-            let end = input[1..].iter().position(|&octet| octet == b'/').map_or(input.len(), |at| at + 1);
+            let end = input[1..].iter().position(|&byte| byte == b'/').map_or(input.len(), |at| at + 1);
             out.extend_from_slice(&input[..end]);
             input = &input[end..];
         }

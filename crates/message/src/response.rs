@@ -1,4 +1,4 @@
-//! A response's head.
+//! A response's head: status and fields.
 
 use std::io::Write as _;
 use std::time::SystemTime;
@@ -9,16 +9,16 @@ use crate::map::FieldMap;
 use crate::name::{KnownName, names};
 use crate::status::StatusCode;
 
-/// How two representations with the same entity tag compare (RFC 9110 §8.8.1).
+/// The comparison that an entity tag supports (RFC 9110 §8.8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtagKind {
-    /// The same octets.
+    /// Equal tags mean identical bytes.
     Strong,
-    /// The same meaning.
+    /// Equal tags mean equivalent content.
     Weak,
 }
 
-/// A response's status and fields. The fields are its own: they are taken by value or copied once.
+/// A response's status and fields. It owns its fields: they are moved in, or copied once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead {
     fields: FieldMap,
@@ -27,74 +27,74 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// A head without fields; allocates nothing.
+    /// A head without fields; does not allocate.
     #[must_use]
     pub const fn new(status: StatusCode) -> Self {
         Self { fields: FieldMap::new(), status, scratch: Vec::new() }
     }
 
-    /// Takes the fields over; nothing is copied.
+    /// Makes a head from a field map, which is moved and not copied.
     #[must_use]
     pub const fn from_fields(status: StatusCode, fields: FieldMap) -> Self {
         Self { fields, status, scratch: Vec::new() }
     }
 
-    /// Replaces the fields by a copy of these, made once and into the memory that is there.
+    /// Replaces the fields by a copy of `fields` and reuses the memory of the old ones.
     pub fn copy_from(&mut self, fields: &FieldMap) {
         self.fields.copy_from(fields);
     }
 
-    /// Back to 200 without fields; keeps the memory.
+    /// Resets the head to 200 without fields; keeps the memory.
     pub fn clear(&mut self) {
         self.fields.clear();
         self.status = StatusCode::OK;
     }
 
-    /// Gives memory beyond `octets_max` back, as far as it is not in use.
-    pub fn give_back(&mut self, octets_max: usize) {
+    /// Shrinks the memory to about `bytes_max` bytes, or to the part in use if that is larger.
+    pub fn give_back(&mut self, bytes_max: usize) {
         self.scratch.clear();
-        self.scratch.shrink_to(octets_max / 4);
-        self.fields.give_back(octets_max - octets_max / 4);
+        self.scratch.shrink_to(bytes_max / 4);
+        self.fields.give_back(bytes_max - bytes_max / 4);
     }
 
-    /// The status.
+    /// The status code.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Sets the status.
+    /// Sets the status code.
     pub fn set_status(&mut self, status: StatusCode) {
         self.status = status;
     }
 
-    /// The fields as they were set; what is sent of them, [`ResponseHead::sendable`] says.
+    /// The fields as they were set. [`ResponseHead::sendable`] returns the ones that are sent.
     #[must_use]
     pub fn fields(&self) -> &FieldMap {
         &self.fields
     }
 
-    /// The fields, to change.
+    /// The fields, mutable.
     pub fn fields_mut(&mut self) -> &mut FieldMap {
         &mut self.fields
     }
 
-    /// Sets a field, all others of its name go.
+    /// Sets a field and removes all others of its name.
     pub fn set<'a>(&mut self, name: impl Into<NameRef<'a>>, value: FieldValue<'_>) {
         self.fields.insert(name, value);
     }
 
-    /// Adds a field behind the others.
+    /// Appends a field, even if there is one of that name.
     pub fn append<'a>(&mut self, name: impl Into<NameRef<'a>>, value: FieldValue<'_>) {
         self.fields.append(name, value);
     }
 
-    /// Takes the fields of a name out; answers how many there were.
+    /// Removes the fields of a name and returns their number.
     pub fn remove<'a>(&mut self, name: impl Into<NameRef<'a>>) -> usize {
         self.fields.remove(name)
     }
 
-    /// Adds a Set-Cookie field.
+    /// Appends a Set-Cookie field.
     pub fn set_cookie(&mut self, cookie: &Cookie<'_>) {
         self.scratch.clear();
         cookie.write(&mut self.scratch);
@@ -102,21 +102,21 @@ impl ResponseHead {
         self.fields.append(names::SET_COOKIE, value);
     }
 
-    /// Makes this a redirect (RFC 9110 §15.4).
+    /// Sets the status and Location of a redirect (RFC 9110 §15.4).
     pub fn redirect(&mut self, status: StatusCode, location: FieldValue<'_>) {
         self.status = status;
         self.fields.insert(names::LOCATION, location);
     }
 
-    /// Sets Cache-Control (RFC 9111 §5.2).
+    /// Sets Cache-Control and removes all others of that name (RFC 9111 §5.2).
     pub fn cache_control(&mut self, directives: FieldValue<'_>) {
         self.fields.insert(names::CACHE_CONTROL, directives);
     }
 
-    /// Sets ETag. The tag comes without quotes; answers false and sets nothing when it holds an octet that a tag may not
+    /// Sets ETag from a tag without quotes. Returns `false` and sets no field if the tag holds a byte that it may not
     /// (RFC 9110 §8.8.3).
     pub fn etag(&mut self, tag: &str, kind: EtagKind) -> bool {
-        if !tag.bytes().all(|octet| octet > b' ' && octet != b'"' && octet != 0x7f) {
+        if !tag.bytes().all(|byte| byte > b' ' && byte != b'"' && byte != 0x7f) {
             return false;
         }
         self.scratch.clear();
@@ -128,7 +128,8 @@ impl ResponseHead {
         true
     }
 
-    /// Sets Last-Modified, to the second (RFC 9110 §8.8.2). A time before 1970 or past the year 9999 sets nothing.
+    /// Sets Last-Modified, rounded down to the second (RFC 9110 §8.8.2). Does nothing for a time before 1970 or after
+    /// the year 9999.
     pub fn last_modified(&mut self, time: SystemTime) {
         let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map(|since| since.as_secs());
         if !seconds.is_ok_and(|seconds| seconds < 253_402_300_800) {
@@ -140,8 +141,8 @@ impl ResponseHead {
         self.fields.insert(names::LAST_MODIFIED, value);
     }
 
-    /// The fields that go to the peer. Those that describe content are left out where there is none: with 1xx, 204 and 304
-    /// (RFC 9110 §8.6, §15.4.5).
+    /// Iterates over the fields to send. With 1xx, 204 and 304, which have no content, the fields that describe
+    /// content are left out (RFC 9110 §8.6, §15.4.5).
     pub fn sendable(&self) -> impl Iterator<Item = (NameRef<'_>, &[u8])> {
         let bare = self.status.forbids_content();
         self.fields

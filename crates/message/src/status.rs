@@ -10,7 +10,7 @@ macro_rules! codes {
             $(#[doc = concat!(stringify!($number), " ", $reason)]
             pub const $name: Self = Self($number);)+
 
-            /// The registered reason phrase; empty when there is none. O(1).
+            /// The registered reason phrase; empty for an unregistered code. O(1).
             #[must_use]
             pub const fn reason(self) -> &'static str {
                 match self.0 {
@@ -103,19 +103,19 @@ impl StatusCode {
         if code >= 100 && code <= 999 { Some(Self(code)) } else { None }
     }
 
-    /// The number.
+    /// The code as a number, 100..=999.
     #[must_use]
     pub const fn as_u16(self) -> u16 {
         self.0
     }
 
-    /// 1xx: an answer before the answer (RFC 9110 §15.2).
+    /// Whether the code is 1xx, an interim response (RFC 9110 §15.2).
     #[must_use]
     pub const fn is_informational(self) -> bool {
         self.0 < 200
     }
 
-    /// 1xx, 204 and 304 end with their head (RFC 9110 §6.4.1).
+    /// Whether the response ends with its head: 1xx, 204 and 304 (RFC 9110 §6.4.1).
     #[must_use]
     pub const fn forbids_content(self) -> bool {
         self.0 < 200 || self.0 == 204 || self.0 == 304

@@ -1,9 +1,9 @@
-//! What a request asks for (RFC 9112 §3.2, RFC 9110 §7.1).
+//! The request target (RFC 9112 §3.2, RFC 9110 §7.1).
 
-use crate::octets::parse_number;
-use crate::path::hex;
+use crate::path::{hex, push_escape};
+use crate::syntax::parse_number;
 
-/// The four shapes of a request target (RFC 9112 §3.2).
+/// The four forms of a request target (RFC 9112 §3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetForm {
     /// `/path?query`
@@ -17,31 +17,31 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// A text that is no request target.
+/// The reason why a text is not a request target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadTarget {
-    /// None of the four forms.
+    /// The text has none of the four forms, or is longer than `u32::MAX` bytes.
     Form,
-    /// An octet that a URI may not hold, or a '%' without two hexadecimal digits in the path.
-    Octet,
-    /// The authority is empty or no `host[:port]`.
+    /// A byte that a URI may not hold, a '#', or a '%' in the path that is not followed by two hexadecimal digits.
+    Byte,
+    /// The authority is empty or not `host[:port]`.
     Authority,
 }
 
-/// Where a target's parts lie within its text.
+/// The offsets of a target's parts in its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) form: TargetForm,
-    // The authority runs from `authority_at` to `path_at`, the path on to `path_end`; then '?' and the query, if any.
+    // The authority is `authority_at..path_at`, the path `path_at..path_end`; '?' and the query follow, if any.
     authority_at: u32,
     path_at: u32,
     path_end: u32,
-    // The path holds percent escapes.
+    // Whether the path holds percent-escapes.
     pub(crate) escaped: bool,
 }
 
-/// A request target, taken apart. A view: copying it copies a few words.
+/// A parsed request target. `Copy`: it borrows the text and holds the offsets of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     text: &'a str,
@@ -49,10 +49,12 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Takes a target apart. Which method may have which form is not asked here. O(n), no allocation.
+    /// Parses a target. Does not check which form the method allows. O(n), no allocation.
     ///
-    /// DEVIATES RFC 3986 §3.3, §3.4: '|' in a path and `\ ^ { | }` and the back quote in a query pass, because browsers send them as
-    /// they are. A fragment never passes.
+    /// DEVIATES RFC 3986 §3.3, §3.4: '|' in a path, and `\ ^ { | }` and the back quote in a query are accepted,
+    /// because browsers send them unencoded. Other bytes that some clients send unencoded are an error here;
+    /// [`Head`](crate::Head) percent-encodes them: in a path `" < > \ ^ { }`, the back quote and all bytes above
+    /// 0x7f, in a query `" < >` and the bytes above 0x7f. A fragment is always an error.
     pub fn parse(text: &'a str) -> Result<Self, BadTarget> {
         Ok(Self { text, parts: Parts::of(text.as_bytes())? })
     }
@@ -61,51 +63,52 @@ impl<'a> Target<'a> {
         Self { text, parts }
     }
 
-    /// Whether this is where a tunnel of CONNECT may lead: a host and a port other than 0 (RFC 9110 §9.3.6).
+    /// Whether the target is valid for CONNECT: a host and a port other than 0 (RFC 9110 §9.3.6).
     #[must_use]
     pub fn is_host_and_port(self) -> bool {
         let port = self.text.rsplit_once(':').and_then(|(_, port)| parse_number(port.as_bytes()));
         self.form() == TargetForm::Authority && port.is_some_and(|port| port != 0)
     }
 
-    /// Its form.
+    /// The form of the target.
     #[must_use]
     pub const fn form(self) -> TargetForm {
         self.parts.form
     }
 
-    /// The whole of it.
+    /// The whole target, as received or encoded.
     #[must_use]
     pub const fn as_str(self) -> &'a str {
         self.text
     }
 
-    /// The path, not decoded: "/" for an absolute target without one, "*" for the asterisk, "" for an authority.
+    /// The path, not decoded: "/" for an absolute target without a path, "*" for the asterisk form, "" for the
+    /// authority form.
     #[must_use]
     pub fn path(self) -> &'a str {
         let path = &self.text[self.parts.path_at as usize..self.parts.path_end as usize];
         if path.is_empty() && self.parts.form == TargetForm::Absolute { "/" } else { path }
     }
 
-    /// Whether the path holds percent escapes; if not, decoding it changes nothing.
+    /// Whether the path holds percent-escapes. If not, decoding does not change it.
     #[must_use]
     pub const fn path_is_escaped(self) -> bool {
         self.parts.escaped
     }
 
-    /// What follows the first '?'; `None` without one.
+    /// The text after the first '?'; `None` without a '?'.
     #[must_use]
     pub fn query(self) -> Option<&'a str> {
         self.text[self.parts.path_end as usize..].strip_prefix('?')
     }
 
-    /// An absolute target's scheme, as spelled.
+    /// The scheme of an absolute target, as spelled; `None` for the other forms.
     #[must_use]
     pub fn scheme(self) -> Option<&'a str> {
         (self.parts.form == TargetForm::Absolute).then(|| &self.text[..self.parts.authority_at as usize - 3])
     }
 
-    /// The `host[:port]` of an absolute target or of an authority.
+    /// The `host[:port]` of an absolute or authority target; `None` for the other forms.
     #[must_use]
     pub fn authority(self) -> Option<&'a str> {
         self.parts.names_authority().then(|| &self.text[self.parts.authority_at as usize..self.parts.path_at as usize])
@@ -117,9 +120,9 @@ impl Parts {
         matches!(self.form, TargetForm::Absolute | TargetForm::Authority)
     }
 
-    /// The path within the octets that were taken apart.
-    pub(crate) fn path_of(self, octets: &[u8]) -> &[u8] {
-        let path = &octets[self.path_at as usize..self.path_end as usize];
+    /// The path within the bytes that `self` was parsed from.
+    pub(crate) fn path_of(self, bytes: &[u8]) -> &[u8] {
+        let path = &bytes[self.path_at as usize..self.path_end as usize];
         if path.is_empty() && self.form == TargetForm::Absolute { b"/" } else { path }
     }
 
@@ -139,10 +142,11 @@ impl Parts {
     fn of_other(text: &[u8]) -> Result<Self, BadTarget> {
         let len = text.len() as u32;
         if let Some(scheme) = scheme_len(text) {
+            // Skip "://".
             let from = scheme + 3;
-            let end = text[from..].iter().position(|octet| matches!(octet, b'/' | b'?' | b'#'));
+            let end = text[from..].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
             let end = end.map_or(text.len(), |at| from + at);
-            // RFC 9110 §4.2.1: an empty host is invalid; §4.2.4: so is userinfo, which `is_host_port` does not know.
+            // RFC 9110 §4.2.1: an empty host is invalid; §4.2.4: so is userinfo, which `is_host_port` rejects.
             if from == end || text[from] == b':' || !is_host_port(&text[from..end]) {
                 return Err(BadTarget::Authority);
             }
@@ -157,9 +161,9 @@ impl Parts {
     }
 }
 
-// RFC 3986 §3.1: a letter, then letters, digits, '+', '-', '.'; here always followed by "://".
+// The length of the scheme (RFC 3986 §3.1: a letter, then letters, digits, '+', '-', '.'), if "://" follows it.
 fn scheme_len(text: &[u8]) -> Option<usize> {
-    let len = text.iter().position(|octet| !(octet.is_ascii_alphanumeric() || b"+-.".contains(octet)))?;
+    let len = text.iter().position(|byte| !(byte.is_ascii_alphanumeric() || b"+-.".contains(byte)))?;
     (len > 0 && text[0].is_ascii_alphabetic() && text[len..].starts_with(b"://")).then_some(len)
 }
 
@@ -167,27 +171,52 @@ const IN_PATH: u8 = 1;
 const IN_QUERY: u8 = 2;
 const IN_HOST: u8 = 4;
 
-// RFC 3986 appendix A.
+// For each byte, the parts of a URI that may hold it unencoded (RFC 3986 appendix A, and the deviations of
+// `Target::parse`).
 static ALLOWED: [u8; 256] = {
     let mut table = [0; 256];
-    let mut octet = 0;
-    while octet < 128 {
-        let o = octet as u8;
+    let mut byte = 0;
+    while byte < 128 {
+        let o = byte as u8;
         let unreserved = o.is_ascii_alphanumeric() || matches!(o, b'-' | b'.' | b'_' | b'~');
         let sub_delim = matches!(o, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
         if unreserved || sub_delim {
-            table[octet] = IN_PATH | IN_QUERY | IN_HOST;
+            table[byte] = IN_PATH | IN_QUERY | IN_HOST;
         } else if matches!(o, b':' | b'@' | b'/' | b'[' | b']' | b'|') {
-            table[octet] = IN_PATH | IN_QUERY;
+            table[byte] = IN_PATH | IN_QUERY;
         } else if matches!(o, b'?' | b'\\' | b'^' | b'`' | b'{' | b'}' | b'%') {
-            table[octet] = IN_QUERY;
+            table[byte] = IN_QUERY;
         }
-        octet += 1;
+        byte += 1;
     }
     table
 };
 
-/// Checks path and query; answers where the path ends.
+/// Appends a target to `out` and percent-encodes, after the authority, the bytes that a URI may not hold but that
+/// some clients send unencoded: printable ones except '#', and those above 0x7f. Any other forbidden byte, and a '%'
+/// that begins no escape, is copied unchanged, so that parsing the result fails.
+pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
+    // The authority ends at the start of the path or query.
+    let from = scheme_len(text).map_or(0, |scheme| {
+        let authority = scheme + 3;
+        text[authority..].iter().position(|byte| matches!(byte, b'/' | b'?')).map_or(text.len(), |at| authority + at)
+    });
+    let mut part = IN_PATH;
+    out.extend_from_slice(&text[..from]);
+    for &byte in &text[from..] {
+        if byte == b'?' {
+            part = IN_QUERY;
+        }
+        let is_raw = ALLOWED[usize::from(byte)] & part == 0 && (byte > 0x7f || byte.is_ascii_graphic());
+        if is_raw && !matches!(byte, b'#' | b'%') {
+            push_escape(byte, out);
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+/// Checks the path and the query. Returns the end of the path and whether the path has escapes.
 fn path_end(text: &[u8], from: usize) -> Result<(u32, bool), BadTarget> {
     let mut at = from;
     let mut escaped = false;
@@ -202,16 +231,16 @@ fn path_end(text: &[u8], from: usize) -> Result<(u32, bool), BadTarget> {
                 escaped = true;
             }
             [b'?', ref query @ ..] => {
-                let ok = query.iter().all(|&octet| ALLOWED[usize::from(octet)] & IN_QUERY != 0);
-                return if ok { Ok((at as u32, escaped)) } else { Err(BadTarget::Octet) };
+                let ok = query.iter().all(|&byte| ALLOWED[usize::from(byte)] & IN_QUERY != 0);
+                return if ok { Ok((at as u32, escaped)) } else { Err(BadTarget::Byte) };
             }
-            _ => return Err(BadTarget::Octet),
+            _ => return Err(BadTarget::Byte),
         }
     }
 }
 
-/// Whether this is a host as RFC 3986 §3.2.2 has it: a registered name, an IPv4 address or a bracketed IPv6 address.
-/// May be empty. O(n).
+/// Whether `host` is a host of RFC 3986 §3.2.2: a registered name, an IPv4 address or a bracketed IPv6 address. May
+/// be empty. O(n).
 #[must_use]
 pub fn is_host(host: &[u8]) -> bool {
     if let [b'[', inner @ .., b']'] = host {
@@ -222,7 +251,7 @@ pub fn is_host(host: &[u8]) -> bool {
     while at < host.len() {
         match host[at..] {
             [b'%', high, low, ..] if hex(high).is_some() && hex(low).is_some() => at += 3,
-            [octet, ..] if ALLOWED[usize::from(octet)] & IN_HOST != 0 => at += 1,
+            [byte, ..] if ALLOWED[usize::from(byte)] & IN_HOST != 0 => at += 1,
             _ => return false,
         }
     }
@@ -234,28 +263,28 @@ fn is_future(inner: &str) -> bool {
     let Some((version, address)) = inner.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.')) else {
         return false;
     };
-    let address_ok = |octet: u8| octet == b':' || ALLOWED[usize::from(octet)] & IN_HOST != 0;
+    let address_ok = |byte: u8| byte == b':' || ALLOWED[usize::from(byte)] & IN_HOST != 0;
     !version.is_empty()
         && version.bytes().all(|digit| digit.is_ascii_hexdigit())
         && !address.is_empty()
         && address.bytes().all(address_ok)
 }
 
-/// Whether this is `host[:port]`, as a Host field has it (RFC 9110 §7.2): the host may be empty, the port is empty or at most
-/// 65535. O(n).
+/// Whether `text` is `host[:port]`, the value of a Host field (RFC 9110 §7.2). The host may be empty; the port may be
+/// empty and is at most 65535. O(n).
 #[must_use]
 pub fn is_host_port(text: &[u8]) -> bool {
-    // The common case in one pass: a name or an IPv4 address without escapes.
-    let name = text.iter().take_while(|&&octet| ALLOWED[usize::from(octet)] & IN_HOST != 0).count();
+    // Fast path: a name or an IPv4 address without escapes needs one pass.
+    let name = text.iter().take_while(|&&byte| ALLOWED[usize::from(byte)] & IN_HOST != 0).count();
     match &text[name..] {
         [] => return true,
         [b':', port @ ..] => return is_port(port),
         _ => {}
     }
-    let after_bracket =
-        if text.first() == Some(&b'[') { text.iter().position(|&octet| octet == b']') } else { Some(0) };
+    // The colons inside a bracketed IPv6 address do not begin the port.
+    let after_bracket = if text.first() == Some(&b'[') { text.iter().position(|&byte| byte == b']') } else { Some(0) };
     let Some(from) = after_bracket else { return false };
-    let host_end = text[from..].iter().position(|&octet| octet == b':').map_or(text.len(), |at| from + at);
+    let host_end = text[from..].iter().position(|&byte| byte == b':').map_or(text.len(), |at| from + at);
     let (host, port) = text.split_at(host_end);
     let port = port.get(1..).unwrap_or_default();
     is_host(host) && is_port(port)
@@ -269,10 +298,10 @@ fn is_port(port: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    type Wanted<'a> = (TargetForm, &'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
+    type ExpectedTarget<'a> = (TargetForm, &'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
     #[track_caller]
-    fn check(cases: &[(&str, Result<Wanted<'_>, BadTarget>)]) {
+    fn check(cases: &[(&str, Result<ExpectedTarget<'_>, BadTarget>)]) {
         for (text, want) in cases {
             let got = Target::parse(text).map(|t| (t.form(), t.path(), t.query(), t.scheme(), t.authority()));
             assert_eq!(got, *want, "{text:?}");
@@ -299,7 +328,7 @@ mod tests {
         ]);
     }
 
-    // RFC 9110 §9.3.6: CONNECT's target has a port, and it is not 0.
+    // RFC 9110 §9.3.6: the target of CONNECT has a port other than 0.
     #[test]
     fn where_a_tunnel_leads() {
         for (text, want) in
@@ -328,21 +357,55 @@ mod tests {
             ("http://a:b/", Authority),
             ("http://a:65536/", Authority),
             ("http://[::1/", Authority),
-            ("/a#b", Octet),
-            ("/a?b#c", Octet),
-            ("/a b", Octet),
-            ("/a\u{7f}", Octet),
-            ("/ü", Octet),
-            ("/?ü", Octet),
-            ("/a\\b", Octet),
-            ("/{x}", Octet),
-            ("/<x>", Octet),
-            ("/?\"", Octet),
-            ("/%u002e", Octet),
-            ("/%4", Octet),
+            ("/a#b", Byte),
+            ("/a?b#c", Byte),
+            ("/a b", Byte),
+            ("/a\u{7f}", Byte),
+            ("/ü", Byte),
+            ("/?ü", Byte),
+            ("/a\\b", Byte),
+            ("/{x}", Byte),
+            ("/<x>", Byte),
+            ("/?\"", Byte),
+            ("/%u002e", Byte),
+            ("/%4", Byte),
         ] {
             assert_eq!(Target::parse(text), Err(want), "{text:?}");
         }
+    }
+
+    // RFC 3986 §2.1: a byte that a part may not hold is percent-encoded. Other servers accept such targets too.
+    #[test]
+    fn raw_bytes_are_encoded() {
+        for (raw, want) in [
+            ("/é", Ok("/%C3%A9")),
+            ("/{x}", Ok("/%7Bx%7D")),
+            ("/a\"b<c>d\\e^f`g|h", Ok("/a%22b%3Cc%3Ed%5Ce%5Ef%60g|h")),
+            ("/?q=\"x\"&<é>{\\^`|}%zz", Ok("/?q=%22x%22&%3C%C3%A9%3E{\\^`|}%zz")),
+            ("/é?é?/{", Ok("/%C3%A9?%C3%A9?/{")),
+            ("/%41{", Ok("/%41%7B")),
+            ("http://a.test/é", Ok("http://a.test/%C3%A9")),
+            ("http://a.test?é", Ok("http://a.test?%C3%A9")),
+            ("http://é/", Err(BadTarget::Authority)),
+            ("é:80", Err(BadTarget::Form)),
+            ("é", Err(BadTarget::Form)),
+            ("/é#b", Err(BadTarget::Byte)),
+            ("/é?#", Err(BadTarget::Byte)),
+            ("/é b", Err(BadTarget::Byte)),
+            ("/é\u{7f}", Err(BadTarget::Byte)),
+            ("/é%4", Err(BadTarget::Byte)),
+        ] {
+            let mut head = crate::Head::new();
+            head.set_target("/before").unwrap();
+            let set = head.set_target(raw);
+            assert_eq!(set.map(|()| head.target().as_str()), want, "{raw:?}");
+            if set.is_err() {
+                assert_eq!(head.target().as_str(), "/before", "{raw:?}");
+            }
+        }
+        let mut head = crate::Head::new();
+        head.set_target(b"/\xff\x80").unwrap();
+        assert_eq!(head.target().as_str(), "/%FF%80");
     }
 
     #[test]
@@ -365,7 +428,7 @@ mod tests {
             "a/x", "a b", "[::1", "::1", "a:b", "a:-1", "a:65536", "a@b", "a\\x", "a,b", "[::g]", "[]", "a%4", "ü",
             "a\0", "a:80:80", "[::1]x",
         ] {
-            // A comma is a sub-delim: RFC 3986 lets a registered name have it.
+            // A comma is a sub-delim, which RFC 3986 allows in a registered name.
             let comma = bad == "a,b";
             assert_eq!(is_host_port(bad.as_bytes()), comma, "{bad:?}");
         }

@@ -1,28 +1,28 @@
-//! What a protocol machine and its driver say to each other about content and turns, whatever the version.
+//! The types that a protocol machine and its driver exchange about content and deadlines, for every version.
 
-/// Whose turn it is, for the deadlines of whoever owns the machine.
+/// The event that a machine is waiting for. Its driver picks the deadline by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// The next request, of which no octet has come.
+    /// The first byte of the next request.
     KeepAlive,
     /// The rest of a request's head.
     Head,
-    /// The rest of a request's body. A machine that carries several streams leaves the bodies' deadlines to its driver.
+    /// The rest of a request's body. A machine with several streams leaves the deadlines of bodies to its driver.
     Body,
-    /// The peer's word that it has heard ours: of the end, of settings.
+    /// The peer's acknowledgement: of the end of the connection, or of SETTINGS.
     Acknowledgement,
-    /// Nothing from the peer.
+    /// No input from the peer.
     Nothing,
 }
 
-/// How a request's content is delimited (RFC 9112 §6.3, RFC 9113 §8.1).
+/// The way in which a request's content is delimited (RFC 9112 §6.3, RFC 9113 §8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// There is none.
+    /// There is no content.
     None,
-    /// Content-Length, 0 included.
+    /// Content-Length, including 0.
     Sized(u64),
-    /// It ends where its framing says so.
+    /// Of unknown length: the framing marks the end.
     Unknown,
 }
 
@@ -34,12 +34,12 @@ impl BodyLength {
     }
 }
 
-/// How a response's content is to be delimited.
+/// The way in which a response's content is to be delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// No content. Sent with Content-Length: 0 where the status and method allow content.
+    /// No content. Sent with `Content-Length: 0` if the status and method allow content.
     Empty,
-    /// This many octets follow; the response is complete with the last of them.
+    /// Exactly this many bytes follow; the last one completes the response.
     Sized(u64),
     /// Content of unknown length.
     Stream,

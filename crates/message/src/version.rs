@@ -1,6 +1,6 @@
-//! The protocol version of a message and the number of an exchange.
+//! The protocol version of a message, and the number of an exchange on its connection.
 
-/// The version that carried a message (RFC 9110 §2.5).
+/// The HTTP version that carried a message (RFC 9110 §2.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// HTTP/1.0
@@ -13,7 +13,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As a status line and Caddy's placeholders spell it.
+    /// The version as a status line and Caddy's placeholders spell it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

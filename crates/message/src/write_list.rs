@@ -1,98 +1,101 @@
-//! What a connection has to write: small pieces copied together, large ones by reference, in order.
+//! The queue of bytes that a connection has to write: small pieces copied together, large ones by reference, in
+//! order.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use crate::chunk::Chunk;
 use crate::field::NameRef;
-use crate::octets::write_number;
+use crate::syntax::write_number;
 
-/// A chunk up to this long is copied: an entry of its own in the vector for the kernel costs more.
+/// A chunk of at most this many bytes is copied: an iovec entry of its own would cost more.
 const COPY_MAX: usize = 1024;
-/// Written octets at the start of the staging buffer are moved over when there are this many.
+/// The staging buffer is compacted when at least this many bytes at its start have been written.
 const GAP_MAX: usize = 16 * 1024;
 
-/// Octets to write, in order. Heads and small pieces lie in one staging buffer, larger chunks stay where they are.
+/// Bytes to write, in order. Heads and small pieces are in one staging buffer; larger chunks are held by reference.
 #[derive(Debug, Default)]
 pub struct WriteList {
     staged: Vec<u8>,
-    // Octets of `staged` that are written already.
+    // Number of bytes of `staged` that have been written.
     written: usize,
     chunks: VecDeque<Queued>,
-    // Octets of the chunks that are left.
+    // Number of bytes of `chunks` that have not been written.
     chunked: usize,
 }
 
 #[derive(Debug)]
 struct Queued {
     chunk: Chunk,
-    // It goes out before the octet of `staged` at this place.
+    // The chunk is written before the byte at this index of `staged`.
     before: usize,
 }
 
 impl WriteList {
-    /// An empty list; allocates nothing.
+    /// An empty list; does not allocate.
     #[must_use]
     pub const fn new() -> Self {
         Self { staged: Vec::new(), written: 0, chunks: VecDeque::new(), chunked: 0 }
     }
 
-    /// Adds octets by copy.
+    /// Appends bytes by copy.
     #[inline]
-    pub fn put(&mut self, octets: &[u8]) {
-        self.staged.extend_from_slice(octets);
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.staged.extend_from_slice(bytes);
     }
 
-    /// The place of what is put next, for [`WriteList::patch`] and [`WriteList::cut`]: good until octets are written.
+    /// The position of the next copied byte, for [`WriteList::patch`] and [`WriteList::cut`]. Valid until bytes are
+    /// written.
     #[inline]
     #[must_use]
     pub fn place(&self) -> usize {
         self.staged.len()
     }
 
-    /// Replaces octets that were put at a place: what stands before something is often only known behind it.
+    /// Overwrites bytes that were put at a position, for a length that is known only after the bytes that follow it.
     ///
     /// # Panics
-    /// When fewer octets were put there.
+    /// If fewer bytes were put there.
     #[inline]
-    pub fn patch(&mut self, place: usize, octets: &[u8]) {
-        self.staged[place..place + octets.len()].copy_from_slice(octets);
+    pub fn patch(&mut self, place: usize, bytes: &[u8]) {
+        self.staged[place..place + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// How many octets were put by copy since a place.
+    /// The number of bytes that were put by copy since a position.
     #[inline]
     #[must_use]
     pub fn since(&self, place: usize) -> usize {
         self.staged.len() - place
     }
 
-    /// What was put by copy since a place.
+    /// The bytes that were put by copy since a position.
     #[must_use]
     pub fn copied_since(&self, place: usize) -> &[u8] {
         &self.staged[place..]
     }
 
-    /// Takes what was put since a place out again. Allocates.
+    /// Removes the bytes that were put since a position and returns them. Allocates.
     ///
     /// # Panics
-    /// When a chunk was put by reference since.
+    /// If a chunk was put by reference since.
     #[must_use]
     pub fn cut(&mut self, place: usize) -> Vec<u8> {
-        assert!(self.chunks.back().is_none_or(|queued| queued.before <= place), "only copied octets are cut out");
+        assert!(self.chunks.back().is_none_or(|queued| queued.before <= place), "only copied bytes are cut out");
         self.staged.split_off(place)
     }
 
-    /// Adds one octet.
+    /// Appends one byte.
     #[inline]
-    pub fn put_octet(&mut self, octet: u8) {
-        self.staged.push(octet);
+    pub fn put_byte(&mut self, byte: u8) {
+        self.staged.push(byte);
     }
 
-    /// Adds a field line (RFC 9112 §5). The caller knows that the name is a token and the value may be sent.
+    /// Appends a field line (RFC 9112 §5). The caller ensures that the name is a token and the value may be sent.
     #[inline]
     pub fn put_field(&mut self, name: NameRef<'_>, value: &[u8]) {
         match name {
             NameRef::Known(known) => {
+                // A copy of fixed length, cut to the name's length, is faster than a copy of variable length.
                 let (wire, len) = known.wire_padded();
                 let end = self.staged.len() + len;
                 self.staged.extend_from_slice(wire);
@@ -107,63 +110,65 @@ impl WriteList {
         self.put(b"\r\n");
     }
 
-    /// Makes room for this many octets, so that what is put next grows the buffer at most once.
+    /// Reserves room for this many bytes, so that appending them reallocates at most once.
     #[inline]
-    pub fn reserve(&mut self, octets: usize) {
-        self.staged.reserve(octets);
+    pub fn reserve(&mut self, bytes: usize) {
+        self.staged.reserve(bytes);
     }
 
-    /// Adds a decimal number.
+    /// Appends a decimal number.
     pub fn put_number(&mut self, number: u64) {
         let mut digits = [0; 20];
         self.put(write_number(number, &mut digits));
     }
 
-    /// Adds a hexadecimal number in lower case, without leading zeros.
+    /// Appends a hexadecimal number in lower case, without leading zeros.
     pub fn put_hex(&mut self, number: u64) {
         let digits = (16 - (number | 1).leading_zeros() as usize / 4).max(1);
         let mut out = [0; 16];
-        for (place, octet) in out[..digits].iter_mut().enumerate() {
-            *octet = b"0123456789abcdef"[(number >> (4 * (digits - 1 - place)) & 15) as usize];
+        for (place, byte) in out[..digits].iter_mut().enumerate() {
+            *byte = b"0123456789abcdef"[(number >> (4 * (digits - 1 - place)) & 15) as usize];
         }
         self.put(&out[..digits]);
     }
 
-    /// Adds a chunk: copied up to 1 KiB, by reference above.
+    /// Appends a chunk: by copy up to 1 KiB, by reference above.
     pub fn put_chunk(&mut self, chunk: Chunk) {
         if chunk.len() <= COPY_MAX {
             self.put(chunk.as_slice());
         } else {
             self.chunked += chunk.len();
+            // The position keeps the order between staged bytes and chunks.
             self.chunks.push_back(Queued { chunk, before: self.staged.len() });
         }
     }
 
-    /// Octets left to write.
+    /// Number of bytes left to write.
     #[must_use]
     pub fn len(&self) -> usize {
         self.staged.len() - self.written + self.chunked
     }
 
-    /// Nothing left to write.
+    /// Whether no byte is left to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `out` with what is to be written next, in order; answers how many of its entries it took.
+    /// Fills `out` with the next bytes to write, in order, and returns the number of entries used.
     pub fn slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
         let mut used = 0;
         let mut at = self.written;
-        let mut put = |octets: &'a [u8]| {
-            if octets.is_empty() {
+        let mut put = |bytes: &'a [u8]| {
+            if bytes.is_empty() {
                 return true;
             }
             let Some(slot) = out.get_mut(used) else { return false };
-            *slot = IoSlice::new(octets);
+            *slot = IoSlice::new(bytes);
             used += 1;
             true
         };
+        // Staged bytes and chunks alternate; empty pieces take no entry.
         for queued in &self.chunks {
             if !put(&self.staged[at..queued.before]) || !put(queued.chunk.as_slice()) {
                 return used;
@@ -174,13 +179,14 @@ impl WriteList {
         used
     }
 
-    /// The kernel has taken the first `count` octets. Chunks that are wholly taken are let go.
+    /// Removes the first `count` bytes, which the kernel has accepted. Drops the chunks that are wholly written.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer bytes.
     pub fn advance(&mut self, mut count: usize) {
-        assert!(count <= self.len(), "at most what is there");
+        assert!(count <= self.len(), "at most the bytes that are left");
         while let Some(first) = self.chunks.front_mut() {
+            // The staged bytes before this chunk are written first.
             let staged = count.min(first.before - self.written);
             self.written += staged;
             count -= staged;
@@ -191,6 +197,7 @@ impl WriteList {
             self.chunked -= taken;
             count -= taken;
             if taken < first.chunk.len() {
+                // A partly written chunk stays at the front.
                 return first.chunk.advance(taken);
             }
             self.chunks.pop_front();
@@ -199,7 +206,8 @@ impl WriteList {
         self.settle();
     }
 
-    // Written octets are dropped when that is free, or moved over when they have become many.
+    // Drops the written bytes if all are written, or compacts the buffer if at least half of it is written and the
+    // half is large, so that the copying is amortised.
     fn settle(&mut self) {
         if self.written == self.staged.len() && self.chunks.is_empty() {
             self.staged.clear();
@@ -211,7 +219,7 @@ impl WriteList {
         }
     }
 
-    /// Drops everything that is not written; keeps the memory.
+    /// Drops all bytes that are not written; keeps the memory.
     pub fn clear(&mut self) {
         self.staged.clear();
         self.chunks.clear();
@@ -219,10 +227,11 @@ impl WriteList {
         self.chunked = 0;
     }
 
-    /// Gives memory of the staging buffer and of the list beyond `octets_max` each back, as far as it is not in use.
-    pub fn give_back(&mut self, octets_max: usize) {
-        self.staged.shrink_to(octets_max);
-        self.chunks.shrink_to(octets_max / size_of::<Queued>());
+    /// Shrinks the staging buffer and the list of chunks to about `bytes_max` bytes each, or to the part in use if
+    /// that is larger.
+    pub fn give_back(&mut self, bytes_max: usize) {
+        self.staged.shrink_to(bytes_max);
+        self.chunks.shrink_to(bytes_max / size_of::<Queued>());
     }
 }
 
@@ -230,7 +239,7 @@ impl WriteList {
 mod tests {
     use super::*;
 
-    fn octets(list: &WriteList, slots: usize) -> Vec<u8> {
+    fn bytes(list: &WriteList, slots: usize) -> Vec<u8> {
         let mut out = vec![IoSlice::new(b""); slots];
         let used = list.slices(&mut out);
         out[..used].iter().flat_map(|slice| slice.iter().copied()).collect()
@@ -247,17 +256,17 @@ mod tests {
                 let body = vec![round as u8; [0, 1, 1024, 1025, 3000][round % 5]];
                 want.extend_from_slice(&body);
                 list.put_chunk(Chunk::from(body));
-                // Some is written between, so that gaps are moved over too.
+                // Write some bytes in between, so that the list compacts its buffer too.
                 let count = (step * 2).min(list.len());
-                let next = octets(&list, 500);
+                let next = bytes(&list, 500);
                 assert_eq!(next[..count], want[..count]);
                 list.advance(count);
                 want.drain(..count);
                 assert_eq!(list.len(), want.len());
             }
-            assert_eq!(octets(&list, 500), want);
+            assert_eq!(bytes(&list, 500), want);
             while !want.is_empty() {
-                let few = octets(&list, 3);
+                let few = bytes(&list, 3);
                 assert_eq!(few, want[..few.len()]);
                 let count = step.min(want.len());
                 list.advance(count);
@@ -277,9 +286,9 @@ mod tests {
         list.put(b"?: five!");
         list.patch(place, b"8");
         assert_eq!((list.since(place), list.len()), (8, 2012));
-        assert_eq!(octets(&list, 9)[2004..], *b"8: five!");
+        assert_eq!(bytes(&list, 9)[2004..], *b"8: five!");
         assert_eq!(list.cut(place), b"8: five!");
-        assert_eq!(octets(&list, 9), [&b"tten"[..], &[b'x'; 2000]].concat());
+        assert_eq!(bytes(&list, 9), [&b"tten"[..], &[b'x'; 2000]].concat());
     }
 
     #[test]
@@ -289,7 +298,7 @@ mod tests {
             list.put_hex(number);
             list.put(b" ");
             list.put_number(number);
-            assert_eq!(octets(&list, 2), format!("{number:x} {number}").into_bytes());
+            assert_eq!(bytes(&list, 2), format!("{number:x} {number}").into_bytes());
         }
     }
 }

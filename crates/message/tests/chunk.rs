@@ -1,4 +1,4 @@
-//! Blocks go home exactly once, from any thread, and never while somebody can still read them.
+//! A block returns to its home exactly once, from any thread, and never while a chunk can still read it.
 #![allow(missing_docs, reason = "a test")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,24 +7,24 @@ use std::thread;
 
 use causeway_message::{Block, BlockMut, Chunk, Home};
 
-/// Counts what comes back, and poisons it: whoever still read it would see.
+/// Counts the blocks that return, and poisons them, so that a later read by a former holder fails the test.
 #[derive(Default)]
-struct Counting {
+struct PoisoningHome {
     back: AtomicUsize,
     blocks: Mutex<Vec<Block>>,
 }
 
 const POISON: u8 = 0xdd;
 
-impl Home for Counting {
+impl Home for PoisoningHome {
     fn take_back(&self, block: Block) {
         self.back.fetch_add(1, Ordering::SeqCst);
-        // Another thread may not have left its own drop yet; then the block is poisoned when it is lent again.
+        // Another thread may still be inside its drop. So the block is poisoned when it is lent again.
         self.blocks.lock().unwrap().push(block);
     }
 }
 
-impl Counting {
+impl PoisoningHome {
     fn pop(&self) -> Option<BlockMut> {
         let block = self.blocks.lock().unwrap().pop()?;
         match block.into_mut() {
@@ -40,8 +40,8 @@ impl Counting {
     }
 }
 
-fn home() -> (Arc<Counting>, Weak<dyn Home>) {
-    let home = Arc::new(Counting::default());
+fn home() -> (Arc<PoisoningHome>, Weak<dyn Home>) {
+    let home = Arc::new(PoisoningHome::default());
     let weak: Weak<dyn Home> = Arc::downgrade(&(home.clone() as Arc<dyn Home>));
     (home, weak)
 }
@@ -63,14 +63,14 @@ fn goes_home_with_its_last_holder_and_not_before() {
     drop(rest);
     assert_eq!(home.back.load(Ordering::SeqCst), 1);
     let block = home.pop().unwrap();
-    assert!(block.as_slice().iter().all(|&octet| octet == POISON));
+    assert!(block.as_slice().iter().all(|&byte| byte == POISON));
     let chunk = block.freeze(0..64);
     drop(chunk);
     assert_eq!(home.back.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-#[should_panic(expected = "nobody else holds it")]
+#[should_panic(expected = "while no chunk shares it")]
 fn is_not_written_to_while_shared() {
     let (_home, weak) = home();
     let mut block = Block::new(8, weak).into_mut().unwrap();
@@ -117,13 +117,13 @@ fn from_many_threads_each_block_comes_back_once_and_unread() {
                 let read = move || {
                     let copy = chunk.clone();
                     drop(chunk);
-                    assert!(copy.as_slice().iter().all(|&octet| octet == mark), "read behind the last drop");
+                    assert!(copy.as_slice().iter().all(|&byte| byte == mark), "read after the last drop");
                 };
                 thread::spawn(read)
             })
             .collect();
         drop(block);
-        // Every other round the next block is lent while the readers still run.
+        // In every other round the next block is lent while the readers are still running.
         if round % 2 == 0 {
             for reader in readers {
                 reader.join().unwrap();
@@ -141,7 +141,7 @@ fn from_many_threads_each_block_comes_back_once_and_unread() {
     }
 }
 
-/// Octets that are dropped in view.
+/// Bytes that count their drops.
 struct Owner(Vec<u8>, Arc<AtomicUsize>);
 
 impl AsRef<[u8]> for Owner {
@@ -159,9 +159,9 @@ impl Drop for Owner {
 #[test]
 fn what_another_owner_holds_is_shared_without_copying_and_let_go_once() {
     let dropped = Arc::new(AtomicUsize::new(0));
-    let octets: Vec<u8> = (0..100).collect();
-    let place = octets.as_ptr();
-    let mut chunk = Chunk::from_owner(Owner(octets, Arc::clone(&dropped)));
+    let bytes: Vec<u8> = (0..100).collect();
+    let place = bytes.as_ptr();
+    let mut chunk = Chunk::from_owner(Owner(bytes, Arc::clone(&dropped)));
     assert_eq!((chunk.len(), chunk.as_slice().as_ptr()), (100, place));
     let first = chunk.split_to(10);
     assert_eq!((first.as_slice(), chunk.as_slice()[0]), (&(0..10).collect::<Vec<u8>>()[..], 10));

@@ -1,15 +1,17 @@
-//! `authentication`: lets those go on who say who they are, by HTTP's Basic scheme (RFC 7617).
+//! `authentication`: admits only requests with valid credentials, by HTTP's Basic scheme (RFC 7617).
 //!
-//! - [`hash`]: passwords as they are kept
-//! - `cache`: what was found out about a password before
+//! - [`hash`]: password hashes
+//! - `cache`: results of earlier password checks
 //!
-//! Passwords are hashed on the pool for what computes for long; beyond its queue the answer is 503. A name that no account has costs as
-//! much time as the dearest account's.
+//! Passwords are hashed on a thread pool of their own. If its queue is full, or one account or client address exceeds
+//! its share of the queue, the response is 503. An unknown username costs as much time as the most expensive account,
+//! and is limited as if it were an account, so that neither time nor load reveals which names exist.
 
 mod cache;
 pub mod hash;
 
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,29 +20,29 @@ use base64::alphabet;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use causeway_message::{FieldMap, FieldValue, StatusCode, names};
 use causeway_pipeline::context::VarId;
-use causeway_pipeline::worker::run_computing;
+use causeway_pipeline::worker::{Offloaded, Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, StateId, Step};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use cache::{Cache, Found};
+use cache::{Cache, CacheLookup};
 use hash::Hash;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct AuthenticationConfig {
     #[serde(default)]
     providers: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenBasic {
+struct BasicAuthConfig {
     #[serde(default)]
-    hash: WrittenHash,
+    hash: PasswordHashConfig,
     #[serde(default)]
-    accounts: Vec<WrittenAccount>,
+    accounts: Vec<AccountConfig>,
     #[serde(default)]
     realm: String,
     #[serde(default)]
@@ -49,11 +51,11 @@ struct WrittenBasic {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenHash {
+struct PasswordHashConfig {
     algorithm: String,
 }
 
-impl Default for WrittenHash {
+impl Default for PasswordHashConfig {
     fn default() -> Self {
         Self { algorithm: hash::Algorithm::Bcrypt.name().to_owned() }
     }
@@ -61,7 +63,7 @@ impl Default for WrittenHash {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenAccount {
+struct AccountConfig {
     #[serde(default)]
     username: String,
     #[serde(default)]
@@ -73,14 +75,14 @@ struct WrittenAccount {
 struct NoOptions {}
 
 struct Authentication {
-    /// Without a provider nobody goes on.
+    /// `None` without a provider: then every request is rejected.
     basic: Option<Arc<Basic>>,
 }
 
 struct Basic {
     /// Sorted by name.
     accounts: Box<[Account]>,
-    /// The account whose password costs the most time.
+    /// Index of the account whose password takes the longest to check.
     dearest: usize,
     challenge: Box<[u8]>,
     cache: Option<StateId<Rc<Cache>>>,
@@ -93,17 +95,17 @@ struct Account {
     hash: Hash,
 }
 
-/// Go does not look at the bits behind the last octet.
+/// Like Go, ignores the unused bits after the last byte.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When a provider or algorithm is not built, an account has no name, no password or the name of another one, or a password's
-/// hash is none. DEVIATES Caddy: that a hash is none is said there only when somebody uses it.
+/// If a provider or algorithm is not supported, an account has no name, no password or the name of an earlier account,
+/// or a password's hash is not valid. DEVIATES Caddy: it reports an invalid hash only when a request names the account.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: AuthenticationConfig = build.parse(value)?;
     let mut basic = None;
     for (name, provider) in &written.providers {
         if name != "http_basic" {
@@ -120,6 +122,7 @@ impl Handler for Authentication {
         let Some(basic) = &self.basic else { return refused() };
         cx.with_scratch(|cx, credentials| {
             let step = basic.authenticate(cx, credentials);
+            // The scratch buffer is reused by later requests: it must not keep a password.
             credentials.zeroize();
             step
         })
@@ -133,7 +136,7 @@ fn refused() -> Step {
 
 impl Basic {
     fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let written: WrittenBasic = build.parse(value)?;
+        let written: BasicAuthConfig = build.parse(value)?;
         let Some(algorithm) = hash::Algorithm::of_name(&written.hash.algorithm) else {
             return build.at("hash.algorithm", |build| Err(build.refuse(written.hash.algorithm, "bcrypt or argon2id")));
         };
@@ -142,6 +145,7 @@ impl Basic {
         for (index, account) in written.accounts.iter().enumerate() {
             let place = format!("accounts[{index}]");
             let (account, kept) = build.at(place, |build| Account::build(account, algorithm, build))?;
+            // The cache's key contains the hashes: a changed password gets a new cache.
             let _ = write!(identity, " {:?} {kept:?}", String::from_utf8_lossy(&account.name));
             match accounts.binary_search_by(|other| other.name.cmp(&account.name)) {
                 Ok(_) => {
@@ -163,7 +167,7 @@ impl Basic {
             accounts: accounts.into(),
             dearest,
             challenge: challenge.into(),
-            // The same accounts find it again after a reload.
+            // A reload with equal accounts keeps the cache.
             cache: written.hash_cache.map(|NoOptions {}| build.kept_state(identity, |_| Rc::default())),
             user: build.slot("http.auth.user.id"),
             error: build.slot("http.auth.http_basic.error"),
@@ -172,6 +176,7 @@ impl Basic {
 
     fn authenticate(self: &Arc<Self>, cx: &mut Context, credentials: &mut Vec<u8>) -> Step {
         let Some(colon) = read(cx.head().fields(), credentials) else { return self.challenge(cx) };
+        // RFC 7617 §2: the name ends at the first colon; the password may contain more.
         let (name, password) = (&credentials[..colon], &credentials[colon + 1..]);
         let account = self.accounts.binary_search_by(|account| (*account.name).cmp(name)).ok();
         if self.accounts.is_empty() {
@@ -179,20 +184,20 @@ impl Basic {
         }
         let Some(cache) = self.cache.map(|id| Rc::clone(cx.generation().state(id))) else {
             let this = Arc::clone(self);
-            return match self.hash(cx, account, password) {
+            return match self.hash(cx, account, name, password) {
                 Ok(same) => cx.wait(same, move |cx, same| this.conclude(cx, account, same)),
                 Err(fault) => Step::Fail(fault),
             };
         };
         cx.with_scratch(|cx, key| {
-            // What was found for a name that nobody has says nothing about those that somebody has.
+            // All unknown names share one cache entry for each password, separate from those of real accounts.
             let number = account.map_or(u32::MAX, |account| account as u32);
             key.extend_from_slice(&number.to_le_bytes());
             key.extend_from_slice(password);
             let flight = match cache.find(key) {
-                Found::Known(same) => Err(self.conclude(cx, account, Some(same))),
-                Found::UnderWay(flight) => Ok(flight),
-                Found::Nothing => match self.hash(cx, account, password) {
+                CacheLookup::Known(same) => Err(self.conclude(cx, account, Some(same))),
+                CacheLookup::UnderWay(flight) => Ok(flight),
+                CacheLookup::Nothing => match self.hash(cx, account, name, password) {
                     Ok(same) => Ok(cache.start(cx.worker(), key, same)),
                     Err(fault) => Err(Step::Fail(fault)),
                 },
@@ -208,16 +213,19 @@ impl Basic {
         })
     }
 
-    /// Hashes the password elsewhere; for a name that no account has, too.
+    /// Hashes the password on the thread pool, also for an unknown name.
     fn hash(
         self: &Arc<Self>,
-        cx: &Context,
+        cx: &mut Context,
         account: Option<usize>,
+        name: &[u8],
         password: &[u8],
-    ) -> Result<causeway_pipeline::worker::Blocking<bool>, Fault> {
+    ) -> Result<Offloaded<bool>, Fault> {
+        // Limited by name, also for unknown names: under load the response must not reveal which names exist.
+        let work = Work::of(WorkKind::Password).for_party("account", name).for_party("client", network(cx.client().ip));
         let (this, password) = (Arc::clone(self), Zeroizing::new(password.to_vec()));
         let at = account.unwrap_or(self.dearest);
-        run_computing(&**cx.worker(), move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())
+        offload(&**cx.worker(), work, move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())
     }
 
     fn conclude(&self, cx: &mut Context, account: Option<usize>, same: Option<bool>) -> Step {
@@ -235,43 +243,52 @@ impl Basic {
     }
 
     fn challenge(&self, cx: &mut Context) -> Step {
-        let value = FieldValue::parse(&self.challenge).expect("it was one when it was built");
+        let value = FieldValue::parse(&self.challenge).expect("validated at load");
         cx.response_mut().set(names::WWW_AUTHENTICATE, value);
         refused()
     }
 }
 
 impl Account {
-    /// The account, and its hash as a text.
+    /// Returns the account, and its hash as a string.
     fn build(
-        written: &WrittenAccount,
+        written: &AccountConfig,
         algorithm: hash::Algorithm,
         build: &mut Build<'_>,
     ) -> Result<(Self, String), BuildError> {
-        // Placeholders that are known at load are filled in, any other stays as it is written.
+        // Placeholders that are known at load are expanded; others stay literal.
         let mut text = |written: &str| build.template_of_known(written).literal().unwrap_or(written).to_owned();
         let (name, password) = (text(&written.username), text(&written.password));
         if name.is_empty() || password.is_empty() {
             let found = if name.is_empty() { "no username" } else { "no password" };
-            return Err(build.refuse(found, "both of them"));
+            return Err(build.refuse(found, "a username and a password"));
         }
-        // Caddy still reads hashes that were encoded once more.
+        // Caddy also accepts hashes that are encoded as base64 once more.
         let hash = if password.starts_with('$') {
             Some(password)
         } else {
-            BASE64.decode(&password).ok().and_then(|octets| String::from_utf8(octets).ok())
+            BASE64.decode(&password).ok().and_then(|bytes| String::from_utf8(bytes).ok())
         };
         match hash.and_then(|text| Some((Hash::parse(&text, algorithm)?, text))) {
             Some((hash, text)) => Ok((Self { name: name.into_bytes().into(), hash }, text)),
-            // The value may be a password that was not hashed: it is not shown.
+            // The value may be a plain password by mistake: the error must not show it.
             None => build.at("password", |build| {
-                Err(build.refuse(format!("a text of {} octets", written.password.len()), algorithm.expected()))
+                Err(build.refuse(format!("a text of {} bytes", written.password.len()), algorithm.expected()))
             }),
         }
     }
 }
 
-/// Reads `name:password`; answers where the colon is.
+/// Returns the address range that a single client can control: for IPv6 its /64 network (RFC 4291 §2.5.4), else the
+/// address.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip @ IpAddr::V4(_) => ip,
+    }
+}
+
+/// Decodes `name:password` into `credentials` and returns the position of the first colon.
 fn read(fields: &FieldMap, credentials: &mut Vec<u8>) -> Option<usize> {
     let value = fields.get(names::AUTHORIZATION)?;
     let (scheme, encoded) = value.split_at_checked(6)?;

@@ -1,4 +1,4 @@
-//! `error`: leads the request into the error routes.
+//! `error`: fails the request, which runs the error routes.
 
 use causeway_message::StatusCode;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Step, Template};
@@ -9,7 +9,7 @@ use crate::rendered::{Status, Weak};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ErrorConfig {
     #[serde(default)]
     error: String,
     status_code: Option<Weak>,
@@ -20,12 +20,12 @@ struct StaticError {
     status: Option<Status>,
 }
 
-/// Makes the handler; without a status code it is 500.
+/// Compiles the handler from its JSON. The default status is 500.
 ///
 /// # Errors
-/// When the status is none.
+/// If the status code is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: ErrorConfig = build.parse(value)?;
     let status = Status::parse(written.status_code, build)?;
     Ok(Box::new(StaticError { words: build.template_of_known(&written.error), status }))
 }
@@ -37,7 +37,7 @@ impl Handler for StaticError {
             Some(Ok(status)) => status,
             Some(Err(fault)) => return Step::Fail(fault),
         };
-        // No words are words too: `{http.error.message}` is empty then, not the status text.
+        // An empty message stays empty: `{http.error.message}` must not become the status text.
         let words = cx.rendered(&self.words, |_, words| String::from_utf8_lossy(words).into_owned());
         Step::Fail(Fault { status, reason: Reason::Text(words.into()) })
     }

@@ -1,20 +1,21 @@
-//! `file_server`: files below a root, and listings of folders.
+//! `file_server`: serves files below a root, and listings of folders.
 //!
 //! In reading order:
-//! - `locate`: from a request's path to a path of the file system, and what is hidden there
-//! - `disk`: what is asked of the file system, on the blocking pool
-//! - `entry`: what a worker remembers of a file: small ones whole, large ones open
-//! - `answer`: from a file to an answer, and redirects to a file's proper path
-//! - `precompressed`: which of a file's compressed versions a request takes
+//! - `locate`: maps a request's path to a path of the file system; decides which files are hidden
+//! - `disk`: file system access, on the file thread pool
+//! - `entry`: a cached file: small files as bytes in memory, large ones as an open descriptor
+//! - `answer`: the response for a file, and redirects to a file's canonical path
+//! - `precompressed`: selects one of a file's compressed variants by the request's Accept-Encoding
+//! - `made`: variants that the server makes itself
 //! - `conditional`, `range`: RFC 9110 §13 and §14
-//! - `mime`: types by extension
+//! - `mime`: media types by file extension
 //! - `browse`: listings of folders
 //!
-//! A file that is remembered, and was looked at within the last second, is answered without a system call or an allocation; how
-//! long it is believed is said in `fresh`.
+//! A cached file that was looked up within the last second is served without an allocation, and from memory also
+//! without a system call. `fresh` describes how long cached values are used.
 //!
-//! Symbolic links are followed wherever they lead, out of the root too, as Caddy does: whoever may put links below the root
-//! decides what is served. A request's path alone never leads out of it.
+//! As in Caddy, symbolic links are followed, also out of the root: write access below the root decides what is served.
+//! The request's path alone never leads out of the root.
 
 mod answer;
 mod browse;
@@ -22,6 +23,7 @@ mod conditional;
 mod disk;
 mod entry;
 mod locate;
+mod made;
 mod mime;
 mod precompressed;
 mod range;
@@ -34,35 +36,36 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_message::{FieldValue, StatusCode, names};
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Generation, Handler, StateId, Step, Template};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::fresh::{Cost, Fresh, Known, Looking};
+use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
 use crate::rendered::{Status, Weak};
-use crate::together::Together;
+use crate::single_flight::SingleFlight;
 use browse::Browse;
 use disk::Look;
-pub(crate) use disk::of_octets;
-use entry::Entry;
+pub(crate) use disk::of_bytes;
+use entry::FileEntry;
 pub(crate) use locate::push_root;
-use locate::{Names, Place};
+use locate::{FilePath, Names};
+use made::MadeCodings;
 use precompressed::Codings;
 
-/// What a worker remembers of one file server's files.
-const REMEMBERED: Cost = Cost { octets: 32 * 1024 * 1024, open: 128 };
+/// The cache of each file server on each worker: memory and open descriptors.
+const REMEMBERED: Cost = Cost { bytes: 32 * 1024 * 1024, open: 128 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct FileServerConfig {
     #[serde(default)]
     fs: String,
     root: Option<String>,
     #[serde(default)]
     hide: Vec<String>,
     index_names: Option<Vec<String>>,
-    browse: Option<browse::Written>,
+    browse: Option<browse::BrowseConfig>,
     canonical_uris: Option<bool>,
     status_code: Option<Weak>,
     #[serde(default)]
@@ -71,11 +74,13 @@ struct Written {
     #[serde(default)]
     precompressed_order: Vec<String>,
     #[serde(default)]
+    precompress: Vec<String>,
+    #[serde(default)]
     etag_file_extensions: Vec<String>,
 }
 
-/// What is served and how; shared with jobs on the blocking pool.
-struct Site {
+/// The compiled configuration of one file server; shared with jobs on the file thread pool.
+struct FileServerPlan {
     root: Template,
     names: Names,
     browse: Option<Browse>,
@@ -83,32 +88,33 @@ struct Site {
     status: Option<Status>,
     pass_thru: bool,
     codings: Codings,
+    made: MadeCodings,
     tag_extensions: Vec<String>,
-    files: StateId<RefCell<Fresh<Entry>>>,
-    /// Looks at what nothing is known of.
-    looks: StateId<Together<Outcome>>,
+    files: StateId<RefCell<Fresh<FileEntry>>>,
+    /// Lookups in progress for paths that are not cached.
+    looks: StateId<SingleFlight<LookupOutcome>>,
 }
 
-struct FileServer(Arc<Site>);
+struct FileServer(Arc<FileServerPlan>);
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When an option is unknown or wrong, or one of those that this version has not: another `fs` than the default one,
+/// If an option is unknown, invalid or not supported by this version: an `fs` other than the default,
 /// `browse.template_file`, `browse.plain_time_format`.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: FileServerConfig = build.parse(value)?;
     refuse_fs(&written.fs, build)?;
     let index_names = written.index_names.unwrap_or_else(|| vec!["index.html".into(), "index.txt".into()]);
     let names = Names::build(&written.hide, &index_names, build);
-    // What is found depends on every option, on what the environment said in them, and on nothing else: the same ones find the
-    // same states, after a reload too.
+    // The result of a lookup depends on every option and on the environment variables they name, and on no other input.
+    // So equal keys share one cache, also across a reload.
     let key = format!("file_server {value} {names:?}");
     let browse = match written.browse {
         Some(written) => Some(build.at("browse", |build| Browse::build(written, &key, build))?),
         None => None,
     };
-    Ok(Box::new(FileServer(Arc::new(Site {
+    Ok(Box::new(FileServer(Arc::new(FileServerPlan {
         root: root(written.root.as_deref(), build),
         names,
         browse,
@@ -116,13 +122,14 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         status: Status::parse(written.status_code, build)?,
         pass_thru: written.pass_thru,
         codings: Codings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
+        made: MadeCodings::build(&written.precompress, build)?,
         tag_extensions: written.etag_file_extensions,
         files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(REMEMBERED))),
-        looks: build.kept_state(key, |_| Together::new()),
+        looks: build.kept_state(key, |_| SingleFlight::new()),
     }))))
 }
 
-/// Only the file system of the machine is there; Caddy calls it `default`.
+/// Rejects any file system except the machine's own, which Caddy calls `default`.
 pub(crate) fn refuse_fs(fs: &str, build: &Build<'_>) -> Result<(), BuildError> {
     match fs {
         "" | "default" => Ok(()),
@@ -130,7 +137,7 @@ pub(crate) fn refuse_fs(fs: &str, build: &Build<'_>) -> Result<(), BuildError> {
     }
 }
 
-/// A root as written, else the variable that the `root` directive sets.
+/// The configured root, or by default the variable that the `root` directive sets.
 pub(crate) fn root(written: Option<&str>, build: &mut Build<'_>) -> Template {
     build.template(written.filter(|root| !root.is_empty()).unwrap_or("{http.vars.root}"))
 }
@@ -146,13 +153,20 @@ impl Handler for FileServer {
             let now = cx.worker().now();
             let known = cx.generation().state(site.files).borrow_mut().find(key, now);
             match known {
-                Known::Fresh(entry) => answer::give(site, cx, &entry),
-                Known::Stale(entry, looking) => look_again(site, cx, Place::new(key, path_len), entry, looking),
-                Known::Nothing => {
-                    let place = Place::new(key, path_len);
+                // Only an entry with an open descriptor can have changed; entries in memory stay valid for their
+                // second.
+                CachedValue::Fresh(entry) if entry.has_changed() => {
+                    revalidate(site, cx, FilePath::new(key, path_len), entry, None)
+                }
+                CachedValue::Fresh(entry) => answer::give(site, cx, &entry),
+                CachedValue::Stale(entry, looking) => {
+                    revalidate(site, cx, FilePath::new(key, path_len), entry, Some(looking))
+                }
+                CachedValue::Nothing => {
+                    let place = FilePath::new(key, path_len);
                     match browse::remembered(site, cx, &place) {
                         Some(step) => step,
-                        None => look(site, cx, place),
+                        None => look_up(site, cx, place),
                     }
                 }
             }
@@ -160,91 +174,107 @@ impl Handler for FileServer {
     }
 }
 
-/// What a look came to.
+/// The result of a lookup.
 #[derive(Clone)]
-enum Outcome {
-    File(Rc<Entry>),
+enum LookupOutcome {
+    File(Rc<FileEntry>),
     /// A folder without an index.
     Folder,
     Missing,
     Failed(Fault),
 }
 
-/// Looks at a place of which nothing is known, on the blocking pool; who comes meanwhile waits for the same look.
-fn look(site: &Arc<Site>, cx: &mut Context, place: Place) -> Step {
+/// Looks up a path that is not cached, on the file thread pool. Concurrent requests for it share one lookup.
+fn look_up(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath) -> Step {
     let (ours, theirs, there) = (Arc::clone(site), Arc::clone(site), place.clone());
-    let job = move || (disk::look(&ours, &there, None), there);
+    let job = move || (disk::read_file(&ours, &there, None), there);
     let (generation, began) = (Rc::clone(cx.generation()), cx.worker().now());
-    let outcome = Together::look(cx, site.looks, place.key(), job, move |done| match done {
-        Some((look, there)) => learn(&theirs, &generation, &there, look, None, began),
-        None => Outcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    let outcome = SingleFlight::join(cx, site.looks, place.key(), job, move |done| match done {
+        Some((look, there)) => store_lookup(&theirs, &generation, &there, look, None, began),
+        None => LookupOutcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
     let Ok(outcome) = outcome else { return Step::Fail(Fault::busy()) };
     let site = Arc::clone(site);
     cx.wait(outcome, move |cx, outcome| match outcome {
+        // This request may have joined a lookup that read the file before the latest change.
+        Ok(LookupOutcome::File(entry)) if entry.has_changed() => revalidate(&site, cx, place, entry, None),
         Ok(outcome) => act(&site, cx, place, outcome),
         Err(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
-/// Looks again at a file that is remembered.
-fn look_again(site: &Arc<Site>, cx: &mut Context, place: Place, entry: Rc<Entry>, looking: Looking) -> Step {
+/// Revalidates a cached file, either because it has expired (other requests get the old value until `looking` is
+/// dropped) or because it has changed.
+fn revalidate(
+    site: &Arc<FileServerPlan>,
+    cx: &mut Context,
+    place: FilePath,
+    entry: Rc<FileEntry>,
+    looking: Option<RevalidationGuard>,
+) -> Step {
     let began = cx.worker().now();
     let (ours, seen) = (Arc::clone(site), Arc::clone(&entry.seen));
-    let job = run_blocking(&**cx.worker(), move || (disk::look(&ours, &place, Some(&seen)), place));
-    // What was there a moment ago is better than no answer.
-    let Ok(job) = job else { return answer::give(site, cx, &entry) };
+    let job =
+        offload(&**cx.worker(), Work::of(WorkKind::File), move || (disk::read_file(&ours, &place, Some(&seen)), place));
+    let Ok(job) = job else {
+        // With a full queue an expired value is better than a 503, as long as the open file is unchanged.
+        let is_whole = looking.is_some() && !entry.has_changed();
+        return if is_whole { answer::give(site, cx, &entry) } else { Step::Fail(Fault::busy()) };
+    };
     let site = Arc::clone(site);
     cx.wait(job, move |cx, done| {
         let Some((look, place)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
-        let outcome = learn(&site, cx.generation(), &place, look, Some(entry), began);
+        let outcome = store_lookup(&site, cx.generation(), &place, look, Some(entry), began);
+        // The cache is up to date: from here on other requests need not be served the old value.
         drop(looking);
         act(&site, cx, place, outcome)
     })
 }
 
-/// Remembers what a look found that began at `began`.
-fn learn(
-    site: &Site,
+/// Stores the result of a lookup that started at `began`.
+fn store_lookup(
+    site: &FileServerPlan,
     generation: &Generation,
-    place: &Place,
+    place: &FilePath,
     look: Look,
-    known: Option<Rc<Entry>>,
+    known: Option<Rc<FileEntry>>,
     began: Instant,
-) -> Outcome {
+) -> LookupOutcome {
     let mut files = generation.state(site.files).borrow_mut();
     let outcome = match (look, known) {
         (Look::Same, Some(entry)) => {
             files.touch(place.key(), began);
-            return Outcome::File(entry);
+            return LookupOutcome::File(entry);
         }
         (Look::File(file), _) => {
-            let entry = Rc::new(Entry::from(file));
+            let entry = Rc::new(FileEntry::new(file, &site.made));
             files.put(place.key(), Rc::clone(&entry), began);
-            return Outcome::File(entry);
+            return LookupOutcome::File(entry);
         }
-        (Look::Folder, _) => Outcome::Folder,
-        (Look::Failed(fault), _) => Outcome::Failed(fault),
-        (Look::Missing | Look::Same, _) => Outcome::Missing,
+        (Look::Folder, _) => LookupOutcome::Folder,
+        (Look::Failed(fault), _) => LookupOutcome::Failed(fault),
+        (Look::Missing | Look::Same, _) => LookupOutcome::Missing,
     };
+    // Absence and failures are not cached: a file that appears must be served at once.
     files.remove(place.key());
     outcome
 }
 
-fn act(site: &Arc<Site>, cx: &mut Context, place: Place, outcome: Outcome) -> Step {
+fn act(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, outcome: LookupOutcome) -> Step {
     match outcome {
-        Outcome::File(entry) => answer::give(site, cx, &entry),
-        Outcome::Folder => browse::folder(site, cx, place),
-        Outcome::Missing => missing(site),
-        Outcome::Failed(fault) => failed(cx, fault),
+        LookupOutcome::File(entry) => answer::give(site, cx, &entry),
+        LookupOutcome::Folder => browse::folder(site, cx, place),
+        LookupOutcome::Missing => missing(site),
+        LookupOutcome::Failed(fault) => failed(cx, fault),
     }
 }
 
-fn missing(site: &Site) -> Step {
+fn missing(site: &FileServerPlan) -> Step {
     if site.pass_thru { Step::Next } else { Step::Fail(Fault::status(StatusCode::NOT_FOUND)) }
 }
 
-/// Caddy: who meets a server without descriptors is told to wait some seconds, not all of them the same.
+/// As in Caddy, a 503 (for example: out of file descriptors) makes the client retry after 2 to 4 seconds, at random
+/// so that the retries spread out.
 fn failed(cx: &mut Context, fault: Fault) -> Step {
     if fault.status == StatusCode::SERVICE_UNAVAILABLE {
         let seconds = ["2", "3", "4"][(cx.worker().random() % 3) as usize];

@@ -1,48 +1,52 @@
-//! What a worker remembers of the file system, and for how long it believes it.
+//! A per-worker cache of file system lookups with stale-while-revalidate semantics.
 //!
-//! A value is believed for a second after the look at the file system that made it began. Who asks then is told that it is
-//! stale, and looks again; until that look is over (or given up, when its peer went away) the others get what was there. So
-//! nobody gets what is older than a second and one look.
+//! A value is fresh for one second, counted from the start of the lookup that produced it. The first reader after that
+//! second gets [`CachedValue::Stale`] and revalidates; until its lookup ends (or is dropped, for example because its
+//! client disconnected) other readers get the old value. So no reader gets a value older than one second plus one lookup.
 //!
-//! It lies in a state that outlives a reload ([`causeway_pipeline::Build::kept_state`]), under a key that names all that its
-//! values depend on.
+//! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::kept_state`]). The state's key must
+//! name everything that its values depend on.
 //!
-//! Beyond a bound, values go by the clock algorithm: a hand goes round, who was used since it last came by stays. Values that
-//! hold files open have a round of their own, so that neither kind is searched for the other.
+//! Above its bounds the cache uses CLOCK eviction: a hand passes over the slots and evicts the first slot that was not
+//! used since the hand last passed it. Values that hold open files have a clock of their own, so that eviction for one
+//! resource never scans the values that do not use it.
 
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a value is taken for true.
+/// How long a value is served without revalidation.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// What a value costs beside itself and its key, roughly.
-const SLOT_OCTETS: usize = 256;
+/// Estimated overhead of a slot in bytes, in addition to its value and its key.
+const SLOT_BYTES: usize = 256;
 
-/// What a value takes up.
+/// The memory and file descriptors that a value holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cost {
-    pub(crate) octets: usize,
-    /// Open files.
+    pub(crate) bytes: usize,
+    /// Number of open files.
     pub(crate) open: usize,
 }
 
+/// A value whose cost the cache can count.
 pub(crate) trait Costly {
     fn cost(&self) -> Cost;
 }
 
-/// What is known of a key.
-pub(crate) enum Known<T> {
+/// The result of a cache lookup.
+pub(crate) enum CachedValue<T> {
+    /// Looked up less than a second ago, or another reader is already revalidating it.
     Fresh(Rc<T>),
-    /// To be looked at again by whoever is told so.
-    Stale(Rc<T>, Looking),
+    /// Expired: the caller must revalidate the value, then call [`Fresh::touch`] or [`Fresh::put`].
+    Stale(Rc<T>, RevalidationGuard),
+    /// Not cached.
     Nothing,
 }
 
-/// Held while one looks again; dropped without a result it lets the next one look.
-pub(crate) struct Looking(#[expect(dead_code, reason = "only that it is held counts")] Rc<()>);
+/// Held while a reader revalidates. Dropping it without a result makes the next reader revalidate.
+pub(crate) struct RevalidationGuard(#[expect(dead_code, reason = "only that it is held counts")] Rc<()>);
 
-struct Slot<T> {
+struct CacheSlot<T> {
     key: Rc<[u8]>,
     value: Rc<T>,
     cost: Cost,
@@ -51,24 +55,25 @@ struct Slot<T> {
     used: bool,
 }
 
-/// Slots with a hand that goes round them.
+/// Slots and the CLOCK hand that passes over them.
 struct Round<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<CacheSlot<T>>,
     hand: usize,
     cost: Cost,
 }
 
 impl<T> Round<T> {
     const fn new() -> Self {
-        Self { slots: Vec::new(), hand: 0, cost: Cost { octets: 0, open: 0 } }
+        Self { slots: Vec::new(), hand: 0, cost: Cost { bytes: 0, open: 0 } }
     }
 
-    /// The first slot that was not used since the hand last came by. There is one.
+    /// Returns the index of the first slot that was not used since the hand last passed it. Panics if there is no slot.
     fn unused(&mut self) -> usize {
         loop {
             self.hand = if self.hand < self.slots.len() { self.hand } else { 0 };
             if !std::mem::take(&mut self.slots[self.hand].used) {
-                // The last slot comes here, so the hand stays.
+                // The caller removes this slot with `swap_remove`, which moves the last slot here: the hand must visit
+                // it next.
                 return self.hand;
             }
             self.hand += 1;
@@ -77,69 +82,74 @@ impl<T> Round<T> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct SlotIndex {
     round: usize,
     at: usize,
 }
 
-/// Values of one kind on one worker.
+/// The cached values of one type on one worker.
 pub(crate) struct Fresh<T> {
     most: Cost,
-    places: HashMap<Rc<[u8]>, Place>,
-    /// Values that hold nothing open, and those that do.
+    places: HashMap<Rc<[u8]>, SlotIndex>,
+    /// First the values without open files, then those with open files.
     rounds: [Round<T>; 2],
 }
 
 impl<T: Costly> Fresh<T> {
-    /// Nothing yet; `most` is what all values may take up together, their keys included.
+    /// Creates an empty cache. `most` bounds the total cost of all values, keys included.
     pub(crate) fn new(most: Cost) -> Self {
         Self { most, places: HashMap::new(), rounds: [Round::new(), Round::new()] }
     }
 
-    /// What is known of a key. O(1), allocates when it is stale only.
-    pub(crate) fn find(&mut self, key: &[u8], now: Instant) -> Known<T> {
-        let Some(&place) = self.places.get(key) else { return Known::Nothing };
+    /// Looks up a key and marks its slot as used. O(1); allocates only if the value is stale.
+    pub(crate) fn find(&mut self, key: &[u8], now: Instant) -> CachedValue<T> {
+        let Some(&place) = self.places.get(key) else { return CachedValue::Nothing };
         let slot = &mut self.rounds[place.round].slots[place.at];
         slot.used = true;
         let value = Rc::clone(&slot.value);
+        // The weak count is above zero exactly while another reader holds the `RevalidationGuard` guard.
         if now.saturating_duration_since(slot.looked) < BELIEVED || slot.looking.strong_count() > 0 {
-            return Known::Fresh(value);
+            return CachedValue::Fresh(value);
         }
         let looking = Rc::new(());
         slot.looking = Rc::downgrade(&looking);
-        Known::Stale(value, Looking(looking))
+        CachedValue::Stale(value, RevalidationGuard(looking))
     }
 
-    /// A look that began at `began` found the value as it was.
+    /// Confirms a value after a lookup that started at `began` and found it unchanged.
     pub(crate) fn touch(&mut self, key: &[u8], began: Instant) {
         if let Some(place) = self.places.get(key) {
             self.rounds[place.round].slots[place.at].looked = began;
         }
     }
 
-    /// Remembers what a look found that began at `began`; what does not fit in beside it goes. A value that alone is more than
-    /// the bound is not kept.
+    /// Stores the result of a lookup that started at `began`, and evicts other values until it fits. A value that alone
+    /// exceeds a bound is not stored.
     pub(crate) fn put(&mut self, key: &[u8], value: Rc<T>, began: Instant) {
         self.remove(key);
         let mut cost = value.cost();
-        cost.octets += SLOT_OCTETS + key.len();
-        if cost.octets > self.most.octets || cost.open > self.most.open {
+        cost.bytes += SLOT_BYTES + key.len();
+        if cost.bytes > self.most.bytes || cost.open > self.most.open {
             return;
         }
+        // Only the second clock holds open files, so it must make room for them first. The loop ends: the new value
+        // fits alone.
         while self.rounds[1].cost.open + cost.open > self.most.open {
             self.evict(1);
         }
-        while self.octets() + cost.octets > self.most.octets {
-            self.evict(usize::from(self.rounds[1].cost.octets > self.rounds[0].cost.octets));
+        while self.bytes() + cost.bytes > self.most.bytes {
+            // Evict from the clock that holds more memory; one of them has a slot, since the new value fits into an
+            // empty cache.
+            self.evict(usize::from(self.rounds[1].cost.bytes > self.rounds[0].cost.bytes));
         }
         let key: Rc<[u8]> = key.into();
         let number = usize::from(cost.open > 0);
         let round = &mut self.rounds[number];
-        round.cost.octets += cost.octets;
+        round.cost.bytes += cost.bytes;
         round.cost.open += cost.open;
-        self.places.insert(Rc::clone(&key), Place { round: number, at: round.slots.len() });
-        // Not used yet: what is asked for once goes before what is asked for again.
-        round.slots.push(Slot { key, value, cost, looked: began, looking: Weak::new(), used: false });
+        self.places.insert(Rc::clone(&key), SlotIndex { round: number, at: round.slots.len() });
+        // Starts unused, so that values requested once are evicted before values requested again.
+        round.slots.push(CacheSlot { key, value, cost, looked: began, looking: Weak::new(), used: false });
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {
@@ -148,21 +158,22 @@ impl<T: Costly> Fresh<T> {
         }
     }
 
-    fn octets(&self) -> usize {
-        self.rounds.iter().map(|round| round.cost.octets).sum()
+    fn bytes(&self) -> usize {
+        self.rounds.iter().map(|round| round.cost.bytes).sum()
     }
 
     fn evict(&mut self, round: usize) {
         let at = self.rounds[round].unused();
-        self.take_out(Place { round, at });
+        self.take_out(SlotIndex { round, at });
     }
 
-    fn take_out(&mut self, place: Place) {
+    fn take_out(&mut self, place: SlotIndex) {
         let round = &mut self.rounds[place.round];
         let slot = round.slots.swap_remove(place.at);
-        round.cost.octets -= slot.cost.octets;
+        round.cost.bytes -= slot.cost.bytes;
         round.cost.open -= slot.cost.open;
         self.places.remove(&slot.key);
+        // `swap_remove` moved the last slot into the gap: its index entry must follow.
         if let Some(moved) = round.slots.get(place.at) {
             self.places.insert(Rc::clone(&moved.key), place);
         }
@@ -181,27 +192,27 @@ mod tests {
         }
     }
 
-    fn thing(octets: usize, open: usize) -> Rc<Thing> {
-        Rc::new(Thing(Cost { octets, open }))
+    fn thing(bytes: usize, open: usize) -> Rc<Thing> {
+        Rc::new(Thing(Cost { bytes, open }))
     }
 
     fn fresh() -> Fresh<Thing> {
-        Fresh::new(Cost { octets: 1 << 20, open: 16 })
+        Fresh::new(Cost { bytes: 1 << 20, open: 16 })
     }
 
     fn is_there(fresh: &mut Fresh<Thing>, key: &str, now: Instant) -> bool {
-        !matches!(fresh.find(key.as_bytes(), now), Known::Nothing)
+        !matches!(fresh.find(key.as_bytes(), now), CachedValue::Nothing)
     }
 
     #[track_caller]
     fn check(fresh: &Fresh<Thing>) {
-        let (mut octets, mut open) = (0, 0);
+        let (mut bytes, mut open) = (0, 0);
         for slot in fresh.rounds.iter().flat_map(|round| &round.slots) {
-            octets += slot.cost.octets;
+            bytes += slot.cost.bytes;
             open += slot.cost.open;
         }
-        assert_eq!((fresh.octets(), fresh.rounds[1].cost.open, fresh.rounds[0].cost.open), (octets, open, 0));
-        assert!(octets <= fresh.most.octets && open <= fresh.most.open);
+        assert_eq!((fresh.bytes(), fresh.rounds[1].cost.open, fresh.rounds[0].cost.open), (bytes, open, 0));
+        assert!(bytes <= fresh.most.bytes && open <= fresh.most.open);
         assert_eq!(fresh.places.len(), fresh.rounds.iter().map(|round| round.slots.len()).sum::<usize>());
         for (key, place) in &fresh.places {
             assert_eq!(fresh.rounds[place.round].slots[place.at].key, *key);
@@ -224,28 +235,28 @@ mod tests {
         }
         check(&fresh);
         assert_eq!(fresh.places.len(), 2);
-        // More than there is room for at all.
+        // Larger than the whole cache.
         fresh.put(b"/kept", thing(1 << 20, 0), now);
         fresh.put(b"/kept-open", thing(1, 17), now);
-        assert_eq!((fresh.places.len(), fresh.octets()), (0, 0));
+        assert_eq!((fresh.places.len(), fresh.bytes()), (0, 0));
     }
 
     #[test]
     fn one_looks_again_while_others_get_what_was_there() {
         let (mut fresh, now) = (fresh(), Instant::now());
         fresh.put(b"/a", thing(1, 0), now);
-        assert!(matches!(fresh.find(b"/a", now + Duration::from_millis(999)), Known::Fresh(_)));
+        assert!(matches!(fresh.find(b"/a", now + Duration::from_millis(999)), CachedValue::Fresh(_)));
         let later = now + BELIEVED;
-        let Known::Stale(_, looking) = fresh.find(b"/a", later) else { panic!("its second is over") };
-        assert!(matches!(fresh.find(b"/a", later + 5 * BELIEVED), Known::Fresh(_)));
-        // The look was given up: the next one looks, at once.
+        let CachedValue::Stale(_, looking) = fresh.find(b"/a", later) else { panic!("the value has expired") };
+        assert!(matches!(fresh.find(b"/a", later + 5 * BELIEVED), CachedValue::Fresh(_)));
+        // The lookup was dropped: the next reader must revalidate at once.
         drop(looking);
-        let Known::Stale(_, looking) = fresh.find(b"/a", later) else { panic!("nobody looked") };
+        let CachedValue::Stale(_, looking) = fresh.find(b"/a", later) else { panic!("no lookup is in progress") };
         fresh.touch(b"/a", later);
         drop(looking);
-        assert!(matches!(fresh.find(b"/a", later + Duration::from_millis(999)), Known::Fresh(_)));
-        assert!(matches!(fresh.find(b"/a", later + BELIEVED), Known::Stale(..)));
+        assert!(matches!(fresh.find(b"/a", later + Duration::from_millis(999)), CachedValue::Fresh(_)));
+        assert!(matches!(fresh.find(b"/a", later + BELIEVED), CachedValue::Stale(..)));
         fresh.remove(b"/a");
-        assert!(matches!(fresh.find(b"/a", later), Known::Nothing));
+        assert!(matches!(fresh.find(b"/a", later), CachedValue::Nothing));
     }
 }

@@ -1,8 +1,8 @@
-//! Patterns with wildcards, compared without allocating.
+//! Wildcard patterns, compared without allocating.
 //!
-//! [`glob`] is Go's `path.Match`, which Caddy uses for paths and hidden files: `*` is any run without a slash, `?` one character but
-//! a slash, `[a-z]` and `[^a-z]` a class, `\` takes the next character as it is. [`Affix`] is Caddy's quick form for header
-//! values: a `*` at the start, at the end, or at both.
+//! [`glob`] is Go's `path.Match`, which Caddy uses for paths and hidden files: `*` matches any run without a slash, `?`
+//! one character except a slash, `[a-z]` and `[^a-z]` a class, and `\` makes the next character literal. [`Affix`] is
+//! Caddy's fast form for header values: a `*` at the start, at the end, or at both.
 
 /// A value pattern with at most a leading and a trailing `*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,7 @@ impl<'p> Affix<'p> {
         }
     }
 
+    /// Like [`matches`](Self::matches), but ignores the case of ASCII letters.
     pub(crate) fn matches_any_case(self, text: &[u8]) -> bool {
         match self {
             Self::Any => true,
@@ -50,22 +51,24 @@ impl<'p> Affix<'p> {
     }
 }
 
-/// What a pattern's plain characters and wildcards are compared with.
+/// How a pattern's characters are compared with the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Space {
-    /// The text as it is.
+    /// Byte by byte.
     Plain,
-    /// The text as it is, letters in any case.
+    /// Byte by byte, ignoring the case of ASCII letters.
     AnyCase,
 }
 
-/// Whether the whole text matches the whole pattern. A malformed pattern (an open class) matches nothing. O(pattern × text).
+/// Returns whether the whole text matches the whole pattern. A malformed pattern (an unclosed class) matches no text.
+/// O(pattern × text).
 ///
-/// On a mismatch only the last run is lengthened: with runs that all stop at a slash the shortest earlier run leaves the
-/// later ones the most to try.
+/// After a mismatch only the last `*` is extended. No `*` matches a slash, so extending an earlier one would only leave
+/// the later ones a shorter text.
 pub(crate) fn glob(pattern: &[u8], text: &[u8], space: Space) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on when the last run takes one octet more: behind its wildcard, at this place of the text.
+    // Where to resume if the last `*` takes one more byte: the pattern after the `*`, and the text position it matched
+    // up to.
     let mut run: Option<(usize, usize)> = None;
     loop {
         let step = match pattern.get(p) {
@@ -84,6 +87,7 @@ pub(crate) fn glob(pattern: &[u8], text: &[u8], space: Space) -> bool {
             continue;
         }
         let Some((behind, at)) = run else { return false };
+        // A `*` never extends across a slash.
         if matches!(text.get(at), None | Some(b'/')) {
             return false;
         }
@@ -92,7 +96,7 @@ pub(crate) fn glob(pattern: &[u8], text: &[u8], space: Space) -> bool {
     }
 }
 
-/// Compares one element that is no run; answers how much of pattern and text it took.
+/// Compares one pattern element that is not `*`. Returns the lengths in bytes consumed from the pattern and the text.
 fn single(pattern: &[u8], text: &[u8], space: Space) -> Option<(usize, usize)> {
     let got = *text.first()?;
     match pattern {
@@ -107,7 +111,7 @@ fn single(pattern: &[u8], text: &[u8], space: Space) -> Option<(usize, usize)> {
     }
 }
 
-/// A character of UTF-8 is one to `?`, however many octets it has.
+/// Length in bytes of the first character, for `?`. 1 for an invalid byte.
 fn char_len(text: &[u8]) -> usize {
     let len = match text.first() {
         Some(0xc2..=0xdf) => 2,
@@ -115,7 +119,7 @@ fn char_len(text: &[u8]) -> usize {
         Some(0xf0..=0xf4) => 4,
         _ => 1,
     };
-    let whole = text.get(1..len).is_some_and(|rest| rest.iter().all(|octet| octet & 0xc0 == 0x80));
+    let whole = text.get(1..len).is_some_and(|rest| rest.iter().all(|byte| byte & 0xc0 == 0x80));
     if whole { len } else { 1 }
 }
 
@@ -123,12 +127,14 @@ fn same(want: u8, got: u8, space: Space) -> bool {
     want == got || (space != Space::Plain && want.eq_ignore_ascii_case(&got))
 }
 
-/// Octets of the class behind its `[`, the `]` included, and whether it holds `got`; `None` for an open or empty one.
+/// Returns the length of the class after its `[`, the `]` included, and whether the class contains `got`. `None` for an
+/// unclosed or empty class.
 fn in_class(class: &[u8], got: u8, space: Space) -> Option<(usize, bool)> {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
     let (mut found, mut members) = (false, 0);
     loop {
+        // Go rejects an empty class, so a `]` before the first member is an error, which `member` reports.
         if *class.get(at)? == b']' && members > 0 {
             return Some((at + 1, found != negated));
         }
@@ -141,17 +147,19 @@ fn in_class(class: &[u8], got: u8, space: Space) -> Option<(usize, bool)> {
         members += 1;
         let range = low..=high;
         found |= range.contains(&got);
+        // A range may span only one case, for example `[A-z]` or `[a-f]`: try both cases of the byte.
         if space != Space::Plain {
             found |= range.contains(&got.to_ascii_lowercase()) || range.contains(&got.to_ascii_uppercase());
         }
     }
 }
 
+/// Reads one member at `at` and returns it with the position after it. `None` for a `-` or `]` without a backslash.
 fn member(class: &[u8], at: usize) -> Option<(u8, usize)> {
     match *class.get(at)? {
         b'\\' => Some((*class.get(at + 1)?, at + 2)),
         b'-' | b']' => None,
-        octet => Some((octet, at + 1)),
+        byte => Some((byte, at + 1)),
     }
 }
 

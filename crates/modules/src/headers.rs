@@ -1,7 +1,7 @@
-//! `headers`: adds, sets, deletes and replaces fields of the request and of the answer.
+//! `headers`: adds, sets, deletes and replaces header fields of the request and of the response.
 //!
-//! - `operations`: what is done to the fields
-//! - `require`: what an answer must be for it
+//! - `operations`: the changes to the fields
+//! - `require`: conditions on the response
 
 mod operations;
 mod require;
@@ -20,36 +20,36 @@ pub(crate) use require::Require;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct HeadersConfig {
     #[serde(default)]
-    request: Option<WrittenOps>,
+    request: Option<HeaderOpsConfig>,
     #[serde(default)]
-    response: Option<WrittenResponseOps>,
+    response: Option<ResponseHeaderOpsConfig>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenOps {
+struct HeaderOpsConfig {
     add: BTreeMap<String, Vec<String>>,
     set: BTreeMap<String, Vec<String>>,
     delete: Vec<String>,
-    replace: BTreeMap<String, Vec<WrittenReplacement>>,
+    replace: BTreeMap<String, Vec<HeaderReplacementConfig>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenResponseOps {
+struct ResponseHeaderOpsConfig {
     add: BTreeMap<String, Vec<String>>,
     set: BTreeMap<String, Vec<String>>,
     delete: Vec<String>,
-    replace: BTreeMap<String, Vec<WrittenReplacement>>,
-    require: Option<WrittenRequire>,
+    replace: BTreeMap<String, Vec<HeaderReplacementConfig>>,
+    require: Option<ResponseMatcherConfig>,
     deferred: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenReplacement {
+struct HeaderReplacementConfig {
     #[serde(default)]
     search: String,
     #[serde(default)]
@@ -60,12 +60,12 @@ struct WrittenReplacement {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct WrittenRequire {
-    status_code: Vec<u16>,
-    headers: BTreeMap<String, Option<Vec<String>>>,
+pub(crate) struct ResponseMatcherConfig {
+    pub(crate) status_code: Vec<u16>,
+    pub(crate) headers: BTreeMap<String, Option<Vec<String>>>,
 }
 
-/// Operations on fields, both ways.
+/// The operations on the request and on the response.
 pub(crate) struct Headers {
     request: Option<Ops>,
     response: Option<ResponseOps>,
@@ -77,17 +77,17 @@ struct ResponseOps {
     deferred: bool,
 }
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When a name is no field name, or a regular expression is none.
+/// If a name is not a valid field name, or a regular expression is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     Ok(Box::new(Headers::build(value, build)?))
 }
 
 impl Headers {
     pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let written: Written = build.parse(value)?;
+        let written: HeadersConfig = build.parse(value)?;
         let request = match written.request {
             Some(ops) => Some(build.at("request", |build| Ops::build(ops, build))?),
             None => None,
@@ -99,19 +99,19 @@ impl Headers {
         Ok(Self { request, response })
     }
 
-    /// Does to a call's request what is to be done to requests.
+    /// Applies the request operations to the request of an upstream call.
     pub(crate) fn apply_to_call(&self, cx: &mut Context, call: &Call) {
         if let Some(ops) = &self.request {
             ops.apply(cx, Side::Call(call));
         }
     }
 
-    /// Whether there is anything to be done to answers.
+    /// Returns whether there are operations on the response.
     pub(crate) fn changes_answers(&self) -> bool {
         self.response.is_some()
     }
 
-    /// Does to a call's answer what is to be done to answers, where it is as it must be for that.
+    /// Applies the response operations to the response of an upstream call if it meets their conditions.
     pub(crate) fn apply_to_answer(&self, cx: &mut Context, call: &Call, status: StatusCode) {
         if let Some(response) = &self.response
             && response.applies(call.head().fields(), status)
@@ -146,14 +146,14 @@ impl Handler for Headers {
         Step::Respond(answer)
     }
 
-    // Caddy: a deferred operation belongs to the answer of its own chain; what the error routes answer is not touched.
+    // Caddy: deferred operations apply to the response of their own chain, not to the response of an error route.
     fn failed(&self, _cx: &mut Context, fault: Fault) -> Step {
         Step::Fail(fault)
     }
 }
 
-/// An authority in the target goes before the Host field (RFC 9112 §3.2.2): it becomes the field first, so that operations on
-/// the host have an effect.
+/// Applies the request operations. An authority in the target takes precedence over the Host field (RFC 9112 §3.2.2),
+/// so it is first moved into that field: otherwise operations on Host would have no effect.
 fn apply_to_request(ops: &Ops, cx: &mut Context) -> Result<(), Fault> {
     if cx.head().target().form() == TargetForm::Absolute {
         cx.with_scratch(|cx, text| {
@@ -174,14 +174,14 @@ fn apply_to_request(ops: &Ops, cx: &mut Context) -> Result<(), Fault> {
 }
 
 impl ResponseOps {
-    fn build(written: WrittenResponseOps, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let WrittenResponseOps { add, set, delete, replace, require, deferred } = written;
+    fn build(written: ResponseHeaderOpsConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let ResponseHeaderOpsConfig { add, set, delete, replace, require, deferred } = written;
         let require = match require {
             Some(require) => Some(build.at("require", |build| Require::build(require, build))?),
             None => None,
         };
-        let ops = Ops::build(WrittenOps { add, set, delete, replace }, build)?;
-        // What an answer must be is known only once there is one.
+        let ops = Ops::build(HeaderOpsConfig { add, set, delete, replace }, build)?;
+        // The conditions can be evaluated only when there is a response.
         let deferred = deferred || require.is_some();
         Ok(Self { ops, require, deferred })
     }

@@ -1,15 +1,16 @@
-//! `httpgrpc`: requests that come in messages of gRPC, as programs of the Grafana stack send them, and answers that go back so. What comes
-//! behind the handler meets an ordinary request.
+//! `httpgrpc`: accepts HTTP requests carried in gRPC messages, as programs of the Grafana stack send them, and returns
+//! the
+//! responses in the same form. The following handlers see an ordinary request.
 //!
 //! ```text
 //! enter:  POST /httpgrpc.HTTP/Handle ─► receive: message ─► Context::carry: head, body ─► Step::Next
-//! leave:  answer ─► encode: message before the body, trailers behind it
+//! leave:  response ─► encode: message before the body, trailers after it
 //! ```
 //! In reading order:
-//! - `lend`: decoders that a worker lends to its calls
-//! - `receive`: the call's message, while it comes
-//! - `answer`, `collect`: from the answer to the call's
-//! - `stream`: the same for our own service, whose content streams
+//! - `lend`: a per-worker pool of decoders
+//! - `receive`: receives the message of a unary call
+//! - `answer`, `collect`: encode the response to a unary call
+//! - `stream`: Causeway's own streaming service
 
 mod answer;
 mod collect;
@@ -37,14 +38,14 @@ const GRPC: FieldValue<'static> = FieldValue::from_static(CONTENT_TYPE);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct HttpGrpcConfig {
     max_message_size: Option<u64>,
     #[serde(default)]
     stream: bool,
 }
 
-/// What a worker has for its calls.
-struct Desk {
+/// The handler's state on one worker.
+struct HttpGrpcState {
     limits: Limits,
     decoders: Rc<Lender<RequestDecoder>>,
     errors: RefCell<ErrorEncoder>,
@@ -52,37 +53,37 @@ struct Desk {
 
 struct HttpGrpc {
     streams: bool,
-    desk: StateId<Rc<Desk>>,
+    state: StateId<Rc<HttpGrpcState>>,
 }
 
-/// How the call's content is framed.
+/// The two services, which differ in the framing of the content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Service {
     Unary,
     Stream,
 }
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When an option is unknown, or a limit that no message can have.
+/// If an option is unknown, or `max_message_size` is out of range.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: HttpGrpcConfig = build.parse(value)?;
     let limits = Limits { message_bytes_max: message_size(written.max_message_size, build)?, ..Limits::default() };
-    let desk = build.state(move |_| {
-        Rc::new(Desk { limits, decoders: Lender::new(limits), errors: RefCell::new(ErrorEncoder::new()) })
+    let state = build.state(move |_| {
+        Rc::new(HttpGrpcState { limits, decoders: Lender::new(limits), errors: RefCell::new(ErrorEncoder::new()) })
     });
-    Ok(Box::new(HttpGrpc { streams: written.stream, desk }))
+    Ok(Box::new(HttpGrpc { streams: written.stream, state }))
 }
 
-/// `max_message_size`, in octets.
+/// Validates `max_message_size`, in bytes.
 pub(crate) fn message_size(written: Option<u64>, build: &mut Build<'_>) -> Result<u32, BuildError> {
     match written.map(u32::try_from) {
         None => Ok(MESSAGE_BYTES_DEFAULT),
         Some(Ok(size @ 1..)) => Ok(size),
         Some(_) => {
             let found = written.unwrap_or_default().to_string();
-            build.at("max_message_size", |build| Err(build.refuse(found, "octets, from 1 to 4294967295")))
+            build.at("max_message_size", |build| Err(build.refuse(found, "bytes, from 1 to 4294967295")))
         }
     }
 }
@@ -101,7 +102,7 @@ impl Handler for HttpGrpc {
     fn enter(&self, cx: &mut Context) -> Step {
         let Some(service) = Service::of(cx.original()) else { return Step::Next };
         if cx.carried().is_some() {
-            // A call within a call would find this place again and again.
+            // A carried request for this service would reach this handler again, without end.
             return match Service::of(cx.head()) {
                 Some(_) => Step::Fail(Fault::status(StatusCode::LOOP_DETECTED)),
                 None => Step::Next,
@@ -111,34 +112,34 @@ impl Handler for HttpGrpc {
             return refuse(cx, http, &status);
         }
         if service == Service::Stream && !self.streams {
-            let status = Status::new(Code::UNIMPLEMENTED, "this server has its httpgrpc without `stream`");
+            let status = Status::new(Code::UNIMPLEMENTED, "`stream` is not enabled for httpgrpc on this server");
             return refuse(cx, StatusCode::OK, &status);
         }
         let deadline = match cx.original().fields().get(names::GRPC_TIMEOUT).map(timeout::parse) {
             None => None,
-            // What is further away than the clock can say is never.
+            // A deadline beyond the clock's range is no deadline.
             Some(Some(timeout)) => cx.arrival().at.checked_add(timeout),
             Some(None) => {
-                let status = Status::new(Code::INTERNAL, "grpc-timeout is no number with a unit");
+                let status = Status::new(Code::INTERNAL, "grpc-timeout is not a number with a unit");
                 return refuse(cx, StatusCode::BAD_REQUEST, &status);
             }
         };
         let Some(body) = cx.take_body() else {
             return Step::Fail(Fault {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
-                reason: Reason::Text("httpgrpc: another handler took the body before".into()),
+                reason: Reason::Text("httpgrpc: an earlier handler has taken the body".into()),
             });
         };
         let encoding = Encoding::of(cx.original().fields());
-        let desk = cx.generation().state(self.desk);
+        let state = cx.generation().state(self.state);
         match service {
             Service::Unary => {
-                let mut decoder = desk.decoders.lend();
+                let mut decoder = state.decoders.lend();
                 decoder.begin(encoding);
                 receive::begin(cx, body, decoder, deadline)
             }
             Service::Stream => {
-                let limits = desk.limits;
+                let limits = state.limits;
                 stream::receive(cx, body, limits, encoding, deadline)
             }
         }
@@ -148,18 +149,19 @@ impl Handler for HttpGrpc {
         if !cx.is_carrier() {
             return Step::Respond(response);
         }
-        let desk = Rc::clone(cx.generation().state(self.desk));
+        let state = Rc::clone(cx.generation().state(self.state));
         match Service::of(cx.original()) {
             Some(Service::Stream) => stream::answer(cx, response),
-            _ => answer::begin(cx, desk, response),
+            _ => answer::begin(cx, state, response),
         }
     }
 
-    // The server's error routes make of a fault what they make of it without this handler.
+    // The error routes handle a fault as they do without this handler; `leave` then encodes their response.
     fn failed(&self, cx: &mut Context, fault: Fault) -> Step {
         if !cx.is_carrier() {
             return Step::Fail(fault);
         }
+        // The client no longer waits, so no error route runs.
         if matches!(fault.reason, Reason::Deadline) {
             cx.end_carry();
             return refuse(cx, StatusCode::OK, &deadline_exceeded());
@@ -169,7 +171,7 @@ impl Handler for HttpGrpc {
     }
 }
 
-/// gRPC over HTTP/2, "Requests"; the statuses are grpc-go's.
+/// Validates the call (gRPC over HTTP/2, "Requests"); the statuses are grpc-go's.
 fn check(head: &Head) -> Result<(), (StatusCode, Status)> {
     if head.method() != Method::Post {
         let words = format!("the method is {}, expected POST", head.method().as_str());
@@ -183,16 +185,16 @@ fn check(head: &Head) -> Result<(), (StatusCode, Status)> {
     Ok(())
 }
 
-/// Puts the request in the place of the call, if it may stand there.
+/// Replaces the call by the request in it.
 ///
 /// # Errors
-/// The answer, if it may not.
+/// The error response, if the request is not permitted.
 fn take_over(cx: &mut Context, head: &mut Head, deadline: Option<Instant>) -> Result<(), Step> {
     if Service::of(head).is_some() {
-        let status = Status::new(Code::INVALID_ARGUMENT, "a call of httpgrpc within one");
+        let status = Status::new(Code::INVALID_ARGUMENT, "a nested httpgrpc call");
         return Err(refuse(cx, StatusCode::OK, &status));
     }
-    // Which site is asked, the connection says.
+    // The authority of the connection selects the site, so a carried authority is removed.
     if head.target().form() == TargetForm::Absolute {
         let set = cx.with_scratch(|_, text| {
             let target = head.target();
@@ -214,13 +216,14 @@ fn take_over(cx: &mut Context, head: &mut Head, deadline: Option<Instant>) -> Re
     Ok(())
 }
 
-/// Ends the call without a message.
+/// Ends the call with a status and without a message.
 fn refuse(cx: &mut Context, http: StatusCode, status: &Status) -> Step {
     begin_head(cx);
     cx.with_scratch(|cx, scratch| status.put(cx.response_mut().fields_mut(), scratch));
     Step::Respond(Response::empty(http))
 }
 
+/// Ends the call for a decoding error.
 fn refuse_fault(cx: &mut Context, fault: DecodeFault) -> Step {
     let step = refuse(cx, StatusCode::OK, &fault.status());
     if fault == DecodeFault::UnknownEncoding {
@@ -231,7 +234,7 @@ fn refuse_fault(cx: &mut Context, fault: DecodeFault) -> Step {
     step
 }
 
-/// The fields so far are the answer's that is carried: the call has its own.
+/// Starts the call's own head: the fields so far belong to the carried response.
 fn begin_head(cx: &mut Context) {
     let fields = cx.response_mut().fields_mut();
     fields.clear();

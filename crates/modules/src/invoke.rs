@@ -1,4 +1,4 @@
-//! `invoke`: runs a named route of the server, then goes on behind it.
+//! `invoke`: runs a named route of the server, then continues with the next handler.
 
 use causeway_pipeline::{Build, BuildError, Context, Handler, RoutesId, Step};
 use serde::Deserialize;
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct InvokeConfig {
     #[serde(default)]
     name: String,
 }
 
 struct Invoke(RoutesId);
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When the server has no named route of this name; Caddy says so only when a request comes.
+/// If the server has no named route of this name. Caddy reports this only when a request reaches the handler.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: InvokeConfig = build.parse(value)?;
     match build.named_route(&written.name) {
         Some(routes) => Ok(Box::new(Invoke(routes))),
         None => {

@@ -1,22 +1,29 @@
-//! Built-in handlers and matchers, under the names and with the JSON that Caddy gives them.
+#![doc = include_str!("../README.md")]
 //!
-//! In reading order:
+//! # In reading order
 //! - [`matchers`]: conditions of routes
-//! - [`static_response`], [`error`]: answers from the configuration itself
-//! - [`authentication`]: who may go on
-//! - [`headers`], [`rewrite`], [`request_body`]: changes to the request and the answer
-//! - [`vars`], [`map`]: what handlers leave for each other
+//! - [`static_response`], [`error`]: responses from the configuration itself
+//! - [`authentication`]: HTTP basic authentication
+//! - [`headers`], [`rewrite`], [`request_body`]: changes to the request and the response
+//! - [`encode`]: compressed responses
+//! - [`vars`], [`map`]: values that handlers pass to later handlers
+//! - [`access_log`], [`log_append`]: records of requests
+//! - [`logs`]: the logs that these records and the server's own messages go to
 //! - [`subroute`], [`invoke`]: routes within a route
 //! - [`file_server`]: files and listings of folders
-//! - [`reverse_proxy`]: requests passed on to other servers
-//! - [`httpgrpc`]: requests that come in messages of gRPC
-//! - `fresh`, `together`: what a worker remembers of the file system, and one look for all who ask at once
-//! - `glob`, `pattern`, `regexp`, `rendered`, `duration`: patterns and strings that they share
+//! - [`reverse_proxy`]: requests forwarded to upstream servers
+//! - [`httpgrpc`]: HTTP requests carried in gRPC messages
+//! - [`metrics`]: the server's metrics as a response
+//! - `fresh`, `single_flight`: a per-worker cache of file system lookups, and single-flight for concurrent lookups
+//! - `accept_encoding`: the choice of a coding by the request
+//! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
 //!
-//! This room never sees a socket, and only the matcher `protocol`, which is about it, asks for the protocol version.
+//! This crate never sees a socket. Only the matcher `protocol`, whose subject it is, reads the protocol version.
 
+mod accept_encoding;
+pub mod access_log;
 pub mod authentication;
-mod duration;
+pub mod encode;
 pub mod error;
 pub mod file_server;
 mod fresh;
@@ -24,33 +31,40 @@ mod glob;
 pub mod headers;
 pub mod httpgrpc;
 pub mod invoke;
+pub mod log_append;
+pub mod logs;
 pub mod map;
 pub mod matchers;
+pub mod metrics;
 mod pattern;
 mod regexp;
 mod rendered;
 pub mod request_body;
 pub mod reverse_proxy;
 pub mod rewrite;
+mod single_flight;
 pub mod static_response;
 pub mod subroute;
-mod together;
 pub mod vars;
 
 use causeway_pipeline::Registry;
 
-/// Adds every module of this crate.
+/// Registers every handler and matcher of this crate under its Caddy name.
 pub fn register(registry: &mut Registry) {
     matchers::register(registry);
+    registry.handler("access_log", access_log::make);
     registry.handler("authentication", authentication::make);
     registry.handler("copy_response", reverse_proxy::copy::make);
     registry.handler("copy_response_headers", reverse_proxy::copy::make_headers);
+    registry.handler("encode", encode::make);
     registry.handler("error", error::make);
     registry.handler("file_server", file_server::make);
     registry.handler("headers", headers::make);
     registry.handler("httpgrpc", httpgrpc::make);
     registry.handler("invoke", invoke::make);
+    registry.handler("log_append", log_append::make);
     registry.handler("map", map::make);
+    registry.handler("metrics", metrics::make);
     registry.handler("request_body", request_body::make);
     registry.handler("reverse_proxy", reverse_proxy::make);
     registry.handler("rewrite", rewrite::make);

@@ -1,5 +1,5 @@
-//! `map`: placeholders whose texts depend on another text. They are worked out when they are asked for, so they see what the
-//! request has become by then.
+//! `map`: placeholders whose values depend on another value. They are computed on each use, so they reflect earlier
+//! changes to the request.
 
 use causeway_pipeline::context::{ComputedId, VarId};
 use causeway_pipeline::{Build, BuildError, Context, Handler, Step, Template};
@@ -11,20 +11,20 @@ use crate::rendered::Weak;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct MapConfig {
     #[serde(default)]
     source: String,
     #[serde(default)]
     destinations: Vec<String>,
     #[serde(default)]
-    mappings: Vec<WrittenMapping>,
+    mappings: Vec<MappingConfig>,
     #[serde(default)]
     defaults: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenMapping {
+struct MappingConfig {
     #[serde(default)]
     input: String,
     #[serde(default)]
@@ -35,53 +35,62 @@ struct WrittenMapping {
 
 struct Mapped(Box<[(VarId, ComputedId)]>);
 
-/// How one destination is worked out.
+/// The cases and the default of one destination.
 struct Destination {
     source: Template,
-    /// Those with an output for it, in order.
-    cases: Box<[Case]>,
+    /// The mappings with an output for this destination, in order.
+    cases: Box<[MapCase]>,
     default: Option<Template>,
 }
 
-enum Case {
+enum MapCase {
     Equal { input: Box<[u8]>, output: Template },
     Match { input: Pattern, output: Box<[u8]> },
 }
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When a destination is no placeholder, a mapping says too much, too little or what another one said, or an expression is none.
+/// If a destination is not a placeholder, a regular expression is not valid, or a mapping has two inputs, the input of
+/// an earlier mapping, or the wrong number of outputs.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: MapConfig = build.parse(value)?;
     check(&written, build)?;
     let mut mapped = Vec::with_capacity(written.destinations.len());
     for (number, name) in written.destinations.iter().enumerate() {
         let mut cases = Vec::new();
         for (index, mapping) in written.mappings.iter().enumerate() {
+            // A null output: this mapping does not apply to this destination.
             let Some(Weak(output)) = &mapping.outputs[number] else { continue };
             cases.push(if mapping.input_regexp.is_empty() {
-                Case::Equal { input: mapping.input.as_bytes().into(), output: build.template(output) }
+                MapCase::Equal { input: mapping.input.as_bytes().into(), output: build.template(output) }
             } else {
                 let place = format!("mappings[{index}].input_regexp");
                 let input = build.at(place, |build| Pattern::build(&mapping.input_regexp, build))?;
-                Case::Match { input, output: output.as_bytes().into() }
+                MapCase::Match { input, output: output.as_bytes().into() }
             });
         }
         let default = written.defaults.get(number).map(|text| build.template(text));
         let destination = Destination { source: build.template(&written.source), cases: cases.into(), default };
+        // The name without its braces; `check` has verified them.
         let computed = build.computed(move |cx, out| destination.put(cx, out));
         mapped.push((build.slot(&name[1..name.len() - 1]), computed));
     }
     Ok(Box::new(Mapped(mapped.into())))
 }
 
-fn check(written: &Written, build: &mut Build<'_>) -> Result<(), BuildError> {
+/// Validates everything that does not need compiling.
+fn check(written: &MapConfig, build: &mut Build<'_>) -> Result<(), BuildError> {
     for (number, name) in written.destinations.iter().enumerate() {
         let inner = name.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
         if inner.is_empty() || inner.contains(['{', '}']) {
             return build.at(format!("destinations[{number}]"), |build| {
-                Err(build.refuse(name, "a placeholder and nothing else, as {name}"))
+                // The text after the colon is Caddy's.
+                let expected = format!(
+                    "a placeholder such as {{name}}: destination {number} must be a placeholder and only a placeholder, but \
+                     got '{name}'"
+                );
+                Err(build.refuse(name, expected))
             });
         }
     }
@@ -92,7 +101,7 @@ fn check(written: &Written, build: &mut Build<'_>) -> Result<(), BuildError> {
     }
     for (index, mapping) in written.mappings.iter().enumerate() {
         let same =
-            |earlier: &WrittenMapping| earlier.input == mapping.input && earlier.input_regexp == mapping.input_regexp;
+            |earlier: &MappingConfig| earlier.input == mapping.input && earlier.input_regexp == mapping.input_regexp;
         let mistake = if !mapping.input.is_empty() && !mapping.input_regexp.is_empty() {
             Some((mapping.input.clone(), "`input` or `input_regexp`, not both"))
         } else if written.mappings[..index].iter().any(same) {
@@ -120,13 +129,14 @@ impl Handler for Mapped {
 }
 
 impl Destination {
-    /// What no mapping and no default is for is an empty text, as in Caddy.
+    /// Appends the value. It is empty if neither a mapping nor a default applies, as in Caddy.
     fn put(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         let text = cx.rendered(&self.source, |cx, source| {
             for case in &self.cases {
                 match case {
-                    Case::Equal { input, output } if **input == *source => return Some(output),
-                    Case::Match { input, output } if input.expand(cx, source, output, out) => return None,
+                    MapCase::Equal { input, output } if **input == *source => return Some(output),
+                    // `expand` has already appended the output.
+                    MapCase::Match { input, output } if input.expand(cx, source, output, out) => return None,
                     _ => {}
                 }
             }
@@ -165,8 +175,8 @@ mod tests {
         assert_eq!(Kit::new(&registry(), &json!([{ "handle": handlers }])).send(request).text(), want, "{handlers}");
     }
 
-    // Caddy, http.handlers.map: the first mapping that fits and has an output for the destination, else the default, else
-    // nothing; outputs of expressions take groups, those of others placeholders.
+    // Caddy, http.handlers.map: the first matching mapping with an output for the destination applies, else the
+    // default, else the empty string. Outputs of expressions expand groups, other outputs expand placeholders.
     #[test]
     fn mappings() {
         let handler = map(json!({
@@ -193,7 +203,8 @@ mod tests {
         check(json!([bare, respond("<{a}>{b}")]), &Request::get("/"), "<>{b}");
     }
 
-    // Caddy: "Mapped placeholders are not evaluated until they are used"; the map that came first is asked.
+    // Caddy: "Mapped placeholders are not evaluated until they are used"; of two maps with one destination the first
+    // applies.
     #[test]
     fn worked_out_when_asked_for() {
         let of_path = |output: &str| {
@@ -213,7 +224,7 @@ mod tests {
         check(json!([of_path("one"), chained, rewrite, vars, respond("{n}")]), &get, "1 one");
     }
 
-    // Caddy would call itself until its stack is full.
+    // Caddy would recurse until its stack overflows.
     #[test]
     fn one_that_names_itself_ends() {
         let own = map(

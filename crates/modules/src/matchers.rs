@@ -1,17 +1,18 @@
-//! Conditions of routes. None of them allocates while it matches.
+//! Conditions of routes. Matching does not allocate, except to grow a reused buffer, and if `file` must access the
+//! disk.
 //!
-//! - [`path`]: the decoded path, with wildcards, or parts of it in escaped space; [`path_regexp`]: with a regular expression
-//! - [`host`]: the host that the request names
+//! - [`path`]: the decoded path, by wildcards, or parts of it in escaped form; [`path_regexp`]: by regular expression
+//! - [`host`]: the request's host
 //! - [`method`]: the method
-//! - [`header`], [`header_regexp`]: request fields
+//! - [`header`], [`header_regexp`]: request header fields
 //! - [`query`]: keys and values of the query
-//! - [`protocol`]: how the request was carried
-//! - [`tls`]: whether it came over TLS
-//! - [`ip`]: from where it comes, `remote_ip` and `client_ip`
-//! - [`variable`]: what variables and placeholders say, `vars` and `vars_regexp`
-//! - [`mod@file`]: whether there is a file
-//! - [`not`]: none of these sets
-//! - [`expression`]: CEL, with all the others as functions
+//! - [`protocol`]: the scheme and the HTTP version
+//! - [`tls`]: whether the connection uses TLS
+//! - [`ip`]: the client's address, `remote_ip` and `client_ip`
+//! - [`variable`]: values of variables and placeholders, `vars` and `vars_regexp`
+//! - [`mod@file`]: whether a file exists
+//! - [`not`]: negates matcher sets
+//! - [`expression`]: CEL, with all other matchers as functions
 
 pub mod expression;
 pub mod file;
@@ -30,7 +31,7 @@ pub mod variable;
 
 use causeway_pipeline::Registry;
 
-/// Adds the matchers.
+/// Adds all matchers under their Caddy names.
 pub fn register(registry: &mut Registry) {
     registry.matcher("client_ip", ip::make_client);
     registry.matcher("expression", expression::make);

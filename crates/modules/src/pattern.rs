@@ -1,6 +1,7 @@
-//! Search and replacement of parts of a text: plain, or by regular expression.
+//! Search and replace in byte strings, by plain text or by regular expression.
 //!
-//! Nothing is allocated while a request runs, but by a pattern that placeholders make a new one ([`Live`]).
+//! Request processing does not allocate here, with one exception: [`Live`] compiles its expression again whenever its
+//! placeholders expand to a new source.
 
 use std::cell::RefCell;
 
@@ -9,10 +10,11 @@ use regex::bytes::CaptureLocations;
 
 use crate::regexp::{Expression, as_characters};
 
-/// A regular expression, compiled at load. Each worker searches with a copy of its own, so that they share no scratch memory.
+/// A regular expression, compiled at load. Each worker has its own copy, so no scratch memory is shared.
 pub(crate) struct Pattern(StateId<Search>);
 
-/// A regular expression with placeholders in it. A worker compiles it again when they stand for something else than before.
+/// A regular expression whose source contains placeholders. Each worker keeps the last compiled expression and compiles
+/// again only when the expanded source differs.
 pub(crate) struct Live {
     source: Template,
     last: StateId<RefCell<Last>>,
@@ -24,27 +26,28 @@ struct Last {
     search: Option<Search>,
 }
 
-/// A worker's copy.
-struct Search {
+/// One worker's copy of an expression and its scratch memory.
+pub(crate) struct Search {
     expression: Expression,
     scratch: RefCell<Scratch>,
 }
 
 struct Scratch {
     groups: CaptureLocations,
-    /// The text that is searched, when its own octets are no UTF-8.
+    /// The searched text with U+FFFD for each invalid byte; used only when the original is not valid UTF-8.
     repaired: Vec<u8>,
 }
 
-/// The same place in the text that is searched and in the text itself.
+/// One position, as an offset into the searched (repaired) text and into the original text.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct TextPosition {
     searched: usize,
     text: usize,
 }
 
-impl Place {
-    /// A place that is not before this one. As long as the way there when the text was repaired.
+impl TextPosition {
+    /// Returns the position at offset `searched`, which must not be less than `self.searched`. O(1) if the text was not
+    /// repaired, else linear in the distance.
     fn ahead(self, text: &[u8], is_repaired: bool, searched: usize) -> Self {
         if !is_repaired {
             return Self { searched, text: searched };
@@ -53,34 +56,35 @@ impl Place {
         while place.searched < searched {
             let rest = &text[place.text..];
             let len = char_len(rest);
+            // `char_len` is 1 both for ASCII and for an invalid byte; only the latter grew during the repair.
             let is_char = len > 1 || rest.first().is_none_or(u8::is_ascii);
             place =
-                Self { searched: place.searched + if is_char { len } else { REPAIR_OCTETS }, text: place.text + len };
+                Self { searched: place.searched + if is_char { len } else { REPAIR_BYTES }, text: place.text + len };
         }
         place
     }
 }
 
-/// Octets of U+FFFD, which an octet that is no character's is searched as.
-const REPAIR_OCTETS: usize = '\u{fffd}'.len_utf8();
+/// Length of U+FFFD in UTF-8, which replaces each byte that is not part of a valid character.
+const REPAIR_BYTES: usize = '\u{fffd}'.len_utf8();
 
 impl Pattern {
-    /// Compiles a regular expression.
+    /// Compiles a regular expression in Go's syntax.
     ///
     /// # Errors
-    /// When it is none.
+    /// If `source` is not a valid regular expression.
     pub(crate) fn build(source: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let expression = Expression::build(source, build)?;
         Ok(Self(build.state(move |_| Search::new(expression.clone()))))
     }
 
-    /// Appends `text` with `with` in the place of each match; `$1` and `${name}` in it are what the groups caught. False, and
-    /// nothing is appended, when nothing matches.
+    /// Appends `text` to `out` with every match replaced by `with`, in which `$1` and `${name}` expand to capture
+    /// groups. Returns false, and appends no bytes, if there is no match.
     pub(crate) fn replace(&self, cx: &Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         cx.generation().state(self.0).replace(text, with, out)
     }
 
-    /// Appends `with` expanded for the first match in `text`; false when there is none.
+    /// Appends `with`, expanded for the first match in `text`. Returns false if there is no match.
     pub(crate) fn expand(&self, cx: &Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         cx.generation().state(self.0).expand(text, with, out)
     }
@@ -91,10 +95,11 @@ impl Live {
         Self { source, last: build.state(|_| RefCell::default()) }
     }
 
-    /// As [`Pattern::replace`]. What is no regular expression matches nothing, as in Caddy.
+    /// Like [`Pattern::replace`]. As in Caddy, an expanded source that is not a valid expression matches no text.
     pub(crate) fn replace(&self, cx: &mut Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         cx.rendered(&self.source, |cx, source| {
             let mut last = cx.generation().state(self.last).borrow_mut();
+            // Compiling is expensive and allocates; most requests expand to the previous source.
             if last.source != source {
                 last.source.clear();
                 last.source.extend_from_slice(source);
@@ -107,7 +112,7 @@ impl Live {
 }
 
 impl Search {
-    fn new(expression: Expression) -> Self {
+    pub(crate) fn new(expression: Expression) -> Self {
         let groups = expression.regex.capture_locations();
         Self { expression, scratch: RefCell::new(Scratch { groups, repaired: Vec::new() }) }
     }
@@ -117,26 +122,28 @@ impl Search {
         let searched = as_characters(text, repaired);
         let Some(found) = self.expression.regex.captures_read(groups, searched) else { return false };
         let is_repaired = searched.len() != text.len();
-        let start = Place::default().ahead(text, is_repaired, found.start());
+        let start = TextPosition::default().ahead(text, is_repaired, found.start());
         self.put(groups, |at| start.ahead(text, is_repaired, at).text, text, with, out);
         true
     }
 
-    // Go, regexp.ReplaceAll: an empty match right behind another one does not count.
-    fn replace(&self, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
+    // Go, regexp.ReplaceAll: an empty match directly after the previous match is ignored.
+    pub(crate) fn replace(&self, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         let Scratch { groups, repaired } = &mut *self.scratch.borrow_mut();
         let searched = as_characters(text, repaired);
         let is_repaired = searched.len() != text.len();
-        let (mut at, mut copied, mut found) = (0, Place::default(), None);
+        let (mut at, mut copied, mut found) = (0, TextPosition::default(), None);
         while at <= searched.len() {
             let Some(next) = self.expression.regex.captures_read_at(groups, searched, at) else { break };
             if !next.is_empty() || found != Some(next.start()) {
                 let start = copied.ahead(text, is_repaired, next.start());
                 out.extend_from_slice(&text[copied.text..start.text]);
                 self.put(groups, |at| start.ahead(text, is_repaired, at).text, text, with, out);
+                // `copied` tracks both offsets, so the repaired text is scanned once over the whole loop.
                 copied = start.ahead(text, is_repaired, next.end());
                 found = Some(next.end());
             }
+            // An empty match must still advance, by a whole character, or the loop would not end.
             at = if next.is_empty() { next.end() + char_len(&searched[next.end()..]) } else { next.end() };
         }
         if found.is_some() {
@@ -145,7 +152,8 @@ impl Search {
         found.is_some()
     }
 
-    // Go, regexp.Expand: `$name`, `${name}`, `$1`, `$$`; what is not like these stays, a group that is not there is no text.
+    // Go, regexp.Expand: replaces `$name`, `${name}`, `$1` and `$$`. Other text after a `$` is copied unchanged; an
+    // unknown group expands to the empty string.
     fn put(
         &self,
         groups: &CaptureLocations,
@@ -158,9 +166,11 @@ impl Search {
         while let Some(at) = memchr::memchr(b'$', rest) {
             out.extend_from_slice(&rest[..at]);
             rest = &rest[at + 1..];
+            // Go takes the longest run of letters, digits and underscores as the name: `$1x` is the group `1x`, not
+            // group 1.
             let braced = rest.first() == Some(&b'{');
             let name = &rest[usize::from(braced)..];
-            let len = name.iter().take_while(|octet| octet.is_ascii_alphanumeric() || **octet == b'_').count();
+            let len = name.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
             let end = usize::from(braced) + len;
             if rest.first() == Some(&b'$') {
                 out.push(b'$');
@@ -178,7 +188,8 @@ impl Search {
     }
 
     fn number(&self, name: &[u8]) -> Option<usize> {
-        match causeway_message::octets::parse_number(name) {
+        match causeway_message::syntax::parse_number(name) {
+            // Go: `$01` is a name, not a number.
             Some(number) if name.len() == 1 || name[0] != b'0' => usize::try_from(number).ok(),
             _ => {
                 let mut names = self.expression.names.iter();
@@ -188,7 +199,8 @@ impl Search {
     }
 }
 
-/// Octets of the first character; 1 where there is none, so that a search goes on behind the end.
+/// Length in bytes of the first character. 1 for an invalid byte and for an empty text, so that a search that advances
+/// by it passes the end.
 fn char_len(text: &[u8]) -> usize {
     let want = match text.first() {
         Some(0xc2..=0xdf) => 2,
@@ -199,8 +211,9 @@ fn char_len(text: &[u8]) -> usize {
     if text.get(..want).is_some_and(|first| std::str::from_utf8(first).is_ok()) { want } else { 1 }
 }
 
-/// Appends `text` with `with` in the place of the first `count` places where `search` stands, or of all; false, and nothing is
-/// appended, when it stands nowhere. No text stands before each character and at the end (Go, strings.Replace).
+/// Appends `text` to `out` with the first `count` occurrences of `search` (all for `None`) replaced by `with`. Returns
+/// false, and appends no bytes, if there is no occurrence. An empty `search` occurs before each character and at the
+/// end (Go, strings.Replace).
 pub(crate) fn replace(text: &[u8], search: &[u8], with: &[u8], count: Option<usize>, out: &mut Vec<u8>) -> bool {
     let (mut copied, mut at, mut left) = (0, 0, count.unwrap_or(usize::MAX));
     let mut found = false;
@@ -245,9 +258,10 @@ mod tests {
         }
     }
 
-    // Go, regexp: an octet that is no character's is one character, U+FFFD; what is not matched, or caught, stays as it is.
+    // Go, regexp: a byte that is not part of a valid character is matched as one U+FFFD; unmatched bytes and captured
+    // bytes are copied unchanged.
     #[test]
-    fn octets_that_are_no_text() {
+    fn bytes_that_are_no_text() {
         for (source, text, with, want) in [
             (".", &b"a\xff\xfeb"[..], &b"<$0>"[..], Some(&b"<a><\xff><\xfe><b>"[..])),
             ("^(.*)$", b"\xff\xc3", b"$1-$1", Some(b"\xff\xc3-\xff\xc3")),

@@ -1,9 +1,9 @@
-//! Regular expressions as Go writes them, and the placeholders that their groups fill.
+//! Regular expressions in Go's syntax, and the placeholders filled from their capture groups.
 //!
-//! - `syntax`: what Go's syntax says, in that of the `regex` crate
+//! - `syntax`: translates Go's syntax to that of the `regex` crate
 //!
-//! Each worker searches with its own copy, so that nothing is shared or allocated while requests run. Text that is no UTF-8
-//! is searched as Go does it: each octet that is part of no character counts as U+FFFD.
+//! Each worker searches with its own copy, so requests share no memory and do not allocate. Text that is not valid
+//! UTF-8 is searched as in Go: each byte that is not part of a valid character counts as U+FFFD.
 
 mod syntax;
 
@@ -15,58 +15,60 @@ use causeway_pipeline::{Build, BuildError, Context, StateId};
 use regex::bytes::{CaptureLocations, Regex};
 use serde::Deserialize;
 
-/// Begins the placeholders of groups.
+/// Prefix of the placeholders for capture groups.
 const PREFIX: &str = "http.regexp";
 
-/// A pattern that is searched for.
+/// A compiled pattern with one searcher per worker.
 pub(crate) struct Regexp {
     searcher: StateId<RefCell<Searcher>>,
-    /// Of each group, the whole match included.
+    /// The name of each group, the whole match first.
     names: Box<[Option<Box<str>>]>,
 }
 
-/// An expression, and what its groups are called.
+/// A compiled expression and the names of its groups.
 #[derive(Clone)]
 pub(crate) struct Expression {
     pub(crate) regex: Regex,
-    /// Of each group, the whole match included.
+    /// The name of each group, the whole match first.
     pub(crate) names: Box<[Option<Box<str>>]>,
 }
 
 impl Expression {
-    /// From Go's syntax; what is wrong with it otherwise.
+    /// Compiles a pattern in Go's syntax; the error describes the mistake.
     pub(crate) fn read(pattern: &str) -> Result<Self, String> {
         let translated = syntax::translate(pattern).map_err(|mistake| mistake.to_string())?;
         let regex = Regex::new(&translated.pattern).map_err(|error| {
+            // The `regex` crate's message spans several lines with a drawing of the position; the last line has the
+            // reason.
             let words = error.to_string();
             words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
         })?;
         Ok(Self { regex, names: translated.names.into() })
     }
 
-    /// As [`read`](Self::read), for a place of the configuration.
+    /// Like [`read`](Self::read), but the error names the place in the configuration.
     ///
     /// # Errors
-    /// When it is no such pattern.
+    /// If the pattern is not valid.
     pub(crate) fn build(pattern: &str, build: &Build<'_>) -> Result<Self, BuildError> {
         Self::read(pattern).map_err(|words| build.refuse(pattern, format!("a regular expression: {words}")))
     }
 }
 
-/// What one worker searches with.
+/// One worker's copy of a pattern and its scratch memory.
 struct Searcher {
     regex: Regex,
-    /// Where the groups of the last match lie.
+    /// The groups' positions in the last match.
     groups: CaptureLocations,
-    /// The text that was searched, when its own octets are no UTF-8.
+    /// The searched text with U+FFFD for each invalid byte; used only when the original is not valid UTF-8.
     repaired: Vec<u8>,
 }
 
 impl Regexp {
-    /// From Go's syntax.
+    /// Compiles a pattern in Go's syntax.
     ///
     /// # Errors
-    /// When it is no such pattern.
+    /// If the pattern is not valid.
     pub(crate) fn compile(pattern: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let Expression { regex, names } = Expression::build(pattern, build)?;
         let searcher = build.state(move |_| {
@@ -76,43 +78,43 @@ impl Regexp {
         Ok(Self { searcher, names })
     }
 
-    /// Whether the text holds a match.
+    /// Returns whether the text contains a match.
     pub(crate) fn is_match(&self, cx: &Context, text: &[u8]) -> bool {
         let Searcher { regex, repaired, .. } = &mut *cx.generation().state(self.searcher).borrow_mut();
         regex.is_match(as_characters(text, repaired))
     }
 
-    /// As [`is_match`](Self::is_match), and keeps where the groups lie.
+    /// Like [`is_match`](Self::is_match), and stores the groups' positions.
     fn find(&self, cx: &Context, text: &[u8]) -> bool {
         let Searcher { regex, groups, repaired } = &mut *cx.generation().state(self.searcher).borrow_mut();
         regex.captures_read(groups, as_characters(text, repaired)).is_some()
     }
 }
 
-/// A pattern as matchers have it, whose groups fill placeholders.
+/// A pattern in a matcher's JSON, with an optional name for its placeholders.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Written {
+pub(crate) struct RegexpConfig {
     #[serde(default)]
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) pattern: String,
 }
 
-/// A pattern that leaves what its groups matched to `{http.regexp.NAME.GROUP}` and `{http.regexp.GROUP}`, the group by its
-/// number and, where it has one, its name.
+/// A pattern that fills `{http.regexp.NAME.GROUP}` and `{http.regexp.GROUP}` from its capture groups. GROUP is the
+/// group's number or, if it has one, its name.
 pub(crate) struct Capturing {
     regexp: Regexp,
-    /// The placeholders of each group.
+    /// The placeholder slots of each group.
     slots: Box<[Box<[VarId]>]>,
 }
 
 impl Capturing {
-    /// Compiles the pattern and allots the slots of its placeholders.
+    /// Compiles the pattern and allocates the slots of its placeholders.
     ///
     /// # Errors
-    /// When the pattern or the name is none.
-    pub(crate) fn compile(written: &Written, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    /// If the pattern or the name is not valid.
+    pub(crate) fn compile(written: &RegexpConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let name = &written.name;
         if !name.is_empty() && !name.contains(|ch: char| ch.is_ascii_alphanumeric() || ch == '_') {
             let expected = "a name with letters, digits or underscores";
@@ -120,6 +122,7 @@ impl Capturing {
         }
         let regexp = build.at("pattern", |build| Regexp::compile(&written.pattern, build))?;
         let groups = regexp.names.iter().enumerate().map(|(number, group)| {
+            // A named group fills two placeholders, by number and by name, each with and without the pattern's name.
             let keys = [Some(number.to_string()), group.as_deref().map(str::to_owned)];
             let mut slots = Vec::new();
             for key in keys.into_iter().flatten() {
@@ -134,7 +137,7 @@ impl Capturing {
         Ok(Self { regexp, slots })
     }
 
-    /// Whether the text holds a match; if so the placeholders are filled.
+    /// Returns whether the text contains a match; on a match also fills the placeholders.
     pub(crate) fn matches(&self, cx: &mut Context, text: &[u8]) -> bool {
         let found = self.find(cx, text);
         if found {
@@ -143,15 +146,17 @@ impl Capturing {
         found
     }
 
-    /// Whether the text holds a match, and nothing more: [`fill`](Self::fill) comes next.
+    /// Returns whether the text contains a match, without filling the placeholders: call [`fill`](Self::fill) for that.
     pub(crate) fn find(&self, cx: &Context, text: &[u8]) -> bool {
         self.regexp.find(cx, text)
     }
 
-    /// Fills the placeholders from the last match, which was found in this text. A group that took no part is empty.
+    /// Fills the placeholders from the last match. `text` must be the text of that match. A group that did not take
+    /// part expands to the empty string.
     pub(crate) fn fill(&self, cx: &mut Context, text: &[u8]) {
         let generation = Rc::clone(cx.generation());
         let searcher = generation.state(self.regexp.searcher).borrow();
+        // The groups' positions refer to the repaired text if the original is not valid UTF-8.
         let is_text = std::str::from_utf8(text).is_ok();
         for (group, slots) in self.slots.iter().enumerate() {
             let (start, end) = searcher.groups.get(group).unwrap_or_default();
@@ -166,15 +171,17 @@ impl Capturing {
     }
 }
 
-/// Octets of a repaired text that a worker keeps room for.
+/// Capacity in bytes that a worker keeps in its buffer for repaired text.
 const REPAIRED_KEPT_MAX: usize = 64 * 1024;
 
-/// The text, or what Go takes it for when it is no UTF-8.
+/// Returns the text as Go's regexp package reads it: unchanged if it is valid UTF-8, else with each invalid byte
+/// replaced by U+FFFD. Allocates only in the second case.
 pub(crate) fn as_characters<'t>(text: &'t [u8], repaired: &'t mut Vec<u8>) -> &'t [u8] {
     if std::str::from_utf8(text).is_ok() {
         return text;
     }
     repaired.clear();
+    // One request with a large invalid text must not hold that memory for the worker's lifetime.
     repaired.shrink_to(REPAIRED_KEPT_MAX);
     for chunk in text.utf8_chunks() {
         repaired.extend_from_slice(chunk.valid().as_bytes());
@@ -183,12 +190,13 @@ pub(crate) fn as_characters<'t>(text: &'t [u8], repaired: &'t mut Vec<u8>) -> &'
     repaired
 }
 
-/// Where a place of the repaired text lies in the text itself.
+/// Maps an offset in the repaired text to the offset in the original text. O(length).
 #[cold]
 fn before_repair(text: &[u8], at: usize) -> usize {
     let (mut from, mut to) = (0, 0);
     for chunk in text.utf8_chunks() {
         let (valid, invalid) = (chunk.valid().len(), chunk.invalid().len());
+        // Each invalid byte became three bytes of U+FFFD.
         if at < to + valid + 3 * invalid {
             return from + (at - to).min(valid) + (at - to).saturating_sub(valid) / 3;
         }

@@ -1,22 +1,22 @@
-//! What configured strings become: field names, field values and status codes.
+//! Configured strings as field names, field values and status codes.
 
 use causeway_message::{FieldName, FieldValue, NameRef, OwnedValue, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, Template};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Gives `set` the octets as a field value. What may not stand in one (a line end that a placeholder brought along) becomes a
-/// space, as Go's server has it, so that a value never splits a head.
-pub(crate) fn with_field_value(octets: &[u8], set: impl FnOnce(FieldValue<'_>)) {
-    if let Some(value) = FieldValue::parse(octets) {
+/// Calls `set` with the bytes as a field value. Bytes not allowed in a value (such as a line end from a placeholder)
+/// become spaces, as in Go's server, so that a value never splits a head. Allocates only then.
+pub(crate) fn with_field_value(bytes: &[u8], set: impl FnOnce(FieldValue<'_>)) {
+    if let Some(value) = FieldValue::parse(bytes) {
         return set(value);
     }
     let spaced: Vec<u8> =
-        octets.iter().map(|&o| if o == b'\t' || (o >= b' ' && o != 0x7f) { o } else { b' ' }).collect();
-    set(FieldValue::parse(spaced.trim_ascii()).expect("only allowed octets are left"));
+        bytes.iter().map(|&o| if o == b'\t' || (o >= b' ' && o != 0x7f) { o } else { b' ' }).collect();
+    set(FieldValue::parse(spaced.trim_ascii()).expect("only allowed bytes are left"));
 }
 
-/// A field's value, with placeholders or without.
+/// A field's value, with or without placeholders.
 pub(crate) enum FieldText {
     Fixed(OwnedValue),
     Live(Template),
@@ -28,10 +28,11 @@ impl FieldText {
         let Some(text) = template.literal() else { return Self::Live(template) };
         let mut fixed = None;
         with_field_value(text.as_bytes(), |value| fixed = Some(value.into()));
+        // Sanitized once at load, since it does not depend on the request.
         fixed.map_or(Self::Live(template), Self::Fixed)
     }
 
-    /// Calls `work` with the value.
+    /// Calls `work` with the value, sanitized by [`with_field_value`].
     pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, FieldValue<'_>)) {
         match self {
             Self::Fixed(value) => work(cx, value.as_ref()),
@@ -39,7 +40,7 @@ impl FieldText {
         }
     }
 
-    /// Adds its octets, which need not be a value yet.
+    /// Appends the value's bytes, which may not yet be valid as a field value.
     pub(crate) fn render(&self, cx: &mut Context, out: &mut Vec<u8>) {
         match self {
             Self::Fixed(value) => out.extend_from_slice(value.as_ref().as_bytes()),
@@ -48,14 +49,15 @@ impl FieldText {
     }
 }
 
-/// A field's name, with placeholders or without.
+/// A field's name, with or without placeholders.
 #[derive(Clone)]
-pub(crate) enum Name {
+pub(crate) enum FieldNameTemplate {
     Fixed(FieldName),
     Live(Template),
 }
 
-impl Name {
+impl FieldNameTemplate {
+    // A name without placeholders is parsed once, here; a dynamic one on every request.
     pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let template = build.template_of_known(written);
         match template.literal().map(FieldName::parse) {
@@ -65,7 +67,7 @@ impl Name {
         }
     }
 
-    /// Calls `work` with the name; not at all when what placeholders made of it is none, as Go's server leaves such fields out.
+    /// Calls `work` with the name. Skips the call if the expanded name is not valid, as Go's server omits such fields.
     pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, NameRef<'_>)) {
         match self {
             Self::Fixed(name) => work(cx, name.as_ref()),
@@ -78,14 +80,14 @@ impl Name {
     }
 }
 
-/// A status code as Caddy writes it: a number, a string of digits, or a placeholder.
+/// A status code as in Caddy's JSON: a number, a string of digits, or a placeholder.
 pub(crate) enum Status {
     Fixed(StatusCode),
     Live(Template),
 }
 
 impl Status {
-    /// `None` for an absent or empty one.
+    /// Compiles a status code. Returns `None` if it is absent or empty.
     pub(crate) fn parse(written: Option<Weak>, build: &mut Build<'_>) -> Result<Option<Self>, BuildError> {
         build.at("status_code", |build| {
             let text = match written {
@@ -104,23 +106,24 @@ impl Status {
         })
     }
 
+    /// Returns the status code. Fails with 500 if a placeholder does not expand to one.
     pub(crate) fn of(&self, cx: &mut Context) -> Result<StatusCode, Fault> {
         match self {
             Self::Fixed(code) => Ok(*code),
             Self::Live(template) => cx.rendered(template, |_, text| status(text)).ok_or(Fault {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
-                reason: Reason::Text("the placeholder of a status code gave no status code".into()),
+                reason: Reason::Text("the status code's placeholder did not expand to a status code".into()),
             }),
         }
     }
 }
 
 fn status(text: &[u8]) -> Option<StatusCode> {
-    let code = causeway_message::octets::parse_number(text)?;
+    let code = causeway_message::syntax::parse_number(text)?;
     StatusCode::new(u16::try_from(code).ok()?)
 }
 
-/// Text that may be written as a number or a boolean (Caddy's weak string).
+/// A string that the JSON may also give as a number or a boolean (Caddy's weak string); null is the empty string.
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]
 pub(crate) struct Weak(pub(crate) String);
@@ -133,6 +136,7 @@ impl TryFrom<Value> for Weak {
             Value::String(text) => Ok(Self(text)),
             Value::Number(number) => Ok(Self(number.to_string())),
             Value::Bool(truth) => Ok(Self(truth.to_string())),
+            Value::Null => Ok(Self(String::new())),
             _ => Err("expected a string, a number or a boolean"),
         }
     }

@@ -1,4 +1,4 @@
-//! `request_body`: limits the request's body, or puts another one in its place.
+//! `request_body`: limits the size of the request's body, or replaces the body.
 
 use causeway_pipeline::{BodyFault, Build, BuildError, Context, Fault, Handler, Step, Template};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RequestBodyConfig {
     #[serde(default)]
     max_size: i64,
     #[serde(default)]
@@ -14,32 +14,32 @@ struct Written {
 }
 
 struct RequestBody {
-    octets_max: Option<u64>,
+    bytes_max: Option<u64>,
     set: Option<Template>,
 }
 
-/// Makes the handler.
+/// Compiles the handler from its JSON. A `max_size` of zero or less means no limit; an empty `set` keeps the body.
 ///
 /// # Errors
-/// When an option is unknown.
+/// If an option is unknown.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
-    let octets_max = u64::try_from(written.max_size).ok().filter(|&max| max > 0);
+    let written: RequestBodyConfig = build.parse(value)?;
+    let bytes_max = u64::try_from(written.max_size).ok().filter(|&max| max > 0);
     let set = (!written.set.is_empty()).then(|| build.template_of_known(&written.set));
-    Ok(Box::new(RequestBody { octets_max, set }))
+    Ok(Box::new(RequestBody { bytes_max, set }))
 }
 
 impl Handler for RequestBody {
     fn enter(&self, cx: &mut Context) -> Step {
-        // What is no length the machine has refused.
+        // The protocol parser has already rejected an invalid Content-Length.
         let mut known = cx.head().fields().content_length().ok().flatten();
         if let Some(set) = &self.set {
             let body = cx.render(set);
             known = Some(body.len() as u64);
             cx.replace_body(body);
         }
-        let Some(max) = self.octets_max else { return Step::Next };
-        // Before it is refused: error routes may read it too.
+        let Some(max) = self.bytes_max else { return Step::Next };
+        // Set the limit before failing: error routes may also read the body.
         cx.limit_body(max);
         match known {
             Some(known) if known > max => Step::Fail(Fault::body(BodyFault::TooLarge)),
@@ -54,8 +54,9 @@ mod tests {
     use causeway_testkit::{Kit, Request};
     use serde_json::{Value, json};
 
-    // Caddy, http.handlers.request_body: a declared length beyond the limit is 413 at once, an undeclared one when it is read;
-    // `set` replaces the body, its known placeholders filled in.
+    // Caddy, http.handlers.request_body: a declared length above the limit fails with 413 at once. An undeclared length
+    // is only discovered when the body is read: then a matcher fails the request with 413, and in a handler the
+    // placeholder expands to the error. `set` replaces the body after expanding its known placeholders.
     #[test]
     fn limits_and_replacements() {
         let mut registry = Registry::default();
@@ -64,7 +65,7 @@ mod tests {
         for (options, request, status, body) in [
             (json!({ "max_size": 10 }), long().field("Content-Length", "10"), 200, "0123456789"),
             (json!({ "max_size": 9 }), long().field("Content-Length", "10"), 413, ""),
-            (json!({ "max_size": 9 }), long(), 413, ""),
+            (json!({ "max_size": 9 }), long(), 200, "request body: http: request body too large"),
             (json!({ "max_size": 0 }), long(), 200, "0123456789"),
             (json!({ "set": "{\"a\": {http.request.method}}" }), long(), 200, "{\"a\": POST}"),
             (json!({ "set": "0123456789", "max_size": 9 }), Request::get("/"), 413, ""),
@@ -76,7 +77,13 @@ mod tests {
             let answer = Kit::new(&registry, &json!([{ "handle": [handler, respond] }])).send(&request);
             assert_eq!((answer.status, answer.text()), (status, body), "{options}");
         }
-        // Nobody reads it: nothing is too large.
+        let limit = json!({ "handler": "request_body", "max_size": 9 });
+        let matched = json!({ "handler": "subroute", "routes": [{
+            "match": [{ "vars_regexp": { "{http.request.body}": { "pattern": "^0" } } }],
+            "handle": [{ "handler": "static_response", "body": "matched" }],
+        }]});
+        assert_eq!(Kit::new(&registry, &json!([{ "handle": [limit, matched] }])).send(&long()).status, 413);
+        // No handler reads the body, so the limit is never exceeded.
         let handlers =
             json!([{ "handler": "request_body", "max_size": 1 }, { "handler": "static_response", "body": "ok" }]);
         assert_eq!(Kit::new(&registry, &json!([{ "handle": handlers }])).send(&long()).status, 200);

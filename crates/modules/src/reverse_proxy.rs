@@ -1,18 +1,18 @@
-//! `reverse_proxy`: passes requests on to other servers, and their answers back.
+//! `reverse_proxy`: forwards requests to upstream servers, and their responses to the clients.
 //!
 //! In reading order:
-//! - `unbuilt`: what Caddy knows and this version has not
-//! - `transport`, `tls`: from JSON to how calls are carried
-//! - `backend`, `address`: the servers, and what a worker knows of each
-//! - `policy`, `cookie`: which of them gets a request
-//! - `request`, `forwarded`: from the exchange's request to the call's
-//! - `exchange`: the call under way
-//! - `carriage`, `httpgrpc`: in which form requests and answers travel
-//! - `answer`, `switch`: from the call's answer to the exchange's, and tunnels
-//! - `handle_response`, `copy`: routes for some answers, and what they may do with one
-//! - `placeholders`: what templates may ask
+//! - `unbuilt`: rejects Caddy's options that this version does not support
+//! - `transport`, `tls`: compile the JSON to the settings of upstream connections
+//! - `backend`, `address`: the upstreams, and each worker's state of them
+//! - `policy`, `cookie`: load balancing
+//! - `request`, `forwarded`: build the upstream request from the client's
+//! - `exchange`: the call to the upstream
+//! - `carriage`, `httpgrpc`: the wire form of requests and responses
+//! - `answer`, `switch`: build the client's response from the upstream's, and tunnels
+//! - `handle_response`, `copy`: routes for selected responses, and the handlers that copy a response
+//! - `placeholders`: `{http.reverse_proxy.…}`
 //!
-//! Everything that one worker counts is that worker's: requests under way, whose turn it is, connections.
+//! All counters belong to one worker: requests in progress, round-robin positions, connections.
 
 mod address;
 mod answer;
@@ -39,6 +39,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use causeway_message::StatusCode;
+use causeway_pipeline::upstream::{FailureKind, report_failure};
 use causeway_pipeline::{
     Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Transport,
 };
@@ -49,18 +50,18 @@ use serde_json::Value;
 
 use crate::headers::Headers;
 use crate::rewrite::Rewrite;
-use backend::{Backend, WrittenBackend};
+use backend::{Backend, UpstreamConfig};
 use carriage::Carriage;
 use handle_response::ResponseRoutes;
 use placeholders::Named;
-use policy::{Policy, Turn};
+use policy::{SelectionPolicy, Turn};
 
-/// The shape. What is not a field's own type is read where it stands, so that a mistake names its place.
+/// The JSON's shape. Nested values are parsed in place, so that an error names their position.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ReverseProxyConfig {
     #[serde(default)]
-    upstreams: Vec<WrittenBackend>,
+    upstreams: Vec<UpstreamConfig>,
     dynamic_upstreams: Option<IgnoredAny>,
     transport: Option<IgnoredAny>,
     load_balancing: Option<IgnoredAny>,
@@ -68,14 +69,14 @@ struct Written {
     rewrite: Option<IgnoredAny>,
     #[serde(default)]
     trusted_proxies: Vec<String>,
-    /// Octets go on as they come, so there is nothing to flush.
+    /// Accepted without effect: the body is forwarded without buffering.
     #[serde(rename = "flush_interval")]
-    _flush_interval: Option<crate::duration::Written>,
+    _flush_interval: Option<causeway_pipeline::build::DurationConfig>,
     #[serde(default)]
     handle_response: Vec<IgnoredAny>,
 }
 
-/// Options that this version has not.
+/// Caddy's options that this version does not support.
 const UNBUILT: &[&str] = &[
     "circuit_breaker",
     "health_checks",
@@ -88,42 +89,43 @@ const UNBUILT: &[&str] = &[
     "verbose_logs",
 ];
 
-/// The handler, as all workers share it.
-struct Plan {
+/// The compiled handler, shared by all workers.
+struct ReverseProxyPlan {
     backends: Box<[Backend]>,
-    policy: Policy,
+    policy: SelectionPolicy,
     carriage: Carriage,
     transport: Arc<Transport>,
     headers: Option<Headers>,
     rewrite: Option<Rewrite>,
-    /// The rewrite makes it a method without content.
+    /// The rewrite sets a method without content.
     drops_body: bool,
     trusted: Box<[IpNet]>,
     response_routes: Box<[ResponseRoutes]>,
     placeholders: FamilyId,
 }
 
-/// The handler on one worker. What waits for an answer holds it, so that no count is shared between workers.
+/// The handler's state on one worker. A pending call holds this `Rc`, so that workers share no reference count.
 struct Local {
-    plan: Arc<Plan>,
+    plan: Arc<ReverseProxyPlan>,
     turn: Turn,
     named: OnceCell<Named>,
 }
 
 struct ReverseProxy {
-    plan: Arc<Plan>,
+    plan: Arc<ReverseProxyPlan>,
     local: StateId<Rc<Local>>,
 }
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When an option is unknown, wrong, or not built into this version.
+/// If an option is unknown, invalid, or not supported by this version.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     unbuilt::refuse(value, UNBUILT, build)?;
-    let mut written: Written = build.parse(value)?;
+    let mut written: ReverseProxyConfig = build.parse(value)?;
     let present = |is: bool, key: &str| is.then(|| &value[key]);
     let transport = transport::build(present(written.transport.is_some(), "transport"), build)?;
+    // Only httpgrpc supports them, in the form that the Caddyfile generates.
     if written.dynamic_upstreams.is_some() {
         match transport.carriage {
             Carriage::Http => unbuilt::refuse(value, &["dynamic_upstreams"], build)?,
@@ -133,13 +135,13 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         }
     }
     if written.upstreams.is_empty() {
-        return build.at("upstreams", |build| Err(build.refuse("none", "one upstream at least")));
+        return build.at("upstreams", |build| Err(build.refuse("none", "at least one upstream")));
     }
     let mut backends = Vec::with_capacity(written.upstreams.len());
     for (index, backend) in written.upstreams.iter().enumerate() {
         backends.push(build.at(format!("upstreams[{index}]"), |build| Backend::build(backend, &transport, build))?);
     }
-    let policy = Policy::build(present(written.load_balancing.is_some(), "load_balancing"), &backends, build)?;
+    let policy = SelectionPolicy::build(present(written.load_balancing.is_some(), "load_balancing"), &backends, build)?;
     let headers = match present(written.headers.is_some(), "headers") {
         Some(headers) => Some(build.at("headers", |build| Headers::build(headers, build))?),
         None => None,
@@ -148,7 +150,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         Some(rewrite) => Some(build.at("rewrite", |build| Rewrite::build(rewrite, build))?),
         None => None,
     };
-    // Caddy looks at how the method is written.
+    // Like Caddy, checks the configured text, before any expansion.
     let drops_body = matches!(value["rewrite"]["method"].as_str(), Some("GET" | "HEAD"));
     let trusted = build.at("trusted_proxies", |build| forwarded::ranges(&written.trusted_proxies, build))?;
     let mut response_routes = Vec::with_capacity(written.handle_response.len());
@@ -157,7 +159,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_routes
             .push(build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(routes, build))?);
     }
-    let plan = Arc::new(Plan {
+    let plan = Arc::new(ReverseProxyPlan {
         backends: backends.into(),
         policy,
         carriage: transport.carriage,
@@ -179,7 +181,13 @@ impl Handler for ReverseProxy {
     fn enter(&self, cx: &mut Context) -> Step {
         let local = Rc::clone(cx.generation().state(self.local));
         let Some(number) = self.plan.policy.select(cx, &self.plan.backends, &local.turn) else {
-            return Step::Fail(nobody());
+            let now = cx.worker().now();
+            let took = now.saturating_duration_since(cx.arrival().at);
+            let fault = nobody();
+            // There may be many upstreams; the first one identifies the handler in the log.
+            let first = self.plan.backends.first().map_or("", |backend| &*backend.dial);
+            report_failure(first, FailureKind::Unavailable, took, &fault.reason, now);
+            return Step::Fail(fault);
         };
         let backend = &self.plan.backends[number];
         let begun = backend
@@ -191,7 +199,8 @@ impl Handler for ReverseProxy {
         }
     }
 
-    // Only with `handle_response`, whose routes had their say: what they left of the answer nobody wants.
+    // Reached only through `handle_response`, after its routes have responded: the held upstream response is not
+    // needed.
     fn leave(&self, cx: &mut Context, response: Response) -> Step {
         drop(cx.take_held_answer());
         Step::Respond(response)
@@ -208,7 +217,7 @@ fn nobody() -> Fault {
     Fault { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Text("no upstreams available".into()) }
 }
 
-/// A fault of an upstream's making.
+/// A fault caused by an upstream: 502.
 #[cold]
 fn bad_gateway(words: String) -> Fault {
     Fault { status: StatusCode::BAD_GATEWAY, reason: Reason::Text(words.into()) }

@@ -1,12 +1,12 @@
-//! `rewrite`: changes the request's method and target, for what comes behind.
+//! `rewrite`: changes the request's method and target for the following handlers.
 //!
-//! - `escape`: how paths and queries are escaped, as Go does it
+//! - `escape`: escaping of paths and queries, as in Go
 //! - `uri`: a new target from a string with placeholders
-//! - `path`: parts of the path taken off or replaced
-//! - `query`: the query as a list of keys and values
+//! - `path`: removes or replaces parts of the path
+//! - `query`: edits the query as a list of keys and values
 //!
-//! A target begins with a slash here whatever a rewrite says.
-//! DEVIATES Caddy: there `rewrite x` makes a path without one, which no matcher of paths finds.
+//! The new target always begins with a slash.
+//! DEVIATES Caddy: there `rewrite x` makes a path without a slash, which no path matcher matches.
 
 mod escape;
 mod path;
@@ -18,32 +18,30 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Step, Templa
 use serde::Deserialize;
 use serde_json::Value;
 
-pub(crate) use escape::push_escape;
-
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct RewriteConfig {
     method: String,
     uri: String,
     strip_path_prefix: String,
     strip_path_suffix: String,
-    uri_substring: Vec<path::WrittenSubstring>,
-    path_regexp: Vec<path::WrittenRegexp>,
-    query: Option<query::Written>,
+    uri_substring: Vec<path::SubstringConfig>,
+    path_regexp: Vec<path::PathRegexpConfig>,
+    query: Option<query::QueryConfig>,
 }
 
 pub(crate) struct Rewrite {
     method: Option<Template>,
     uri: Option<uri::Uri>,
-    /// In the order in which they are done.
+    /// In the order of their application.
     paths: Box<[path::Change]>,
     query: Option<query::Operations>,
 }
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// When a field is unknown or a regular expression is none.
+/// If an option is unknown or a regular expression is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     Ok(Box::new(Rewrite::build(value, build)?))
 }
@@ -59,7 +57,7 @@ impl Handler for Rewrite {
 
 impl Rewrite {
     pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let written: Written = build.parse(value)?;
+        let written: RewriteConfig = build.parse(value)?;
         let mut paths = Vec::new();
         if !written.strip_path_prefix.is_empty() {
             paths.push(path::Change::Prefix(build.template(&written.strip_path_prefix)));
@@ -67,6 +65,7 @@ impl Rewrite {
         if !written.strip_path_suffix.is_empty() {
             paths.push(path::Change::Suffix(build.template(&written.strip_path_suffix)));
         }
+        // As in Caddy, an empty `find` has no effect.
         for substring in written.uri_substring.iter().filter(|substring| !substring.find.is_empty()) {
             paths.push(path::Change::substring(substring, build));
         }
@@ -85,11 +84,28 @@ impl Rewrite {
         })
     }
 
-    /// In Caddy's order.
-    pub(crate) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+    /// Applies the changes in Caddy's order: the method first.
+    fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+        self.apply_to_method(cx);
+        self.apply_to_target(cx)
+    }
+
+    /// Applies the changes to a request that a proxy sends. `{method}` in the target is still the client's method, as
+    /// in Caddy, which rewrites a copy of the request: `forward_auth` with `uri /auth/{method}` passes the method to be
+    /// authorized.
+    pub(crate) fn apply_for_call(&self, cx: &mut Context) -> Result<(), Fault> {
+        self.apply_to_target(cx)?;
+        self.apply_to_method(cx);
+        Ok(())
+    }
+
+    fn apply_to_method(&self, cx: &mut Context) {
         if let Some(method) = &self.method {
             set_method(cx, method);
         }
+    }
+
+    fn apply_to_target(&self, cx: &mut Context) -> Result<(), Fault> {
         if let Some(uri) = &self.uri {
             uri.apply(cx)?;
         }
@@ -103,7 +119,7 @@ impl Rewrite {
     }
 }
 
-/// What is no token is no method: the old one stays.
+/// Sets the method, in upper case. Keeps the old one if the expanded text is not a token.
 fn set_method(cx: &mut Context, method: &Template) {
     cx.with_scratch(|cx, text| {
         method.render(cx, text);
@@ -114,14 +130,15 @@ fn set_method(cx: &mut Context, method: &Template) {
     });
 }
 
-/// The query that a target gets.
+/// The query of the new target.
 #[derive(Clone, Copy)]
 enum NewQuery<'q> {
     Kept,
     Set(&'q [u8]),
 }
 
-/// Puts an escaped path and a query into the target; an authority in it stays.
+/// Sets the target to an escaped path and a query. Keeps its authority. Also keeps a `?` with an empty query, which
+/// Caddy's rewrites do not remove either.
 fn set_target(cx: &mut Context, path: &[u8], query: NewQuery<'_>) -> Result<(), Fault> {
     cx.with_scratch(|cx, text| {
         let target = cx.head().target();
@@ -138,7 +155,7 @@ fn set_target(cx: &mut Context, path: &[u8], query: NewQuery<'_>) -> Result<(), 
             NewQuery::Kept => target.query().unwrap_or_default().as_bytes(),
             NewQuery::Set(query) => query,
         };
-        if !query.is_empty() {
+        if !query.is_empty() || target.query() == Some("") {
             text.push(b'?');
             escape::raw_query(query, text);
         }
@@ -146,7 +163,7 @@ fn set_target(cx: &mut Context, path: &[u8], query: NewQuery<'_>) -> Result<(), 
     })
 }
 
-/// Whether the target has a path that can be changed: `*` and a lone authority have none.
+/// Returns whether the target has a path: the asterisk form and the authority form have none.
 fn has_path(cx: &Context) -> bool {
     matches!(cx.head().target().form(), TargetForm::Origin | TargetForm::Absolute)
 }

@@ -1,4 +1,4 @@
-//! `static_response`: an answer from the configuration itself (`respond`, `redir`, `abort`).
+//! `static_response`: a response from the configuration itself (`respond`, `redir`, `abort`).
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::rendered::{FieldText, Name, Status, Weak};
+use crate::rendered::{FieldNameTemplate, FieldText, Status, Weak};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct StaticResponseConfig {
     status_code: Option<Weak>,
     #[serde(default)]
     headers: BTreeMap<String, Vec<String>>,
@@ -26,14 +26,15 @@ struct Written {
 
 struct StaticResponse {
     status: Option<Status>,
-    fields: Box<[(Name, Box<[FieldText]>)]>,
-    body: Content,
+    fields: Box<[(FieldNameTemplate, Box<[FieldText]>)]>,
+    body: StaticBody,
     close: bool,
     abort: bool,
 }
 
-enum Content {
-    /// A body without placeholders, and what kind it is: each worker has a copy of its own, so that they share no count.
+enum StaticBody {
+    /// A body without placeholders, and its Content-Type. Each worker has its own copy, so workers share no reference
+    /// count.
     Constant(StateId<Chunk>, FieldValue<'static>),
     Live(Template),
 }
@@ -42,24 +43,27 @@ const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=u
 const JSON: FieldValue<'static> = FieldValue::from_static("application/json");
 const CLOSE: FieldValue<'static> = FieldValue::from_static("close");
 
-/// Makes the handler.
+/// Compiles the handler from its JSON. A body without placeholders is classified once, here.
 ///
 /// # Errors
-/// When the status is none, or a field's name is none.
+/// If the status code or a header name is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: StaticResponseConfig = build.parse(value)?;
     let status = Status::parse(written.status_code, build)?;
     let mut fields = Vec::with_capacity(written.headers.len());
     for (name, values) in written.headers {
-        fields.push((Name::build(&name, build)?, values.iter().map(|value| FieldText::build(value, build)).collect()));
+        fields.push((
+            FieldNameTemplate::build(&name, build)?,
+            values.iter().map(|value| FieldText::build(value, build)).collect(),
+        ));
     }
     let body = build.template_of_known(&written.body);
     let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
         Some(literal) => {
             let kind = kind_of(&literal);
-            Content::Constant(build.state(move |_| Chunk::from(literal.clone())), kind)
+            StaticBody::Constant(build.state(move |_| Chunk::from(literal.clone())), kind)
         }
-        None => Content::Live(body),
+        None => StaticBody::Live(body),
     };
     let (close, abort) = (written.close, written.abort);
     Ok(Box::new(StaticResponse { status, fields: fields.into(), body, close, abort }))
@@ -75,6 +79,7 @@ impl Handler for StaticResponse {
         }
         for (name, values) in &self.fields {
             name.with(cx, |cx, name| {
+                // Configured values replace those of earlier handlers; an empty list only removes.
                 cx.response_mut().remove(name);
                 for value in values {
                     value.with(cx, |cx, value| cx.response_mut().append(name, value));
@@ -82,10 +87,11 @@ impl Handler for StaticResponse {
             });
         }
         let (body, kind) = match &self.body {
-            Content::Constant(id, kind) => (cx.generation().state(*id).clone(), Some(*kind)),
-            Content::Live(template) => (cx.render(template), None),
+            StaticBody::Constant(id, kind) => (cx.generation().state(*id).clone(), Some(*kind)),
+            StaticBody::Live(template) => (cx.render(template), None),
         };
         if !body.is_empty() && cx.response().fields().get(names::CONTENT_TYPE).is_none_or(<[u8]>::is_empty) {
+            // The type of a dynamic body depends on its expansion.
             let kind = kind.unwrap_or_else(|| kind_of(body.as_slice()));
             cx.response_mut().set(names::CONTENT_TYPE, kind);
         }
@@ -94,11 +100,11 @@ impl Handler for StaticResponse {
                 Ok(status) => status,
                 Err(fault) => return Step::Fail(fault),
             },
-            // In an error route the error's own status is the one that fits.
+            // In an error route the default is the error's own status.
             None => cx.fault().map_or(StatusCode::OK, |fault| fault.status),
         };
         if status == StatusCode::EARLY_HINTS {
-            // Not the final answer (RFC 8297 §2): what comes behind gives that, with the same fields.
+            // Not the final response (RFC 8297 §2): a later handler produces it, with the same fields.
             let fields = cx.response().fields().clone();
             cx.inform(status, fields);
             return Step::Next;
@@ -107,9 +113,11 @@ impl Handler for StaticResponse {
     }
 }
 
-/// Caddy's documentation of `respond`: JSON when the body is a JSON object or list, plain text otherwise.
+/// Returns the Content-Type as Caddy documents it for `respond`: JSON for a valid JSON object or array, else plain
+/// text.
 fn kind_of(body: &[u8]) -> FieldValue<'static> {
     let content = body.trim_ascii();
+    // Two bytes would be `{}` or `[]`, which Caddy serves as plain text.
     let in_brackets = matches!(content, [b'{', _, .., b'}'] | [b'[', _, .., b']']);
     if in_brackets && serde_json::from_slice::<IgnoredAny>(content).is_ok() { JSON } else { TEXT }
 }
@@ -117,10 +125,10 @@ fn kind_of(body: &[u8]) -> FieldValue<'static> {
 #[cfg(test)]
 mod tests {
     use causeway_pipeline::Registry;
-    use causeway_testkit::{Answer, Kit, Request};
+    use causeway_testkit::{Kit, Request, TestResponse};
     use serde_json::{Value, json};
 
-    fn send(mut handler: Value, request: &Request) -> Answer {
+    fn send(mut handler: Value, request: &Request) -> TestResponse {
         handler["handler"] = json!("static_response");
         let mut registry = Registry::default();
         crate::register(&mut registry);

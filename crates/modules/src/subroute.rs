@@ -1,23 +1,23 @@
-//! `subroute`: routes within a route, with error routes of their own.
+//! `subroute`: a nested list of routes, with its own error routes.
 
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, RoutesId, Step};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// The shape; the routes are read where they stand, since they may be nearly the whole configuration.
+/// The JSON's shape. The routes are compiled in place, not copied: they may be nearly the whole configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct SubrouteConfig {
     #[serde(default, rename = "routes")]
     _routes: IgnoredAny,
     #[serde(default)]
-    errors: Option<Errors>,
+    errors: Option<SubrouteErrorsConfig>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Errors {
+struct SubrouteErrorsConfig {
     #[serde(default, rename = "routes")]
     _routes: IgnoredAny,
 }
@@ -27,23 +27,21 @@ struct Subroute {
     errors: Option<RoutesId>,
 }
 
-/// Makes the handler.
+/// Compiles the handler from its JSON.
 ///
 /// # Errors
 /// The first mistake in its routes.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: SubrouteConfig = build.parse(value)?;
     let none = Value::Array(Vec::new());
-    let routes = build.at("routes", |build| build.routes(listed(value).unwrap_or(&none)))?;
+    let routes = build.at("routes", |build| build.routes(value.get("routes").unwrap_or(&none)))?;
     let errors = match written.errors {
         None => None,
-        Some(_) => Some(build.at("errors.routes", |build| build.routes(listed(&value["errors"]).unwrap_or(&none)))?),
+        Some(_) => {
+            Some(build.at("errors.routes", |build| build.routes(value["errors"].get("routes").unwrap_or(&none)))?)
+        }
     };
     Ok(Box::new(Subroute { routes, errors }))
-}
-
-fn listed(value: &Value) -> Option<&Value> {
-    value.get("routes").filter(|routes| !routes.is_null())
 }
 
 impl Handler for Subroute {
@@ -51,8 +49,9 @@ impl Handler for Subroute {
         Step::Call(self.routes)
     }
 
-    // As in Caddy, a fault behind the subroute passes here too: what follows it is compiled into it.
-    // DEVIATES Caddy: error routes that answer nothing end in an empty 200 and do not go on behind the subroute.
+    // As in Caddy, a fault in a handler after the subroute also arrives here: Caddy compiles the following handlers
+    // into it.
+    // DEVIATES Caddy: error routes without a response end in an empty 200; the handlers after the subroute do not run.
     fn failed(&self, cx: &mut Context, fault: Fault) -> Step {
         match self.errors {
             None => Step::Fail(fault),

@@ -1,4 +1,4 @@
-//! `vars`: gives variables their texts; `{http.vars.name}` reads them.
+//! `vars`: sets variables, which `{http.vars.name}` reads.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,22 @@ use crate::rendered::Weak;
 
 struct Vars {
     texts: Box<[(VarId, Template)]>,
-    /// What `log_skip` says of the access record.
+    /// Set by `log_skip`: whether the request appears in the access log.
     recorded: Option<bool>,
 }
 
-/// Placeholders that are no variables and may be set like one.
-const USER: &str = "http.auth.user.id";
+/// A placeholder outside of `http.vars` that this handler may also set: the user for access records.
+pub(crate) const USER: &str = "http.auth.user.id";
+/// The variable of `log_name`: the names of loggers, which is a list in JSON and one text with separators here.
+pub(crate) const NAMES: &str = "access_logger_names";
+pub(crate) const NAMES_SEPARATOR: u8 = b'\n';
+/// The variable of `log_level`.
+pub(crate) const LEVEL: &str = "log_level";
 
-/// Makes the handler from an object of strings, numbers and booleans.
+/// Compiles the handler from an object of strings, numbers and booleans.
 ///
 /// # Errors
-/// When a value is something else, or a name has a placeholder that is not known at load.
+/// If a value has another type, or a name contains a placeholder that is unknown at load.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: BTreeMap<String, Value> = build.parse(value)?;
     let (mut texts, mut recorded) = (Vec::with_capacity(written.len()), None);
@@ -29,11 +34,19 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             Some(name) => name.to_owned(),
             None => return Err(build.refuse(name, "a name that is the same for every request")),
         };
-        // Caddy looks for a boolean, not for a text that says so.
+        // As in Caddy, only the boolean `true` skips the log, not the string "true".
         if name == "log_skip" {
             recorded = Some(value != Value::Bool(true));
         }
-        let Weak(text) = build.at(&name, |build| build.parse(&value))?;
+        let text = if name == NAMES && value.is_array() {
+            let names: Vec<String> = build.at(&name, |build| build.parse(&value))?;
+            names.join(&*char::from(NAMES_SEPARATOR).to_string())
+        } else if name == NAMES && value.is_null() {
+            // `log_name` without names.
+            continue;
+        } else {
+            build.at(&name, |build| build.parse::<Weak>(&value))?.0
+        };
         let text = build.template(&text);
         if name == USER {
             texts.push((build.slot(USER), text.clone()));

@@ -1,13 +1,13 @@
-//! What handlers cost once a worker has seen a request like it: no allocation, and no job for the blocking pool.
+//! The cost of handlers once a worker has served an equal request: no allocation, and no job on the file thread pool.
 
 use causeway_pipeline::Registry;
 use causeway_pipeline::build::ServerSpec;
-use causeway_testkit::counting::{Counting, allocations_during};
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 #[track_caller]
 fn check(handlers: Value, request: &Request, want: &str) {
@@ -113,7 +113,7 @@ fn variables() {
     let invoke = json!({ "handler": "invoke", "name": "named" });
     let show = respond("{one} {two} {http.vars.from}");
     check(json!([vars, map, invoke, show]), &get("/"), "bca one two! named");
-    // Maps within each other, where a placeholder's value is escaped.
+    // Nested maps, with a placeholder's value that is escaped.
     let nested = |to: &str, from: &str| json!({ "handler": "map", "source": from, "destinations": [to], "mappings": [], "defaults": [from] });
     let rewrite = json!({ "handler": "rewrite", "uri": "/{m3}?x={m3}" });
     let chain = json!([

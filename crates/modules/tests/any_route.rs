@@ -1,12 +1,12 @@
-//! Whatever hosts and paths a long list's routes name, and whatever a request asks for: the index finds the route that
-//! walking the list finds.
+//! For arbitrary hosts and paths in a long list of routes, and arbitrary requests: the index finds the route that a
+//! linear search finds.
 
 use causeway_pipeline::Registry;
 use causeway_testkit::{Kit, Request};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Few, so that they meet; some are as long as a label may be, longer, empty, or no label at all.
+/// Few labels, so that they collide; some have the maximum length, are longer, empty, or not labels at all.
 fn label() -> impl Strategy<Value = String> {
     let long = "x".repeat(63);
     prop_oneof![
@@ -28,7 +28,7 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..4).prop_map(|pieces| format!("/{}", pieces.concat()))
 }
 
-/// The matcher sets of one route.
+/// Generates the matcher sets of one route.
 fn sets() -> impl Strategy<Value = Value> {
     let hosts = || prop::collection::btree_set(host(), 1..3);
     let paths = || prop::collection::vec(path(), 1..3);
@@ -54,7 +54,7 @@ proptest! {
         let route = |number: usize, sets: &Value| {
             json!({ "match": sets, "handle": [{ "handler": "static_response", "body": number.to_string() }] })
         };
-        // A set that names one host twice, in other letters, is refused.
+        // A set with one host in two spellings is rejected.
         let routes = lists.iter().enumerate().map(|(number, sets)| route(number, sets));
         let (routes, mut alone): (Vec<_>, Vec<_>) = routes
             .filter_map(|route| Some((route.clone(), Kit::build(&registry, &json!([route]), &Value::Null).ok()?)))

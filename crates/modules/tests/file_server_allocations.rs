@@ -1,12 +1,12 @@
-//! What a cached file, and matching, cost: no allocation, no job for the blocking pool, and so no system call.
+//! The cost of a cached file and of matching: no allocation, no job on the file thread pool, and so no system call.
 
 use causeway_pipeline::Registry;
-use causeway_testkit::counting::{Counting, allocations_during};
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
@@ -14,7 +14,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// Asserts that each of these requests, once it was served before, allocates nothing.
+/// Asserts that each of these requests does not allocate after it was served once.
 #[track_caller]
 fn check(routes: &Value, requests: &[Request], status: u16) {
     assert!(allocations_during(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the counter counts");
@@ -75,7 +75,41 @@ fn compressed_versions_and_live_names_cost_no_allocation() {
     std::fs::remove_dir_all(&folder).expect("it was made here");
 }
 
-// The way of `try_files`: what a worker remembers decides, without an allocation or a look at the file system.
+// `precompress`: once the variants are made, choosing and sending one, or a 304 for its tag, allocates nothing.
+#[test]
+fn variants_that_the_server_made_cost_no_allocation() {
+    let folder = std::env::temp_dir().join(format!("causeway-allocations-made-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("a.js"), "let x = 1;\n".repeat(1000)).expect("a file");
+    let server = json!({ "handler": "file_server", "root": folder, "precompress": ["br", "zstd", "gzip"] });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [server] }]));
+    let get = |accept: &str| Request::get("/a.js").field("Accept-Encoding", accept);
+    for coding in ["br", "zstd", "gzip"] {
+        kit.send(&get(coding));
+        kit.worker().drive_spawned();
+    }
+    let tag = kit.send(&get("br")).field("etag").expect("a tag").to_owned();
+    let requests = [
+        get("gzip, deflate, br, zstd"),
+        get("zstd"),
+        get("gzip;q=0.5"),
+        get(""),
+        get("br").field("If-None-Match", tag),
+    ];
+    for (index, request) in requests.iter().enumerate() {
+        let answer = kit.send(request);
+        let coding = ["br", "zstd", "gzip", "", ""][index];
+        assert_eq!(answer.field("content-encoding").unwrap_or_default(), coding);
+        assert_eq!(answer.status, if index == 4 { 304 } else { 200 });
+        kit.run(request);
+        let jobs = kit.worker().jobs_seen();
+        let count = allocations_during(|| (0..1000).for_each(|_| kit.run(request)));
+        assert_eq!((count, kit.worker().jobs_seen()), (0, jobs), "{index}");
+    }
+    std::fs::remove_dir_all(&folder).expect("it was made here");
+}
+
+// `try_files`: the worker's cache decides, without an allocation or an access to the file system.
 #[test]
 fn trying_files_costs_no_allocation() {
     let folder = std::env::temp_dir().join(format!("causeway-allocations-tries-{}", std::process::id()));
@@ -105,7 +139,7 @@ fn trying_files_costs_no_allocation() {
             200,
         );
     }
-    // With the rewrite behind it no more than that rewrite itself takes.
+    // With a rewrite after it, no more allocations than the rewrite itself makes.
     let count = |routes: &Value| {
         let mut kit = Kit::new(&registry(), routes);
         let requests = ["/a.txt", "/page", "/docs/", "/none/of/these"].map(Request::get);

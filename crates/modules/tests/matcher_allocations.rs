@@ -1,14 +1,15 @@
-//! What matching costs: no allocation, whichever matcher, once a worker's memory has grown to what it needs. Expressions too.
+//! The cost of matching: no allocation, for any matcher and for expressions, once a worker's memory has grown to its
+//! size.
 
 use causeway_pipeline::Registry;
-use causeway_testkit::counting::{Counting, allocations_during};
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
-/// Asserts that a request whose answer these matchers decide allocates nothing after the first few.
+/// Asserts that a request whose response depends on these matchers does not allocate after the first few.
 #[track_caller]
 fn check(set: &Value, status: u16, request: &Request) {
     assert!(allocations_during(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the counter counts");

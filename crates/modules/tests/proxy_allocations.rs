@@ -1,16 +1,16 @@
-//! What passing a request on costs once a worker has seen one like it: no allocation. The test answers in the upstream's place,
-//! from storage of its own.
+//! The cost of forwarding a request once a worker has forwarded an equal one: no allocation. The test responds on
+//! behalf of the upstream, from its own storage.
 
 use causeway_message::{Chunk, FieldValue, NameRef, ResponseHead, StatusCode, names};
 use causeway_pipeline::{Frame, Registry};
-use causeway_testkit::counting::{Counting, allocations_during};
+use causeway_testkit::counting::{CountingAllocator, allocations_during};
 use causeway_testkit::{FakeCall, Kit, Request};
 use serde_json::{Value, json};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
-/// Answers a call whole.
+/// Responds to a call, at once.
 fn answerer() -> impl FnMut(FakeCall) + 'static {
     let mut head = ResponseHead::new(StatusCode::OK);
     move |call| {
@@ -89,7 +89,7 @@ fn with_any_policy() {
     }
 }
 
-// An answer that routes are called with and that one of them passes on.
+// A response that runs routes, one of which forwards it.
 #[test]
 fn routes_for_answers() {
     let routes = json!([{ "handle": [{ "handler": "headers", "response": { "set": { "X-T": ["t"] } } }, { "handler": "copy_response" }] }]);

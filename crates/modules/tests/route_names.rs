@@ -1,4 +1,4 @@
-//! Which route a request's answer is counted for, and what it is called.
+//! The route that a request's response is counted for, and the route's name.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use causeway_pipeline::{Context, Handler, Outcome, Registry, Step, route};
 use causeway_testkit::{Kit, Request};
 use serde_json::json;
 
-/// Stands in front of all others, and writes down which route had the last word.
+/// Runs before all other handlers, and records the route that responded.
 struct Tell(Arc<Mutex<Vec<String>>>);
 
 impl Handler for Tell {
@@ -21,7 +21,7 @@ impl Handler for Tell {
     }
 }
 
-/// All modules and `tell`, and what that writes down.
+/// Returns all modules and `tell`, and the list of its records.
 fn telling() -> (Registry, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut registry = Registry::default();
@@ -69,7 +69,7 @@ fn an_answer_is_its_innermost_routes() {
     assert_eq!(told.lock().unwrap().pop().as_deref(), Some("route *"));
 }
 
-/// As the admin API's: who profiles a server does not take its routes for a site's.
+/// As for the admin API: a profile must not show its routes as those of a site.
 #[test]
 fn routes_of_a_server_of_the_programs_own_are_called_after_it() {
     let (registry, told) = telling();

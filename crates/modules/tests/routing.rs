@@ -1,4 +1,4 @@
-//! `subroute`, `invoke`, `error` and `vars`, as routes put them together.
+//! `subroute`, `invoke`, `error` and `vars`, combined in routes.
 
 use causeway_pipeline::Registry;
 use causeway_pipeline::build::ServerSpec;
@@ -21,7 +21,8 @@ fn check(handlers: Value, errors: Value, request: &Request, want: (u16, &str)) {
     assert_eq!((answer.status, answer.text()), want, "{handlers} for {}", request.target());
 }
 
-// Caddy, http.handlers.subroute: its routes run, then what follows it; its own error routes come before the server's.
+// Caddy, http.handlers.subroute: its routes run, then the following handlers; its own error routes take precedence over
+// the server's.
 #[test]
 fn subroute() {
     let get = Request::get("/a");
@@ -41,29 +42,29 @@ fn subroute() {
     check(json!([sub(json!({ "routes": failing }))]), server.clone(), &get, (403, "server 403"));
     let healing = sub(json!({ "routes": failing, "errors": own }));
     check(json!([healing]), server.clone(), &get, (403, "own 403 Forbidden"));
-    // What follows the subroute is compiled into it.
+    // The handlers after the subroute are compiled into it.
     let behind = json!([sub(json!({ "errors": own })), { "handler": "error" }]);
     check(behind, server.clone(), &get, (500, "own 500 Internal Server Error"));
     let twice = json!({ "routes": [{ "handle": [{ "handler": "error", "status_code": 418 }] }] });
     check(json!([sub(json!({ "routes": failing, "errors": twice }))]), server, &get, (418, "server 418"));
 }
 
-// Caddy, http.handlers.error: 500 unless it says otherwise, placeholders allowed.
+// Caddy, http.handlers.error: the default is 500; placeholders are allowed.
 #[test]
 fn error() {
     let get = Request::get("/").field("Code", "451");
     check(json!([{ "handler": "error" }]), Value::Null, &get, (500, ""));
     check(json!([{ "handler": "error", "status_code": "{http.request.header.Code}" }]), Value::Null, &get, (451, ""));
     check(json!([{ "handler": "error", "status_code": "{http.request.header.None}" }]), Value::Null, &get, (500, ""));
-    // No words are an empty message, not the status text that other faults have.
+    // An absent message is empty, unlike other faults', which is the status text.
     let shown = json!([{ "handle": [respond("<{http.error.message}>")] }]);
     check(json!([{ "handler": "error", "status_code": 404 }]), shown.clone(), &get, (404, "<>"));
     check(json!([{ "handler": "error", "error": "{http.request.method} x" }]), shown, &get, (500, "<GET x>"));
-    // What the error routes leave alone keeps its status.
+    // A fault that the error routes do not handle keeps its status.
     check(json!([{ "handler": "error", "status_code": 404, "error": "x" }]), json!([]), &get, (404, ""));
 }
 
-// Caddy, http.handlers.vars: strings with placeholders, numbers, booleans; the last one counts.
+// Caddy, http.handlers.vars: strings with placeholders, numbers, booleans; the last value counts.
 #[test]
 fn vars() {
     let vars = |vars: Value| {
@@ -80,7 +81,7 @@ fn vars() {
     assert!(error.to_string().contains("expected a string, a number or a boolean"), "{error}");
 }
 
-// Caddy, http.handlers.vars: a name may not change from request to request here; that of the user is a placeholder too.
+// Caddy, http.handlers.vars: here a name must not depend on the request; the user's name is also a placeholder.
 #[test]
 fn names_of_variables() {
     let routes =
@@ -92,18 +93,17 @@ fn names_of_variables() {
     assert!(error.to_string().contains("found '{http.request.method}', expected a name that is the same"), "{error}");
 }
 
-// Caddy, `log_skip`: no access record; only `true` says so.
+// Caddy, `log_skip`: no access record; only for `true`.
 #[test]
 fn log_skip() {
     for (value, recorded) in [(json!(true), false), (json!(false), true), (json!("true"), true)] {
         let routes = json!([{ "handle": [{ "handler": "vars", "log_skip": value }, respond("{http.vars.log_skip}")] }]);
-        let spec = ServerSpec { access_log: true, ..ServerSpec::new("srv0", &routes) };
-        let mut kit = Kit::of(&registry(), &spec).expect("a server");
+        let mut kit = Kit::new(&registry(), &routes);
         assert_eq!(kit.send(&Request::get("/")).recorded, recorded, "{value}");
     }
 }
 
-// Caddy, http.handlers.invoke: the named route runs, then what follows; what the server does not have is refused at load.
+// Caddy, http.handlers.invoke: the named route runs, then the following handlers; unknown names are rejected at load.
 #[test]
 fn invoke() {
     let invoke = |name: &str| json!({ "handler": "invoke", "name": name });
@@ -128,7 +128,7 @@ fn invoke() {
     ] {
         assert_eq!(kit.send(&request).text(), want, "{}", request.target());
     }
-    // A route that invokes itself ends.
+    // A route that invokes itself ends with an error.
     let own = json!({ "own": { "handle": [invoke("own")] } });
     let routes = json!([{ "handle": [invoke("own")] }]);
     let spec = ServerSpec { named_routes: own.as_object(), ..ServerSpec::new("srv0", &routes) };
@@ -140,15 +140,19 @@ fn invoke() {
 #[test]
 fn the_registry_names_all_modules() {
     let want = [
+        "http.handlers.access_log",
         "http.handlers.authentication",
         "http.handlers.copy_response",
         "http.handlers.copy_response_headers",
+        "http.handlers.encode",
         "http.handlers.error",
         "http.handlers.file_server",
         "http.handlers.headers",
         "http.handlers.httpgrpc",
         "http.handlers.invoke",
+        "http.handlers.log_append",
         "http.handlers.map",
+        "http.handlers.metrics",
         "http.handlers.request_body",
         "http.handlers.reverse_proxy",
         "http.handlers.rewrite",

@@ -1,5 +1,5 @@
-//! Handlers that are `async` functions of a request, for programs that embed the server: easier to write than a [`Handler`], at
-//! the price of a copied head, and of what the function itself allocates.
+//! Handlers that are `async` functions of a request, for programs that embed the server. They are easier to write
+//! than a [`Handler`], at the cost of a copy of the head and of the allocations of the function itself.
 
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
@@ -13,8 +13,9 @@ use crate::worker::Worker;
 
 const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=utf-8");
 
-/// Makes a handler of a function. Its future runs on the worker that has the request, so it need not be `Send`, and must not
-/// compute for long (see [`run_computing`](crate::worker::run_computing)); it is dropped when the peer goes.
+/// Creates a handler from an async function. The future runs on the worker of the request, so it need not be `Send`.
+/// It must not block or compute for long (see [`offload`](crate::worker::offload)). It is dropped when the peer
+/// disconnects.
 ///
 /// ```
 /// use causeway_message::StatusCode;
@@ -23,7 +24,7 @@ const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=u
 /// let mut registry = Registry::default();
 /// registry.handler("echo", |_, _| {
 ///     Ok(Box::new(async_handler(|mut request| async move {
-///         let text = request.octets(64 * 1024).await?;
+///         let text = request.bytes(64 * 1024).await?;
 ///         Ok((StatusCode::OK, text))
 ///     })))
 /// });
@@ -54,7 +55,7 @@ where
     }
 }
 
-/// A request that outlives the context it came in.
+/// An owned copy of a request, which outlives the context that it came from.
 pub struct Request {
     head: Head,
     client: Client,
@@ -65,97 +66,99 @@ pub struct Request {
 impl Request {
     fn of(cx: &mut Context) -> Self {
         let mut head = Head::new();
+        // The future is `'static`, so it cannot borrow the context's head.
         head.copy_from(cx.head());
         Self { head, client: cx.client(), body: cx.take_body(), worker: Rc::clone(cx.worker()) }
     }
 
-    /// Its head, as the handlers before have left it.
+    /// Returns the request head, with the changes of earlier handlers.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Its method.
+    /// Returns the request method.
     pub fn method(&self) -> Method<'_> {
         self.head.method()
     }
 
-    /// Its path as it was sent.
+    /// Returns the path as sent, without percent-decoding.
     pub fn path(&self) -> &[u8] {
         self.head.path()
     }
 
-    /// A field's first value.
+    /// Returns the first value of a field.
     pub fn field<'a>(&self, name: impl Into<NameRef<'a>>) -> Option<&[u8]> {
         self.head.fields().get(name)
     }
 
-    /// Who asks, behind the proxies that the server trusts.
+    /// Returns the client: the peer, or the address that a trusted proxy reports.
     pub fn client(&self) -> Client {
         self.client
     }
 
-    /// What else may be asked of the world: the time, sleep, work that blocks.
+    /// Returns the worker, for the time, sleeps, and blocking work.
     pub fn worker(&self) -> &Rc<dyn Worker> {
         &self.worker
     }
 
-    /// Its body, piece by piece, to the first who asks; `None` when an earlier handler took it too.
+    /// Takes the body, to read it frame by frame; `None` if an earlier handler or an earlier call took it.
     pub fn take_body(&mut self) -> Option<IncomingBody> {
         self.body.take()
     }
 
-    /// Its whole body.
+    /// Reads the whole body.
     ///
     /// # Errors
-    /// When it does not come whole, or is longer than `octets_max`: the fault that the peer is told of.
-    pub async fn octets(&mut self, octets_max: usize) -> Result<Vec<u8>, Fault> {
-        let mut octets = Vec::new();
-        let Some(mut body) = self.take_body() else { return Ok(octets) };
+    /// Fails if the body is incomplete or longer than `bytes_max`; the fault's status is 413, 408, 400 or 500.
+    pub async fn bytes(&mut self, bytes_max: usize) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        let Some(mut body) = self.take_body() else { return Ok(bytes) };
         while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
             match frame.map_err(Fault::body)? {
-                Frame::Chunk(chunk) if octets.len() + chunk.len() > octets_max => {
+                Frame::Chunk(chunk) if bytes.len() + chunk.len() > bytes_max => {
                     return Err(Fault::body(BodyFault::TooLarge));
                 }
-                Frame::Chunk(chunk) => octets.extend_from_slice(chunk.as_slice()),
+                Frame::Chunk(chunk) => bytes.extend_from_slice(chunk.as_slice()),
                 Frame::Trailers(_) => {}
             }
         }
-        Ok(octets)
+        Ok(bytes)
     }
 }
 
-/// An answer with its fields; made of a text, of a status, or of a status and octets.
+/// A response with its fields. Converts from a text, a status, or a status and bytes.
 pub struct Answer {
     /// The status code.
     pub status: StatusCode,
-    /// Fields that take the place of those of their names.
+    /// Fields that replace those of their names in the response.
     pub fields: FieldMap,
     /// The content.
     pub body: Body,
 }
 
 impl Answer {
-    /// An answer without fields or content.
+    /// Creates a response without fields or content.
     pub fn new(status: StatusCode) -> Self {
         Self { status, fields: FieldMap::new(), body: Body::Empty }
     }
 
-    /// The same with a further field.
+    /// Appends a field.
     #[must_use]
     pub fn field<'a>(mut self, name: impl Into<NameRef<'a>>, value: FieldValue<'_>) -> Self {
         self.fields.append(name, value);
         self
     }
 
-    /// The same with this content.
+    /// Sets the content.
     #[must_use]
-    pub fn content(mut self, octets: impl Into<Vec<u8>>) -> Self {
-        let octets = octets.into();
-        self.body = if octets.is_empty() { Body::Empty } else { Body::Chunk(Chunk::from(octets)) };
+    pub fn content(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        self.body = if bytes.is_empty() { Body::Empty } else { Body::Chunk(Chunk::from(bytes)) };
         self
     }
 
     fn respond(self, cx: &mut Context) -> Step {
+        // Remove first, then append: several values of one name in `fields` are all kept.
         let head = cx.response_mut();
         for (name, _) in self.fields.iter() {
             head.remove(name);
@@ -176,8 +179,8 @@ impl From<StatusCode> for Answer {
 }
 
 impl From<(StatusCode, Vec<u8>)> for Answer {
-    fn from((status, octets): (StatusCode, Vec<u8>)) -> Self {
-        Self::new(status).content(octets)
+    fn from((status, bytes): (StatusCode, Vec<u8>)) -> Self {
+        Self::new(status).content(bytes)
     }
 }
 

@@ -1,67 +1,73 @@
-//! Bodies, the same model for both directions and every protocol version.
+//! Bodies: one model for requests and responses, and for every protocol version.
+//!
+//! - `file`: files that are sent from disk
+//! - `reader`: reads a body frame by frame
+
+mod file;
+mod reader;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::File;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use causeway_message::{Chunk, FieldMap};
 use progress::Stamp;
 
+pub use self::file::{FileSlice, FileVersion, OpenFile};
+pub use self::reader::BodyReader;
 use crate::upstream::Call;
 
-/// A piece of a body.
+/// One frame of a body.
 #[derive(Debug)]
 pub enum Frame {
-    /// Content.
+    /// A piece of the content.
     Chunk(Chunk),
-    /// The trailer section (RFC 9110 §6.5); nothing follows it.
+    /// The trailer section (RFC 9110 §6.5); the last frame.
     Trailers(Box<FieldMap>),
 }
 
-/// Why a body ended before its end.
+/// Why a body ended before it was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyFault {
-    /// The peer broke its framing.
+    /// The peer violated its framing.
     Malformed,
-    /// The peer closed or reset.
+    /// The peer closed the connection or reset the stream.
     PeerGone,
-    /// Nothing arrived for the idle limit.
+    /// No data arrived for the idle timeout.
     TimedOut,
-    /// It is longer than this exchange allows ([`crate::Context::limit_body`]).
+    /// The body is longer than this exchange allows ([`crate::Context::limit_body`]).
     TooLarge,
-    /// The source failed (a file shrank, a disk refused).
+    /// The source failed: a file shrank, or a read failed.
     Source,
 }
 
 impl fmt::Display for BodyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "its framing is broken",
-            Self::PeerGone => "the peer is gone",
-            Self::TimedOut => "nothing arrived in time",
-            Self::TooLarge => "it is too large",
-            Self::Source => "its source failed",
+            Self::Malformed => "invalid framing",
+            Self::PeerGone => "the peer disconnected",
+            Self::TimedOut => "no data arrived in time",
+            Self::TooLarge => "the body is too large",
+            Self::Source => "the source of the body failed",
         })
     }
 }
 
-/// A body that is produced piece by piece.
+/// A body that is produced frame by frame.
 pub trait BodyStream {
-    /// The next frame; `None` at the end.
+    /// Polls for the next frame; `None` at the end of the body.
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
 
-    /// Octets still to come, when known: then the response carries `Content-Length`.
+    /// Returns the bytes of content that remain, if known; a response then carries `Content-Length`.
     fn len(&self) -> Option<u64> {
         None
     }
 
-    /// Whether [`len`](Self::len) is known to be 0.
+    /// Returns whether [`len`](Self::len) is known to be 0.
     fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
@@ -78,42 +84,31 @@ pub enum Body {
     /// A range of a file; the engine reads it without holding the worker.
     File(FileSlice),
     /// Several pieces in order (`multipart/byteranges`).
-    Parts(VecDeque<Part>),
+    Parts(VecDeque<BodyPart>),
     /// Produced while it is sent.
     Stream(Box<dyn BodyStream>),
-    /// What comes in from somebody else: the request's own body, or an upstream's answer.
+    /// A body that is received: the request's own, or an upstream's response.
     Incoming(IncomingBody),
-    /// Raw octets of another protocol; see [`crate::Response::switch`].
+    /// Raw bytes of another protocol; see [`crate::Response::switch`].
     Tunnel(Box<dyn BodyStream>),
 }
 
 /// A piece of [`Body::Parts`].
-pub enum Part {
-    /// Octets at hand.
+pub enum BodyPart {
+    /// Bytes in memory.
     Chunk(Chunk),
     /// A range of a file.
     File(FileSlice),
-    /// Produced while it is sent; trailers in it are the whole body's.
+    /// Produced while it is sent; its trailers are those of the whole body.
     Stream(Box<dyn BodyStream>),
-    /// What comes in from somebody else.
+    /// A body that is received.
     Incoming(IncomingBody),
-    /// The trailer section; nothing follows it.
+    /// The trailer section; the last part.
     Trailers(Box<FieldMap>),
 }
 
-/// A range of an open file.
-#[derive(Debug, Clone)]
-pub struct FileSlice {
-    /// The file; read with positioned reads only, so it may be shared.
-    pub file: Arc<File>,
-    /// Where the range starts, in octets.
-    pub at: u64,
-    /// How many octets it has.
-    pub len: u64,
-}
-
-impl Part {
-    /// As [`Body::len`]. Content that trailers follow ends where its framing says so, so it has no length.
+impl BodyPart {
+    /// As [`Body::len`]. A body with trailers has no length: `Content-Length` would end the message before them.
     fn len(&self) -> Option<u64> {
         match self {
             Self::Chunk(chunk) => Some(chunk.len() as u64),
@@ -126,33 +121,33 @@ impl Part {
 }
 
 impl Body {
-    /// Octets of content, when known before it is sent. O(parts).
+    /// Returns the bytes of content, if known before the body is sent. O(parts).
     pub fn len(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
             Self::Chunk(chunk) => Some(chunk.len() as u64),
             Self::File(slice) => Some(slice.len),
-            Self::Parts(parts) => parts.iter().map(Part::len).sum(),
+            Self::Parts(parts) => parts.iter().map(BodyPart::len).sum(),
             Self::Stream(stream) => stream.len(),
             Self::Incoming(body) => body.len(),
             Self::Tunnel(_) => None,
         }
     }
 
-    /// Whether there is surely no content.
+    /// Returns whether the body is known to have no content.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 }
 
-impl From<Part> for Body {
-    fn from(part: Part) -> Self {
+impl From<BodyPart> for Body {
+    fn from(part: BodyPart) -> Self {
         match part {
-            Part::Chunk(chunk) => Self::Chunk(chunk),
-            Part::File(slice) => Self::File(slice),
-            Part::Stream(stream) => Self::Stream(stream),
-            Part::Incoming(body) => Self::Incoming(body),
-            Part::Trailers(_) => Self::Parts(VecDeque::from([part])),
+            BodyPart::Chunk(chunk) => Self::Chunk(chunk),
+            BodyPart::File(slice) => Self::File(slice),
+            BodyPart::Stream(stream) => Self::Stream(stream),
+            BodyPart::Incoming(body) => Self::Incoming(body),
+            BodyPart::Trailers(_) => Self::Parts(VecDeque::from([part])),
         }
     }
 }
@@ -171,7 +166,7 @@ impl fmt::Debug for Body {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for BodyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Chunk(chunk) => chunk.fmt(f),
@@ -183,28 +178,44 @@ impl fmt::Debug for Part {
     }
 }
 
-/// Octets that a mailbox holds before the driver stops taking more from the peer.
-const MAILBOX_OCTETS_MAX: usize = 64 * 1024;
-/// Frames that a mailbox holds: a frame of one octet may pin a whole read block.
+/// Bytes that a mailbox holds before the driver stops reading from the peer.
+const MAILBOX_BYTES_MAX: usize = 64 * 1024;
+/// Frames that a mailbox holds. The byte limit is not enough: a frame of one byte may pin a whole read block.
 const MAILBOX_FRAMES_MAX: usize = 16;
 
+/// The state that a [`Mailbox`] and its reader share.
 #[derive(Default)]
 struct Mail {
     frames: VecDeque<Frame>,
-    octets: usize,
+    bytes: usize,
+    /// Bytes of content taken by the reader since the last [`Mailbox::taken`].
     taken: u32,
-    /// Octets of content that the reader may still get; `None` is no limit.
+    /// Bytes of content that the reader may still take; `None` is no limit.
     left: Option<u64>,
-    /// Octets of content that were announced and that the reader has not got yet.
+    /// Bytes of content that were announced and that the reader has not taken yet.
     announced: Option<u64>,
-    /// It began as content of unknown length.
+    /// The content's length was unknown when the body began.
     is_unsized: bool,
     end: MailEnd,
+    /// The reader has polled an empty, open mailbox at least once.
     wanted: bool,
     reader: Option<Waker>,
     driver: Option<Waker>,
-    /// For the profiler: what a reader that waited is woken by.
+    /// For the profiler: identifies the event that wakes a waiting reader.
     stamp: Stamp,
+}
+
+impl Mail {
+    fn reset(&mut self) {
+        // Without `..`: a new field that is not reset is a compile error.
+        let Self { frames, bytes, taken, left, announced, is_unsized, end, wanted, reader, driver, stamp } = self;
+        if !frames.is_empty() {
+            frames.clear();
+        }
+        (*bytes, *taken, *left, *announced) = (0, 0, None, None);
+        (*is_unsized, *end, *wanted) = (false, MailEnd::Open, false);
+        (*reader, *driver, *stamp) = (None, None, Stamp::default());
+    }
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -215,61 +226,57 @@ enum MailEnd {
     Failed(BodyFault),
 }
 
-/// Where the driver puts a request's body and its reader finds it. One per exchange, for that exchange only: the
-/// reader's handle may outlive the handler's call and even the exchange.
+/// A bounded queue of frames between the driver, which receives a body, and its reader. Each exchange has its own.
+/// The reader's handle may outlive the handler's call, and even the exchange.
 #[derive(Default)]
 pub struct Mailbox(Rc<RefCell<Mail>>);
 
 impl Mailbox {
-    /// A second handle to the same box, for the reader.
+    /// Creates the reader's handle to this mailbox.
     pub(crate) fn reader(&self) -> IncomingBody {
-        IncomingBody(Source::Peer(Rc::clone(&self.0)))
+        IncomingBody(BodySource::Peer(Rc::clone(&self.0)))
     }
 
-    /// Lets the reader have so many octets of content at most.
-    pub(crate) fn limit(&self, octets_max: u64) {
+    /// Limits the content that the reader may take to `bytes_max` bytes. The smallest of several limits applies.
+    pub(crate) fn limit(&self, bytes_max: u64) {
         let mut mail = self.0.borrow_mut();
-        mail.left = Some(mail.left.map_or(octets_max, |left| left.min(octets_max)));
+        mail.left = Some(mail.left.map_or(bytes_max, |left| left.min(bytes_max)));
     }
 
-    /// Empties the box for the next exchange; a box that a reader still holds is left to it, failed, and replaced.
+    /// Resets the mailbox for the next exchange. If a reader still holds the old state, that state fails and is
+    /// replaced by a new one.
     pub(crate) fn renew(&mut self) {
+        // No reader is left: reuse the allocation, and the capacity of the queue.
         if let Some(mail) = Rc::get_mut(&mut self.0) {
-            let mail = mail.get_mut();
-            if !mail.frames.is_empty() {
-                mail.frames.clear();
-            }
-            (mail.octets, mail.taken, mail.left, mail.announced) = (0, 0, None, None);
-            (mail.end, mail.is_unsized) = (MailEnd::Open, false);
-            (mail.wanted, mail.reader, mail.driver, mail.stamp) = (false, None, None, Stamp::default());
+            mail.get_mut().reset();
         } else {
             self.fail(BodyFault::PeerGone);
             self.0 = Rc::default();
         }
     }
 
-    /// So many octets of content will come, unless it fails.
-    pub fn announce(&self, octets: u64) {
-        self.0.borrow_mut().announced = Some(octets);
+    /// Announces the content's length in bytes (`Content-Length`).
+    pub fn announce(&self, bytes: u64) {
+        self.0.borrow_mut().announced = Some(bytes);
     }
 
-    /// Content will come, or its end alone, and its length is known then.
+    /// Announces content of unknown length: its end arrives as an event of its own.
     pub fn announce_unsized(&self) {
         self.0.borrow_mut().is_unsized = true;
     }
 
-    /// Puts a frame in, for the reader. The driver asks [`has_room`](Self::has_room) before it reads more, so the bound
-    /// is passed by at most one read block.
+    /// Appends a frame for the reader. The driver checks [`has_room`](Self::has_room) before it reads more, so it
+    /// exceeds the limits by at most one read block.
     pub fn push(&self, frame: Frame) {
         let mut mail = self.0.borrow_mut();
         if let Frame::Chunk(chunk) = &frame {
-            mail.octets += chunk.len();
+            mail.bytes += chunk.len();
         }
         mail.frames.push_back(frame);
         wake(mail);
     }
 
-    /// The body is complete.
+    /// Marks the body as complete.
     pub fn complete(&self) {
         let mut mail = self.0.borrow_mut();
         if mail.end == MailEnd::Open {
@@ -278,7 +285,7 @@ impl Mailbox {
         wake(mail);
     }
 
-    /// The request was complete and became a tunnel: more comes, of another protocol.
+    /// Opens a complete body again: the request has become a tunnel, and bytes of another protocol follow.
     pub fn reopen(&self) {
         let mut mail = self.0.borrow_mut();
         if mail.end == MailEnd::Complete {
@@ -286,7 +293,7 @@ impl Mailbox {
         }
     }
 
-    /// The body ends here, before its end.
+    /// Ends the body before it is complete. Has no effect on a body that has ended.
     pub fn fail(&self, fault: BodyFault) {
         let mut mail = self.0.borrow_mut();
         if mail.end == MailEnd::Open {
@@ -295,36 +302,38 @@ impl Mailbox {
         wake(mail);
     }
 
-    /// Whether somebody has begun to read: then a client that waits for 100 (Continue) gets it (RFC 9110 §10.1.1).
+    /// Returns whether the reader has started to wait for content; a client that expects 100 (Continue) then gets it
+    /// (RFC 9110 §10.1.1).
     pub fn wanted(&self) -> bool {
         self.0.borrow().wanted
     }
 
-    /// Whether nobody can read it any more.
+    /// Returns whether no reader's handle is left.
     pub fn is_abandoned(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }
 
-    /// Drops what came and nobody can read any more.
+    /// Drops the queued frames if no reader's handle is left.
     pub fn discard_unread(&self) {
         if self.is_abandoned() {
             let mut mail = self.0.borrow_mut();
-            (mail.frames, mail.octets) = (VecDeque::new(), 0);
+            (mail.frames, mail.bytes) = (VecDeque::new(), 0);
         }
     }
 
-    /// Whether more octets may be taken from the peer; if not, `driver` is woken once there is room.
+    /// Returns whether the driver may read more from the peer. If not, `driver` is woken when the reader has made
+    /// room.
     pub fn has_room(&self, driver: &Waker) -> bool {
         let mut mail = self.0.borrow_mut();
-        let room = mail.octets < MAILBOX_OCTETS_MAX && mail.frames.len() < MAILBOX_FRAMES_MAX;
+        let room = mail.bytes < MAILBOX_BYTES_MAX && mail.frames.len() < MAILBOX_FRAMES_MAX;
         if !room && mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver)) {
             mail.driver = Some(driver.clone());
         }
         room
     }
 
-    /// Wakes `driver` at the reader's next look, if that is its first, or there is anything to take: what it takes makes room in
-    /// the receive window.
+    /// Registers `driver` to be woken by the reader's next poll, if that poll is its first, or can take a frame and
+    /// so make room in the receive window.
     pub fn notify(&self, driver: &Waker) {
         let mut mail = self.0.borrow_mut();
         if (!mail.wanted || !mail.frames.is_empty())
@@ -334,12 +343,20 @@ impl Mailbox {
         }
     }
 
-    /// Whether the reader has taken everything that came.
+    /// Registers `driver` to be woken when the reader next takes a frame, or drops its handle.
+    pub fn follow_reader(&self, driver: &Waker) {
+        let mut mail = self.0.borrow_mut();
+        if mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver)) {
+            mail.driver = Some(driver.clone());
+        }
+    }
+
+    /// Returns whether the reader has taken all queued frames.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().frames.is_empty()
     }
 
-    /// Octets that the reader took since this was last asked: what the driver gives back to the receive window.
+    /// Returns the bytes of content taken since the last call, which the driver adds to the receive window.
     pub fn taken(&self) -> u32 {
         std::mem::take(&mut self.0.borrow_mut().taken)
     }
@@ -350,64 +367,66 @@ fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
     if reader.is_some() {
         progress::before_send(&mut mail.stamp);
     }
-    // The waker may run foreign code: never while the box is borrowed.
+    // The waker may run code that accesses this mailbox: end the borrow first.
     drop(mail);
     if let Some(reader) = reader {
         reader.wake();
     }
 }
 
-/// A body that comes in: a request's, or an upstream's answer's. An owned handle that may outlive the call that took it, so
-/// that a proxy uploads while the answer streams. A request's is asked for by its first poll: then the engine sends 100
-/// (Continue). Dropping an answer's gives the call up.
-pub struct IncomingBody(Source);
+/// A body that is received: a request's, or an upstream's response. It is an owned handle, which may outlive the call
+/// that took it, so that a proxy can upload while the response streams. The first poll of a request's body makes the
+/// engine send 100 (Continue). Dropping the body of an upstream's response cancels the call.
+pub struct IncomingBody(BodySource);
 
-enum Source {
-    /// What the peer sends.
+enum BodySource {
+    /// The body that the peer sends.
     Peer(Rc<RefCell<Mail>>),
-    /// What an upstream answers.
+    /// The body of an upstream's response.
     Answer(Call),
-    /// What a handler put in its place, or what was read already.
+    /// A body in memory: a replacement by a handler, or frames that were read before.
     Held(VecDeque<Frame>),
-    /// What a handler makes of what came, and how many octets of it may be read, where there is a limit.
+    /// A stream that a handler substituted, and the limit in bytes on its content, if there is one.
     Made(Box<dyn BodyStream>, Option<u64>),
 }
 
 impl IncomingBody {
-    /// Whether it is complete and all of it was taken: nothing is to be waited for. A request without content has such a body.
+    /// Returns whether the body is complete and all of it was taken. True from the start for a request without
+    /// content.
     pub fn is_over(&self) -> bool {
         match &self.0 {
-            Source::Peer(mail) => mail.borrow().is_over(),
-            Source::Answer(call) => call.made_is_over(),
-            Source::Held(frames) => frames.is_empty(),
-            Source::Made(stream, _) => stream.is_empty(),
+            BodySource::Peer(mail) => mail.borrow().is_over(),
+            BodySource::Answer(call) => call.made_is_over(),
+            BodySource::Held(frames) => frames.is_empty(),
+            BodySource::Made(stream, _) => stream.is_empty(),
         }
     }
 
-    /// A body that is there as a whole.
+    /// Creates a body from frames in memory.
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
-        Self(Source::Held(frames))
+        Self(BodySource::Held(frames))
     }
 
-    /// A body that a handler makes.
-    pub(crate) fn of_stream(stream: Box<dyn BodyStream>, octets_max: Option<u64>) -> Self {
-        Self(Source::Made(stream, octets_max))
+    /// Creates a body from a handler's stream, limited to `bytes_max` bytes of content.
+    pub(crate) fn of_stream(stream: Box<dyn BodyStream>, bytes_max: Option<u64>) -> Self {
+        Self(BodySource::Made(stream, bytes_max))
     }
 
-    /// The body of a call's answer.
+    /// Creates the body of a call's response.
     pub(crate) fn of_answer(call: Call) -> Self {
-        Self(Source::Answer(call))
+        Self(BodySource::Answer(call))
     }
 }
 
 impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         match &mut self.0 {
-            Source::Peer(mail) => poll_mail(mail, task),
-            Source::Answer(call) => call.poll_made(task),
-            Source::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
-            Source::Made(stream, left) => {
+            BodySource::Peer(mail) => poll_mail(mail, task),
+            BodySource::Answer(call) => call.poll_made(task),
+            BodySource::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+            BodySource::Made(stream, left) => {
                 let polled = stream.poll_frame(task);
+                // The frame that exceeds the limit is not delivered, not even in part.
                 if let (Poll::Ready(Some(Ok(Frame::Chunk(chunk)))), Some(left)) = (&polled, left) {
                     let Some(rest) = left.checked_sub(chunk.len() as u64) else {
                         return Poll::Ready(Some(Err(BodyFault::TooLarge)));
@@ -421,73 +440,81 @@ impl BodyStream for IncomingBody {
 
     fn len(&self) -> Option<u64> {
         match &self.0 {
-            Source::Peer(mail) => mail.borrow().len(),
-            Source::Answer(call) => call.made_len(),
-            Source::Held(frames) => octets(frames),
-            Source::Made(stream, _) => stream.len(),
+            BodySource::Peer(mail) => mail.borrow().len(),
+            BodySource::Answer(call) => call.made_len(),
+            BodySource::Held(frames) => bytes(frames),
+            BodySource::Made(stream, _) => stream.len(),
         }
     }
 }
 
 impl Mail {
+    /// Returns whether the body is complete and its frames are taken.
     fn is_over(&self) -> bool {
         self.end == MailEnd::Complete && self.frames.is_empty()
     }
 
-    /// Octets of content that the reader will get, as far as that is known.
+    /// Returns the bytes of content that remain for the reader, if known.
     fn len(&self) -> Option<u64> {
         if self.end != MailEnd::Complete {
             return self.announced;
         }
-        // Content that turns out to be none is not no content, and whoever passes it on has to say its end by itself, whenever it came: gRPC
-        // begins calls without messages so, and grpc-go waits for ever for an end that it was told with the head.
-        octets(&self.frames).filter(|octets| *octets > 0 || !self.is_unsized)
+        // A body of unknown length that ends without content has no known length, even after its end. A proxy must
+        // forward that
+        // end as a separate event: gRPC starts calls without messages this way, and grpc-go hangs if the head carries
+        // the end.
+        bytes(&self.frames).filter(|bytes| *bytes > 0 || !self.is_unsized)
     }
 }
 
 impl Mailbox {
-    /// The next frame, for whoever reads.
+    /// Polls for the next frame on behalf of a reader that has no handle.
     pub(crate) fn poll_frame(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         poll_mail(&self.0, task)
     }
 
-    /// Octets of content that the reader will get, as far as that is known.
+    /// Returns the bytes of content that remain for the reader, if known.
     pub(crate) fn len(&self) -> Option<u64> {
         self.0.borrow().len()
     }
 
-    /// As [`IncomingBody::is_over`].
+    /// See [`IncomingBody::is_over`].
     pub(crate) fn is_over(&self) -> bool {
         self.0.borrow().is_over()
     }
 }
 
-/// Octets of a whole body. Content that trailers follow is sent as what ends where its framing says so.
-fn octets(frames: &VecDeque<Frame>) -> Option<u64> {
-    let octets = |frame: &Frame| match frame {
+/// Returns the bytes of a whole body. A body with trailers has no length: `Content-Length` would end the message
+/// before them.
+fn bytes(frames: &VecDeque<Frame>) -> Option<u64> {
+    let bytes = |frame: &Frame| match frame {
         Frame::Chunk(chunk) => Some(chunk.len() as u64),
         Frame::Trailers(_) => None,
     };
-    frames.iter().map(octets).sum()
+    frames.iter().map(bytes).sum()
 }
 
 fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
     let mut mail = mail.borrow_mut();
+    // The profiler attributes the work from here on to the event that woke this reader.
     if mail.stamp != Stamp::default() {
         progress::after_receive(std::mem::take(&mut mail.stamp), Duration::ZERO);
     }
     if let Some(frame) = mail.frames.pop_front() {
         let mut too_large = false;
         if let Frame::Chunk(chunk) = &frame {
-            mail.octets -= chunk.len();
+            mail.bytes -= chunk.len();
             mail.taken = mail.taken.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
-            mail.announced = mail.announced.map(|octets| octets.saturating_sub(chunk.len() as u64));
+            mail.announced = mail.announced.map(|bytes| bytes.saturating_sub(chunk.len() as u64));
             if let Some(left) = &mut mail.left {
+                // The frame counts as taken even if it exceeds the limit: its bytes must return to the receive
+                // window.
                 too_large = *left < chunk.len() as u64;
                 *left = left.saturating_sub(chunk.len() as u64);
             }
         }
         let driver = mail.driver.take();
+        // Room in the mailbox: the driver may be waiting for it.
         drop(mail);
         if let Some(driver) = driver {
             driver.wake();
@@ -498,6 +525,7 @@ fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Fr
         MailEnd::Complete => Poll::Ready(None),
         MailEnd::Failed(fault) => Poll::Ready(Some(Err(fault))),
         MailEnd::Open => {
+            // The first wait for content is the driver's signal to send 100 (Continue).
             let first = !std::mem::replace(&mut mail.wanted, true);
             if mail.reader.as_ref().is_none_or(|waker| !waker.will_wake(task.waker())) {
                 mail.reader = Some(task.waker().clone());
@@ -514,8 +542,8 @@ fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Fr
 
 impl Drop for IncomingBody {
     fn drop(&mut self) {
-        let Source::Peer(mail) = &self.0 else { return };
-        // What nobody reads is drained by the driver, which may be waiting for room.
+        let BodySource::Peer(mail) = &self.0 else { return };
+        // The driver drains an unread body, and may be waiting for room.
         let driver = mail.borrow_mut().driver.take();
         if let Some(driver) = driver {
             driver.wake();
@@ -533,7 +561,7 @@ impl fmt::Debug for IncomingBody {
 mod tests {
     use super::*;
 
-    // gRPC over HTTP/2, "Requests": a call without messages ends by an empty frame, which a proxy has to send as well.
+    // gRPC over HTTP/2, "Requests": a call without messages ends with an empty frame, which a proxy has to forward.
     #[test]
     fn content_that_is_none_is_not_no_content() {
         let body = |prepare: fn(&Mailbox)| {
@@ -542,22 +570,23 @@ mod tests {
             mailbox.complete();
             mailbox.reader().len()
         };
-        assert_eq!(body(|_| {}), Some(0), "none was to come");
-        assert_eq!(body(|mailbox| mailbox.announce(0)), Some(0), "its length was told to be 0");
-        assert_eq!(body(Mailbox::announce_unsized), None, "its end came by itself");
+        assert_eq!(body(|_| {}), Some(0), "no content was announced");
+        assert_eq!(body(|mailbox| mailbox.announce(0)), Some(0), "the announced length is 0");
+        assert_eq!(body(Mailbox::announce_unsized), None, "the end arrived as a separate event");
         let some = |mailbox: &Mailbox| {
             mailbox.announce_unsized();
             mailbox.push(Frame::Chunk(Chunk::from(vec![0; 10])));
         };
-        assert_eq!(body(some), Some(10), "known when it is there");
+        assert_eq!(body(some), Some(10), "the length is known once the body is complete");
         let mut mailbox = Mailbox::default();
         mailbox.announce_unsized();
         mailbox.renew();
         mailbox.complete();
-        assert_eq!(mailbox.reader().len(), Some(0), "the next exchange's has nothing of it");
+        assert_eq!(mailbox.reader().len(), Some(0), "the next exchange does not inherit the flag");
     }
 
-    // The driver gives an exchange up while its output still waits: what came for it must not wait too.
+    // The driver abandons an exchange while its output is still queued: the unread request body must not stay queued
+    // with it.
     #[test]
     fn what_nobody_can_read_is_dropped() {
         let mailbox = Mailbox::default();
@@ -565,9 +594,9 @@ mod tests {
         let reader = mailbox.reader();
         mailbox.push(chunk());
         mailbox.discard_unread();
-        assert!(!mailbox.is_empty(), "it may still be read");
+        assert!(!mailbox.is_empty(), "a reader still holds it");
         mailbox.complete();
-        assert!(!reader.is_over(), "it was not taken");
+        assert!(!reader.is_over(), "a frame was not taken");
         drop(reader);
         mailbox.discard_unread();
         assert!(mailbox.reader().is_over());

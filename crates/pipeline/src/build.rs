@@ -1,9 +1,11 @@
-//! From `serde_json::Value` to a plan: the registry of modules, and what a module may ask for while it is built.
+//! Compiles `serde_json::Value` to a plan: the registry of modules, and the allotment of run-time resources.
 //!
-//! A module registers under its Caddy name; configuration calls it with its JSON; whatever it needs at run time (slots
-//! for variables, compiled templates, route lists, per-worker state) it allots here, so that no name is left at run time.
+//! A module is registered under its Caddy name, and the build calls it with its JSON. While it is built, the module
+//! allots everything that it needs at run time: slots for variables, compiled templates, route lists, per-worker
+//! state. So requests look up no names.
 
 mod duration;
+mod metered;
 mod names;
 mod shape;
 
@@ -12,56 +14,66 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write as _};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use serde::de::value::MapDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
 use crate::context::{ComputedId, Context, MatcherId, VarId};
 use crate::handler::{Handler, Matcher};
-use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, Server, ServerId, StateId};
+use crate::metrics::Metrics;
+use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId};
 use crate::template::{Template, Unknown, VARIABLES};
 use crate::trust::{Confusable, Trust};
 use crate::worker::Worker;
 
 use names::RouteNames;
 
-pub use duration::nanoseconds;
+pub use duration::{DurationConfig, go_duration, nanoseconds};
+use shape::ModuleShape;
 pub use shape::Shape;
 
-/// Makes a handler from its JSON, the `handler` key included.
+/// Creates a handler from its JSON object, including the `handler` key.
 pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
-/// Makes a matcher from the JSON under its name in a matcher set.
+/// Creates a matcher from the JSON value under its name in a matcher set.
 pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync>;
 
-/// The value of a name; `None` for one that is not set.
+/// Returns the value of an environment variable; `None` if it is not set.
 type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What a name in a configuration stands for: handler and matcher modules, and the environment.
+/// The names that a configuration may use: handler modules, matcher modules, and environment variables.
 pub struct Registry {
     handlers: BTreeMap<String, HandlerMaker>,
     matchers: BTreeMap<String, MatcherMaker>,
     environment: Environment,
+    metrics: Arc<Metrics>,
 }
 
 impl Default for Registry {
-    /// No modules; the environment is that of the process.
+    /// No modules; the environment of the process.
     fn default() -> Self {
         Self {
             handlers: BTreeMap::new(),
             matchers: BTreeMap::new(),
             environment: Box::new(|name| std::env::var(name).ok()),
+            metrics: Arc::default(),
         }
     }
 }
 
 impl Registry {
-    /// Takes what `{env.NAME}` stands for from `look_up`, at load.
+    /// Sets the look-up of `{env.NAME}`, which happens at load.
     pub fn environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
         self.environment = Box::new(look_up);
     }
 
-    /// Adds a handler module; a later one of the same name replaces it. `make` may hold what its handlers talk to.
+    /// Returns the metrics of all plans that are built with this registry.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Registers a handler module; replaces an earlier one of the same name. `make` may capture values that its
+    /// handlers share with the program.
     pub fn handler(
         &mut self,
         name: impl Into<String>,
@@ -70,7 +82,7 @@ impl Registry {
         self.handlers.insert(name.into(), Box::new(make));
     }
 
-    /// Adds a matcher module; a later one of the same name replaces it.
+    /// Registers a matcher module; replaces an earlier one of the same name.
     pub fn matcher(
         &mut self,
         name: impl Into<String>,
@@ -79,7 +91,7 @@ impl Registry {
         self.matchers.insert(name.into(), Box::new(make));
     }
 
-    /// All module IDs, as `list-modules` prints them, sorted.
+    /// Returns all module IDs, sorted, as `list-modules` prints them.
     pub fn modules(&self) -> Vec<String> {
         let handlers = self.handlers.keys().map(|name| format!("http.handlers.{name}"));
         let matchers = self.matchers.keys().map(|name| format!("http.matchers.{name}"));
@@ -89,16 +101,16 @@ impl Registry {
     }
 }
 
-/// A configuration that cannot be built: the operator's mistake, with its place.
+/// A configuration that cannot be built: an operator's mistake, with its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildError {
-    /// JSON path of the value at fault, as in `apps.http.servers.srv0.routes[2]`.
+    /// JSON path of the invalid value, for example `apps.http.servers.srv0.routes[2]`.
     pub path: String,
-    /// What was found and what was expected.
+    /// The mistake.
     pub problem: Problem,
 }
 
-/// What is wrong with a value of a configuration.
+/// A mistake in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -109,26 +121,31 @@ pub enum Problem {
         /// The name that was found.
         name: String,
     },
-    /// The value's shape is wrong; the deserialiser's words.
+    /// The value has the wrong shape; the text is the deserialiser's.
     Shape(String),
-    /// A value that its module refuses.
+    /// A module rejected the value.
     Value {
-        /// What was found.
+        /// The invalid value.
         found: String,
-        /// What was expected.
+        /// A description of valid values.
         expected: Cow<'static, str>,
     },
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.path)?;
-        match &self.problem {
-            Problem::UnknownModule { kind, name } => write!(f, "no {kind} module '{name}' is built into this version"),
-            Problem::Shape(words) => f.write_str(words),
-            Problem::Value { found, expected } => {
+        write!(f, "{}: {}", self.path, self.problem)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownModule { kind, name } => write!(f, "no {kind} module '{name}' is built into this version"),
+            Self::Shape(words) => f.write_str(words),
+            Self::Value { found, expected } => {
                 f.write_str("found '")?;
-                // On one line: an expression may have several.
+                // Escape control characters: the error is one line, and an expression may have several.
                 for char in found.chars() {
                     if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
                 }
@@ -140,7 +157,7 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// What one server's part of the configuration says.
+/// The configuration of one server.
 pub struct ServerSpec<'v> {
     /// Its name in the configuration.
     pub name: &'v str,
@@ -148,31 +165,29 @@ pub struct ServerSpec<'v> {
     pub routes: &'v Value,
     /// Its `errors.routes`.
     pub errors: Option<&'v Value>,
-    /// Its `named_routes`: an object of routes, for handlers that invoke one.
+    /// Its `named_routes`: an object of routes, for handlers that invoke one by name.
     pub named_routes: Option<&'v Map<String, Value>>,
-    /// Whether its requests leave access records.
-    pub access_log: bool,
-    /// Whether the program is there for its answers: a profile counts them as progress. Where it is not, its routes are called after it;
-    /// who asks it is load all the same.
+    /// Whether the profiler counts its responses as progress. If not, as for the administration server, its routes'
+    /// names start with the server's name. Its requests count as load in both cases.
     pub is_progress: bool,
-    /// Which proxies may say who the client is.
+    /// The proxies that may report the client's address.
     pub trust: Option<Trust>,
-    /// Which fields are dropped as confusable.
+    /// The field names that are dropped as confusable.
     pub confusable: Confusable,
-    /// Whether a request over TLS must be for the host that its connection was opened for (RFC 6066 §3); others get 421. A server
-    /// that asks some of its hosts' clients for a certificate needs it: with the name of another host one gets past that.
+    /// Whether the host of a request over TLS must equal the connection's server name (RFC 6066 §3); other requests
+    /// get 421. A server that requires client certificates for only some of its hosts needs this: without it, a
+    /// connection opened for another host bypasses the requirement.
     pub strict_sni_host: bool,
 }
 
 impl<'v> ServerSpec<'v> {
-    /// A server with these routes, and nothing else set.
+    /// Creates a server with these routes; all other values are defaults.
     pub fn new(name: &'v str, routes: &'v Value) -> Self {
         Self {
             name,
             routes,
             errors: None,
             named_routes: None,
-            access_log: false,
             is_progress: true,
             trust: None,
             confusable: Confusable::default(),
@@ -189,17 +204,19 @@ pub struct Build<'r> {
     variables: HashMap<String, VarId>,
     groups: HashMap<String, GroupId>,
     matchers: u32,
-    /// Prefixes of placeholders' names.
+    /// Prefixes of placeholder families.
     families: Vec<String>,
     /// The named routes of the server under construction.
     named: HashMap<String, RoutesId>,
     names: RouteNames,
-    /// What was compiled since this was last asked names the request's body.
+    /// A template compiled since this was last cleared contains the request body.
     reads_body: bool,
+    /// Modules whose routes are not counted.
+    uncounted: &'static [&'static str],
 }
 
 impl<'r> Build<'r> {
-    /// An empty plan, with the modules that it may name.
+    /// Creates an empty plan, for configurations that use the modules of `registry`.
     pub fn new(registry: &'r Registry) -> Self {
         Self {
             registry,
@@ -212,21 +229,23 @@ impl<'r> Build<'r> {
             named: HashMap::new(),
             names: RouteNames::default(),
             reads_body: false,
+            uncounted: &[],
         }
     }
 
-    /// The plan, frozen.
+    /// Freezes the plan.
     pub fn finish(mut self) -> Plan {
         for prefix in &self.families {
             let member = |(name, id): (&String, &VarId)| Some((Box::from(name.strip_prefix(prefix.as_str())?), *id));
             let mut members: Vec<_> = self.variables.iter().filter_map(member).collect();
+            // `variables` is a hash map: sort for a stable order.
             members.sort_unstable_by_key(|(_, id)| id.0);
             self.plan.families.push(members);
         }
         self.plan
     }
 
-    /// Works on the value at `key` below the present place, so that errors name it.
+    /// Calls `work` for the value at `key` below the current location, so that errors contain the location.
     ///
     /// # Errors
     /// Those of `work`.
@@ -241,7 +260,7 @@ impl<'r> Build<'r> {
         result
     }
 
-    /// An error at the present place.
+    /// Creates an error at the current location.
     pub fn error(&self, problem: Problem) -> BuildError {
         let mut path = String::new();
         for key in &self.path {
@@ -253,45 +272,44 @@ impl<'r> Build<'r> {
         BuildError { path, problem }
     }
 
-    /// An error at the present place, for a value that its module refuses.
+    /// Creates an error at the current location for a value that a module rejects.
     pub fn refuse(&self, found: impl Into<String>, expected: impl Into<Cow<'static, str>>) -> BuildError {
         self.error(Problem::Value { found: found.into(), expected: expected.into() })
     }
 
-    /// Reads a module's JSON into its type; an unknown field is an error if the type says `deny_unknown_fields`. The
-    /// `handler` key, which names the module, is not the type's.
+    /// Deserialises a module's JSON. An unknown field is an error if the type has `deny_unknown_fields`; the
+    /// `handler` key, which names the module, is skipped.
     ///
     /// # Errors
     /// [`Problem::Shape`].
     pub fn parse<T: DeserializeOwned>(&self, value: &Value) -> Result<T, BuildError> {
         let read = match value {
-            // Not copied: what is nested in a handler is as long as the rest of the configuration.
-            Value::Object(fields) if fields.contains_key("handler") => {
-                let own = fields.iter().filter(|(key, _)| *key != "handler");
-                T::deserialize(MapDeserializer::new(own.map(|(key, value)| (key.as_str(), Shape(value)))))
+            // Skipped without a copy: the object may contain nested routes as long as the rest of the configuration.
+            Value::Object(members) if members.contains_key("handler") => {
+                T::deserialize(ModuleShape { members, name: "handler" })
             }
             _ => T::deserialize(Shape(value)),
         };
         read.map_err(|error: serde_json::Error| self.error(Problem::Shape(error.to_string())))
     }
 
-    /// Compiles a string with placeholders; a placeholder that stands for nothing becomes no text.
+    /// Compiles a placeholder string; unknown placeholders render as no text.
     pub fn template(&mut self, source: &str) -> Template {
         Template::compile(source, Unknown::Empty, self)
     }
 
-    /// Compiles a string with placeholders; a placeholder that is not known when it is rendered stays as it is written.
+    /// Compiles a placeholder string; unknown placeholders render as their text in the configuration.
     pub fn template_of_known(&mut self, source: &str) -> Template {
         Template::compile(source, Unknown::Written, self)
     }
 
-    /// The slot of a variable that `vars` sets and `{http.vars.NAME}` reads, the same for every mention of its name.
+    /// Returns the slot of the variable that `vars` sets and `{http.vars.NAME}` reads. One name has one slot.
     pub fn variable(&mut self, name: &str) -> VarId {
         self.slot(&format!("{VARIABLES}{name}"))
     }
 
-    /// The slot of a placeholder that a module sets while the request runs, by its whole name, as in
-    /// `http.regexp.name.1`. While it is not set the placeholder is unknown.
+    /// Returns the slot of a placeholder that a module sets during the request, by its whole name, for example
+    /// `http.regexp.name.1`. The placeholder is unknown until it is set.
     pub fn slot(&mut self, placeholder: &str) -> VarId {
         if let Some(id) = self.variables.get(placeholder) {
             return *id;
@@ -301,8 +319,8 @@ impl<'r> Build<'r> {
         id
     }
 
-    /// The slots of all placeholders that begin so and that the plan names, for a module that sets whichever are wanted
-    /// ([`Plan::family`]).
+    /// Allots a family: the slots of all placeholders of the plan that start with `prefix`. A module with an open set
+    /// of placeholders sets only those that the plan uses ([`Plan::family`]).
     pub fn family(&mut self, prefix: &str) -> FamilyId {
         let known = self.families.iter().position(|family| family == prefix);
         let index = known.unwrap_or_else(|| {
@@ -312,7 +330,7 @@ impl<'r> Build<'r> {
         FamilyId(u32::try_from(index).expect("fewer families than modules"))
     }
 
-    /// Keeps how a text is worked out when a placeholder asks for it: `compute` appends it, or says that it is not known.
+    /// Allots a computed text: `compute` appends it, or returns false if it is unknown.
     pub fn computed(
         &mut self,
         compute: impl Fn(&mut Context, &mut Vec<u8>) -> bool + Send + Sync + 'static,
@@ -321,35 +339,41 @@ impl<'r> Build<'r> {
         ComputedId(u32::try_from(self.plan.computed.len() - 1).expect("as many do not fit into memory"))
     }
 
-    /// The number of a matcher that may wait; see [`crate::Context::wait_to_match`].
+    /// Allots the id of a matcher that may wait; see [`crate::Context::wait_to_match`].
     pub fn matcher_id(&mut self) -> MatcherId {
         self.matchers += 1;
         MatcherId(self.matchers)
     }
 
-    /// The routes of this name in the server's `named_routes`, to be called with [`crate::Step::Call`].
+    /// Returns the route of this name in the server's `named_routes`, to call with [`crate::Step::Call`].
     pub fn named_route(&self, name: &str) -> Option<RoutesId> {
         self.named.get(name).copied()
     }
 
-    /// A value of the environment that the configuration may name.
+    /// Returns the value of an environment variable.
     pub fn environment(&self, name: &str) -> Option<String> {
         (self.registry.environment)(name)
     }
 
-    /// What is compiled now needs the request's body as a text.
+    /// Returns the metrics of the server that will run the plan.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.registry.metrics
+    }
+
+    /// Records that the current template needs the request body as a text.
     pub(crate) fn needs_body(&mut self) {
         self.reads_body = true;
     }
 
-    /// Allots a state that each worker makes for itself when the plan reaches it.
+    /// Allots a state that each worker creates when it gets the plan.
     pub fn state<T: 'static>(&mut self, make: impl Fn(&Rc<dyn Worker>) -> T + Send + Sync + 'static) -> StateId<T> {
         self.plan.states.push(Box::new(move |worker| Rc::new(make(worker))));
         StateId::new(self.plan.states.len() - 1)
     }
 
-    /// A state that outlives its plan: a plan that takes over, and asks for the same type under the same key, finds it as it
-    /// was left. Whoever asks for it within one plan shares it too. So the key names everything that the state depends on.
+    /// Allots a state that outlives its plan: the next plan takes it over if it allots a state of the same type and
+    /// key. Within one plan, equal type and key share one state. So the key must name everything that the state
+    /// depends on.
     pub fn kept_state<T: 'static>(
         &mut self,
         key: String,
@@ -364,12 +388,12 @@ impl<'r> Build<'r> {
         id
     }
 
-    /// Builds a server: the entrance to its routes.
+    /// Builds a server and its routes.
     ///
     /// # Errors
     /// The first mistake in its routes.
     pub fn server(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
-        // The first site needs no name: mostly there is no other.
+        // The first site's routes have no prefix: most configurations have only one site.
         let is_first = spec.is_progress && !self.plan.servers.iter().any(|server| server.is_progress);
         let name = if is_first { "" } else { spec.name };
         self.within(name, |build| build.server_routes(spec))
@@ -377,18 +401,22 @@ impl<'r> Build<'r> {
 
     fn server_routes(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
         self.named.clear();
-        // All are there before the first is built: one may invoke another.
+        // Open all lists before the first route is built: a named route may invoke another one.
         for name in spec.named_routes.into_iter().flatten().map(|(name, _)| name) {
             let id = self.open_list()?;
             self.named.insert(name.clone(), id);
         }
         for (name, route) in spec.named_routes.into_iter().flatten() {
             let at = format!("named_routes.{name}");
-            let route = self.at(at, |build| build.within(format!("&{name}"), |build| build.route(route)))?;
+            let mut built = self.at(at, |build| build.within(format!("&{name}"), |build| build.route(route)))?;
+            built.series = self.series_of(spec.name, route);
             let id = self.named[name];
-            self.fill_list(id, vec![route]);
+            self.fill_list(id, vec![built]);
         }
         let routes = self.at("routes", |build| build.routes(spec.routes))?;
+        for (index, route) in spec.routes.as_array().into_iter().flatten().enumerate() {
+            self.plan.lists[routes.0 as usize].routes[index].series = self.series_of(spec.name, route);
+        }
         let errors = match spec.errors {
             Some(routes) => {
                 Some(self.at("errors.routes", |build| build.within("errors", |build| build.routes(routes)))?)
@@ -396,11 +424,10 @@ impl<'r> Build<'r> {
             None => None,
         };
         let id = ServerId(u16::try_from(self.plan.servers.len()).map_err(|_| self.refuse("65536 servers", "fewer"))?);
-        self.plan.servers.push(Server {
+        self.plan.servers.push(ServerPlan {
             name: spec.name.to_owned(),
             routes,
             errors,
-            access_log: spec.access_log,
             is_progress: spec.is_progress,
             trust: spec.trust.clone(),
             confusable: spec.confusable.clone(),
@@ -409,7 +436,7 @@ impl<'r> Build<'r> {
         Ok(id)
     }
 
-    /// A list's place: what is built while it is open comes behind it.
+    /// Reserves a list's id. Lists that are built until it is filled get higher ids.
     fn open_list(&mut self) -> Result<RoutesId, BuildError> {
         self.plan.lists.push(List::default());
         let id = u32::try_from(self.plan.lists.len() - 1).map_err(|_| self.refuse("2^32 route lists", "fewer"))?;
@@ -420,12 +447,17 @@ impl<'r> Build<'r> {
         self.plan.lists[id.0 as usize] = List { index: Index::of(&routes), routes };
     }
 
-    /// Builds a route list from its JSON array; for servers, and for handlers with routes of their own.
+    /// Builds a route list from its JSON array, or an empty one from `null`: for servers, and for handlers with
+    /// nested routes.
     ///
     /// # Errors
     /// The first mistake in it.
     pub fn routes(&mut self, value: &Value) -> Result<RoutesId, BuildError> {
-        let Value::Array(routes) = value else { return Err(self.refuse(kind_of(value), "a list of routes")) };
+        let routes = match value {
+            Value::Array(routes) => routes.as_slice(),
+            Value::Null => &[],
+            _ => return Err(self.refuse(kind_of(value), "a list of routes")),
+        };
         let id = self.open_list()?;
         let mut list = Vec::with_capacity(routes.len());
         for (index, route) in routes.iter().enumerate() {
@@ -438,10 +470,10 @@ impl<'r> Build<'r> {
     fn route(&mut self, value: &Value) -> Result<Route, BuildError> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Written {
+        struct RouteConfig {
             #[serde(default)]
             group: String,
-            /// Checked here; taken from the value itself, uncopied.
+            /// Only the shape is checked here; the build reads the value itself, without a copy.
             #[serde(default, rename = "match")]
             _matchers: Vec<BTreeMap<String, IgnoredAny>>,
             #[serde(default, rename = "handle")]
@@ -449,23 +481,27 @@ impl<'r> Build<'r> {
             #[serde(default)]
             terminal: bool,
         }
-        let written: Written = self.parse(value)?;
+        let written: RouteConfig = self.parse(value)?;
         let listed = |key| value.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut matchers = Vec::new();
-        for (index, set) in listed("match").iter().filter_map(Value::as_object).enumerate() {
+        let none = Map::new();
+        for (index, set) in listed("match").iter().map(|set| set.as_object().unwrap_or(&none)).enumerate() {
             matchers.push(self.at(format!("match[{index}]"), |build| build.matcher_set(set))?);
         }
+        // The matchers' templates have set the flag; the handlers' are separate.
         let reads_body = std::mem::take(&mut self.reads_body);
         let matched = names::matched(listed("match"));
         let mut links = self.within(matched, |build| build.links(listed("handle")))?;
+        // After the nested routes' links, which the build of the handlers has appended.
         let start = self.plan.links.len() as u32;
         self.plan.links.append(&mut links);
         let handlers = start..self.plan.links.len() as u32;
         let group = (!written.group.is_empty()).then(|| self.group(&written.group));
-        Ok(Route { matchers, handlers, group, terminal: written.terminal, reads_body })
+        Ok(Route { matchers, handlers, group, terminal: written.terminal, series: None, reads_body })
     }
 
-    /// A route's handlers. Those with routes of their own add links while they are built: this route's come together behind them.
+    /// Builds a route's handlers. Handlers with nested routes append links to the plan, so this route's are collected
+    /// first and appended together, which keeps their range contiguous.
     fn links(&mut self, handlers: &[Value]) -> Result<Vec<Link>, BuildError> {
         let mut links = Vec::new();
         for (index, value) in handlers.iter().enumerate() {
@@ -477,7 +513,7 @@ impl<'r> Build<'r> {
         Ok(links)
     }
 
-    /// Builds routes that are called so, and by what they match themselves.
+    /// Builds routes under a name that prefixes their own names in profiles.
     fn within<T>(
         &mut self,
         name: impl Into<String>,
@@ -499,7 +535,8 @@ impl<'r> Build<'r> {
         id
     }
 
-    /// Builds a matcher set, all of which must match: for routes, and for matchers that hold sets (`not`).
+    /// Builds a matcher set, all of whose matchers must match: for routes, and for matchers that contain sets
+    /// (`not`).
     ///
     /// # Errors
     /// The first mistake in it.

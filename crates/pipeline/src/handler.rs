@@ -1,4 +1,4 @@
-//! Handlers, matchers, and what they may say.
+//! The traits [`Handler`] and [`Matcher`], and the values that they return.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,49 +11,51 @@ use crate::outcome::Outcome;
 use crate::route::RoutesId;
 use crate::wait::Wait;
 
-/// One link of a route's chain. Shared by all workers; what changes per worker lives in a slot allotted at build
-/// ([`crate::Build::state`]). Handlers never call each other: the interpreter in [`crate::route`] does.
+/// One link of a route's chain. All workers share it; per-worker state lives in a slot that is allotted at build
+/// ([`crate::Build::state`]). Handlers never call each other: the interpreter in [`crate::route`] calls them.
 pub trait Handler: Send + Sync + 'static {
-    /// On the way in.
+    /// Processes the request, in the order of the chain.
     fn enter(&self, cx: &mut Context) -> Step;
 
-    /// On the way back, for every handler that said [`Step::Next`] or [`Step::Call`] before the answer was found.
+    /// Processes the response, in the reverse order of [`enter`](Self::enter). Runs for every handler that returned
+    /// [`Step::Next`] or [`Step::Call`] before the chain reached a response.
     fn leave(&self, _cx: &mut Context, response: Response) -> Step {
         Step::Respond(response)
     }
 
-    /// On the way back when something behind this handler failed.
+    /// Processes a fault of a later handler, in place of [`leave`](Self::leave).
     fn failed(&self, _cx: &mut Context, fault: Fault) -> Step {
         Step::Fail(fault)
     }
 
-    /// The exchange is over on the wire. For every handler that was entered, in the order of entering.
+    /// Runs when the exchange is over on the wire: once for every handler that was entered, in the order of entry.
     fn end(&self, _cx: &Context, _outcome: &Outcome) {}
 }
 
-/// A condition of a route. Evaluated when the chain reaches the route, so it sees what earlier handlers changed.
+/// A condition of a route. The interpreter evaluates it when the chain reaches the route, so it sees the changes of
+/// earlier handlers.
 pub trait Matcher: Send + Sync + 'static {
-    /// Whether the request matches.
+    /// Returns whether the request matches.
     ///
     /// # Errors
-    /// A [`Stop`], when that cannot be said or not yet.
+    /// A [`Stop`] when evaluation fails, or has to wait for a future.
     fn matches(&self, cx: &mut Context) -> Matched;
 
-    /// What it can match at all, as far as that is known at load.
+    /// Returns a superset of the requests that can match, as far as that is known at load. The route index uses it.
     fn reach(&self) -> Reach<'_> {
         Reach::All
     }
 }
 
-/// Whether a request matches; or why that is not known.
+/// The result of a matcher: whether the request matches, or why the matcher could not decide.
 pub type Matched = Result<bool, Stop>;
 
-/// Why a matcher gives no answer.
+/// Why a matcher could not decide.
 #[derive(Debug)]
 pub enum Stop {
-    /// Ends the chain; the error routes come next.
+    /// The matcher failed: ends the chain and runs the error routes.
     Fail(Fault),
-    /// The answer has to be waited for; made by [`Context::wait_to_match`] only.
+    /// The matcher waits for a future; only [`Context::wait_to_match`] creates it.
     Wait(Wait),
 }
 
@@ -63,46 +65,46 @@ impl From<Fault> for Stop {
     }
 }
 
-/// The requests that a matcher can match: with it a long route list is looked up instead of walked. It may promise too much,
-/// never too little.
+/// The requests that a matcher can match. The index of a long route list looks routes up by it, in place of walking
+/// the list. It may include requests that do not match; it must not exclude one that does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach<'m> {
     /// Any request.
     All,
-    /// Requests for one of these hosts; a label may be `*`, letters count in any case.
+    /// Requests for one of these hosts. A label may be `*`; comparison ignores case.
     Hosts(Vec<&'m str>),
-    /// Requests for one of these paths, in any case, when the path is plain ([`Context::path_is_plain`]).
+    /// Requests for one of these paths, if the path is plain ([`Context::path_is_plain`]). Comparison ignores case.
     Paths(Vec<PathReach<'m>>),
 }
 
-/// Paths, decoded, letters in any case.
+/// A set of percent-decoded paths. Comparison ignores case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathReach<'m> {
-    /// This one.
+    /// This path only.
     Exact(&'m str),
-    /// All that begin so.
+    /// All paths that start with this text.
     Prefix(&'m str),
 }
 
-/// What a handler decides.
+/// The next step of the interpreter, as returned by a handler.
 #[derive(Debug)]
 pub enum Step {
-    /// The next handler of the chain.
+    /// Continue with the next handler of the chain.
     Next,
-    /// The answer; earlier handlers see it on its way back.
+    /// Respond; earlier handlers process the response in [`Handler::leave`].
     Respond(Response),
-    /// The error routes, or the default answer for the fault's status.
+    /// Fail: run the error routes, or respond with the fault's status if there are none.
     Fail(Fault),
-    /// Run these routes, then go on behind this handler.
+    /// Run the routes of this list, then continue with the handler after this one.
     Call(RoutesId),
-    /// Close the connection (HTTP/2: reset the stream) without an answer.
+    /// Close the connection (HTTP/2: reset the stream) without a response.
     Abort,
-    /// Wait for a future; made by [`Context::wait`] only.
+    /// Wait for a future; only [`Context::wait`] creates it.
     Wait(Wait),
 }
 
-/// An answer: its status and body. Its fields live in the context ([`Context::response_mut`]), so that a handler may
-/// write them before the body's handler runs, and they survive into the error routes.
+/// A response: its status and body. Its fields live in the context ([`Context::response_mut`]), so that a handler can
+/// set them before another one produces the body, and so that they survive into the error routes.
 #[derive(Debug)]
 pub struct Response {
     /// The status code.
@@ -112,35 +114,35 @@ pub struct Response {
 }
 
 impl Response {
-    /// An answer without content.
+    /// Creates a response without content.
     pub fn empty(status: StatusCode) -> Self {
         Self { status, body: Body::Empty }
     }
 
-    /// An answer whose content is one chunk.
+    /// Creates a response whose content is one chunk.
     pub fn chunk(status: StatusCode, chunk: Chunk) -> Self {
         Self { status, body: Body::Chunk(chunk) }
     }
 
-    /// An answer whose content is produced while it is sent.
+    /// Creates a response whose content is produced while it is sent.
     pub fn stream(status: StatusCode, stream: impl BodyStream + 'static) -> Self {
         Self { status, body: Body::Stream(Box::new(stream)) }
     }
 
-    /// Gives the connection (HTTP/2: the stream) over to another protocol (RFC 9110 §7.8, RFC 8441): from here on the
-    /// request body is the raw inbound octets and `outbound` the raw outbound ones. The caller sets the `Upgrade` field;
-    /// the machine does what else its version asks for.
+    /// Switches the connection (HTTP/2: the stream) to another protocol (RFC 9110 §7.8, RFC 8441). From here on the
+    /// request body is the raw inbound bytes and `outbound` the raw outbound bytes. The caller sets the `Upgrade`
+    /// field; the protocol machine does the rest that its version requires.
     pub fn switch(outbound: impl BodyStream + 'static) -> Self {
         Self { status: StatusCode::SWITCHING_PROTOCOLS, body: Body::Tunnel(Box::new(outbound)) }
     }
 }
 
-/// Something went wrong while handling; reaches one request.
+/// A failure of one request; other requests of the connection are not affected.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// What the peer is told, unless an error route says otherwise.
+    /// The status of the response, unless an error route chooses another one.
     pub status: StatusCode,
-    /// Why, for error routes and records.
+    /// The cause, for error routes and records.
     pub reason: Reason,
 }
 
@@ -148,21 +150,21 @@ pub struct Fault {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The status says it all.
+    /// The status is the whole explanation.
     Status,
-    /// A handler's own words.
+    /// A message from the handler.
     Text(Cow<'static, str>),
-    /// The system refused.
+    /// A system call failed.
     Io(std::io::ErrorKind),
-    /// The request's body could not be read.
+    /// The request body could not be read.
     Body(BodyFault),
-    /// The time that the exchange was given is over.
+    /// The deadline of the exchange passed.
     Deadline,
     /// A handler panicked.
     Panic,
-    /// The blocking pool's queue is full.
+    /// The queue of blocking work is full.
     Busy,
-    /// More handlers or nested routes than [`crate::route::ENTERED_MAX`] and [`crate::route::CALLS_MAX`] allow.
+    /// The request exceeded [`crate::route::ENTERED_MAX`] handlers or [`crate::route::CALLS_MAX`] nested route lists.
     TooDeep,
 }
 
@@ -173,7 +175,7 @@ impl fmt::Display for Reason {
             Self::Text(text) => f.write_str(text),
             Self::Io(kind) => kind.fmt(f),
             Self::Body(fault) => write!(f, "reading the request body: {fault}"),
-            Self::Deadline => f.write_str("the time for the answer is over"),
+            Self::Deadline => f.write_str("the deadline for the response has passed"),
             Self::Panic => f.write_str("a handler panicked"),
             Self::Busy => f.write_str("the queue of blocking work is full"),
             Self::TooDeep => f.write_str("too many handlers or nested routes"),
@@ -182,42 +184,22 @@ impl fmt::Display for Reason {
 }
 
 impl Fault {
-    /// A fault that its status explains.
+    /// Creates a fault with no explanation beyond its status.
     pub fn status(status: StatusCode) -> Self {
         Self { status, reason: Reason::Status }
     }
 
-    /// A fault of the file system, with the status that Caddy's file server gives it.
-    pub fn io(error: &std::io::Error) -> Self {
-        // Linux's numbers for what `ErrorKind` has no stable name for: out of descriptors (of the process, of the system), a
-        // loop of symlinks.
-        const EMFILE: i32 = 24;
-        const ENFILE: i32 = 23;
-        const ELOOP: i32 = 40;
-        let status = match error.kind() {
-            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => StatusCode::SERVICE_UNAVAILABLE,
-            _ if error.raw_os_error() == Some(ELOOP) => StatusCode::NOT_FOUND,
-            std::io::ErrorKind::OutOfMemory => StatusCode::SERVICE_UNAVAILABLE,
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory | std::io::ErrorKind::InvalidFilename => {
-                StatusCode::NOT_FOUND
-            }
-            std::io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self { status, reason: Reason::Io(error.kind()) }
-    }
-
-    /// The pool that may block is full: 503.
+    /// Creates the fault for a full queue of blocking work: 503.
     pub fn busy() -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Busy }
     }
 
-    /// The time that the exchange was given ([`Context::set_deadline`]) is over: 504.
+    /// Creates the fault for an exchange whose deadline ([`Context::set_deadline`]) has passed: 504.
     pub fn deadline() -> Self {
         Self { status: StatusCode::GATEWAY_TIMEOUT, reason: Reason::Deadline }
     }
 
-    /// A request body that ended before its end.
+    /// Creates the fault for a request body that failed: 413, 408, 400 or 500, by the kind of failure.
     pub fn body(fault: BodyFault) -> Self {
         let status = match fault {
             BodyFault::TooLarge => StatusCode::CONTENT_TOO_LARGE,

@@ -1,21 +1,23 @@
-//! What happens to a request between the protocol machine and its answer: the context it travels in, the handlers and
-//! matchers it meets, and the plan that says in which order.
+//! Request processing between the protocol machine and the response: the context of an exchange, the handlers and
+//! matchers that work on it, and the plan that orders them.
 //!
 //! In reading order:
-//! - [`context`]: the one typed record of an exchange, and its life from [`Spare`] to [`Context`] and back
-//! - [`handler`]: the traits [`Handler`] and [`Matcher`], and the [`Step`]s a handler may take
-//! - [`route`]: the frozen [`Plan`] and the one interpreter that runs it
-//! - [`wait`]: how a handler waits without holding the context
+//! - [`context`]: the typed record of one exchange, and its life cycle from [`Spare`] to [`Context`] and back
+//! - [`handler`]: the traits [`Handler`] and [`Matcher`], and the [`Step`]s that a handler returns
+//! - [`route`]: the frozen [`Plan`] and the interpreter that runs it
+//! - [`wait`]: how a handler waits for a future without borrowing the context
 //! - [`async_handler()`]: handlers that are `async` functions
 //! - [`body`]: frames, request and response bodies
 //! - [`template`]: placeholder strings, compiled at load
-//! - [`trust`]: which fields of a request are believed
+//! - [`trust`]: which request fields the server trusts
 //! - [`upstream`]: calls to other servers
-//! - [`worker`]: what a handler may ask of the world
+//! - [`worker`]: the services that a worker offers to handlers: clock, timers, blocking work, upstreams
 //! - [`outcome`]: how an exchange ended
-//! - [`listen`]: what a configuration says of listeners
-//! - [`punycode`]: hosts as requests and certificates spell them
-//! - [`build`]: from `serde_json::Value` to a plan; where modules register
+//! - [`listen`]: the configuration of listeners
+//! - [`metrics`]: counters of requests, and the formats of a scrape
+//! - `log_limit`: a rate limit for log lines that requests cause
+//! - [`punycode`]: host names outside of ASCII in the form that requests and certificates use
+//! - [`build`]: compiles `serde_json::Value` to a plan; the registry of modules
 
 mod async_handler;
 pub mod body;
@@ -23,6 +25,8 @@ pub mod build;
 pub mod context;
 pub mod handler;
 pub mod listen;
+mod log_limit;
+pub mod metrics;
 pub mod outcome;
 pub mod punycode;
 pub mod route;
@@ -34,7 +38,9 @@ mod whole_body;
 pub mod worker;
 
 pub use async_handler::{Answer, Request, async_handler};
-pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, IncomingBody, Part};
+pub use body::{
+    Body, BodyFault, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile,
+};
 pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
@@ -42,6 +48,8 @@ pub use listen::{
     ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols,
     Timeouts, TlsPolicy, TlsSpec, TlsVersion,
 };
+pub use log_limit::LogLimit;
+pub use metrics::{Metrics, MetricsSpec};
 pub use outcome::{Ending, Outcome};
 pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;

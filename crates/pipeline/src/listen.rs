@@ -1,6 +1,6 @@
-//! What a configuration says of listeners: plain records, read once when the engine builds what runs.
+//! The configuration of listeners: plain records, which the engine reads once when it starts them.
 //!
-//! - `tls`: how connections are protected
+//! - `tls`: TLS connection policies
 
 mod tls;
 
@@ -12,22 +12,24 @@ use crate::route::ServerId;
 
 pub use tls::{ClientAuthentication, ClientAuthenticationMode, TlsPolicy, TlsSpec, TlsVersion};
 
-/// Where a server listens.
+/// The address of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListenAddress {
-    /// A port on every address, IPv6 and IPv4, or one address.
+    /// The IP address; `None` is every address, IPv6 and IPv4.
     pub host: Option<std::net::IpAddr>,
-    /// TCP port; 0 lets the kernel choose (tests).
+    /// TCP port; 0 lets the kernel choose one (for tests).
     pub port: u16,
 }
 
 impl ListenAddress {
-    /// The socket addresses to try, in order: without a host the IPv6 wildcard, which takes IPv4 too, then IPv4's own.
+    /// Returns the socket addresses to try, in order: without a host the IPv6 wildcard, which also accepts IPv4, then
+    /// the IPv4 wildcard.
     pub fn candidates(self) -> impl Iterator<Item = SocketAddr> {
         let any6 = std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
         let any4 = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
         let hosts = match self.host {
             Some(host) => [Some(host), None],
+            // The IPv4 wildcard is for systems without IPv6.
             None => [Some(any6), Some(any4)],
         };
         hosts.into_iter().flatten().map(move |host| SocketAddr::new(host, self.port))
@@ -43,27 +45,27 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// One listener as it was written.
+/// The configuration of one listener.
 #[derive(Debug, Clone)]
 pub struct ListenerSpec {
-    /// Where.
+    /// The address to listen on.
     pub address: ListenAddress,
-    /// Which server's routes its requests take.
+    /// The server whose routes handle the requests.
     pub server: ServerId,
-    /// How long peers may take.
+    /// Time limits for peers.
     pub timeouts: Timeouts,
-    /// How large a head may be.
+    /// Size limits for request heads and framing.
     pub head: HeadLimits,
-    /// Which versions it speaks.
+    /// The accepted versions of HTTP.
     pub protocols: Protocols,
-    /// What HTTP/2 tells its peers.
+    /// HTTP/2 settings and limits.
     pub http2: Http2,
-    /// How it protects its connections; `None`: not at all.
+    /// TLS policies; `None` is cleartext.
     pub tls: Option<TlsSpec>,
 }
 
 impl ListenerSpec {
-    /// A listener in the clear with all defaults.
+    /// Creates a cleartext listener with all defaults.
     #[must_use]
     pub fn new(address: ListenAddress, server: ServerId) -> Self {
         Self {
@@ -78,18 +80,32 @@ impl ListenerSpec {
     }
 }
 
-/// Which versions of HTTP a listener speaks. Over TLS the peer chooses among them by ALPN (RFC 7301).
+/// The versions of HTTP that a listener accepts. Over TLS the peer selects one by ALPN (RFC 7301).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protocols {
     /// HTTP/1.1 and HTTP/1.0.
     pub http1: bool,
     /// HTTP/2 over TLS.
     pub http2: bool,
-    /// HTTP/2 in the clear, by prior knowledge (RFC 9113 §3.3).
+    /// HTTP/2 in cleartext, by prior knowledge (RFC 9113 §3.3).
     pub http2_clear: bool,
-    /// HTTP/2 in the clear by `Upgrade: h2c` (RFC 7540 §3.2): only where a configuration asks for it, because proxies that
-    /// pass the field on unseen open a way around their own rules.
+    /// HTTP/2 in cleartext by `Upgrade: h2c` (RFC 7540 §3.2). Off unless configured: a proxy that forwards the field
+    /// unseen lets requests bypass its own rules.
     pub http2_upgrade: bool,
+}
+
+impl Protocols {
+    /// Returns whether a cleartext connection can be served; HTTP/2 alone may need TLS.
+    #[must_use]
+    pub fn are_any_clear(self) -> bool {
+        self.http1 || self.http2_clear
+    }
+
+    /// Returns whether `others` includes every one of these versions, `http2_upgrade` not considered.
+    #[must_use]
+    pub fn are_within(self, others: Self) -> bool {
+        self.http1 <= others.http1 && self.http2 <= others.http2 && self.http2_clear <= others.http2_clear
+    }
 }
 
 impl Default for Protocols {
@@ -98,22 +114,22 @@ impl Default for Protocols {
     }
 }
 
-/// What HTTP/2 tells its peers, and holds them to. A configuration names those that it changes.
+/// HTTP/2 settings and the limits that they impose on peers. A configuration lists those that it changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http2 {
-    /// Streams that a peer may have open at once, SETTINGS_MAX_CONCURRENT_STREAMS; 128, at most 4096.
+    /// Concurrent streams of a peer, SETTINGS_MAX_CONCURRENT_STREAMS; default 128, at most 4096.
     pub streams_max: u32,
-    /// Octets of one request's body that may be under way unread, SETTINGS_INITIAL_WINDOW_SIZE; 1 MiB, at most 2^31-1. Bounds an
-    /// upload's rate by this much a round trip.
+    /// Unread bytes of one request's body, SETTINGS_INITIAL_WINDOW_SIZE; default 1 MiB, at most 2^31-1. Limits an
+    /// upload to this many bytes per round trip.
     pub stream_window_bytes: u32,
-    /// The same for all bodies of a connection together; 2 MiB, at least 64 KiB - 1, at most 2^31-1. Bounds what a connection's
-    /// slow readers may pin.
+    /// Unread bytes of all bodies of a connection; default 2 MiB, at least 64 KiB - 1, at most 2^31-1. Bounds the
+    /// memory that slow readers of a connection can pin.
     pub connection_window_bytes: u32,
-    /// Octets of the peer's HPACK table, SETTINGS_HEADER_TABLE_SIZE; 4096, which is what a peer may assume before it was told,
-    /// at most 64 KiB - 1.
+    /// Bytes of the peer's HPACK table, SETTINGS_HEADER_TABLE_SIZE; default 4096, which is the protocol's initial
+    /// value, at most 64 KiB - 1.
     pub header_table_bytes: u32,
-    /// Octets of our own HPACK table, at most what the peer allows; 4096, at most 64 KiB - 1.
+    /// Bytes of our own HPACK table, at most the size that the peer allows; default 4096, at most 64 KiB - 1.
     pub encoder_table_bytes: u32,
 }
 
@@ -129,18 +145,18 @@ impl Default for Http2 {
     }
 }
 
-/// How long a peer may take for each thing before its connection is closed.
+/// Time limits for a peer; a connection that exceeds one is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From a head's first octet to its last; 10 s.
+    /// From the first byte of a head to its last; 10 s.
     pub head: Duration,
-    /// Between two arrivals of body octets; 60 s.
+    /// Between two arrivals of body bytes; 60 s.
     pub body_idle: Duration,
-    /// While output waits and the peer takes none of it; 60 s.
+    /// While output is queued and the peer accepts none of it; 60 s.
     pub write_idle: Duration,
-    /// Between requests; 300 s.
+    /// Idle time between requests; 300 s.
     pub keep_alive: Duration,
-    /// After the last answer, for the peer to see it and close; 2 s.
+    /// After the last response, for the peer to read it and close; 2 s.
     pub linger: Duration,
 }
 
@@ -156,24 +172,24 @@ impl Default for Timeouts {
     }
 }
 
-/// How large the parts of a request's head and framing may be, in octets unless named otherwise. A configuration names
-/// those that it changes.
+/// Size limits of a request's head and framing, in bytes unless noted. A configuration lists those that it changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeadLimits {
-    /// The whole head; 32 KiB. Beyond: 431.
+    /// The whole head; 32 KiB. A larger one gets 431.
     pub head_bytes_max: usize,
-    /// Field lines in a head; 100. Beyond: 431.
+    /// Field lines in a head; 100. More get 431.
     pub fields_max: usize,
-    /// The request target; 8 KiB. Beyond: 414.
+    /// The request target; 8 KiB. A longer one gets 414.
     pub target_bytes_max: usize,
-    /// Extensions of one chunk; 4 KiB.
+    /// The extensions of one chunk; 4 KiB.
     pub chunk_extension_line_bytes_max: usize,
-    /// Extensions of all chunks of a body; 16 KiB.
+    /// The extensions of all chunks of a body; 16 KiB.
     pub chunk_extension_bytes_max: usize,
     /// The trailer section; 8 KiB.
     pub trailers_bytes_max: usize,
-    /// What is read and thrown away of a body that no handler wanted; 256 KiB. Beyond: the connection closes.
+    /// Bytes of a body that are read and discarded if no handler takes it; 256 KiB. The connection closes if more
+    /// follow.
     pub discard_bytes_max: u64,
 }
 

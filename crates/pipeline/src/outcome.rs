@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use causeway_message::StatusCode;
 
-/// What [`crate::Handler::end`] and the access record are told.
+/// The result of an exchange, for [`crate::Handler::end`] and the access record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// The status that was sent; `None` when no head went out.
+    /// The status that was sent; `None` if no head was sent.
     pub status: Option<StatusCode>,
-    /// Octets of response content handed to the kernel or queued when the exchange ended.
+    /// Bytes of response content handed to the kernel or queued when the exchange ended.
     pub sent: u64,
-    /// Octets of request content received.
+    /// Bytes of request content received.
     pub received: u64,
-    /// From the head's arrival to the end, by the worker's clock.
+    /// Time from the arrival of the request head to the end, by the worker's clock.
     pub took: Duration,
-    /// Which end it came to.
+    /// How the exchange ended.
     pub ending: Ending,
 }
 
-/// Which end an exchange came to.
+/// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The response was written whole.
+    /// The response was written completely.
     Complete,
-    /// A handler chose to abort.
+    /// A handler aborted it ([`crate::Step::Abort`]).
     Aborted,
-    /// The peer closed or reset before the end.
+    /// The peer closed the connection or reset the stream before the end.
     PeerGone,
     /// A deadline passed.
     TimedOut,
-    /// The response's body failed after its head was sent.
+    /// The response body failed after its head was sent.
     BodyFailed,
     /// A handler panicked.
     Panicked,

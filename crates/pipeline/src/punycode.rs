@@ -1,103 +1,46 @@
-//! Names outside of ASCII as DNS and browsers have them (RFC 3492).
+//! Host names outside of ASCII, in the form that DNS, certificates and browsers use (IDNA, UTS #46; Punycode, RFC 3492).
 
-// RFC 3492 §5: the parameters of Punycode.
-const BASE: u32 = 36;
-const T_MIN: u32 = 1;
-const T_MAX: u32 = 26;
-const SKEW: u32 = 38;
-const DAMP: u32 = 700;
-const INITIAL_BIAS: u32 = 72;
-const INITIAL_N: u32 = 128;
+use idna::AsciiDenyList;
 
-/// Labels outside of ASCII in small letters and Punycode, the others as they are.
-pub fn to_ascii(host: &str) -> String {
-    let labels = host.split('.').map(|label| match label.is_ascii() {
-        true => label.to_owned(),
-        false => format!("xn--{}", encode(&label.to_lowercase())),
-    });
-    labels.collect::<Vec<_>>().join(".")
-}
+/// For [`Build::refuse`](crate::Build::refuse), when [`to_ascii`] returns `None`.
+pub const EXPECTED: &str = "a host name that IDNA (UTS #46) allows";
 
-/// RFC 3492 §6.3. A label of a configuration is far too short for any of these sums to overflow, so they are 64 bits.
-fn encode(label: &str) -> String {
-    let mut out: String = label.chars().filter(char::is_ascii).collect();
-    let basic = out.len() as u64;
-    if basic > 0 {
-        out.push('-');
+/// Converts each label with characters outside of ASCII to lower case and Punycode, and leaves ASCII labels as they
+/// are, placeholders and wildcards included. `None` if IDNA does not allow a label.
+#[must_use]
+pub fn to_ascii(host: &str) -> Option<String> {
+    if host.is_ascii() {
+        return Some(host.to_owned());
     }
-    let total = label.chars().count() as u64;
-    let (mut n, mut delta, mut bias, mut handled) = (u64::from(INITIAL_N), 0_u64, INITIAL_BIAS, basic);
-    while handled < total {
-        let codes = || label.chars().map(|ch| u64::from(u32::from(ch)));
-        let next = codes().filter(|code| *code >= n).min().expect("some are left");
-        delta += (next - n) * (handled + 1);
-        n = next;
-        for code in codes() {
-            if code < n {
-                delta += 1;
-            }
-            if code == n {
-                number(delta, bias, &mut out);
-                bias = adapt(delta, handled + 1, handled == basic);
-                delta = 0;
-                handled += 1;
-            }
-        }
-        delta += 1;
-        n += 1;
-    }
-    out
-}
-
-/// A number of variable length, its digits' weights adapted.
-fn number(delta: u64, bias: u32, out: &mut String) {
-    let mut rest = delta;
-    let mut k = BASE;
-    loop {
-        let threshold = u64::from(k.saturating_sub(bias).clamp(T_MIN, T_MAX));
-        if rest < threshold {
-            return out.push(digit(rest));
-        }
-        let above = u64::from(BASE) - threshold;
-        out.push(digit(threshold + (rest - threshold) % above));
-        rest = (rest - threshold) / above;
-        k += BASE;
-    }
-}
-
-fn digit(value: u64) -> char {
-    char::from(b"abcdefghijklmnopqrstuvwxyz0123456789"[value as usize])
-}
-
-/// RFC 3492 §6.1.
-fn adapt(delta: u64, points: u64, first: bool) -> u32 {
-    let mut delta = if first { delta / u64::from(DAMP) } else { delta / 2 };
-    delta += delta / points;
-    let mut k = 0;
-    while delta > u64::from((BASE - T_MIN) * T_MAX / 2) {
-        delta /= u64::from(BASE - T_MIN);
-        k += BASE;
-    }
-    k + ((u64::from(BASE - T_MIN + 1) * delta) / (delta + u64::from(SKEW))) as u32
+    let label = |label: &str| match label.is_ascii() {
+        true => Some(label.to_owned()),
+        // No ASCII character is refused here: which ones a name may have depends on its use.
+        false => idna::domain_to_ascii_cow(label.as_bytes(), AsciiDenyList::EMPTY).ok().map(Into::into),
+    };
+    let labels: Option<Vec<String>> = host.split('.').map(label).collect();
+    labels.map(|labels| labels.join("."))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // RFC 3492 §7.1 (A), (B), (D), (L), (S); and names as registries list them.
+    // RFC 3492 §7.1 (B), (L); UTS #46 §4: mapping and validity.
     #[test]
-    fn rfc3492_7_1() {
-        for (label, want) in [
-            ("ليهمابتكلموشعربي؟", "egbpdaj6bu4bxfgehfvwxn"),
-            ("他们为什么不说中文", "ihqwcrb4cv8a8dqg056pqjye"),
-            ("3年b組金八先生", "3b-ww4c5e180e575a65lsy2b"),
-            ("-> $1.00 <-", "-> $1.00 <--"),
-            ("bücher", "bcher-kva"),
-            ("ä", "4ca"),
+    fn names_as_clients_send_them() {
+        for (host, want) in [
+            ("他们为什么不说中文", Some("xn--ihqwcrb4cv8a8dqg056pqjye")),
+            ("3年b組金八先生", Some("xn--3b-ww4c5e180e575a65lsy2b")),
+            ("*.BÜCHER.Example", Some("*.xn--bcher-kva.Example")),
+            ("{env.SUB}.ä.test:8080", Some("{env.SUB}.xn--4ca.test:8080")),
+            ("straße.test", Some("xn--strae-oqa.test")),
+            ("\u{ff41}\u{fc}.test", Some("xn--a-eha.test")),
+            ("b_c.test", Some("b_c.test")),
+            ("", Some("")),
+            ("a\u{fffd}.test", None),
+            ("\u{300}a.test", None),
         ] {
-            assert_eq!(encode(label), want, "{label}");
+            assert_eq!(to_ascii(host).as_deref(), want, "{host}");
         }
-        assert_eq!(to_ascii("*.BÜCHER.Example"), "*.xn--bcher-kva.Example");
     }
 }

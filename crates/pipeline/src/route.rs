@@ -1,13 +1,14 @@
-//! The frozen plan and the one interpreter that runs it.
+//! The frozen plan and the interpreter that runs it.
 //!
-//! A plan is flat tables: route lists, routes, handlers. A request walks it with a small explicit stack (`Flow`):
-//! a list's routes in order, each matched when the chain reaches it; a matching route's handlers in order; nested lists
-//! by [`Step::Call`]. The answer walks back over the handlers that were entered. Caddy's rules: a route that says
-//! `terminal` ends the chain; of the routes of one group only the first that matches runs; what nobody answers is an
-//! empty 200.
+//! A plan is flat tables: route lists, routes, handlers. A request walks it with a small explicit stack (`Flow`): the
+//! routes of a list in order, each matched when the chain reaches it; the handlers of a matching route in order;
+//! nested lists by [`Step::Call`]. The response then passes the entered handlers in reverse order. The rules are
+//! Caddy's: a `terminal` route ends the chain; of the routes of a group only the first that matches runs; a request
+//! that no handler answers gets an empty 200.
 //!
-//! - `index`: which routes of a long list may match; `refusal`: what none is asked about
-//! - `marks`: what the profiler knows it all by
+//! - `index`: finds the routes of a long list that may match
+//! - `refusal`: requests that are rejected before any route
+//! - `marks`: the profiler's names of handlers and routes
 
 mod index;
 mod marks;
@@ -25,29 +26,30 @@ use progress::Point;
 
 use crate::context::{ComputedId, Context, VarId};
 use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};
+use crate::metrics::{self, Measurement, MeteredPlan, RouteSeries};
 use crate::outcome::Outcome;
 use crate::trust::{Confusable, Trust};
-use crate::whole_body;
+use crate::whole_body::{self, Excess};
 use crate::worker::Worker;
 
 pub(crate) use index::Index;
 pub(crate) use marks::Marks;
 
-/// Route lists that may be open inside each other: far more than people nest, so that it only ends routes that invoke
-/// themselves.
+/// Route lists that may be open inside each other. The limit is far above real configurations: it stops routes that
+/// invoke themselves.
 pub const CALLS_MAX: usize = 64;
-/// Handlers that one exchange may enter: each `header` and `vars` of a site is one.
+/// Handlers that one exchange may enter. Each `header` and `vars` directive of a site is one.
 pub const ENTERED_MAX: usize = 4096;
-/// Of these, how many storage has room for.
+/// Entered handlers for which recycled storage keeps room.
 const KEPT_ENTERED_MAX: usize = 1024;
-/// Words of group bits that storage keeps.
+/// 64-bit words of group bits that recycled storage keeps.
 const KEPT_GROUP_WORDS_MAX: usize = 2048;
 
-/// A route list of a plan.
+/// The id of a route list of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoutesId(pub(crate) u32);
 
-/// A server of a plan.
+/// The id of a server of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ServerId(pub(crate) u16);
 
@@ -56,32 +58,34 @@ impl ServerId {
     pub const FIRST: Self = Self(0);
 }
 
-/// A handler of a plan.
+/// The id of a handler of a plan.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct HandlerId(u32);
 
-/// The handler that took the exchange's request out of the peer's.
+/// The handler that unpacked the carried request from the peer's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Carrier(HandlerId);
 
-/// Placeholders of a plan whose names begin alike.
+/// The id of a family of placeholders: those of a plan whose names start with the same prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FamilyId(pub(crate) u32);
 
-/// A group of a plan, of whose routes one runs.
+/// The id of a route group; at most one route of a group runs in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupId(pub(crate) u32);
 
-/// All matchers of a set match.
+/// Matchers that must all match.
 pub(crate) type MatcherSet = Vec<Box<dyn Matcher>>;
 
 pub(crate) struct Route {
-    /// One set is enough; no set at all matches everything.
+    /// Alternatives: one set that matches is enough. Without sets, the route matches every request.
     pub(crate) matchers: Vec<MatcherSet>,
     pub(crate) handlers: Range<u32>,
     pub(crate) group: Option<GroupId>,
     pub(crate) terminal: bool,
-    /// A matcher names the request's body.
+    /// The counters of its requests; `None` if they are not counted.
+    pub(crate) series: Option<RouteSeries>,
+    /// A matcher contains `{http.request.body}`.
     pub(crate) reads_body: bool,
 }
 
@@ -89,64 +93,67 @@ pub(crate) struct Route {
 #[derive(Default)]
 pub(crate) struct List {
     pub(crate) routes: Vec<Route>,
-    /// Of a long list: which routes may match at all.
+    /// The index of a long list.
     pub(crate) index: Option<Index>,
 }
 
 pub(crate) struct Link {
     pub(crate) handler: Box<dyn Handler>,
     pub(crate) marks: Marks,
-    /// It names the request's body.
+    /// The handler's configuration contains `{http.request.body}`.
     pub(crate) reads_body: bool,
 }
 
-/// A server's entrance to the plan.
-pub(crate) struct Server {
+/// A server: the entry point of its requests to the plan.
+pub(crate) struct ServerPlan {
     pub(crate) name: String,
     pub(crate) routes: RoutesId,
     pub(crate) errors: Option<RoutesId>,
-    pub(crate) access_log: bool,
     pub(crate) is_progress: bool,
     pub(crate) trust: Option<Trust>,
     pub(crate) confusable: Confusable,
     pub(crate) strict_sni_host: bool,
 }
 
-/// Appends a text; false when it is not known.
+/// Appends a computed text; returns false if the text is unknown.
 type Computed = Box<dyn Fn(&mut Context, &mut Vec<u8>) -> bool + Send + Sync>;
 type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Rc<dyn Any> + Send + Sync>;
 
-/// What a configuration became: frozen, shared by all workers, free of names.
+/// A compiled configuration: frozen, shared by all workers, with ids in place of names.
 #[derive(Default)]
 pub struct Plan {
-    pub(crate) servers: Vec<Server>,
+    pub(crate) servers: Vec<ServerPlan>,
     pub(crate) lists: Vec<List>,
     pub(crate) links: Vec<Link>,
     pub(crate) groups_len: u32,
     pub(crate) states: Vec<StateMaker>,
-    /// Those of the states that a plan which takes over may ask for again.
+    /// The kept states ([`Build::kept_state`](crate::Build::kept_state)) by type and key, as indices into `states`.
+    /// The next plan can take them over.
     pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
     pub(crate) computed: Vec<Computed>,
     pub(crate) families: Vec<Vec<(Box<str>, VarId)>>,
+    /// `None`: no request is counted.
+    pub(crate) metered: Option<MeteredPlan>,
 }
 
 impl Plan {
-    /// Appends a text that is worked out when it is asked for; false when it is not known.
+    /// Appends a computed text; returns false if the text is unknown.
     pub(crate) fn compute(&self, id: ComputedId, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         self.computed[id.0 as usize](cx, out)
     }
 
-    /// The placeholders of a family that the plan names: what follows the family's prefix, and the slot.
+    /// Returns the members of a family that the plan uses: the rest of each name after the family's prefix, and its
+    /// slot.
     pub fn family(&self, id: FamilyId) -> &[(Box<str>, VarId)] {
         &self.families[id.0 as usize]
     }
 
-    /// A server's name in the configuration.
+    /// Returns a server's name in the configuration.
     pub fn server_name(&self, server: ServerId) -> &str {
         &self.servers[usize::from(server.0)].name
     }
 
-    pub(crate) fn server(&self, server: ServerId) -> Option<&Server> {
+    pub(crate) fn server(&self, server: ServerId) -> Option<&ServerPlan> {
         self.servers.get(usize::from(server.0))
     }
 
@@ -154,12 +161,8 @@ impl Plan {
         self.server(server)?.trust.as_ref()
     }
 
-    /// Whether requests to this server leave an access record.
-    pub fn access_log(&self, server: ServerId) -> bool {
-        self.server(server).is_some_and(|server| server.access_log)
-    }
-
-    /// Whether answers of this server are what the program is there for; those of none are.
+    /// Returns whether the profiler counts the responses of this server as progress; true if the plan has no such
+    /// server.
     pub fn is_progress(&self, server: ServerId) -> bool {
         self.server(server).is_none_or(|server| server.is_progress)
     }
@@ -169,7 +172,7 @@ impl Plan {
     }
 }
 
-/// A worker's state of type `T`, allotted at build.
+/// The id of a per-worker state of type `T`, allotted at build.
 pub struct StateId<T> {
     index: u32,
     kind: std::marker::PhantomData<fn() -> T>,
@@ -189,16 +192,18 @@ impl<T> StateId<T> {
     }
 }
 
-/// A plan on one worker, with that worker's states. Exchanges hold it from their start to their end, so it is freed when
-/// the last of them is over.
+/// A plan on one worker, with that worker's states. Every exchange holds the generation that it started under, so a
+/// replaced generation is freed when the last of its exchanges ends.
 pub struct Generation {
-    // Before the plan, as fields are dropped in order: while a state is left, its plan counts as live.
+    // Declared before `plan`, because fields are dropped in order: the plan must outlive its states, so that a freed
+    // plan implies freed states.
     states: Vec<Rc<dyn Any>>,
     plan: Arc<Plan>,
 }
 
 impl Generation {
-    /// Puts the plan on a worker: the states that the generation before it has for it are taken over, the others are made.
+    /// Creates the plan's generation on a worker. Kept states that `before` also has are taken over; the other states
+    /// are created.
     pub fn new(plan: Arc<Plan>, worker: &Rc<dyn Worker>, before: Option<&Self>) -> Rc<Self> {
         let mut kept = vec![None; plan.states.len()];
         if let Some(before) = before {
@@ -210,71 +215,74 @@ impl Generation {
         Rc::new(Self { states, plan })
     }
 
-    /// A generation without servers, for storage that rests.
+    /// Creates a generation without servers, for unused storage.
     pub fn vacant() -> Rc<Self> {
         Rc::new(Self { states: Vec::new(), plan: Arc::default() })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// This worker's state.
+    /// Returns this worker's state.
     ///
     /// # Panics
-    /// When the id comes from another plan's build.
+    /// If the id is from the build of another plan.
     pub fn state<T: 'static>(&self, id: StateId<T>) -> &T {
         self.states[id.index as usize].downcast_ref().expect("a state id belongs to the plan that allotted it")
     }
 }
 
-/// Where in a list the chain stands.
+/// A position in a route list.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RoutePosition {
     list: RoutesId,
-    /// The route to consider when the handlers are through.
+    /// The next route to evaluate, once the current handlers are done.
     route: u32,
-    /// The handlers of the matching route that are still to come.
+    /// The remaining handlers of the matching route: `next..end`.
     next: u32,
     end: u32,
-    /// The route was terminal: behind its handlers nothing comes.
+    /// The matching route is terminal: the chain ends after its handlers.
     terminal: bool,
 }
 
-impl Place {
+impl RoutePosition {
     fn start(list: RoutesId) -> Self {
         Self { list, route: 0, next: 0, end: 0, terminal: false }
     }
 }
 
-/// An exchange's way through the plan so far.
+/// The position of one exchange in the plan.
 #[derive(Default)]
 pub(crate) struct Flow {
-    calls: Vec<Place>,
-    /// Every handler that was entered, for [`Handler::end`].
+    calls: Vec<RoutePosition>,
+    /// Every handler that was entered, in order, for [`Handler::end`].
     entered: Vec<HandlerId>,
-    /// Those of `entered` that the answer has still to pass, by index; popped from the end.
+    /// Indices into `entered` of the handlers that the response still has to pass; popped from the end.
     back: Vec<u16>,
-    /// A bit for each group of which a route ran; all clear between exchanges.
+    /// One bit per group, set if a route of the group ran; all clear between exchanges.
     groups: Vec<u64>,
     taken: Vec<GroupId>,
     errors: Option<RoutesId>,
-    /// The chain is that of the server's error routes.
+    /// The current chain is that of the server's error routes.
     recovers: bool,
-    /// Which call a pending wait was made in, and whose.
+    /// The phase in which the pending wait was created, and the handler that created it.
     direction: Direction,
     current: HandlerId,
-    /// Of `entered`, who has its turn on the way back, and who wants to see what a fault comes to.
+    /// Indices into `entered`: the handler whose `leave` or `failed` runs, and the one that waits for the response to
+    /// a fault.
     left: u16,
     awaits: Option<u16>,
+    pub(crate) measurement: Measurement,
 }
 
+/// The phase of an exchange.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     #[default]
     In,
-    /// In a matcher: no handler is concerned.
+    /// Evaluating matchers: no handler is running.
     Match,
     Out,
 }
@@ -282,46 +290,65 @@ enum Direction {
 impl Flow {
     pub(crate) fn begin(&mut self, plan: &Plan, server: ServerId) {
         let words = plan.groups_len.div_ceil(64) as usize;
+        // All bits are clear here, so only the length has to fit the plan.
         if self.groups.len() < words {
             self.groups.resize(words, 0);
         }
         if let Some(server) = plan.server(server) {
             self.errors = server.errors;
-            self.calls.push(Place::start(server.routes));
+            self.calls.push(RoutePosition::start(server.routes));
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.calls.clear();
-        self.entered.clear();
-        self.entered.shrink_to(KEPT_ENTERED_MAX);
-        self.back.clear();
-        self.back.shrink_to(KEPT_ENTERED_MAX);
-        for group in self.taken.drain(..) {
-            self.groups[group.0 as usize / 64] = 0;
+    /// Clears the position of an exchange that has ended.
+    pub(crate) fn reset(&mut self) {
+        // `current` and `left` are set before a handler runs, and only a running handler reads them.
+        let Self {
+            calls,
+            entered,
+            back,
+            groups,
+            taken,
+            errors,
+            recovers,
+            direction,
+            current: _,
+            left: _,
+            awaits,
+            measurement,
+        } = self;
+        calls.clear();
+        entered.clear();
+        entered.shrink_to(KEPT_ENTERED_MAX);
+        back.clear();
+        back.shrink_to(KEPT_ENTERED_MAX);
+        // Clear only words with set bits: the cost depends on the groups that ran, not on those of the plan.
+        for group in taken.drain(..) {
+            groups[group.0 as usize / 64] = 0;
         }
-        if self.groups.len() > KEPT_GROUP_WORDS_MAX {
-            self.groups = Vec::new();
+        if groups.len() > KEPT_GROUP_WORDS_MAX {
+            *groups = Vec::new();
         }
-        self.errors = None;
-        self.awaits = None;
-        self.recovers = false;
-        self.direction = Direction::In;
+        *errors = None;
+        *recovers = false;
+        *direction = Direction::In;
+        *awaits = None;
+        measurement.clear();
     }
 
-    /// The handler that has its turn.
+    /// Returns the running handler.
     pub(crate) fn carrier(&self) -> Carrier {
         Carrier(self.current)
     }
 
-    /// The handler that has its turn on the way back sees the answer that the fault comes to.
+    /// Registers the running handler, if it processes a fault, to see the response to that fault.
     pub(crate) fn await_answer(&mut self) {
         if self.direction == Direction::Out {
             self.awaits = Some(self.left);
         }
     }
 
-    fn place(&mut self) -> &mut Place {
+    fn place(&mut self) -> &mut RoutePosition {
         self.calls.last_mut().expect("a list is open while its routes are looked at")
     }
 
@@ -335,36 +362,38 @@ impl Flow {
     }
 }
 
-/// What the engine does next with an exchange.
+/// The engine's next action for an exchange.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Send this answer, with the context's response fields.
+    /// Send this response, with the context's response fields.
     Respond(Response),
-    /// Close without an answer.
+    /// Close the connection (HTTP/2: reset the stream) without a response.
     Abort,
     /// Poll again when woken.
     Waiting,
 }
 
-/// Runs an exchange from its start until it answers, aborts or waits.
+/// Runs an exchange from its start until it responds, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
     let first = refusal::refusal(cx).map_or(Step::Next, Step::Fail);
     walk(cx, generation.plan(), first)
 }
 
-/// Drives an exchange that waits. What is waited for after that is polled too: [`Verdict::Waiting`] from here means that
-/// whoever has to wake the exchange knows it.
+/// Continues a waiting exchange. It also polls each new wait that the handlers start, so that after
+/// [`Verdict::Waiting`] the task's waker is registered with the pending future.
 pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
     loop {
         let generation = Rc::clone(cx.generation());
         let polled = if cx.flow().direction == Direction::Match {
             cx.poll_step(task)
         } else {
+            // The future's work belongs to the spans of the handler that waits.
             let _within = generation.plan().link(cx.flow().current).marks.enter();
             cx.poll_step(task)
         };
         let Poll::Ready(step) = polled else { return Verdict::Waiting };
+        // The step completes the handler's `enter`; in `Match` and `Out` no handler is entered.
         if cx.flow().direction == Direction::In {
             settle(cx, &step);
         }
@@ -375,15 +404,18 @@ pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
     }
 }
 
-/// Tells every handler that was entered that the exchange is over.
+/// Counts the exchange, then calls [`Handler::end`] of every handler that was entered.
 pub fn end(cx: &Context, outcome: &Outcome) {
+    if cx.is_measured() {
+        metrics::end(cx, outcome);
+    }
     let plan = cx.generation().plan();
     for id in &cx.flow().entered {
         plan.link(*id).handler.end(cx, outcome);
     }
 }
 
-/// The progress point of the route whose handler had the last word on the way in; `None` where there was no handler.
+/// Returns the progress point of the last route whose handler was entered; `None` if there was no handler.
 pub fn answered(cx: &Context) -> Option<Point> {
     let last = cx.flow().entered.last()?;
     Some(cx.generation().plan().link(*last).marks.answered)
@@ -397,20 +429,24 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                     Ok(step) => step,
                     Err(fault) => Step::Fail(fault),
                 },
-                Ok(None) => Step::Respond(Response::empty(unanswered(cx))),
+                Ok(None) => {
+                    cx.flow_mut().measurement.unanswered();
+                    Step::Respond(Response::empty(unanswered(cx)))
+                }
                 Err(Stop::Fail(fault)) => Step::Fail(fault),
                 Err(Stop::Wait(wait)) => Step::Wait(wait),
             },
             Step::Call(list) => {
                 let flow = cx.flow_mut();
                 if std::mem::take(&mut flow.direction) == Direction::Out {
-                    // Routes called on the way back find the answer; what was left of the way in is over.
+                    // A handler on the response pass called routes: they produce a new response, and the rest of the
+                    // request pass is dropped.
                     flow.calls.clear();
                 }
                 if flow.calls.len() == CALLS_MAX {
                     Step::Fail(too_deep())
                 } else {
-                    flow.calls.push(Place::start(list));
+                    flow.calls.push(RoutePosition::start(list));
                     Step::Next
                 }
             }
@@ -419,7 +455,13 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                     let _within = link.marks.enter();
                     link.handler.leave(cx, response)
                 }
-                None => return Verdict::Respond(response),
+                None => {
+                    if cx.is_measured() {
+                        let now = cx.worker().now();
+                        cx.flow_mut().measurement.responded(now);
+                    }
+                    return Verdict::Respond(response);
+                }
             },
             Step::Fail(fault) => match back(cx, plan) {
                 Some(link) => {
@@ -434,14 +476,16 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
             Step::Abort => return Verdict::Abort,
             Step::Wait(_) => return Verdict::Waiting,
         };
-        // A handler on the way back has nothing behind it: `Next` there means "as it is", which only `leave` can say.
+        // On the response pass there is no next handler, so `Next` is a handler's error: to pass a response on,
+        // `leave` returns it.
         if cx.flow().direction == Direction::Out && matches!(step, Step::Next) {
             step = Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR));
         }
     }
 }
 
-/// Caddy: a request that nothing handles gets an empty 200, a fault that the error routes leave alone its own status.
+/// Returns the status of a chain that no handler answered. As in Caddy: 200, or within error routes the status of the
+/// fault.
 fn unanswered(cx: &Context) -> StatusCode {
     match cx.fault() {
         Some(fault) if cx.flow().recovers || cx.flow().calls.last().is_some_and(|place| place.terminal) => fault.status,
@@ -449,14 +493,15 @@ fn unanswered(cx: &Context) -> StatusCode {
     }
 }
 
-/// The handler that the chain comes to next; `None` at its end. A stop leaves the chain where it stood, so that it goes on
-/// from there.
+/// Returns the next handler of the chain; `None` at its end. A `Stop` does not advance the chain, so that it
+/// continues from the same route or handler.
 fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Stop> {
     loop {
+        // When the innermost list is done, the chain continues in the list that called it.
         let Some(&place) = cx.flow().calls.last() else { return Ok(None) };
         if place.next < place.end {
             if plan.link(HandlerId(place.next)).reads_body {
-                read_body(cx)?;
+                read_body(cx, Excess::IsText)?;
             }
             cx.flow_mut().place().next += 1;
             return Ok(Some(HandlerId(place.next)));
@@ -473,8 +518,9 @@ fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Stop> {
             cx.flow_mut().calls.pop();
             continue;
         };
-        // Where the chain comes back to if a matcher stops it.
+        // Record the route before matching, so that a matcher that waits is evaluated again.
         cx.flow_mut().place().route = number;
+        // The group is checked first: the matchers of a route that cannot run may be expensive.
         let runs = !route.group.is_some_and(|group| cx.flow().was_taken(group)) && matches(cx, route)?;
         cx.forget_found();
         let flow = cx.flow_mut();
@@ -485,6 +531,9 @@ fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Stop> {
             if let Some(group) = route.group {
                 flow.take(group);
             }
+            if let Some(series) = route.series {
+                metrics::take(cx, series);
+            }
         }
     }
 }
@@ -494,9 +543,9 @@ fn matches(cx: &mut Context, route: &Route) -> Matched {
         return Ok(true);
     }
     if route.reads_body {
-        read_body(cx)?;
+        read_body(cx, Excess::Fails)?;
     }
-    // Only a matcher can wait from here to the next handler.
+    // From here to the next handler only a matcher can wait.
     cx.flow_mut().direction = Direction::Match;
     'sets: for set in &route.matchers {
         for matcher in set {
@@ -509,9 +558,9 @@ fn matches(cx: &mut Context, route: &Route) -> Matched {
     Ok(false)
 }
 
-fn read_body(cx: &mut Context) -> Result<(), Stop> {
+fn read_body(cx: &mut Context, excess: Excess) -> Result<(), Stop> {
     cx.flow_mut().direction = Direction::Match;
-    match whole_body::read(cx) {
+    match whole_body::read(cx, excess) {
         Some(wait) => Err(Stop::Wait(wait)),
         None => Ok(()),
     }
@@ -522,6 +571,7 @@ fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
     if flow.entered.len() == ENTERED_MAX {
         return Err(too_deep());
     }
+    // ENTERED_MAX fits into 16 bits.
     flow.back.push(flow.entered.len() as u16);
     flow.entered.push(id);
     (flow.direction, flow.current) = (Direction::In, id);
@@ -532,7 +582,7 @@ fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
     Ok(step)
 }
 
-/// A handler that answers on the way in does not see its own answer come back.
+/// Removes a handler that responded on the request pass from the response pass: it does not process its own response.
 fn settle(cx: &mut Context, step: &Step) {
     if !matches!(step, Step::Next | Step::Call(_) | Step::Wait(_)) {
         cx.flow_mut().back.pop();
@@ -546,20 +596,23 @@ fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p Link> {
     Some(plan.link(flow.current))
 }
 
-/// Leads a fault into the server's error routes, once. Without such routes it gets its own status; where they fail
-/// themselves, the fault that they were to handle keeps its status, as in Caddy.
+/// Runs the server's error routes for a fault, at most once. Without error routes the response has the fault's
+/// status. If the error routes fail, the response has the status of the first fault, as in Caddy.
 fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
     let first = cx.fault().map(|fault| fault.status).filter(|_| cx.flow().recovers);
     let status = first.unwrap_or(fault.status);
+    cx.flow_mut().measurement.failed(status);
     cx.set_fault(fault);
     let flow = cx.flow_mut();
     flow.calls.clear();
     flow.direction = Direction::In;
     flow.back.extend(flow.awaits.take());
+    // `failed` ran for every handler; put the one that waits for the response back on the response pass.
+    // Taken, so that a fault in the error routes does not run them again.
     match flow.errors.take() {
         Some(list) => {
             flow.recovers = true;
-            flow.calls.push(Place::start(list));
+            flow.calls.push(RoutePosition::start(list));
             cx.restore_target();
             Ok(())
         }

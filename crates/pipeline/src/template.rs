@@ -1,34 +1,33 @@
-//! Placeholder strings, compiled at load: a request looks no name up.
+//! Placeholder strings, compiled at load: a request looks up no names.
 //!
-//! `{name}` is a placeholder; `\{` and `\}` are braces. What a name stands for is said in `place` for what belongs to the
-//! request, in `load_time` for what stays as it is while the configuration runs. Any other name is a slot that a module may
-//! set while the request runs (`map`, regular expressions); while it is not set the placeholder is unknown.
+//! `{name}` is a placeholder; `\{` and `\}` are literal braces. `place` has the placeholders of a request,
+//! `load_time` those that are constant while a configuration runs. Any other name is a slot that a module may set
+//! during the request (`map`, regular expressions); until then the placeholder is unknown.
 
 mod load_time;
 mod place;
 
-pub use place::go_duration;
-use place::{Known, Place};
+use place::{CompiledName, PlaceholderId};
 
 use crate::build::Build;
 use crate::context::{Context, VarId};
 
-/// Begins the placeholders of variables.
+/// The prefix of the placeholders of variables.
 pub(crate) const VARIABLES: &str = "http.vars.";
 
-/// A string with placeholders, ready to be rendered. Rendering costs the octets it writes.
+/// A compiled string with placeholders. Rendering costs time linear in its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Box<[Piece]>,
     unknown: Unknown,
 }
 
-/// What becomes of a placeholder that is not known when it is rendered.
+/// How a placeholder is rendered while it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// No text.
+    /// As no text.
     Empty,
-    /// The text as it is written in the configuration.
+    /// As its text in the configuration.
     Written,
 }
 
@@ -40,8 +39,8 @@ enum Piece {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meaning {
-    Place(Place),
-    /// Known only once a module has set it.
+    Place(PlaceholderId),
+    /// A slot that a module sets; unknown until then.
     Slot(VarId),
 }
 
@@ -49,17 +48,20 @@ impl Template {
     pub(crate) fn compile(source: &str, unknown: Unknown, build: &mut Build<'_>) -> Self {
         let mut pieces = Pieces::default();
         let mut rest = source;
-        // Behind a brace that nothing closes, nothing closes another one.
+        // Once a brace has no closing brace, no later one has: skip the search, which would make compilation
+        // quadratic.
         let mut closes = true;
         while let Some(at) = rest.find(['{', '\\']) {
             pieces.text.push_str(&rest[..at]);
             let tail = &rest[at..];
             if let Some(escaped) = tail.strip_prefix('\\') {
+                // A backslash escapes braces only; before any other character it is literal.
                 let brace = escaped.starts_with(['{', '}']);
                 pieces.text.push_str(if brace { &escaped[..1] } else { "\\" });
                 rest = if brace { &escaped[1..] } else { escaped };
                 continue;
             }
+            // Names may contain escaped braces, as in `{http.request.header.x\}y}`.
             let end = if closes { closing(tail) } else { None };
             let Some(end) = end else {
                 closes = false;
@@ -68,8 +70,8 @@ impl Template {
                 continue;
             };
             let name = &tail[1..end];
-            let found = Known::find(name, build);
-            // Braces of a style sheet or of JSON are no placeholders; what they enclose may hold some.
+            let found = CompiledName::find(name, build);
+            // Braces of a style sheet or of JSON are text; there may be placeholders between them.
             let is_text = found.is_none() && unknown == Unknown::Written && !is_name(name);
             if is_text {
                 pieces.text.push('{');
@@ -78,11 +80,11 @@ impl Template {
             }
             rest = &tail[end + 1..];
             let means = match found {
-                Some(Known::Text(text)) => {
+                Some(CompiledName::Text(text)) => {
                     pieces.text.push_str(&text);
                     continue;
                 }
-                Some(Known::Place(place)) => Meaning::Place(place),
+                Some(CompiledName::Place(place)) => Meaning::Place(place),
                 None if is_name(name) => Meaning::Slot(build.slot(name)),
                 None => continue,
             };
@@ -92,7 +94,7 @@ impl Template {
         Self { pieces: pieces.finish(), unknown }
     }
 
-    /// The whole text, when it holds no placeholder.
+    /// Returns the whole text if the template has no placeholders.
     #[inline]
     pub fn literal(&self) -> Option<&str> {
         match &*self.pieces {
@@ -102,7 +104,7 @@ impl Template {
         }
     }
 
-    /// Appends what the template stands for in this exchange.
+    /// Appends the rendered template.
     pub fn render(&self, cx: &mut Context, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
@@ -116,8 +118,8 @@ impl Template {
         }
     }
 
-    /// As [`render`](Self::render), but has `put` append each placeholder's value, given its name without braces: for text
-    /// where a value is to be escaped and what is around it is not.
+    /// As [`render`](Self::render), but calls `put` to append the value of each placeholder, with the name without
+    /// braces. For templates whose values must be escaped and whose literal text must not.
     pub fn render_values(&self, cx: &mut Context, out: &mut Vec<u8>, mut put: impl FnMut(&str, &[u8], &mut Vec<u8>)) {
         for piece in &self.pieces {
             match piece {
@@ -137,7 +139,7 @@ impl Template {
 }
 
 impl Meaning {
-    /// Appends its text; false when it is not known now.
+    /// Appends the placeholder's text; returns false if it is unknown at this time.
     #[inline]
     fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
@@ -147,7 +149,7 @@ impl Meaning {
     }
 }
 
-/// Pieces so far, and the text behind them that may still grow.
+/// The compiled pieces, and the literal text after them, which may still grow.
 #[derive(Default)]
 struct Pieces {
     done: Vec<Piece>,
@@ -172,18 +174,18 @@ impl Pieces {
     }
 }
 
-/// Where the brace that opens `tail` is closed: at the first closing one that has no backslash in front, the last octet
-/// of all excepted.
+/// Returns the index of the brace that closes the one at the start of `tail`: the first `}` without a preceding
+/// backslash, or a `}` at the very end with one.
 fn closing(tail: &str) -> Option<usize> {
-    let octets = tail.as_bytes();
+    let bytes = tail.as_bytes();
     let mut end = tail.find('}')?;
-    while end < octets.len() - 1 && octets[end - 1] == b'\\' {
+    while end < bytes.len() - 1 && bytes[end - 1] == b'\\' {
         end += 1 + tail[end + 1..].find('}')?;
     }
     Some(end)
 }
 
-/// Whether a module could set a placeholder of this name.
+/// Returns whether a module could set a placeholder of this name.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(|ch: char| ch.is_whitespace() || ch.is_control() || "{\"'`;".contains(ch))
 }

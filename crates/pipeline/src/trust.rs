@@ -1,5 +1,5 @@
-//! What a server believes of a request's fields: which proxies may say who the client is, and which names are dropped
-//! because a backend could take them for others.
+//! Which request fields a server trusts: the proxies that may report the client's address, and the field names that
+//! are dropped because a backend could confuse them with others.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,22 +8,23 @@ use ipnet::IpNet;
 
 use crate::context::Client;
 
-/// Proxies whose word about the client counts (Caddy's `trusted_proxies`, `client_ip_headers`, `trusted_proxies_strict`).
+/// The proxies whose report of the client's address is trusted (Caddy's `trusted_proxies`, `client_ip_headers`,
+/// `trusted_proxies_strict`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
     ranges: Vec<IpNet>,
-    /// Fields that name the client, tried in this order.
+    /// Fields with the client's address, tried in this order.
     headers: Vec<FieldName>,
     strict: bool,
 }
 
 impl Trust {
-    /// Trusts these addresses and networks, and takes the client from the first of these fields that names one. `strict`
-    /// reads lists from the right, up to the first address that is no trusted proxy's; else the leftmost counts, which the
-    /// client may have forged where a proxy appends.
+    /// Trusts proxies in these addresses and networks. The client's address is taken from the first of the `headers`
+    /// that has one. With `strict`, a list is read from the right, up to the first address that is not a trusted
+    /// proxy. Without it, the leftmost address counts, which the client can forge where a proxy appends to the field.
     ///
     /// # Errors
-    /// The text that is no address, network or field name.
+    /// The text that is not an address, network or field name.
     pub fn new<'w>(ranges: &'w [String], headers: &[&'w str], strict: bool) -> Result<Self, &'w str> {
         let range = |text: &'w String| match text.parse::<IpAddr>() {
             Ok(ip) => Ok(IpNet::from(ip)),
@@ -37,6 +38,7 @@ impl Trust {
     }
 
     pub(crate) fn client(&self, peer: IpAddr, fields: &FieldMap) -> Client {
+        // A dual-stack listener reports IPv4 peers as IPv4-mapped IPv6 addresses.
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
             return Client { ip: peer, proxied: false };
@@ -51,14 +53,14 @@ impl Trust {
 
     fn leftmost(&self, fields: &FieldMap) -> Option<IpAddr> {
         let values = self.headers.iter().flat_map(|name| fields.get_all(name));
-        values.flat_map(|value| value.split(|&octet| octet == b',')).find_map(address)
+        values.flat_map(|value| value.split(|&byte| byte == b',')).find_map(address)
     }
 
     fn rightmost(&self, fields: &FieldMap) -> Option<IpAddr> {
         self.headers.iter().find_map(|name| {
             let mut last = None;
-            // From left to right, keeping the last one that is not trusted: the same as the first from the right.
-            for part in fields.get_all(name).flat_map(|value| value.split(|&octet| octet == b',')) {
+            // Read from left to right and keep the last address that is not trusted: it is the first from the right.
+            for part in fields.get_all(name).flat_map(|value| value.split(|&byte| byte == b',')) {
                 last = address(part).filter(|ip| !self.trusts(*ip)).or(last);
             }
             last
@@ -66,7 +68,7 @@ impl Trust {
     }
 }
 
-/// An address with or without a port, an IPv6 zone or brackets.
+/// Parses an address with or without a port, an IPv6 zone, or brackets.
 fn address(part: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(part).ok()?.trim();
     if let Ok(address) = text.parse::<SocketAddr>() {
@@ -79,15 +81,16 @@ fn address(part: &[u8]) -> Option<IpAddr> {
     host.split('%').next()?.parse().ok()
 }
 
-/// Which fields of a request are dropped because a backend that folds `-`, `_` and `.` into one could take them for others
-/// (Caddy's `expected_underscore_headers` and `expected_dot_headers`). By default all whose names hold `_` or `.`.
+/// Field names that are dropped because a backend that treats `-`, `_` and `.` as equal could confuse them with
+/// others (Caddy's `expected_underscore_headers` and `expected_dot_headers`). By default all names with `_` or `.`
+/// are dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confusable {
     underscore: Vec<Expected>,
     dot: Vec<Expected>,
 }
 
-/// A name that is expected, in lower case, and the spelling with hyphens that is not.
+/// An expected name in lower case, and its spelling with hyphens, which is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Expected {
     name: Box<str>,
@@ -96,10 +99,10 @@ struct Expected {
 }
 
 impl Confusable {
-    /// From the names that are expected, a `*` at their end for any ending.
+    /// Keeps the expected names; a `*` at the end of an entry matches any ending.
     ///
     /// # Errors
-    /// The entry that is none: not ASCII, a `*` elsewhere, or without the character that it is about.
+    /// The invalid entry: not ASCII, with a `*` elsewhere, or without the list's character.
     pub fn new<'w>(underscore: &'w [String], dot: &'w [String]) -> Result<Self, &'w str> {
         let all = |entries: &'w [String], separator| {
             entries.iter().map(|entry| Expected::parse(entry, separator).ok_or(&**entry)).collect::<Result<_, _>>()
@@ -107,10 +110,11 @@ impl Confusable {
         Ok(Self { underscore: all(underscore, '_')?, dot: all(dot, '.')? })
     }
 
-    /// Takes what could be confused out of a request's fields.
+    /// Removes the confusable names from a request's fields.
     #[inline]
     pub(crate) fn drop_from(&self, fields: &mut FieldMap) {
-        let strange = fields.unregistered().any(|name| name.bytes().any(|octet| matches!(octet, b'_' | b'.')));
+        let strange = fields.unregistered().any(|name| name.bytes().any(|byte| matches!(byte, b'_' | b'.')));
+        // The common case, in one pass without allocation: no name with `_` or `.`, and no expected names.
         if strange || !self.is_default() {
             self.drop_slowly(fields);
         }
@@ -123,6 +127,7 @@ impl Confusable {
     #[cold]
     fn drop_slowly(&self, fields: &mut FieldMap) {
         let repeated = |name: &str| fields.unregistered().filter(|other| other.eq_ignore_ascii_case(name)).count() > 1;
+        // A name that occurs twice is ambiguous, even if it is expected.
         let allowed: Vec<Box<str>> = fields
             .unregistered()
             .filter(|name| self.expects(name) && !repeated(name))
@@ -130,6 +135,8 @@ impl Confusable {
             .collect();
         fields.retain(|name, _| {
             let name = name.as_str();
+            // Drop unexpected names; of an expected name drop the spelling with hyphens, which a backend could
+            // confuse with it.
             if name.contains(['_', '.']) {
                 return allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
             }
@@ -139,7 +146,8 @@ impl Confusable {
 
     fn expects(&self, name: &str) -> bool {
         match (name.contains('_'), name.contains('.')) {
-            // Both: the ending that a prefix leaves open could hold the other character.
+            // A name with both characters must be expected exactly: the open ending of a prefix could hold the
+            // second one.
             (true, true) => self.underscore.iter().chain(&self.dot).any(|e| !e.is_prefix && e.is(name)),
             (true, false) => self.underscore.iter().any(|expected| expected.is(name)),
             (false, true) => self.dot.iter().any(|expected| expected.is(name)),

@@ -1,15 +1,17 @@
-//! Calls to other servers: a request of ours, and its answer.
+//! Calls to other servers: a request and its response.
 //!
 //! ```text
 //! handler:  Upstream::begin ─► Call ─ request, body ─► send ─► poll_answer: Interim … Head ─► into_body
 //!                                │                                  ▲
 //! engine:                     Carried ─ connects, writes, reads ────┘
 //! ```
-//! A call is one record with two handles, as a request's body is: [`Call`] is the handler's, [`Carried`] the engine's. Whoever
-//! drops its own tells the other one. The record's storage is the worker's and is used again.
+//! A call is one shared record with two handles: [`Call`] is the handler's, [`Carried`] the engine's. Dropping either
+//! handle notifies the other one. Each worker keeps a pool of records.
 //!
-//! - `transport`: how calls are carried
+//! - `transport`: versions, TLS and limits of calls
+//! - `report`: log lines for failed calls
 
+mod report;
 mod transport;
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -27,132 +29,155 @@ use progress::Stamp;
 use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
 use crate::handler::Step;
+pub use report::{FailureKind, report_failure};
 pub use transport::{Roots, TlsClient, Transport, Versions};
 
-/// Octets of heads that a record at rest keeps room for.
-const KEPT_OCTETS_MAX: usize = 16 * 1024;
-/// Records that a worker keeps for later calls.
+/// Bytes of heads for which a pooled record keeps room.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
+/// Records that a worker's pool holds.
 const CALLS_KEPT_MAX: usize = 1024;
 
-/// A place that calls go to. The engine's workers make it ([`crate::Worker::upstream`]).
+/// The destination of calls. The engine's workers create it ([`crate::Worker::upstream`]).
 pub trait Upstream {
-    /// Carries a call: on an idle connection, on one that has room, or on a new one. What comes of it, the call's own answer
-    /// says. Never fails here, never waits.
+    /// Starts a call: on an idle connection, on one that accepts another stream, or on a new one. It never fails or
+    /// waits; the call's answer carries any fault.
     fn carry(&self, call: Carried);
 
-    /// A record for a call.
+    /// Returns the pool of call records.
     fn calls(&self) -> &Rc<Calls>;
 
-    /// What a call failed by, for whoever chooses between addresses.
-    fn heed(&self, _fault: &CallFault) {}
+    /// Reports a failed call, for an upstream that chooses among several addresses.
+    fn report_failure(&self, _fault: &CallFault) {}
 }
 
-/// Somebody who keeps count of calls, as for a limit.
+/// A counter of running calls, for example to enforce a limit.
 pub trait Tally {
-    /// A call begins.
+    /// A call starts.
     fn begin(&self);
-    /// Its handler has its answer whole, or gave it up.
+    /// A call ends: its handler has read the whole response, or dropped the call.
     fn end(&self);
 }
 
-/// Somebody who makes an exchange's answer of a call's that was left for later ([`Context::hold_answer`]).
+/// Turns a held response of a call ([`Context::hold_answer`]) into the response of the exchange.
 pub trait Finish {
-    /// Answers with it; with another status, if one is given.
+    /// Responds with the call's response, with `status` in place of its own if given.
     fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step;
 }
 
-/// Somebody who makes other content of what an answer's body brings ([`Call::make_body`]).
+/// Transforms the content of a response body ([`Call::make_body`]).
 pub trait Maker {
-    /// The next frame, made of what [`Call::poll_content`] brings.
+    /// Polls for the next transformed frame; reads the original ones by [`Call::poll_content`].
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
 
-    /// Octets still to come, when known.
-    fn octets_left(&self) -> Option<u64>;
+    /// Returns the bytes of transformed content that remain, if known.
+    fn bytes_left(&self) -> Option<u64>;
 }
 
-/// Why a call has no answer.
+/// Why a call has no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallFault {
-    /// Its address could not be looked up.
+    /// The address could not be resolved.
     Resolve(io::ErrorKind),
-    /// Nobody takes connections there.
+    /// The connection was refused, or could not be established.
     Connect(io::ErrorKind),
-    /// No connection came about in time.
+    /// The connection was not established in time.
     ConnectTimedOut,
     /// The TLS handshake failed.
     Tls(String),
-    /// As many connections are open as may be, and as many calls wait for one.
+    /// The connection limit is reached, and the queue of waiting calls is full.
     Busy,
-    /// The upstream closed, reset, or gave the call up before its answer.
+    /// The upstream closed the connection, reset the stream, or refused it before its response.
     Closed,
-    /// The upstream broke its protocol.
+    /// The upstream sent none of an awaited body, or accepted none of a request, for too long.
+    Stalled,
+    /// The upstream violated the protocol.
     Malformed,
-    /// The answer's head did not come in time.
+    /// The response's head or trailers exceed the limit.
+    TooLarge,
+    /// The response's head did not arrive in time.
     HeadTimedOut,
-    /// The request cannot be said in the upstream's protocol.
+    /// The request cannot be expressed in the upstream's protocol.
     Request,
-    /// The request's body failed; what was sent of it is taken back as far as the protocol can.
+    /// The request body failed; the call's stream is reset, or its connection closed.
     RequestBody(BodyFault),
+}
+
+impl CallFault {
+    /// Returns the kind of failure for the log, `None` if the client caused it. `is_headed` is whether the response's
+    /// head had arrived.
+    pub fn kind(&self, is_headed: bool) -> Option<FailureKind> {
+        Some(match self {
+            Self::RequestBody(_) => return None,
+            _ if is_headed => FailureKind::BrokenOff,
+            Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::Tls(_) => FailureKind::Unreachable,
+            Self::Busy => FailureKind::Unavailable,
+            Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
+            Self::Closed | Self::Malformed | Self::TooLarge | Self::Request => FailureKind::NoAnswer,
+        })
+    }
 }
 
 impl fmt::Display for CallFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resolve(kind) => write!(f, "looking up its address: {kind}"),
+            Self::Resolve(kind) => write!(f, "looking up the address: {kind}"),
             Self::Connect(kind) => write!(f, "connecting: {kind}"),
             Self::ConnectTimedOut => f.write_str("connecting took too long"),
             Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
             Self::Busy => f.write_str("too many connections and waiting calls"),
-            Self::Closed => f.write_str("it closed before its answer"),
-            Self::Malformed => f.write_str("it broke its protocol"),
-            Self::HeadTimedOut => f.write_str("its answer did not begin in time"),
-            Self::Request => f.write_str("the request cannot be said in its protocol"),
+            Self::Closed => f.write_str("the connection closed before the response"),
+            Self::Stalled => f.write_str("no data was transferred in time"),
+            Self::TooLarge => f.write_str("the response's head or trailers exceed the limit"),
+            Self::Malformed => f.write_str("the upstream violated the protocol"),
+            Self::HeadTimedOut => f.write_str("the response did not start in time"),
+            Self::Request => f.write_str("the request cannot be expressed in the upstream's protocol"),
             Self::RequestBody(fault) => write!(f, "reading the request body: {fault}"),
         }
     }
 }
 
-/// What came of a call so far.
+/// An event of a call's response.
 #[derive(Debug)]
-pub enum Answer {
-    /// An answer before the answer (RFC 9110 §15.2): 103 and its like, never 100 and 101.
+pub enum CallEvent {
+    /// An interim response (RFC 9110 §15.2), such as 103; never 100 or 101.
     Interim(StatusCode, Box<FieldMap>),
-    /// The final head is there ([`Call::head`]); the body follows.
+    /// The final head has arrived ([`Call::head`]); the body follows.
     Head {
-        /// The exchange became a tunnel: 101, or a 2xx to CONNECT. What comes in is the answer's body; what goes out is what the
-        /// call was sent with.
+        /// The call is a tunnel: the response is 101, or a 2xx to CONNECT. Inbound bytes are the response body,
+        /// outbound bytes are the body that the call was sent with.
         tunnel: bool,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum CallPhase {
     Open,
     Headed { tunnel: bool },
 }
 
-/// What both handles share.
+/// The state that both handles share.
 struct Record {
     request: RefCell<Head>,
-    /// The request's content.
+    /// The request body, until the engine takes it.
     body: RefCell<Option<Body>>,
     response: RefCell<ResponseHead>,
     mailbox: RefCell<Mailbox>,
     interims: RefCell<VecDeque<(StatusCode, FieldMap)>>,
-    phase: Cell<Phase>,
+    phase: Cell<CallPhase>,
     fault: RefCell<Option<CallFault>>,
-    /// Where the connection that carries it leads.
+    /// The remote address of the call's connection.
     remote: Cell<Option<SocketAddr>>,
     version: Cell<Version>,
     tally: RefCell<Option<Rc<dyn Tally>>>,
     maker: RefCell<Option<Box<dyn Maker>>>,
     reader: RefCell<Option<Waker>>,
     driver: RefCell<Option<Waker>>,
-    /// The answer's body has its reader.
+    /// The handler reads the response body.
     taken: Cell<bool>,
+    /// The handler dropped its handle.
     given_up: Cell<bool>,
-    /// For the profiler: what one handle last told the other.
+    /// For the profiler: the last notification between the handles.
     stamp: Cell<Stamp>,
     home: Weak<Calls>,
 }
@@ -165,7 +190,7 @@ impl Record {
             response: RefCell::new(ResponseHead::new(StatusCode::OK)),
             mailbox: RefCell::default(),
             interims: RefCell::default(),
-            phase: Cell::new(Phase::Open),
+            phase: Cell::new(CallPhase::Open),
             fault: RefCell::default(),
             remote: Cell::default(),
             version: Cell::new(Version::Http11),
@@ -180,15 +205,15 @@ impl Record {
         })
     }
 
-    /// The other handle is told something.
-    fn tell(&self) {
+    /// Records a notification to the other handle, for the profiler.
+    fn stamp_send(&self) {
         let mut stamp = Stamp::default();
         progress::before_send(&mut stamp);
         self.stamp.set(stamp);
     }
 
-    /// This handle goes on because of what it was told.
-    fn hear(&self) {
+    /// Records that this handle continues because of a notification, for the profiler.
+    fn stamp_receive(&self) {
         let stamp = self.stamp.take();
         if stamp != Stamp::default() {
             progress::after_receive(stamp, Duration::ZERO);
@@ -196,7 +221,7 @@ impl Record {
     }
 
     fn wake_reader(&self) {
-        self.tell();
+        self.stamp_send();
         let reader = self.reader.borrow_mut().take();
         if let Some(reader) = reader {
             reader.wake();
@@ -210,17 +235,17 @@ impl Record {
         }
     }
 
-    /// Empties the record and keeps its storage.
+    /// Clears the record and keeps its storage.
     fn renew(&self) {
         let mut request = self.request.borrow_mut();
         request.clear();
-        request.give_back(KEPT_OCTETS_MAX);
+        request.give_back(KEPT_BYTES_MAX);
         let mut response = self.response.borrow_mut();
         response.clear();
-        response.give_back(KEPT_OCTETS_MAX);
+        response.give_back(KEPT_BYTES_MAX);
         self.mailbox.borrow_mut().renew();
         self.interims.borrow_mut().clear();
-        self.phase.set(Phase::Open);
+        self.phase.set(CallPhase::Open);
         self.fault.borrow_mut().take();
         self.remote.set(None);
         self.version.set(Version::Http11);
@@ -232,14 +257,15 @@ impl Record {
     }
 }
 
-/// Lets go of one handle: the last one sends the record home.
+/// Returns the record to its pool, if the caller holds its last handle.
 fn put_back(record: &Rc<Record>) {
     if Rc::strong_count(record) > 1 {
         return;
     }
-    // Dropping a body may drop another call: outside of any borrow.
+    // Dropping a body may drop another call, which borrows the pool: drop it before any borrow.
     let body = record.body.borrow_mut().take();
     drop(body);
+    // The worker is gone: the record is freed.
     let Some(calls) = record.home.upgrade() else { return };
     record.renew();
     let mut kept = calls.kept.borrow_mut();
@@ -248,30 +274,31 @@ fn put_back(record: &Rc<Record>) {
     }
 }
 
-/// A worker's records of calls: those at rest.
+/// A worker's pool of call records.
 pub struct Calls {
     kept: RefCell<Vec<Rc<Record>>>,
-    /// How many of them nobody needed since the last look.
+    /// The smallest number of pooled records since the last `shrink`, which is the number not needed.
     unused: Cell<usize>,
     this: Weak<Self>,
 }
 
 impl Calls {
-    /// None at first.
+    /// Creates an empty pool.
     pub fn new() -> Rc<Self> {
         Rc::new_cyclic(|this| Self { kept: RefCell::default(), unused: Cell::default(), this: this.clone() })
     }
 
-    /// A record, as the handler's handle: an empty head, no body.
+    /// Takes a record from the pool, or allocates one, and returns the handler's handle: an empty head, no body.
     pub fn take(&self) -> Call {
         let mut resting = self.kept.borrow_mut();
         let kept = resting.pop();
+        // The low-water mark since the last `shrink`.
         self.unused.set(self.unused.get().min(resting.len()));
         drop(resting);
         Call(kept.unwrap_or_else(|| Record::new(&self.this)))
     }
 
-    /// Frees half of what nobody needed since the last call; called every few seconds.
+    /// Frees half of the records that were not needed since the last call. The engine calls it every few seconds.
     pub fn shrink(&self) {
         let mut kept = self.kept.borrow_mut();
         let surplus = self.unused.get().min(kept.len()).div_ceil(2);
@@ -280,53 +307,54 @@ impl Calls {
         self.unused.set(left);
     }
 
-    /// Records that a call holds. Each knows its home, and nobody else but the home itself.
+    /// Returns the number of records in use. Each record has one weak reference to the pool, as has the pool itself.
     pub fn lent(&self) -> usize {
-        self.this.weak_count() - 1 - self.resting()
+        self.this.weak_count() - 1 - self.pooled_len()
     }
 
-    /// Records at rest.
-    pub fn resting(&self) -> usize {
+    /// Returns the number of pooled records.
+    pub fn pooled_len(&self) -> usize {
         self.kept.borrow().len()
     }
 }
 
-/// A call, as its handler holds it. Dropping it gives the call up: its stream is reset, or its connection closed.
+/// The handler's handle to a call. Dropping it cancels the call: its stream is reset, or its connection closed.
 pub struct Call(Rc<Record>);
 
 impl Call {
-    /// The request's head, to fill: method, target, `Host` and other fields. The framing and what belongs to a connection is the
-    /// engine's.
+    /// Returns the request head, to fill with the method, target, `Host` and other fields. The engine adds the
+    /// framing and connection fields.
     pub fn request_mut(&self) -> RefMut<'_, Head> {
         self.0.request.borrow_mut()
     }
 
-    /// The request's head.
+    /// Returns the request head.
     pub fn request(&self) -> Ref<'_, Head> {
         self.0.request.borrow()
     }
 
-    /// Sends it: content of known length is sent with it, other content as a stream. [`Body::Tunnel`] asks for another
-    /// protocol; its stream is read once the answer has made a tunnel, and dropped if it has not.
+    /// Sends the request. A body of unknown length is streamed. [`Body::Tunnel`] requests another protocol; its
+    /// stream is read once the response has created a tunnel, and dropped if it does not.
     pub fn send(&self, body: Body, upstream: &dyn Upstream) {
         *self.0.body.borrow_mut() = Some(body);
-        self.0.tell();
+        self.0.stamp_send();
+        // `carry` may fail the call at once, so the record must be complete before it.
         upstream.carry(Carried(Rc::clone(&self.0)));
     }
 
-    /// What came of it; to be asked again after an [`Answer::Interim`].
-    pub fn poll_answer(&self, task: &mut Task<'_>) -> Poll<Result<Answer, CallFault>> {
+    /// Polls for the next event of the response; call it again after an [`CallEvent::Interim`].
+    pub fn poll_answer(&self, task: &mut Task<'_>) -> Poll<Result<CallEvent, CallFault>> {
         let interim = self.0.interims.borrow_mut().pop_front();
         if let Some((status, fields)) = interim {
-            self.0.hear();
-            return Poll::Ready(Ok(Answer::Interim(status, Box::new(fields))));
+            self.0.stamp_receive();
+            return Poll::Ready(Ok(CallEvent::Interim(status, Box::new(fields))));
         }
-        if let Phase::Headed { tunnel } = self.0.phase.get() {
-            self.0.hear();
-            return Poll::Ready(Ok(Answer::Head { tunnel }));
+        if let CallPhase::Headed { tunnel } = self.0.phase.get() {
+            self.0.stamp_receive();
+            return Poll::Ready(Ok(CallEvent::Head { tunnel }));
         }
         if let Some(fault) = self.0.fault.borrow().as_ref() {
-            self.0.hear();
+            self.0.stamp_receive();
             return Poll::Ready(Err(fault.clone()));
         }
         let mut reader = self.0.reader.borrow_mut();
@@ -336,22 +364,23 @@ impl Call {
         Poll::Pending
     }
 
-    /// The answer's status and fields, once [`Answer::Head`] was said.
+    /// Returns the response's status and fields; valid after [`CallEvent::Head`].
     pub fn head(&self) -> Ref<'_, ResponseHead> {
         self.0.response.borrow()
     }
 
-    /// The same, to change it before it is passed on.
+    /// Returns the response's status and fields, to change them before they are forwarded.
     pub fn head_mut(&self) -> RefMut<'_, ResponseHead> {
         self.0.response.borrow_mut()
     }
 
-    /// The version that the answer's head came in; HTTP/1.1 unless the engine says otherwise.
+    /// Returns the HTTP version of the response; HTTP/1.1 until the engine sets it.
     pub fn version(&self) -> Version {
         self.0.version.get()
     }
 
-    /// Has the call counted from here until this handle, or the body made of it, is dropped.
+    /// Counts the call with `tally` until this handle, or the body made from it, is dropped. Replaces, and ends, an
+    /// earlier tally.
     pub fn count(&self, tally: Rc<dyn Tally>) {
         tally.begin();
         let before = self.0.tally.borrow_mut().replace(tally);
@@ -360,28 +389,28 @@ impl Call {
         }
     }
 
-    /// The address that the call went to, once it was connected.
+    /// Returns the call's remote address, once it is connected.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.0.remote.get()
     }
 
-    /// The answer's body. From here on a tunnel's outbound content is read: whoever takes the answer over answers with
-    /// [`crate::Response::switch`] before anybody else has a turn, so that what is read is the other protocol's.
+    /// Converts the call to the body of its response. From here on a tunnel's outbound content is read, so the caller
+    /// has to respond with [`crate::Response::switch`] before any other handler runs.
     pub fn into_body(self) -> IncomingBody {
         self.0.taken.set(true);
-        if self.0.phase.get() == (Phase::Headed { tunnel: true }) {
+        if self.0.phase.get() == (CallPhase::Headed { tunnel: true }) {
             self.0.wake_driver();
         }
         IncomingBody::of_answer(self)
     }
 
-    /// What the answer's body brings next, to look at before somebody else reads it.
+    /// Polls for the next original frame of the response body.
     pub fn poll_content(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         self.0.taken.set(true);
         self.0.mailbox.borrow().poll_frame(task)
     }
 
-    /// Has the answer's body be what `maker` makes of it, for whoever reads it from now on.
+    /// Replaces the response body by the output of `maker`, for readers from now on.
     pub fn make_body(&self, maker: Box<dyn Maker>) {
         *self.0.maker.borrow_mut() = Some(maker);
     }
@@ -395,14 +424,14 @@ impl Call {
 
     pub(crate) fn made_is_over(&self) -> bool {
         match &*self.0.maker.borrow() {
-            Some(maker) => maker.octets_left() == Some(0),
+            Some(maker) => maker.bytes_left() == Some(0),
             None => self.0.mailbox.borrow().is_over(),
         }
     }
 
     pub(crate) fn made_len(&self) -> Option<u64> {
         match &*self.0.maker.borrow() {
-            Some(maker) => maker.octets_left(),
+            Some(maker) => maker.bytes_left(),
             None => self.0.mailbox.borrow().len(),
         }
     }
@@ -411,14 +440,14 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.0.given_up.set(true);
-        // What is made of the answer nobody reads any more.
+        // Dropped here: the transformed body has no reader any more.
         let maker = self.0.maker.borrow_mut().take();
         drop(maker);
         let tally = self.0.tally.borrow_mut().take();
         if let Some(tally) = tally {
             tally.end();
         }
-        // What waits for a connection needs nothing to send any more, and may wait for long.
+        // A call that waits for a connection may hold its body for a long time: drop it now.
         let body = self.0.body.borrow_mut().take();
         drop(body);
         self.0.wake_driver();
@@ -432,42 +461,42 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A call, as the engine holds it while it carries it. Dropping it before the answer's end fails the call.
+/// The engine's handle to a call. Dropping it before the end of the response fails the call.
 pub struct Carried(Rc<Record>);
 
 impl Carried {
-    /// The request.
+    /// Returns the request head.
     pub fn request(&self) -> Ref<'_, Head> {
         self.0.request.borrow()
     }
 
-    /// The engine begins with it.
+    /// Records for the profiler that the engine starts the call.
     pub fn begin(&self) {
-        self.0.hear();
+        self.0.stamp_receive();
     }
 
-    /// The request's content as it was given; once.
+    /// Takes the request body; `None` if it was taken before.
     pub fn take_body(&self) -> Option<Body> {
         self.0.body.borrow_mut().take()
     }
 
-    /// Puts the content back that [`take_body`](Self::take_body) took and of which nothing was read, so that the call can be
-    /// carried anew.
+    /// Puts back a body that [`take_body`](Self::take_body) returned and from which no frame was read, so that the
+    /// call can be retried.
     pub fn put_body(&self, body: Body) {
         *self.0.body.borrow_mut() = Some(body);
     }
 
-    /// Whether nobody waits for it any more.
+    /// Returns whether the handler dropped the call.
     pub fn is_given_up(&self) -> bool {
         self.0.given_up.get()
     }
 
-    /// Whether the answer's body has its reader.
+    /// Returns whether the handler reads the response body.
     pub fn is_taken(&self) -> bool {
         self.0.taken.get()
     }
 
-    /// Whom to wake when it is given up, or a tunnel has its reader.
+    /// Registers the waker to wake when the handler drops the call, or starts to read a tunnel.
     pub fn follow(&self, driver: &Waker) {
         let mut known = self.0.driver.borrow_mut();
         if known.as_ref().is_none_or(|known| !known.will_wake(driver)) {
@@ -475,47 +504,51 @@ impl Carried {
         }
     }
 
-    /// Where it is carried.
+    /// Sets the remote address of the connection.
     pub fn set_remote(&self, remote: SocketAddr) {
         self.0.remote.set(Some(remote));
     }
 
-    /// The version that the connection speaks.
+    /// Sets the HTTP version of the connection.
     pub fn set_version(&self, version: Version) {
         self.0.version.set(version);
     }
 
-    /// An answer before the answer.
+    /// Delivers an interim response.
     pub fn put_interim(&self, status: StatusCode, fields: FieldMap) {
         self.0.interims.borrow_mut().push_back((status, fields));
         self.0.wake_reader();
     }
 
-    /// The final head, in exchange for an empty one. `length` is the content's, where it is known.
+    /// Delivers the final head and leaves an empty one in `head`. `length` is the content's length in bytes, if
+    /// known.
     pub fn put_head(&self, head: &mut ResponseHead, length: Option<u64>, tunnel: bool) {
         std::mem::swap(&mut *self.0.response.borrow_mut(), head);
-        if let Some(octets) = length {
-            self.mailbox().announce(octets);
+        if let Some(bytes) = length {
+            // Before the wakeup, because the reader uses the length.
+            self.mailbox().announce(bytes);
         }
-        self.0.phase.set(Phase::Headed { tunnel });
+        self.0.phase.set(CallPhase::Headed { tunnel });
         self.0.wake_reader();
     }
 
-    /// Whether the final head was put.
+    /// Returns whether the final head was delivered.
     pub fn is_headed(&self) -> bool {
-        self.0.phase.get() != Phase::Open
+        self.0.phase.get() != CallPhase::Open
     }
 
-    /// Where the answer's content goes.
+    /// Returns the mailbox for the response body.
     pub fn mailbox(&self) -> Ref<'_, Mailbox> {
         self.0.mailbox.borrow()
     }
 
-    /// There is no answer, or no more of it: `fault` before the head, behind it the body ends as [`BodyFault::PeerGone`], or as
-    /// [`BodyFault::Malformed`] where that is what happened.
+    /// Fails the call. Before the head, the handler gets `fault`. After it, the response body ends with
+    /// [`BodyFault::Malformed`] if the upstream violated the protocol or a limit, otherwise with
+    /// [`BodyFault::PeerGone`].
     pub fn fail(&self, fault: CallFault) {
         if self.is_headed() {
-            let broken = if fault == CallFault::Malformed { BodyFault::Malformed } else { BodyFault::PeerGone };
+            let is_malformed = matches!(fault, CallFault::Malformed | CallFault::TooLarge);
+            let broken = if is_malformed { BodyFault::Malformed } else { BodyFault::PeerGone };
             return self.mailbox().fail(broken);
         }
         self.0.fault.borrow_mut().get_or_insert(fault);
@@ -525,9 +558,9 @@ impl Carried {
 
 impl Drop for Carried {
     fn drop(&mut self) {
-        // A complete body stays complete; anything else ends here.
+        // Has no effect if the response body is complete.
         self.fail(CallFault::Closed);
-        // Nobody is left who would hear that it is given up.
+        // No handle is left that a cancellation would have to wake.
         self.0.driver.borrow_mut().take();
         put_back(&self.0);
     }

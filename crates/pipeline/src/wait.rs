@@ -1,9 +1,8 @@
-//! How a handler waits: a `'static` future and a continuation, kept in storage that the next wait of the same kind uses
-//! again.
+//! How a handler waits: a `'static` future and a continuation, in storage that the next wait of the same type reuses.
 //!
-//! A wait owns what it needs and never holds the context across an await, so nothing here is unsafe. Storage is found by
-//! type: each place in the code that waits has a future and a closure type of its own, and `Waits` keeps a few of each
-//! exchange's last ones, so that in steady state a wait allocates nothing.
+//! A wait owns its data and never borrows the context across an await, so this module needs no unsafe code. Each call
+//! site that waits has its own future and closure type. `Waits` keeps the storage of the last few types of an
+//! exchange, so that a wait allocates nothing in steady state.
 
 use std::any::Any;
 use std::fmt;
@@ -16,10 +15,10 @@ use pin_project_lite::pin_project;
 use crate::context::Context;
 use crate::handler::Step;
 
-/// Storages that an exchange's slot keeps for later waits. A chain with more different waits than this allocates again.
+/// Storages that an exchange keeps for later waits. A chain with more distinct waits than this allocates again.
 const KEPT_MAX: usize = 8;
 
-/// Proof that a wait was stored in the context; only [`Context::wait`] makes it.
+/// Proof that the context holds a pending wait; only [`Context::wait`] creates it.
 pub struct Wait(());
 
 impl fmt::Debug for Wait {
@@ -29,7 +28,7 @@ impl fmt::Debug for Wait {
 }
 
 pin_project! {
-    /// A future with what follows it. Both are `None` between waits, so that nothing is held while the storage rests.
+    /// A future with its continuation. Both are `None` between waits, so that unused storage holds no resources.
     struct WaitOf<F, K> {
         #[pin]
         pending: Option<F>,
@@ -37,22 +36,22 @@ pin_project! {
     }
 }
 
-/// What a storage is filled with.
+/// A future and continuation on their way into storage. Passed as `dyn Any`, because the storage's type is erased.
 struct Fresh<F, K> {
     pending: Option<F>,
     then: Option<K>,
 }
 
-trait Waiting {
-    /// Drives the future; once it is done, runs the continuation on its result.
+trait StoredWait {
+    /// Polls the future; when it is done, runs the continuation on its result.
     fn poll(self: Pin<&mut Self>, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step>;
-    /// Takes over `fresh`, if it is of this very type.
+    /// Moves `fresh` into the storage if it has the storage's type; returns whether it did.
     fn refill(self: Pin<&mut Self>, fresh: &mut dyn Any) -> bool;
-    /// Drops future and continuation, keeps the storage.
+    /// Drops the future and the continuation, keeps the storage.
     fn clear(self: Pin<&mut Self>);
 }
 
-impl<F, K> Waiting for WaitOf<F, K>
+impl<F, K> StoredWait for WaitOf<F, K>
 where
     F: Future + 'static,
     K: FnOnce(&mut Context, F::Output) -> Step + 'static,
@@ -61,6 +60,7 @@ where
         let mut this = self.project();
         let pending = this.pending.as_mut().as_pin_mut().expect("polled while a wait is under way");
         let Poll::Ready(result) = pending.poll(task) else { return Poll::Pending };
+        // Drop the future before the continuation runs, which may need the resources that the future held.
         this.pending.set(None);
         let then = this.then.take().expect("a wait is resumed once");
         Poll::Ready(then(cx, result))
@@ -69,7 +69,7 @@ where
     fn refill(self: Pin<&mut Self>, fresh: &mut dyn Any) -> bool {
         let Some(fresh) = fresh.downcast_mut::<Fresh<F, K>>() else { return false };
         let mut this = self.project();
-        // Field by field: a future may be large, and is moved once.
+        // Field by field: a future may be large, and this moves it only once.
         this.pending.set(fresh.pending.take());
         *this.then = fresh.then.take();
         true
@@ -82,9 +82,9 @@ where
     }
 }
 
-type Storage = Pin<Box<dyn Waiting>>;
+type Storage = Pin<Box<dyn StoredWait>>;
 
-/// The waits of one exchange: at most one under way, and storage of earlier ones.
+/// The waits of one exchange: at most one pending, and the storage of earlier ones.
 #[derive(Default)]
 pub(crate) struct Waits {
     under_way: Option<Storage>,
@@ -92,6 +92,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
+    /// Stores a wait in reused storage of its type, or in a new allocation. Panics if a wait is pending already.
     pub(crate) fn store<F, K>(&mut self, future: F, then: K) -> Wait
     where
         F: Future + 'static,
@@ -99,6 +100,7 @@ impl Waits {
     {
         assert!(self.under_way.is_none(), "an exchange waits for one thing at a time");
         let mut fresh = Fresh { pending: Some(future), then: Some(then) };
+        // `refill` accepts the wait only if the storage has its type, so at most one storage takes it.
         let found = self.kept.iter_mut().position(|storage| storage.as_mut().refill(&mut fresh));
         self.under_way = Some(match found {
             Some(at) => self.kept.swap_remove(at),
@@ -107,17 +109,17 @@ impl Waits {
         Wait(())
     }
 
-    /// Takes the wait under way out of the context, so that its continuation may have that.
+    /// Takes the pending wait out of the context, so that its continuation can borrow the context.
     pub(crate) fn take(&mut self) -> UnderWay {
         UnderWay(self.under_way.take().expect("polled while a wait is under way"))
     }
 
-    /// Puts it back, to be polled again.
+    /// Puts back a wait that is still pending.
     pub(crate) fn put_back(&mut self, wait: UnderWay) {
         self.under_way = Some(wait.0);
     }
 
-    /// It is done.
+    /// Keeps the storage of a finished wait for reuse.
     pub(crate) fn done(&mut self, wait: UnderWay) {
         self.keep(wait.0);
     }
@@ -126,7 +128,7 @@ impl Waits {
         self.under_way.is_some()
     }
 
-    /// Drops a wait that nobody will resume.
+    /// Drops the pending wait, if there is one, and keeps its storage.
     pub(crate) fn cancel(&mut self) {
         if let Some(storage) = self.under_way.take() {
             self.keep(storage);
@@ -138,14 +140,14 @@ impl Waits {
         if self.kept.len() < KEPT_MAX {
             self.kept.push(storage);
         } else {
-            // The oldest goes: swap_remove above keeps the live ones moving to the end.
+            // Replace the oldest storage: `swap_remove` in `store` and `push` move recently used ones to the end.
             self.kept[0] = storage;
             self.kept.rotate_left(1);
         }
     }
 }
 
-/// A wait outside the context.
+/// A pending wait, moved out of the context while it is polled.
 pub(crate) struct UnderWay(Storage);
 
 impl UnderWay {

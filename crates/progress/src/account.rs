@@ -1,5 +1,5 @@
-//! What the profiler keeps for each thread: a cell that the thread writes, its signal handler reads, and the profiler's own
-//! thread looks at from afar.
+//! The profiler's state for each thread: a cell that the thread writes, that its signal handler reads, and that the
+//! profiler's thread reads concurrently.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -9,85 +9,87 @@ use crate::hooks;
 use crate::log::Log;
 use crate::open::{self, Open};
 
-/// A thread's account. Never freed: a thread that ends leaves it to a later one.
+/// A thread's account. Never freed: the registry reuses it for a later thread.
 ///
-/// The fields that say `policy` are the profiler's to use as it likes; only the thread itself writes them.
+/// Fields marked "Policy" are reserved for the profiler; only the owning thread writes them.
 #[derive(Debug, Default)]
 pub struct Account {
     number: u32,
     name: Mutex<String>,
-    /// The kernel's number of the thread; 0 when no thread has the account.
+    /// The kernel's thread id; 0 while no thread owns the account.
     tid: AtomicI32,
-    /// Lowest address of the thread's stack, and the one behind its highest.
+    /// Lowest address of the thread's stack, and one past its highest.
     stack: (AtomicUsize, AtomicUsize),
     is_worker: AtomicBool,
     log: OnceLock<Log>,
-    /// Whether the thread waits in one of our primitives.
+    /// Whether the thread is blocked in a primitive of this crate.
     pub(crate) stands: AtomicBool,
-    /// Units of progress while a profile ran; only the thread itself writes it.
+    /// Units of progress counted while a profile ran; only the owning thread writes it.
     hits: AtomicU64,
-    /// Policy: what kind of work the thread does now; 0 when nothing is known.
+    /// Policy: the thread's current kind of work; 0 if unknown.
     pub kind: AtomicU32,
-    /// Policy: the window that the other cells belong to.
+    /// Policy: the window to which the other cells belong.
     pub window: AtomicU32,
-    /// Policy: when the thread's time was last credited.
+    /// Policy: when the thread's time was last credited, nanoseconds.
     pub mark: AtomicU64,
-    /// Policy: the delay that the thread has been through or was credited with, nanoseconds.
+    /// Policy: the delay that the thread has slept or was credited with, nanoseconds.
     pub delay: AtomicU64,
-    /// Policy: what was slept beyond what was owed, nanoseconds.
+    /// Policy: how far sleeps overshot the requested delay, nanoseconds.
     pub excess: AtomicI64,
-    /// Policy: since when the thread is blocked; 0 when it is not.
+    /// Policy: when the thread blocked; 0 while it runs.
     pub blocked_since: AtomicU64,
-    /// Policy: virtual time of the message that the thread works on.
+    /// Policy: virtual time of the message that the thread processes.
     pub cause: AtomicU64,
-    /// Policy: how many stamps were given out, whoever had the account; where windows pause, what the thread is at in this one.
+    /// Policy: number of stamps issued from this account, over all its threads; in a window with pauses, the thread's
+    /// activity in that window.
     pub stamps: AtomicU64,
 }
 
 impl Account {
-    /// An account that belongs to no thread, for a simulation.
+    /// An account without a thread, for a simulation.
     #[must_use]
     pub fn new(number: u32, name: &str) -> Self {
         Self { number, name: Mutex::new(name.into()), ..Self::default() }
     }
 
-    /// Its place among all accounts, from 0, without gaps.
+    /// Index among all accounts, from 0, without gaps.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The thread's name when it was registered; `main` or empty when it has none.
+    /// The thread's name at registration; `main` for the main thread, empty for an unnamed one.
     pub fn name(&self) -> String {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The kernel's number of the thread; `None` when it has ended.
+    /// The kernel's thread id; `None` after the thread ended.
     pub fn tid(&self) -> Option<i32> {
         Some(self.tid.load(Relaxed)).filter(|&tid| tid != 0)
     }
 
-    /// The addresses that the thread's stack may have; empty when they are not known.
+    /// The address range of the thread's stack; empty if unknown.
     pub fn stack(&self) -> std::ops::Range<usize> {
         self.stack.0.load(Relaxed)..self.stack.1.load(Relaxed)
     }
 
-    /// Whether the thread runs an event loop: what it works on next is what arrived first, not what its program says next.
+    /// Whether the thread runs an event loop: it processes events in order of arrival, not in program order.
     pub fn is_worker(&self) -> bool {
         self.is_worker.load(Relaxed)
     }
 
-    /// Says that the thread runs an event loop, or that it does not.
+    /// Marks the thread as one that runs an event loop, or not.
     pub fn set_worker(&self, is_worker: bool) {
         self.is_worker.store(is_worker, Relaxed);
     }
 
-    /// Whether the thread waits in one of [`crate::sync`]'s or [`crate::thread`]'s: it is at nothing meanwhile.
+    /// Whether the thread is blocked in [`crate::sync`] or [`crate::thread`]: it then does no kind of work.
     #[inline]
     pub fn stands_still(&self) -> bool {
         self.stands.load(Relaxed)
     }
 
-    /// How many units of progress its threads did so far while a profile ran, whether the policy was told of each or not.
+    /// Units of progress that the account's threads completed while a profile ran, at any
+    /// [`Attention`](crate::Attention).
     pub fn hits(&self) -> u64 {
         self.hits.load(Relaxed)
     }
@@ -97,13 +99,13 @@ impl Account {
         self.hits.store(self.hits.load(Relaxed) + 1, Relaxed);
     }
 
-    /// What the thread writes down; its memory is taken when this is first asked for.
+    /// The thread's log. The first call creates it; its memory is allocated by the first entry.
     pub fn log(&self) -> &Log {
         self.log.get_or_init(Log::new)
     }
 }
 
-/// All accounts there are, and those that no thread has.
+/// All accounts, and those that no thread owns.
 #[derive(Default)]
 struct Registry {
     all: Vec<&'static Account>,
@@ -113,18 +115,19 @@ struct Registry {
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { all: Vec::new(), free: Vec::new() });
 
 thread_local! {
-    /// Without a destructor and initialised at compile time, so that a signal handler may read it.
+    /// `const` and without a destructor, so that a signal handler may read it.
     static CURRENT: Cell<Option<&'static Account>> = const { Cell::new(None) };
     static LEAVE: Leave = const { Leave };
 }
 
-/// Gives the account back when its thread ends.
+/// Returns the account to the registry when its thread ends.
 struct Leave;
 
 impl Drop for Leave {
     fn drop(&mut self) {
         if let Some(account) = CURRENT.take() {
             hooks::thread_ended(account);
+            // Reset, so that samplers skip the account until another thread owns it.
             account.tid.store(0, Relaxed);
             account.kind.store(0, Relaxed);
             account.set_worker(false);
@@ -139,19 +142,20 @@ fn registry<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
     work(&mut REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The account of this thread, if it has one already. Safe in a signal handler.
+/// This thread's account, if it is registered. Safe to call in a signal handler.
 #[inline]
 pub fn current() -> Option<&'static Account> {
     CURRENT.try_with(Cell::get).ok().flatten()
 }
 
-/// The account of this thread, which is registered if it was not. `None` while the thread ends.
+/// This thread's account; registers the thread first if needed. `None` during the thread's exit.
 pub(crate) fn enrol() -> Option<&'static Account> {
     current().or_else(first)
 }
 
 #[cold]
 fn first() -> Option<&'static Account> {
+    // Fails once thread-locals are being destroyed: an account taken now would never be returned.
     LEAVE.try_with(|_| ()).ok()?;
     let account = registry(|registry| {
         registry.free.pop().unwrap_or_else(|| {
@@ -169,6 +173,7 @@ fn first() -> Option<&'static Account> {
     account.stack.0.store(low, Relaxed);
     account.stack.1.store(high, Relaxed);
     account.window.store(0, Relaxed);
+    // The name and the stack's bounds are set before the id, by which a sampler recognises a live account.
     account.tid.store(thread_id(), Relaxed);
     CURRENT.set(Some(account));
     hooks::thread_began(account);
@@ -177,7 +182,7 @@ fn first() -> Option<&'static Account> {
 
 #[expect(unsafe_code, reason = "the kernel's number of a thread, which only the C library gives")]
 fn thread_id() -> i32 {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     unsafe { libc::gettid() }
 }
 
@@ -198,14 +203,15 @@ fn stack() -> (usize, usize) {
     (low as usize, low as usize + size)
 }
 
-/// Every account that there is, also those of threads that ended.
+/// All accounts, including those of threads that ended.
 #[must_use]
 pub fn accounts() -> Vec<&'static Account> {
     registry(|registry| registry.all.clone())
 }
 
-/// Registers this thread, so that the profiler samples it from the start. What [`crate::thread`] spawns is registered by
-/// itself, and so is any thread at its first hook while a profile runs. For a runtime's "on thread start".
+/// Registers this thread, so that the profiler samples it from the start. Threads from [`crate::thread`] register
+/// themselves, and any other thread registers at its first hook while a profile runs. Meant for a runtime's "on thread
+/// start" callback.
 pub fn on_each_thread() {
     enrol();
 }

@@ -1,4 +1,4 @@
-//! The policy, and the functions by which a program reaches it.
+//! The policy, and the hook functions that call it.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -17,100 +17,106 @@ static ATTENTION: AtomicU8 = AtomicU8::new(NOTHING);
 const NOTHING: u8 = Attention::Nothing as u8;
 const SPANS: u8 = Attention::Spans as u8;
 
-/// How much of what a program tells is heard.
+/// How much of the instrumentation is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Attention {
-    /// Nothing: a hook is one load and one branch.
+    /// Off: a hook is one load and one branch.
     Nothing,
-    /// In which spans each thread is, and behind which meeting, for a sampler: a few ns each; and units of progress are counted. The
-    /// policy is asked only around the waits of threads that do not know what they wait for.
+    /// Each thread keeps its open spans and its last synchronisation site for a sampler, at a few ns per hook, and
+    /// counts units of progress. The policy is called only around [`before_block`] and [`after_block`].
     Spans,
-    /// Everything: the policy is asked at each hook.
+    /// On: every hook calls the policy.
     Everything,
 }
 
-/// What a profiler does at each hook. Every method is called on the thread that `account` is of, and only at
-/// [`Attention::Everything`], except for the thread's begin and end, and for its waits, which are told at [`Attention::Spans`] too; the
-/// end of a wait whose begin was told always is. None may block longer than the delay that it means to add.
+/// A profiler's reaction to each hook. Every method runs on the thread that owns `account`, and only at
+/// [`Attention::Everything`], with two exceptions: [`thread_began`](Self::thread_began) and
+/// [`thread_ended`](Self::thread_ended) are always called, and [`before_block`](Self::before_block) and
+/// [`after_block`](Self::after_block) are called at [`Attention::Spans`] too. Every `before_block` is followed by an
+/// `after_block`, even if the profile ends during the wait. No method may block longer than the delay that it inserts.
 pub trait Policy: Sync {
-    /// The thread has an account from now on.
+    /// The thread got an account: it was registered.
     fn thread_began(&self, account: &'static Account);
-    /// The thread ends.
+    /// The thread ends, and releases its account.
     fn thread_ended(&self, account: &'static Account);
-    /// A span began; what the thread's kind of work was before.
+    /// A span began. Returns the thread's previous kind of work.
     fn entered(&self, account: &'static Account, span: Span) -> u32;
-    /// A span ended; back to the kind of work in `before`, which is what [`entered`](Self::entered) answered or
-    /// [`retell`](crate::retell) put there. Where it was not the innermost, those inside of it that are still open are entered anew.
+    /// A span ended: the thread returns to the kind of work in `before`, which [`entered`](Self::entered) returned or
+    /// [`retell`](crate::retell) stored. If other spans were opened inside it and are still open, `entered` is called
+    /// for each of them again.
     fn left(&self, account: &'static Account, before: &AtomicU32);
-    /// The thread passed a place where threads meet; what it does until the next one is a kind of work of its own.
+    /// The thread passed a synchronisation site. Its work until the next site is a kind of work of its own.
     fn at(&self, account: &'static Account, site: Span);
-    /// A message to another thread of the program is about to be sent, and carries the stamp.
+    /// The thread is about to send a message to another thread of the program; `stamp` travels with the message.
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp);
-    /// The message was received, after the thread was blocked for it so long.
+    /// The thread received the message after it was blocked for `blocked`.
     fn after_receive(&self, account: &'static Account, stamp: Stamp, blocked: Duration);
-    /// The thread is about to wait for it does not know what.
+    /// The thread is about to wait for an event of unknown source, such as the next event of an event loop.
     fn before_block(&self, account: &'static Account);
-    /// The thread is back from waiting.
+    /// The wait ended.
     fn after_block(&self, account: &'static Account);
-    /// The thread is about to take a lock, and may have to wait for it.
+    /// The thread is about to take a lock, and may block on it.
     fn before_lock(&self, account: &'static Account) {
         let _ = account;
     }
-    /// The thread took the lock, after it was blocked for it so long. The span of the lock's place was entered before.
+    /// The thread took the lock after it was blocked for `blocked`. The span of the lock's site is already open.
     fn lock_acquired(&self, account: &'static Account, lock: &Lock, sharing: Sharing, blocked: Duration);
-    /// The thread is about to give up the lock; whether others wait for it.
+    /// The thread is about to release the lock; `contended` if other threads wait for it.
     fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, contended: bool);
-    /// Octets are about to leave on a connection, for a world that answers when it likes.
+    /// Bytes are about to be written to a connection, whose peer is outside the program and cannot be paused.
     fn written(&self, account: &'static Account, connection: &mut Stamp);
-    /// How long what came on the connection at `arrived` must wait until the thread may look at it.
+    /// How long input that arrived on the connection at `arrived` must be held before the thread may process it.
     fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration>;
-    /// What came on a connection at `arrived` is worked on from now.
+    /// The thread starts to process input that arrived on a connection at `arrived`.
     fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64);
-    /// Somebody outside was asked; what passes until the answer comes is `whom`'s.
+    /// A request to an upstream was sent; the time until its answer arrives belongs to the span `whom`.
     fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span);
-    /// The answer came at `arrived` and is worked on from now.
+    /// The thread starts to process the upstream's answer, which arrived at `arrived`.
     fn answered(&self, account: &'static Account, call: Stamp, arrived: u64);
-    /// The thread, or a task on it, asked to be woken after a time.
+    /// The thread, or a task on it, started a timer.
     fn sleep_began(&self, account: &'static Account, timer: &mut Stamp);
-    /// The time is over; what follows is because of it. The thread slept for it so long itself, if it did.
+    /// The timer expired, and caused the work that follows. `blocked` is how long the thread itself slept for it; zero
+    /// for a task's timer.
     fn sleep_ended(&self, account: &'static Account, timer: Stamp, blocked: Duration);
     /// One unit of progress.
     fn hit(&self, account: &'static Account, point: Point);
-    /// A unit of progress began with the message that the thread works on.
+    /// A unit of progress began with the message that the thread processes.
     fn visit_began(&self, account: &'static Account, visit: &mut Stamp);
-    /// The unit is done.
+    /// The unit is complete.
     fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point);
 }
 
-/// Puts the policy in place for the life of the process; it hears nothing until [`attend`] says so.
+/// Installs the policy for the life of the process. It stays inactive until [`attend`] enables it.
 ///
 /// # Errors
-/// The policy itself, when one is in place already.
+/// Returns the given policy if one is installed already.
 pub fn install(policy: &'static dyn Policy) -> Result<(), &'static dyn Policy> {
     POLICY.set(policy)
 }
 
-/// Says how much is heard from now on. Does nothing while no policy is installed.
+/// Sets how much is reported from now on. Does nothing while no policy is installed.
 pub fn attend(attention: Attention) {
+    // Without a policy no hook may become active.
     let attention = if POLICY.get().is_some() { attention } else { Attention::Nothing };
     ATTENTION.store(attention as u8, Ordering::SeqCst);
 }
 
-/// Whether a profile runs: spans are kept at least. One load.
+/// Whether a profile runs, so that at least spans are tracked. One load.
 #[inline]
 pub fn is_active() -> bool {
-    // Relaxed: a hook that is missed at the edges is no harm.
+    // Relaxed: a hook that is missed at the start or the end of a profile does no harm.
     ATTENTION.load(Ordering::Relaxed) != NOTHING
 }
 
-/// Whether the policy is asked at each hook. One load.
+/// Whether every hook calls the policy. One load.
 #[inline]
 pub fn is_heard() -> bool {
     ATTENTION.load(Ordering::Relaxed) == Attention::Everything as u8
 }
 
-/// Registers this thread as one that runs an event loop: it works on what arrived first. Independent of any policy.
+/// Registers this thread as one that runs an event loop, which processes events in order of arrival. Works without a
+/// policy.
 pub fn worker_began() {
     if let Some(account) = account::enrol() {
         account.set_worker(true);
@@ -129,14 +135,14 @@ pub(crate) fn thread_ended(account: &'static Account) {
     }
 }
 
-/// Out of line, so that a hook which is off is one load and one branch.
+/// Calls the policy. Out of line, so that an inactive hook is one load and one branch.
 #[cold]
 #[inline(never)]
 fn ask<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Option<T> {
     Some(hook(*POLICY.get()?, account::enrol()?))
 }
 
-/// What is heard of spans alone is kept in line: there are many of them.
+/// Opens a span. The path without a policy call is inlined, because programs open spans often.
 #[inline]
 pub(crate) fn entered(span: Span) -> Option<NonZeroU32> {
     match ATTENTION.load(Ordering::Relaxed) {
@@ -159,7 +165,7 @@ pub(crate) fn left(token: NonZeroU32) {
     }
 }
 
-/// The thread passed a place where threads meet; see [`Policy::at`].
+/// The thread passed a synchronisation site; see [`Policy::at`].
 #[inline]
 pub fn at(site: Span) {
     if is_heard() {
@@ -173,20 +179,22 @@ pub fn at(site: Span) {
 }
 
 thread_local! {
-    /// Whether the policy was told that this thread waits.
+    /// Whether `before_block` was reported for this thread, and `after_block` was not.
     static WAITS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Before the thread waits for it does not know what: an event loop for its next event.
+/// To be called before the thread waits for an event of unknown source: an event loop before it polls.
 #[inline]
 pub fn before_block() {
     if is_active() {
+        // Remembered, so that `after_block` reaches the policy even after the profile.
         WAITS.set(true);
         ask(Policy::before_block);
     }
 }
 
-/// After [`before_block`]. A profile may have ended meanwhile: the policy is told all the same, so that a wait never seems to last.
+/// To be called after [`before_block`]. It reaches the policy even if the profile ended during the wait, so that the
+/// wait does not seem to continue.
 #[inline]
 pub fn after_block() {
     if WAITS.replace(false) || is_active() {
@@ -194,7 +202,7 @@ pub fn after_block() {
     }
 }
 
-/// A unit of progress is done: it is counted while a profile runs, and told of where the policy is asked.
+/// Completes a unit of progress: counts it while a profile runs, and calls `tell` at [`Attention::Everything`].
 #[inline]
 pub(crate) fn done(tell: impl FnOnce(&'static dyn Policy, &'static Account)) {
     match ATTENTION.load(Ordering::Relaxed) {
@@ -215,7 +223,7 @@ pub(crate) fn visit_began(visit: &mut Stamp) {
     ask(|policy, account| policy.visit_began(account, visit));
 }
 
-/// See [`Policy::hold`]; `None` while the policy is not asked.
+/// See [`Policy::hold`]; `None` unless [`is_heard`].
 #[inline]
 pub fn hold(connection: Stamp, arrived: u64) -> Option<Duration> {
     if !is_heard() {
@@ -237,27 +245,29 @@ macro_rules! hooks {
 }
 
 hooks! {
-    /// Before a message is handed to another thread: pays what the thread owes, and stamps the message.
+    /// Before a message is passed to another thread: sleeps off the thread's pending delay, and stamps the message.
     before_send(stamp: &mut Stamp);
-    /// After a message was taken that [`before_send`] stamped. `blocked` is how long the thread stood still for it; zero when it was there.
+    /// After a message that [`before_send`] stamped was taken. `blocked` is how long the thread waited for it; zero if
+    /// it was available at once.
     after_receive(stamp: Stamp, blocked: Duration);
-    /// Before a lock is asked for, free or not: pays what the thread owes, so that it does not get there too early.
+    /// Before a lock is requested, free or not: sleeps off the thread's pending delay, so that it does not overtake
+    /// others.
     before_lock();
-    /// After a lock was taken, for which the thread stood still so long.
+    /// After a lock was taken; `blocked` is how long the thread waited for it.
     lock_acquired(lock: &Lock, sharing: Sharing, blocked: Duration);
-    /// Before a lock is given up; `contended` when others wait for it.
+    /// Before a lock is released; `contended` if other threads wait for it.
     before_unlock(lock: &Lock, sharing: Sharing, contended: bool);
-    /// Before octets are handed to the kernel on a connection.
+    /// Before bytes of a connection are passed to the kernel.
     written(connection: &mut Stamp);
-    /// When octets that came on a connection are worked on. `arrived` is when the kernel had them, nanoseconds since the Unix
-    /// epoch; 0 when that is not known.
+    /// When the thread starts to process bytes that arrived on a connection. `arrived` is when the kernel received
+    /// them, in nanoseconds since the Unix epoch; 0 if unknown.
     arrived(connection: &mut Stamp, arrived: u64);
-    /// When somebody outside is asked, an upstream: what passes until [`answered`] is the span's.
+    /// When a request is sent to an upstream: the time until [`answered`] belongs to the span `whom`.
     called(call: &mut Stamp, whom: Span);
-    /// When an answer of somebody outside is worked on; `arrived` as in [`arrived`](fn@arrived).
+    /// When the thread starts to process an upstream's answer; `arrived` as in [`arrived`](fn@arrived).
     answered(call: Stamp, arrived: u64);
-    /// When a task asks to be woken after a time, or a thread is about to sleep.
+    /// When a task starts a timer, or a thread is about to sleep.
     sleep_began(timer: &mut Stamp);
-    /// When the time is over.
+    /// When the timer expired; `blocked` is how long the thread itself slept.
     sleep_ended(timer: Stamp, blocked: Duration);
 }

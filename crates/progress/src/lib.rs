@@ -1,14 +1,16 @@
-//! Progress points, spans and synchronisation hooks: what a program tells the causal profiler about itself.
+//! Progress points, spans and synchronisation hooks: the instrumentation through which a program reports to the causal
+//! profiler.
 //!
-//! A profiler is a [`Policy`] that is installed once in a process, and [`Attention`] says how much it hears. While that is nothing a
-//! hook is one load and one branch; nothing is counted, stamped or slowed.
+//! A profiler is a [`Policy`] that is installed once in a process; [`Attention`] sets how much is reported to it. At
+//! [`Attention::Nothing`] a hook costs one load and one branch; it counts, stamps and delays nothing.
 //!
-//! What a program says, most useful first:
-//! - [`progress!`]: one unit of what the program is there for was done; [`begin!`] and [`end!`] around it say how long it took.
-//! - [`span!`]: a stretch of work by name, which the profiler can measure and speed up virtually.
-//! - [`sync`] and [`thread`]: the standard library's, which tell the profiler who waits for whom. A program that uses these
-//!   instead of `std`'s gets right results without another word.
-//! - The free functions: the same for those who have primitives of their own, an event loop, or a world outside.
+//! The instruments, most useful first:
+//! - [`progress!`]: counts one unit of the program's progress; [`begin!`] and [`end!`] around a unit measure its
+//!   latency.
+//! - [`span!`]: a named section of work, which the profiler can measure and speed up virtually.
+//! - [`sync`] and [`thread`]: drop-in replacements for the standard library's modules, which report each happens-before
+//!   edge between threads. A program that uses them instead of `std`'s needs no other synchronisation hooks.
+//! - The free functions: the same hooks for custom primitives, event loops and external peers.
 //!
 //! ```
 //!
@@ -22,8 +24,8 @@
 //! # serve();
 //! ```
 //!
-//! Who has a primitive of his own says who goes on because of whom: the sender stamps the message before it leaves, and the
-//! receiver hands the stamp in when it has the message, with the time for which it stood still.
+//! A custom primitive reports which event made a thread continue: the sender stamps the message before it sends it; the
+//! receiver passes the stamp to [`after_receive`], with the time for which it was blocked.
 //!
 //! ```
 //! use progress::{Stamp, after_receive, before_send};
@@ -53,11 +55,12 @@
 //! # assert_eq!(receive(|| box_.take(), || unreachable!()), "x");
 //! ```
 //!
-//! - `account`: what is kept for each thread; `log`: what a thread writes down for the profiler.
-//! - `span`, `point`, `stamp`: what is measured, what is counted, and what travels with a message.
-//! - `open`: where a thread is; `site`: places where threads meet, as spans; `standstill`: a thread that waits.
+//! - `account`: the state of each thread; `log`: the entries that a thread writes for the profiler.
+//! - `span`, `point`, `stamp`: measured sections, progress counters, and the timestamp that a message carries.
+//! - `open`: the open spans and synchronisation sites of a thread; `site`: synchronisation sites as spans;
+//!   `standstill`: a blocked thread.
 //! - `hooks`: the policy and the functions that reach it.
-//! - [`sync`], [`thread`]: std's, with hooks.
+//! - [`sync`], [`thread`]: std's modules, with hooks.
 
 mod account;
 mod hooks;
@@ -78,7 +81,7 @@ pub use hooks::{
     worker_began, written,
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
-pub use open::{Step, retell, steps};
+pub use open::{ContextStep, retell, steps};
 pub use point::{Point, Visit, points};
 pub use span::{Entered, Span, spans, stage};
 pub use stamp::{Lock, Sharing, Stamp};

@@ -1,19 +1,21 @@
-//! What a thread writes down for the profiler: plain entries in memory that is its own, so that writing is two stores.
+//! The entries that a thread writes for the profiler: two words each, in memory of its own, so that a write is two
+//! stores.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many entries a half of a log takes; 4 MiB, of which only what is used becomes resident.
+/// Entries per half of a log: 4 MiB, of which only the used pages become resident.
 pub const ENTRIES_MAX: usize = 1 << 18;
 
-/// One entry: two words whose meaning is the policy's.
+/// One entry: two words whose meaning the policy defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(pub u64, pub u64);
 
-/// Two halves: a thread writes the one while the profiler reads the other. One thread writes, one reads.
+/// Two halves, for windows with even and odd numbers: the thread writes one half while the profiler reads the second.
+/// One writer, one reader.
 ///
-/// A half is of one window at a time, by its number: the first entry of another one empties it. So whoever stood still in the middle of
-/// writing, for as long as two windows, spoils nothing.
+/// A half is tagged with its window's number, and the first entry of another window empties it. So a thread that is
+/// suspended in the middle of a write for two windows corrupts no later window.
 #[derive(Debug, Default)]
 pub struct Log {
     halves: [Half; 2],
@@ -21,7 +23,7 @@ pub struct Log {
 
 #[derive(Debug, Default)]
 struct Half {
-    /// The window's number above, how many entries it has below.
+    /// The window's number in the upper 32 bits, the number of entries in the lower 32.
     used: AtomicU64,
     words: OnceLock<Box<[AtomicU64]>>,
 }
@@ -42,21 +44,22 @@ impl Log {
         &self.halves[(window & 1) as usize]
     }
 
-    /// Adds an entry to a window's half, which is the lowest bit of its number; whether there was room.
+    /// Appends an entry to the window's half (the lowest bit of its number selects it). Returns whether there was room.
     #[inline]
     pub fn push(&self, window: u32, entry: Entry) -> bool {
         let half = self.half(window);
         let at = half.len(window, Ordering::Relaxed);
         let words = half.words.get_or_init(room);
+        // The entry is stored before the length that covers it; a full half drops the entry.
         let Some(slot) = words.get(2 * at..2 * at + 2) else { return false };
         slot[0].store(entry.0, Ordering::Relaxed);
         slot[1].store(entry.1, Ordering::Relaxed);
-        // Release: whoever sees the length sees the entries.
+        // Release: pairs with the Acquire in `read`; a reader that sees the length sees the entries.
         half.used.store(u64::from(window) << 32 | (at as u64 + 1), Ordering::Release);
         true
     }
 
-    /// The entries of a window so far; none when its half is another one's.
+    /// The window's entries so far; empty if its half belongs to another window.
     pub fn read(&self, window: u32) -> impl ExactSizeIterator<Item = Entry> {
         let half = self.half(window);
         let len = half.len(window, Ordering::Acquire);
@@ -64,13 +67,13 @@ impl Log {
         words.as_chunks::<2>().0.iter().map(|[a, b]| Entry(a.load(Ordering::Relaxed), b.load(Ordering::Relaxed)))
     }
 
-    /// Whether a window's half takes no more.
+    /// Whether the window's half is full.
     pub fn is_full(&self, window: u32) -> bool {
         self.half(window).len(window, Ordering::Relaxed) >= ENTRIES_MAX
     }
 
-    /// Gives the memory back to the system; the entries are lost. Whoever still writes does no harm: what it writes to is there again,
-    /// and zeroes that stand in its place are of a window that nobody reads any more.
+    /// Returns the memory to the system; the entries are lost. A concurrent writer does no harm: a page that it writes
+    /// becomes resident again, and the zeroed entries belong to a window that is no longer read.
     pub fn give_back(&self) {
         for half in &self.halves {
             if let Some(words) = half.words.get() {
@@ -80,24 +83,24 @@ impl Log {
     }
 }
 
-/// Makes the whole pages among the words zeroes that take no memory.
+/// Zeroes the whole pages within the words, and releases their memory.
 #[expect(unsafe_code, reason = "megabytes for each thread would stay resident between profiles")]
 fn give_back(words: &[AtomicU64]) {
     const PAGE: usize = 64 * 1024;
     let all = words.as_ptr_range();
     let (begin, end) = (all.start.addr().next_multiple_of(PAGE), all.end.addr() / PAGE * PAGE);
     if begin < end {
-        // SAFETY: within the words, which are private memory of ours and atomic: to Rust it is a store of zeroes to each. Where the
-        // system refuses, they stay what they are.
+        // SAFETY: the range is within the words, which are private anonymous memory of atomics: to Rust the call is a
+        // store of zero to each. If the system refuses, they keep their values.
         unsafe { libc::madvise(all.start.cast_mut().with_addr(begin).cast(), end - begin, libc::MADV_DONTNEED) };
     }
 }
 
-/// Memory that the system zeroes when it is first touched.
-#[expect(unsafe_code, reason = "initialising four mebioctets one by one would make all of them resident")]
+/// Allocates memory that the system zeroes at first touch.
+#[expect(unsafe_code, reason = "initialising four mebibytes one by one would make all of them resident")]
 fn room() -> Box<[AtomicU64]> {
     let words = Box::<[AtomicU64]>::new_zeroed_slice(2 * ENTRIES_MAX);
-    // SAFETY: an atomic word of zeroes is 0.
+    // SAFETY: all-zero bytes are a valid `AtomicU64`.
     unsafe { words.assume_init() }
 }
 
@@ -130,7 +133,7 @@ mod tests {
             assert!(log.push(2, Entry(at, 0)));
         }
         assert!(log.push(4, Entry(1, 1)));
-        // The last of the old window.
+        // The last entry of the old window.
         assert!(log.push(2, Entry(10, 0)));
         assert_eq!(log.read(4).len(), 0);
         assert!(log.push(4, Entry(2, 2)));

@@ -1,6 +1,6 @@
-//! Where a thread is: which spans are open on it, and behind which meeting with other threads. Spans' guards may be dropped in any order:
-//! two locks are often given up in the order in which they were taken, and then the kind of work is what is still open, not what
-//! one guard found.
+//! A thread's context: its open spans and its last synchronisation site in each. Guards of spans may be dropped in any
+//! order: two locks are often released in the order in which they were taken. The kind of work then follows from the
+//! spans that are still open, not from the state that a guard saved.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{
@@ -12,64 +12,66 @@ use std::sync::atomic::{
 use crate::account;
 use crate::span::Span;
 
-/// Spans and meetings that are known at once on a thread; what would be deeper is its surroundings.
+/// Bound on the open spans and sites of a thread; deeper ones are ignored, so their work counts as that of the last one
+/// kept.
 pub(crate) const DEPTH_MAX: usize = 32;
-/// The depth of a thread that has told of nothing yet, and may have no account.
+/// The depth of a thread that has reported nothing yet, and may have no account.
 const NOBODY: u32 = u32::MAX;
 
-/// One step from a thread to what it is at.
+/// One step of a thread's context, from the outside inwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Into the span.
+pub enum ContextStep {
+    /// An open span.
     Span(Span),
-    /// Past the place where threads meet.
+    /// The last synchronisation site that the thread passed in the enclosing span.
     Site(Span),
 }
 
-/// All steps, the outermost first. Written by the thread itself only, and read by its signal handler.
+/// The context of a thread, outermost step first. Only the thread itself writes it; its signal handler reads it.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// How many slots are in use.
+    /// The number of slots in use; `NOBODY` before the first.
     depth: AtomicU32,
-    /// The last token that was given; odd, so that none is ever 0.
+    /// The last token issued; always odd, so never 0.
+    // The upper half is the span's id, the lower half the guard's token, or 0 for a site.
     given: AtomicU32,
     slots: [AtomicU64; DEPTH_MAX],
-    /// The kind of work outside of each, where a policy listens.
+    /// The kind of work outside each step, while a policy is called.
     before: [AtomicU32; DEPTH_MAX],
 }
 
 thread_local! {
-    /// This thread's. Without a destructor and initialised at compile time, so that a signal handler may read it.
+    /// This thread's context. `const` and without a destructor, so that a signal handler may read it.
     static OPEN: Open = const { Open::new(NOBODY) };
 }
 
-/// Works with what is open on this thread.
+/// Runs `work` on this thread's context.
 #[inline]
 pub(crate) fn here<T>(work: impl FnOnce(&Open) -> T) -> T {
     OPEN.with(work)
 }
 
-/// Shows the spans that are open on this thread and the places where it met others, the outermost first, as far as a profile was there to
-/// see. Safe in a signal handler.
-pub fn steps(each: impl FnMut(Step)) {
+/// Calls `each` with the open spans of this thread and its synchronisation sites, outermost first, as far as a profile
+/// has recorded them. Safe to call in a signal handler.
+pub fn steps(each: impl FnMut(ContextStep)) {
     here(|open| open.steps().for_each(each));
 }
 
-/// For a policy that begins to listen: says what the kind of work is outside of each span that is open on this thread, beginning with
-/// `first` outside of all; `next` leads from a kind over a step to the next one. The answer is the kind of all steps.
-pub fn retell(first: u32, next: impl FnMut(u32, Step) -> u32) -> u32 {
+/// For a policy that becomes active: recomputes the kind of work outside each step of this thread, starting with
+/// `first` outside all of them; `next` maps a kind and a step to the kind within it. Returns the innermost kind.
+pub fn retell(first: u32, next: impl FnMut(u32, ContextStep) -> u32) -> u32 {
     here(|open| open.retell(first, next))
 }
 
-/// The token of a span's guard, 0 for a site, and the span.
+/// A slot's word: the span's id, and the token of its guard, or 0 for a site.
 #[inline]
 fn word(token: u32, span: Span) -> u64 {
     u64::from(span.id()) << 32 | u64::from(token)
 }
 
-fn step(word: u64) -> Step {
+fn step(word: u64) -> ContextStep {
     let span = Span::of((word >> 32) as u32);
-    if word as u32 == 0 { Step::Site(span) } else { Step::Span(span) }
+    if word as u32 == 0 { ContextStep::Site(span) } else { ContextStep::Span(span) }
 }
 
 impl Open {
@@ -82,28 +84,30 @@ impl Open {
         }
     }
 
-    /// The words of the steps as they are now.
+    /// The words of the current steps.
     fn words(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator {
         let used = self.slots.get(..self.depth.load(Relaxed) as usize).unwrap_or_default();
         used.iter().map(|slot| slot.load(Relaxed))
     }
 
-    fn steps(&self) -> impl Iterator<Item = Step> {
+    fn steps(&self) -> impl Iterator<Item = ContextStep> {
         self.words().map(step)
     }
 
     #[inline]
     fn set_depth(&self, depth: u32) {
-        // A signal handler on this thread sees a slot before it counts.
+        // A signal handler on this thread must see a slot's content before the depth that includes it. A compiler fence
+        // suffices within one thread.
         compiler_fence(Release);
         self.depth.store(depth, Relaxed);
     }
 
-    /// Opens a span that no policy hears of; `None` when too many are open. There are many of them, so this is short.
+    /// Opens a span without a call to a policy; `None` at `DEPTH_MAX`. Kept short, because programs open spans often.
     #[inline]
     pub(crate) fn push(&self, span: Span) -> Option<NonZeroU32> {
         let depth = self.depth.load(Relaxed);
         let Some(slot) = self.slots.get(depth as usize) else { return self.push_first(span) };
+        // Tokens advance by 2, so they stay odd across a wrap.
         let token = self.given.load(Relaxed).wrapping_add(2);
         self.given.store(token, Relaxed);
         slot.store(word(token, span), Relaxed);
@@ -117,7 +121,7 @@ impl Open {
         if self.begin() { self.push(span) } else { None }
     }
 
-    /// Whether this is the first that the thread tells; it has an account from now on.
+    /// Whether this is the thread's first report; if so, the thread is registered and the depth becomes 0.
     fn begin(&self) -> bool {
         let is_first = self.depth.load(Relaxed) == NOBODY && account::enrol().is_some();
         if is_first {
@@ -126,7 +130,7 @@ impl Open {
         is_first
     }
 
-    /// Opens a span, which `enter` tells the policy; `None` when too many are open.
+    /// Opens a span; `enter` reports it to the policy and returns the kind outside. `None` at `DEPTH_MAX`.
     pub(crate) fn open(&self, span: Span, enter: impl FnOnce(Span) -> u32) -> Option<NonZeroU32> {
         self.begin();
         let before = self.before.get(self.depth.load(Relaxed) as usize)?;
@@ -134,31 +138,32 @@ impl Open {
         self.push(span)
     }
 
-    /// Closes the span of that token, of which no policy hears.
+    /// Closes the span of that token without a call to a policy.
     #[inline]
     pub(crate) fn pop(&self, token: NonZeroU32) {
         let last = self.depth.load(Relaxed).wrapping_sub(1);
         if self.slots[last as usize % DEPTH_MAX].load(Relaxed) as u32 == token.get() {
-            // Nearly always.
+            // The usual case: the innermost span.
             self.set_depth(last);
         } else {
             self.close(token, |_| {}, |_| 0);
         }
     }
 
-    /// Closes the span of that token: back to what was outside of it, which `leave` reads, and into those again that were opened inside
-    /// and are still open.
+    /// Closes the span of that token: `leave` restores the kind outside it, then `enter` re-enters the spans that were
+    /// opened inside it and are still open. Sites inside it are dropped.
     #[inline(never)]
     pub(crate) fn close(&self, token: NonZeroU32, leave: impl FnOnce(&AtomicU32), enter: impl Fn(Span) -> u32) {
+        // An unknown token means that the span was closed before, or that the context was cleared: nothing to do.
         let Some(at) = self.words().rposition(|word| word as u32 == token.get()) else { return };
         let open = self.words().len();
         leave(&self.before[at]);
-        // Whoever looks meanwhile sees what has been entered again so far.
+        // A signal handler during the loop sees the spans that have been re-entered so far.
         self.set_depth(at as u32);
         let mut next = at;
         for inside in at + 1..open {
             let word = self.slots[inside].load(Relaxed);
-            if let Step::Span(span) = step(word) {
+            if let ContextStep::Span(span) = step(word) {
                 self.before[next].store(enter(span), Relaxed);
                 self.slots[next].store(word, Relaxed);
                 next += 1;
@@ -167,14 +172,15 @@ impl Open {
         }
     }
 
-    /// The thread met others: what it does from now on is behind that place, until the next one or the end of the span that it is in.
+    /// The thread passed `site`: its work belongs to that site until the next one or the end of the enclosing span.
     #[inline]
     pub(crate) fn meet(&self, site: Span) {
         self.begin();
         let depth = self.depth.load(Relaxed);
         let met = word(0, site);
         match self.words().next_back().map(step) {
-            Some(Step::Site(_)) => self.slots[depth as usize - 1].store(met, Relaxed),
+            // A new site replaces the previous one in the enclosing span; sites never nest.
+            Some(ContextStep::Site(_)) => self.slots[depth as usize - 1].store(met, Relaxed),
             _ => {
                 if let Some(slot) = self.slots.get(depth as usize) {
                     slot.store(met, Relaxed);
@@ -184,14 +190,14 @@ impl Open {
         }
     }
 
-    fn retell(&self, first: u32, mut next: impl FnMut(u32, Step) -> u32) -> u32 {
+    fn retell(&self, first: u32, mut next: impl FnMut(u32, ContextStep) -> u32) -> u32 {
         self.steps().zip(&self.before).fold(first, |kind, (step, before)| {
             before.store(kind, Relaxed);
             next(kind, step)
         })
     }
 
-    /// Forgets all: the thread ended.
+    /// Resets the context: the thread ended.
     pub(crate) fn clear(&self) {
         self.depth.store(NOBODY, Relaxed);
         self.slots.iter().for_each(|slot| slot.store(0, Relaxed));
@@ -204,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// A kind of work is a decimal number here: a digit for each span.
+    /// A kind of work is a decimal number here, with one digit for each open span.
     struct Thread {
         open: Open,
         kind: Cell<u32>,
@@ -265,11 +271,11 @@ mod tests {
         assert_eq!(thread.close(held), 0);
     }
 
-    /// Steps in words: spans as numbers, places with @.
+    /// The steps as text: spans as numbers, sites with a leading `@`.
     fn steps(open: &Open) -> String {
         let word = |step| match step {
-            Step::Span(span) => span.id().to_string(),
-            Step::Site(site) => format!("@{}", site.id()),
+            ContextStep::Span(span) => span.id().to_string(),
+            ContextStep::Site(site) => format!("@{}", site.id()),
         };
         open.steps().map(word).collect()
     }
@@ -292,7 +298,7 @@ mod tests {
         let inner = enter(3);
         open.meet(Span::of(6));
         leave(outer);
-        assert_eq!(steps(&open), "@83", "what was met inside is forgotten, what is open is not");
+        assert_eq!(steps(&open), "@83", "the inner sites are dropped, the open span is kept");
         leave(inner);
         assert_eq!(steps(&open), "@8");
     }
@@ -303,8 +309,8 @@ mod tests {
         open.meet(Span::of(5));
         let token = open.open(Span::of(2), |_| 0).expect("it is not deep");
         let kind = open.retell(1, |kind, step| match step {
-            Step::Span(span) => kind * 10 + span.id(),
-            Step::Site(site) => kind * 100 + site.id(),
+            ContextStep::Span(span) => kind * 10 + span.id(),
+            ContextStep::Site(site) => kind * 100 + site.id(),
         });
         assert_eq!(kind, 1052);
         let before = Cell::new(0);

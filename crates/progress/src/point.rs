@@ -1,4 +1,4 @@
-//! Progress points: what the program is there for, counted and timed.
+//! Progress points: units of the program's progress, counted and timed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,18 +7,18 @@ use crate::hooks;
 use crate::span::Names;
 use crate::stamp::Stamp;
 
-/// A point whose hits are the program's progress. Copy, 4 octets.
+/// A point whose hits measure the program's progress. Copy, 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Point(u32);
 
-/// Names, and the visits that were begun by name and not yet ended.
+/// The names, and the open visits of each point that were begun by name.
 #[derive(Default)]
 struct Points {
     names: Names,
     open: Vec<VecDeque<Visit>>,
 }
 
-/// Visits by name that are open at once; the oldest is forgotten beyond.
+/// Bound on the open visits of one point; beyond it the oldest is dropped.
 const OPEN_MAX: usize = 1 << 16;
 
 fn table<T>(work: impl FnOnce(&mut Points) -> T) -> T {
@@ -27,25 +27,25 @@ fn table<T>(work: impl FnOnce(&mut Points) -> T) -> T {
 }
 
 impl Point {
-    /// The point of that name; the same one for the same name. Takes a lock: for what is known at load time.
+    /// Returns the point of that name; equal names give equal points. Takes a lock: call it at load time.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self(table(|points| points.names.named(name)))
     }
 
-    /// The number that a policy knows the point by: an index into [`points`].
+    /// The point's number in a policy: an index into [`points`].
     #[must_use]
     pub fn id(self) -> u32 {
         self.0
     }
 
-    /// One unit of progress.
+    /// Counts one unit of progress.
     #[inline]
     pub fn hit(self) {
         hooks::done(|policy, account| policy.hit(account, self));
     }
 
-    /// A unit began; [`end`](Self::end) ends the one that began first. Takes a lock while a window is open.
+    /// Begins a unit; [`end`](Self::end) ends the oldest open one. Takes a lock while a window is open.
     #[inline]
     pub fn begin(self) {
         if hooks::is_heard() {
@@ -55,6 +55,7 @@ impl Point {
                     points.open.resize_with(self.0 as usize + 1, VecDeque::new);
                 }
                 let open = &mut points.open[self.0 as usize];
+                // Units that never end must not grow memory without bound.
                 if open.len() == OPEN_MAX {
                     open.pop_front();
                 }
@@ -63,31 +64,33 @@ impl Point {
         }
     }
 
-    /// A unit is done: the one that began first. Takes a lock while a profile runs, for it may have begun in a window that is over.
+    /// Ends the oldest open unit. Takes a lock while a profile runs, because the unit may have begun in an earlier
+    /// window.
     #[inline]
     pub fn end(self) {
         if hooks::is_active() {
+            // A missing or dropped begin yields the default visit: the hit counts, without a latency.
             let begun = table(|points| points.open.get_mut(self.0 as usize).and_then(VecDeque::pop_front));
             begun.unwrap_or_default().end(self);
         }
     }
 }
 
-/// The names of all points there are, by their ids.
+/// The names of all points, indexed by [`Point::id`].
 #[must_use]
 pub fn points() -> Vec<String> {
     table(|points| points.names.all())
 }
 
-/// One unit of progress on its way, to be carried by whoever carries the work. Its time begins when the message arrived that the
-/// thread works on, not when it got round to it. Copy, 8 octets.
+/// One unit of progress in flight, passed along with the work. Its latency is measured from the arrival of the message
+/// that the thread processes, so it includes the time in queues. Copy, 8 bytes.
 ///
 /// ```
 /// use progress::{Point, Visit};
 ///
 /// let answered = Point::named("answered");
 /// let visit = Visit::begin();
-/// // … the work, wherever it goes; `visit` goes with it …
+// … the work; pass `visit` along with it, also to other threads …
 /// visit.end(answered);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,15 +108,15 @@ impl Visit {
         visit
     }
 
-    /// The unit is done: one hit of `point`, and how long it took where its begin was seen. The same visit may end at several
-    /// points (all requests, those of one route).
+    /// Completes the unit: one hit of `point`, with the latency if the begin was recorded. A visit may end at several
+    /// points (all requests, and those of one route).
     #[inline]
     pub fn end(self, point: Point) {
         hooks::done(|policy, account| policy.visit_ended(account, self.0, point));
     }
 }
 
-/// One unit of progress: the program did once more what it is there for.
+/// Counts one unit of progress: the program completed one more item of its work.
 ///
 /// ```
 /// for _item in 0..3 {
@@ -128,9 +131,8 @@ macro_rules! progress {
     }};
 }
 
-/// A unit of progress began, whose end is [`end!`](crate::end!) of the same name, on any thread; units end in the order in
-/// which they began.
-/// Where they do not, carry a [`Visit`] with the work.
+/// Begins a unit of progress, which [`end!`](crate::end!) with an equal name ends, on any thread. Units end in the
+/// order in which they began; if that does not hold for the program, carry a [`Visit`] with the work.
 ///
 /// ```
 /// use progress::{begin, end};
@@ -148,7 +150,7 @@ macro_rules! begin {
     }};
 }
 
-/// The unit that [`begin!`] began is done.
+/// Ends the oldest unit that [`begin!`] began.
 #[macro_export]
 macro_rules! end {
     ($name:expr) => {{

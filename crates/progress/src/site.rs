@@ -1,11 +1,11 @@
-//! Places in the source where threads meet, as spans that are found again without a lock.
+//! Synchronisation sites: source locations where threads synchronise, as spans, with a lookup that takes no lock.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::span::Span;
 
-/// What threads do where they meet.
+/// The operation at a synchronisation site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Lock,
@@ -23,6 +23,7 @@ pub(crate) enum Deed {
     Unpark,
 }
 
+// The words below are the first word of a site's name in reports: `lock src/main.rs:12`.
 impl Deed {
     fn word(self) -> &'static str {
         match self {
@@ -43,35 +44,36 @@ impl Deed {
     }
 }
 
-/// Places that are found without a lock; beyond, and where too many fall together, names are looked up.
+/// Sites in the lock-free table. Beyond, and when all probed slots are occupied, the name is looked up under a lock.
 const SLOTS: usize = 1024;
-/// Slots that a place may be in.
+/// Slots probed for one site.
 const PROBES: usize = 8;
 
-/// What is known of one place. Never emptied: a `Location` lives as long as the program.
-struct Slot {
-    /// The address of the `Location` and the deed; 0 while the slot is free.
+/// One site. Never cleared: a `Location` is `'static`.
+struct SiteSlot {
+    /// The address of the `Location`, shifted, with the operation in the low 8 bits; 0 while the slot is free.
     key: AtomicU64,
-    /// The span's id and 1; 0 until it is known.
+    /// The span's id plus 1; 0 until it is looked up.
     span: AtomicU32,
 }
 
-static KNOWN: [Slot; SLOTS] = [const { Slot { key: AtomicU64::new(0), span: AtomicU32::new(0) } }; SLOTS];
+static KNOWN: [SiteSlot; SLOTS] = [const { SiteSlot { key: AtomicU64::new(0), span: AtomicU32::new(0) } }; SLOTS];
 
-/// The span of what is done at a place.
+/// Returns the span of an operation at a source location.
 pub(crate) fn span(deed: Deed, place: &'static Location<'static>) -> Span {
-    // A user's address leaves the upper 8 bits free.
+    // A user-space address leaves the upper 8 bits free.
     let key = (std::ptr::from_ref(place) as u64) << 8 | deed as u64;
     let first = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     for probe in 0..PROBES as u64 {
         let slot = &KNOWN[(first + probe) as usize % SLOTS];
-        // Relaxed: id and key are all there is to see.
+        // Relaxed: the key and the id are single words, and no other memory depends on them.
         let found = match slot.key.load(Ordering::Relaxed) {
             0 => slot.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|other| other),
             found => found,
         };
         if found == 0 || found == key {
             return match slot.span.load(Ordering::Relaxed) {
+                // Threads may race here; they store equal ids.
                 0 => {
                     let span = Span::at(deed.word(), place);
                     slot.span.store(span.id() + 1, Ordering::Relaxed);
@@ -105,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_full_table_is_right_too() {
-        // Locations of our own make: as many as do not fit.
+        // Leaked copies of a location, twice as many as the table holds.
         let places: Vec<&'static Location<'static>> =
             (0..2 * SLOTS).map(|_| &*Box::leak(Box::new(*Location::caller()))).collect();
         let want = Span::at("park", places[0]);

@@ -1,4 +1,4 @@
-//! Stretches of work by name.
+//! Named sections of work.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::hooks;
 
-/// A stretch of work that the profiler can measure and speed up virtually. Copy, 4 octets.
+/// A named section of work that the profiler can measure and speed up virtually. Copy, 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span(u32);
 
-/// Names and what they stand for; a span is an index.
+/// Interned names; an id is an index.
 #[derive(Default)]
 pub(crate) struct Names {
     names: Vec<String>,
@@ -39,6 +39,7 @@ fn names<T>(work: impl FnOnce(&mut Names) -> T) -> T {
     static NAMES: OnceLock<Mutex<Names>> = OnceLock::new();
     let names = NAMES.get_or_init(|| {
         let mut names = Names::default();
+        // Interned first and in this order, because the constants below are these ids.
         stage::NAMES.iter().chain([&WAKE_NAME]).for_each(|name| {
             names.named(name);
         });
@@ -51,38 +52,39 @@ fn names<T>(work: impl FnOnce(&mut Names) -> T) -> T {
 const WAKE_NAME: &str = "wake threads";
 
 impl Span {
-    /// Telling the kernel that a thread which waits may go on. It takes the waker's time, about 10 µs on a virtual machine whose
-    /// processors halt, and next to none where nobody waits.
+    /// The wakeup of a waiting thread. It costs the waker about 10 µs on a virtual machine whose processors halt, and
+    /// almost no time if no thread waits.
     pub const WAKE: Self = Self(stage::NAMES.len() as u32);
 
-    /// The span of that name; the same one for the same name. For what is known at load time (a handler of a route), never per
-    /// request: it takes a lock.
+    /// Returns the span of that name; equal names give equal spans. Takes a lock: call it at load time (for a route's
+    /// handler), never per request.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self(names(|names| names.named(name)))
     }
 
-    /// The span of a place in the source, which is named after it: `lock src/main.rs:12`.
+    /// Returns the span of a source location, named after it: `lock src/main.rs:12`. `what` is the first word.
     #[must_use]
     pub fn at(what: &str, place: &Location<'_>) -> Self {
         Self::named(&format!("{what} {}:{}", place.file(), place.line()))
     }
 
-    /// The span of a number that [`Self::id`] gave.
+    /// The span of an id from [`Self::id`].
     #[must_use]
     pub const fn of(id: u32) -> Self {
         Self(id)
     }
 
-    /// The number that a policy knows the span by: an index into [`spans`].
+    /// The span's number in a policy: an index into [`spans`].
     #[inline]
     #[must_use]
     pub fn id(self) -> u32 {
         self.0
     }
 
-    /// Opens the span until the guard is dropped, on the same thread. Spans nest, and may end in any order: the thread is in
-    /// those that are open, in the order in which they were opened. Beyond 32 at once a span is not told.
+    /// Opens the span until the guard is dropped, on this thread. Spans nest, and their guards may be dropped in any
+    /// order: the thread is in all open spans, in the order in which they were opened. A span beyond 32 open entries is
+    /// ignored.
     #[inline]
     #[must_use = "the span ends when the guard is dropped"]
     pub fn enter(self) -> Entered {
@@ -90,36 +92,36 @@ impl Span {
     }
 }
 
-/// Does what wakes a thread that waits.
+/// Runs `notify`, which wakes a waiting thread, inside [`Span::WAKE`].
 #[inline]
 pub(crate) fn wake<T>(notify: impl FnOnce() -> T) -> T {
     let _waking = Span::WAKE.enter();
     notify()
 }
 
-/// Does what wakes a thread if one waits, and nothing else where none does; whether it is known that one waits.
+/// Runs `notify`, inside [`Span::WAKE`] if a thread is known to wait.
 #[inline]
 pub(crate) fn wake_if<T>(is_awaited: bool, notify: impl FnOnce() -> T) -> T {
     if is_awaited { wake(notify) } else { notify() }
 }
 
-/// The names of all spans there are, by their ids.
+/// The names of all spans, indexed by [`Span::id`].
 #[must_use]
 pub fn spans() -> Vec<String> {
     names(|names| names.all())
 }
 
-/// Guard of an open [`Span`].
+/// Guard of an open [`Span`]: dropping it closes the span.
 #[derive(Debug)]
 pub struct Entered {
-    /// Which of the thread's open spans it is; `None` when nobody measured.
+    /// Identifies the span among the thread's open ones; `None` if it is not tracked.
     token: Option<NonZeroU32>,
-    /// Spans belong to their thread, as guards of locks do.
+    /// Makes the guard `!Send`, as a lock's guard is: a span belongs to its thread.
     here: PhantomData<MutexGuard<'static, ()>>,
 }
 
 impl Entered {
-    /// Of a span that nobody measures.
+    /// A guard without a span.
     pub(crate) const fn nothing() -> Self {
         Self { token: None, here: PhantomData }
     }
@@ -134,7 +136,7 @@ impl Drop for Entered {
     }
 }
 
-/// Opens a span by its name until the guard that it gives is dropped.
+/// Opens a span by its name, and returns its guard. The name is looked up once per call site.
 ///
 /// ```
 /// # fn encode() {}
@@ -149,25 +151,25 @@ macro_rules! span {
     }};
 }
 
-/// The spans of a server's stages, in the order in which a request passes them.
+/// The spans of a server's stages, in the order in which a request passes through them.
 pub mod stage {
     use super::Span;
 
-    /// Taking a connection from the kernel.
+    /// Accepting a connection.
     pub const ACCEPT: Span = Span(0);
-    /// Making a TLS handshake.
+    /// Performing a TLS handshake.
     pub const HANDSHAKE: Span = Span(1);
-    /// Taking octets from the kernel.
+    /// Reading bytes from the kernel.
     pub const READ: Span = Span(2);
-    /// The protocol machine: octets to events.
+    /// The protocol state machine: from bytes to events.
     pub const PARSE: Span = Span(3);
-    /// Matching routes and running handlers; handlers have spans of their own inside.
+    /// Matching routes and running handlers; handlers have spans of their own inside this one.
     pub const ROUTE: Span = Span(4);
-    /// The protocol machine: response to octets.
+    /// The protocol state machine: from a response to bytes.
     pub const ENCODE: Span = Span(5);
-    /// Sealing and opening TLS records.
+    /// Encrypting and decrypting TLS records.
     pub const TLS: Span = Span(6);
-    /// Handing octets to the kernel.
+    /// Writing bytes to the kernel.
     pub const WRITE: Span = Span(7);
 
     pub(super) const NAMES: [&str; 8] = ["accept", "handshake", "read", "parse", "route", "encode", "tls", "write"];

@@ -1,28 +1,30 @@
-//! What travels from a sender to whoever receives.
+//! The stamps that messages and locks carry from sender to receiver.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a message carries from its sender to its receiver, so that the profiler knows who waited for whom. Copy, 8 octets.
+/// A value that a message carries from its sender to its receiver, which makes their happens-before edge visible to the
+/// profiler. Copy, 8 bytes.
 ///
-/// It belongs to one of the profiler's windows; in any other it means nothing, and so does the default one. So a stamp that is
-/// kept for long (a connection's) needs no clearing.
+/// A stamp is valid in one of the profiler's windows; in any other window it carries no value, and the default stamp
+/// never does. So a long-lived stamp (a connection's) needs no reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(u64);
 
-/// Bits of a stamp that say what it carries; the window's number has the others.
+/// Bits of a stamp for its value; the window's number has the upper 24.
 const VALUE_BITS: u32 = 40;
 
 impl Stamp {
     /// The largest value that a stamp carries: 18 minutes in nanoseconds.
     pub const VALUE_MAX: u64 = (1 << VALUE_BITS) - 1;
 
-    /// A stamp of the window. The number wraps after 16 million windows; `value` is cut to [`Self::VALUE_MAX`].
+    /// A stamp of the window. The window's number wraps after 16 million; `value` saturates at [`Self::VALUE_MAX`].
     #[must_use]
     pub fn new(window: u32, value: u64) -> Self {
+        // The shift drops the upper 8 bits of the window's number: it wraps.
         Self(u64::from(window) << VALUE_BITS | value.min(Self::VALUE_MAX))
     }
 
-    /// What the stamp carries, if it belongs to `window` (a number above 0).
+    /// The stamp's value, if it belongs to `window` (a number above 0).
     #[must_use]
     pub fn value(self, window: u32) -> Option<u64> {
         let mine = u64::from(window) & (u64::MAX >> VALUE_BITS);
@@ -39,24 +41,25 @@ pub enum Sharing {
     Shared,
 }
 
-/// What a lock carries from who gives it up to who takes it. For locks other than [`crate::sync`]'s.
+/// The stamp that a lock carries from its last holder to the next one. For locks other than [`crate::sync`]'s.
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU64);
 
 impl Lock {
-    /// Of a lock that nobody took yet.
+    /// For a lock that has not been taken yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// What the lock carries now.
+    /// The lock's current stamp.
     pub fn stamp(&self) -> Stamp {
         // Relaxed: the lock itself orders its holders.
         Stamp(self.0.load(Ordering::Relaxed))
     }
 
-    /// Puts another stamp in place of the one that was read; where another thread was first, the one that it put there.
+    /// Replaces the stamp `was`, which was read before. Returns the stamp now in place: `stamp`, or the one that
+    /// another thread stored first.
     pub fn replace(&self, was: Stamp, stamp: Stamp) -> Stamp {
         match self.0.compare_exchange(was.0, stamp.0, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => stamp,
@@ -65,7 +68,7 @@ impl Lock {
     }
 }
 
-/// A stamp that is left for whoever comes next, where there is no message to carry it.
+/// A stamp left for the next reader, where no message carries one.
 #[derive(Debug, Default)]
 pub(crate) struct Note(AtomicU64);
 
@@ -74,7 +77,7 @@ impl Note {
         Self(AtomicU64::new(0))
     }
 
-    // Relaxed, all of them: what the note is about orders those who leave it and those who read it.
+    // All Relaxed: the operation that the note describes orders its writer before its reader.
     pub(crate) fn leave(&self, stamp: Stamp) {
         self.0.store(stamp.0, Ordering::Relaxed);
     }

@@ -1,12 +1,12 @@
-//! A thread that waits inside one of our primitives.
+//! A thread that is blocked in a primitive of this crate.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::account::{self, Account};
 
-/// While it lives the thread does no kind of work: the processor's time that waiting takes (spinning, the kernel's part)
-/// would else count as that of what the thread did before.
+/// While it lives the thread does no kind of work. Without it the processor time of the wait itself (spinning, the
+/// kernel's part) would be attributed to the thread's previous work.
 pub(crate) struct Standstill {
     since: Instant,
     account: Option<&'static Account>,
@@ -21,7 +21,7 @@ impl Standstill {
         Self { since: Instant::now(), account }
     }
 
-    /// It is over; how long it was.
+    /// Ends the wait, and returns its duration.
     pub(crate) fn end(self) -> Duration {
         self.since.elapsed()
     }

@@ -1,4 +1,4 @@
-//! The standard library's `sync`, which tells the profiler who waits for whom. A program changes its imports and nothing else:
+//! The standard library's `sync`, which reports to the profiler which thread waits for which. Only the imports change:
 //!
 //! ```
 //! use progress::sync::{Arc, Condvar, Mutex};
@@ -19,20 +19,20 @@
 //! assert_eq!(consumer.join().unwrap(), Some(7));
 //! ```
 //!
-//! Methods, poisoning and `const` are std's. While no profile runs each operation is std's, a load and a somewhat larger
-//! guard or message; while one runs, what
-//! follows an operation is a kind of work of its own, named after the place (`recv src/main.rs:12`), and the time in which a lock
-//! is held is a span of that name.
+//! Methods, poisoning and `const` constructors are std's. While no profile runs, each operation costs std's and one
+//! load, and guards and messages are a few words larger. While one runs, the work after an operation is a kind of work
+//! of its own, named after the source location (`recv src/main.rs:12`), and the time for which a lock is held is a span
+//! of that name.
 //!
-//! Where this differs from std:
-//! - A bounded channel ([`mpsc::sync_channel`]) is made of a mutex and two condition variables, since its places carry stamps
-//!   back from receiver to sender; a sender that waits parks at once, where std's looks again a few times first.
-//! - `WaitTimeoutResult` and `BarrierWaitResult` are types of ours, with std's methods.
-//! - What std has not made stable is not there, nor is what it calls deprecated.
-//! - [`Once`], [`OnceLock`], [`LazyLock`], [`Arc`] and [`atomic`] are std's own: who waits for an initialisation is not told, nor
-//!   who spins on an atomic. Use [`crate::before_send`] and [`crate::after_receive`] there.
+//! Differences from std:
+//! - A bounded channel ([`mpsc::sync_channel`]) is a mutex with two condition variables, since its free slots carry
+//!   stamps from the receiver back to the senders. A sender that must wait parks at once; std's spins briefly first.
+//! - `WaitTimeoutResult` and `BarrierWaitResult` are types of this crate, with std's methods.
+//! - Items that are unstable or deprecated in std are missing.
+//! - [`Once`], [`OnceLock`], [`LazyLock`], [`Arc`] and [`atomic`] are std's own: waits for an initialisation, and
+//!   spinning on an atomic, are not reported. Use [`crate::before_send`] and [`crate::after_receive`] there.
 //!
-//! - `watch`: what a lock of ours has beside std's; `guard`: what holds one; [`Mutex`], [`RwLock`].
+//! - `watch`: the profiling state beside each of std's locks; `guard`: the guard; [`Mutex`], [`RwLock`].
 //! - [`Condvar`], [`Barrier`], [`mpsc`].
 
 mod barrier;

@@ -1,4 +1,4 @@
-//! The standard library's `thread`, which tells the profiler who waits for whom, and who is there.
+//! The standard library's `thread`, which reports to the profiler which threads exist and which thread waits for which.
 //!
 //! ```
 //! use progress::thread;
@@ -7,15 +7,15 @@
 //! assert_eq!(worker.join().unwrap(), 42);
 //! ```
 //!
-//! A thread that is spawned here goes on from where its parent was, and whoever joins it goes on from where it ended; so it is with
-//! [`park`] and [`Thread::unpark`]. [`sleep`] is a time that passes by itself. Threads are registered, so that the profiler samples
-//! them from their first instruction.
+//! The profiler sees a happens-before edge from a parent to each thread that it spawns, from a thread's end to the
+//! thread that joins it, and from [`Thread::unpark`] to [`park`]. [`sleep`] is reported as a timer. Spawned threads are
+//! registered, so that the profiler samples them from their first instruction.
 //!
-//! Where this differs from std: [`Thread`], [`JoinHandle`], [`Builder`] and [`Scope`] are types of ours, with std's methods but for
-//! `Builder::spawn_unchecked`, `Thread::into_raw`, the deprecated ones and those of `std::os`. A thread that is unparked by std's
-//! handle, or parks by std's [`park`](std::thread::park), is not told.
+//! Differences from std: [`Thread`], [`JoinHandle`], [`Builder`] and [`Scope`] are types of this crate, with std's
+//! methods except `Builder::spawn_unchecked`, `Thread::into_raw`, the deprecated ones and those of `std::os`. An unpark
+//! through std's handle and a [`park`](std::thread::park) of std's are not reported.
 //!
-//! - `scope`: threads that may borrow.
+//! - `scope`: threads that may borrow from their parent.
 
 mod scope;
 
@@ -37,19 +37,19 @@ use crate::span::wake_if;
 use crate::stamp::{Note, Stamp};
 use crate::standstill::Standstill;
 
-/// What is left for others about a thread.
+/// The stamps that other threads read about a thread.
 #[derive(Debug, Default)]
 struct Notes {
-    /// By who unparked it last.
+    /// The stamp of the last thread that unparked it.
     unparked: Note,
-    /// Whether it is parked, as far as it began to be while a profile ran.
+    /// Whether it is parked; set only while a profile runs.
     is_parked: AtomicBool,
-    /// By itself, at its end.
+    /// Its own stamp, left at its end.
     ended: Note,
 }
 
 impl Notes {
-    /// Parks the thread that they are of; for how long it stood still.
+    /// Parks the calling thread, which owns these notes. Returns for how long it was blocked.
     fn parked(&self, park: impl FnOnce()) -> Duration {
         self.is_parked.store(true, Relaxed);
         let standstill = Standstill::begin();
@@ -64,7 +64,7 @@ thread_local! {
     static HERE: OnceCell<Arc<Notes>> = const { OnceCell::new() };
 }
 
-/// [`std::thread::Thread`]: a handle to a thread.
+/// [`std::thread::Thread`]: a handle to a thread, with its stamps.
 #[derive(Clone, Debug)]
 pub struct Thread {
     inner: std::thread::Thread,
@@ -72,7 +72,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Lets [`park`] return, or the next one if the thread is not in it.
+    /// Makes [`park`] return, or its next call if the thread is not parked.
     #[track_caller]
     pub fn unpark(&self) {
         if !hooks::is_active() {
@@ -82,36 +82,36 @@ impl Thread {
         hooks::before_send(&mut stamp);
         self.notes.unparked.leave(stamp);
         hooks::at(site::span(Deed::Unpark, Location::caller()));
-        // Once for each time that it is.
+        // The swap lets one caller per park pay for the wakeup.
         let is_parked = self.notes.is_parked.load(Relaxed) && self.notes.is_parked.swap(false, Relaxed);
         wake_if(is_parked, || self.inner.unpark());
     }
 
-    /// Its number in this process.
+    /// The thread's id, unique in this process.
     #[must_use]
     pub fn id(&self) -> ThreadId {
         self.inner.id()
     }
 
-    /// Its name, if it has one.
+    /// The thread's name, if it has one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.inner.name()
     }
 }
 
-/// The thread that calls.
+/// The calling thread's handle.
 #[must_use]
 pub fn current() -> Thread {
     Thread { inner: std::thread::current(), notes: here() }
 }
 
-/// What is left for this thread. One that ends has nothing to come back to.
+/// The notes of the calling thread; during its exit an unused default.
 fn here() -> Arc<Notes> {
     HERE.try_with(|notes| Arc::clone(notes.get_or_init(Arc::default))).unwrap_or_default()
 }
 
-/// Waits until another thread calls [`Thread::unpark`]. May return without.
+/// Blocks until another thread calls [`Thread::unpark`]. May return spuriously.
 #[track_caller]
 pub fn park() {
     if !hooks::is_active() {
@@ -123,7 +123,7 @@ pub fn park() {
     hooks::at(site::span(Deed::Park, Location::caller()));
 }
 
-/// [`park`]s for so long at most.
+/// [`park`]s for at most `timeout`.
 #[track_caller]
 pub fn park_timeout(timeout: Duration) {
     if !hooks::is_active() {
@@ -133,7 +133,7 @@ pub fn park_timeout(timeout: Duration) {
     hooks::sleep_began(&mut timer);
     let notes = here();
     let blocked = notes.parked(|| std::thread::park_timeout(timeout));
-    // std does not say what ended it.
+    // std does not report whether an unpark or the timeout ended the wait.
     if blocked < timeout {
         hooks::after_receive(notes.unparked.take(), blocked);
     } else {
@@ -142,7 +142,7 @@ pub fn park_timeout(timeout: Duration) {
     hooks::at(site::span(Deed::Park, Location::caller()));
 }
 
-/// Sleeps for so long at least.
+/// Sleeps for at least `duration`.
 #[track_caller]
 pub fn sleep(duration: Duration) {
     if !hooks::is_active() {
@@ -160,7 +160,7 @@ pub fn sleep(duration: Duration) {
 /// Spawns a thread.
 ///
 /// # Panics
-/// When the system has no more of them; [`Builder::spawn`] says so instead.
+/// If the system cannot create a thread; [`Builder::spawn`] returns that error instead.
 #[track_caller]
 pub fn spawn<F, T>(work: F) -> JoinHandle<T>
 where
@@ -170,32 +170,32 @@ where
     Builder::new().spawn(work).expect("failed to spawn thread")
 }
 
-/// [`std::thread::Builder`]: what a thread shall be like.
+/// [`std::thread::Builder`]: the properties of a thread to be spawned.
 #[derive(Debug)]
 #[must_use = "must eventually spawn the thread"]
 pub struct Builder(std::thread::Builder);
 
 impl Builder {
-    /// Without a name, and with the usual stack.
+    /// Without a name, and with std's default stack size.
     #[expect(clippy::new_without_default, reason = "std's has none")]
     pub fn new() -> Self {
         Self(std::thread::Builder::new())
     }
 
-    /// With that name. Threads whose names differ in a number behind them are one kind to the profiler.
+    /// Sets the name. The profiler treats threads whose names differ only in a trailing number as one kind.
     pub fn name(self, name: String) -> Self {
         Self(self.0.name(name))
     }
 
-    /// With so many octets of stack.
+    /// Sets the size of the stack, in bytes.
     pub fn stack_size(self, size: usize) -> Self {
         Self(self.0.stack_size(size))
     }
 
-    /// Spawns it.
+    /// Spawns the thread.
     ///
     /// # Errors
-    /// When the system does not.
+    /// If the system cannot create a thread.
     #[track_caller]
     pub fn spawn<F, T>(self, work: F) -> io::Result<JoinHandle<T>>
     where
@@ -208,10 +208,10 @@ impl Builder {
         Ok(JoinHandle { inner, thread })
     }
 
-    /// Spawns it in a [`scope`].
+    /// Spawns the thread in a [`scope`].
     ///
     /// # Errors
-    /// When the system does not.
+    /// If the system cannot create a thread.
     #[track_caller]
     pub fn spawn_scoped<'scope, 'env, F, T>(
         self,
@@ -226,14 +226,14 @@ impl Builder {
     }
 }
 
-/// What a new thread does: the `work`, and what is told at its begin and its end. The parent tells its part at once.
+/// Wraps `work` so that it reports its begin and its end. The parent's side of the spawn is reported at once.
 fn told<F, T>(work: F, place: &'static Location<'static>) -> (Arc<Notes>, impl FnOnce() -> T)
 where
     F: FnOnce() -> T,
 {
-    /// Also when the work panics.
-    struct End(Arc<Notes>);
-    impl Drop for End {
+    /// Leaves the stamp of the thread's end, also if the work panics.
+    struct EndStamp(Arc<Notes>);
+    impl Drop for EndStamp {
         fn drop(&mut self) {
             let mut stamp = Stamp::default();
             hooks::before_send(&mut stamp);
@@ -251,14 +251,15 @@ where
     let work = move || {
         on_each_thread();
         hooks::after_receive(stamp, Duration::ZERO);
-        let _end = End(Arc::clone(&theirs));
+        let _end = EndStamp(Arc::clone(&theirs));
+        // `current` and `park` on the new thread must find the notes that its parent's handle refers to.
         HERE.with(|here| drop(here.set(theirs)));
         work()
     };
     (notes, work)
 }
 
-/// [`std::thread::JoinHandle`].
+/// [`std::thread::JoinHandle`], which reports the join.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
     inner: std::thread::JoinHandle<T>,
@@ -266,23 +267,24 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// The thread.
+    /// The handle of the spawned thread.
     #[must_use]
     pub fn thread(&self) -> &Thread {
         &self.thread
     }
 
-    /// Waits for its end.
+    /// Blocks until the thread ends, and returns its result.
     ///
     /// # Errors
-    /// When it panicked: what it panicked with.
+    /// If the thread panicked: the payload of its panic.
     #[track_caller]
     pub fn join(self) -> Result<T> {
+        // Read before the join: afterwards every thread is finished.
         let is_finished = self.is_finished();
         joined(&self.thread.notes, is_finished, Location::caller(), || self.inner.join())
     }
 
-    /// Whether it is through with its work.
+    /// Whether the thread has finished its work.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.inner.is_finished()
@@ -301,7 +303,7 @@ fn joined<T>(
     let standstill = Standstill::begin();
     let result = join();
     let blocked = standstill.end();
-    // The system's part of the end is not what anybody waited for.
+    // If the work was finished before, the join waited only for the system's part of the exit.
     hooks::after_receive(notes.ended.read(), if is_finished { Duration::ZERO } else { blocked });
     hooks::at(site::span(Deed::Join, place));
     result

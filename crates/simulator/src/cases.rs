@@ -1,160 +1,161 @@
-//! The programs that are tested: small models of what a profiler meets.
+//! The tested programs: small models of programs that a profiler is used on.
 
-use crate::program::{Arrivals, Client, Program, Step};
+use crate::program::{Arrivals, ClientModel, Program, TaskStep};
 use crate::random::Time;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// A program and what is known of it.
+/// A program and its expected kind of load.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// As tables have it.
+    /// Its name in tables.
     pub name: &'static str,
     /// The program.
     pub program: Program,
-    /// Whether its load sets the pace itself.
+    /// Whether its load is an open loop.
     pub is_open: bool,
 }
 
-fn work(kind: u32, time: Time, is_target: bool) -> Step {
-    Step::Work { kind, time, is_target }
+fn work(kind: u32, time: Time, is_target: bool) -> TaskStep {
+    TaskStep::Work { kind, time, is_target }
 }
 
-/// The kinds of work: what is the target's in a span of its own; what is sampled, a part of which is the target's; the rest.
+/// Kinds of work: a target with a span of its own; a kind that only sampling can split; the remaining work.
 const TARGET: u32 = 1;
 const SAMPLED: u32 = 2;
 const OTHER: u32 = 3;
 const BUSY: u32 = 4;
 
-/// A request of 50 µs, 20 of them the target's, in a span of its own.
+/// A request of 50 µs, 20 µs of which are the target, in a span of its own.
 #[must_use]
-pub fn request() -> Vec<Step> {
+pub fn request() -> Vec<TaskStep> {
     vec![
-        Step::Await,
-        Step::Begin,
+        TaskStep::Await,
+        TaskStep::Begin,
         work(OTHER, Time::Random(15 * US), false),
         work(TARGET, Time::Random(20 * US), true),
         work(OTHER, Time::Random(15 * US), false),
-        Step::Write,
-        Step::End(0),
+        TaskStep::Write,
+        TaskStep::End(0),
     ]
 }
 
-/// The same with a target that is sampled: it has no span, and its part of the time is known only in the mean.
-fn sampled_request() -> Vec<Step> {
+/// The request with a sampled target: it has no span, so only its mean part of the time is known.
+fn sampled_request() -> Vec<TaskStep> {
     let mut steps = request();
     for step in &mut steps {
-        if let Step::Work { kind, .. } = step {
+        if let TaskStep::Work { kind, .. } = step {
             *kind = SAMPLED;
         }
     }
     steps
 }
 
-/// Event loops with so many closed clients each, whose next request comes 150 µs after the answer.
+/// Event loops with `clients` closed-loop clients each, which send the next request 150 µs after the response.
 #[must_use]
-pub fn loops(loops: usize, clients: usize, steps: &[Step]) -> Program {
+pub fn loops(loops: usize, clients: usize, steps: &[TaskStep]) -> Program {
     let mut program = Program::default();
     for thread in 0..loops {
         for _ in 0..clients {
-            program = program.task(thread, Some(Client::Closed(Time::About(150 * US))), steps.to_vec());
+            program = program.task(thread, Some(ClientModel::Closed(Time::About(150 * US))), steps.to_vec());
         }
     }
     program
 }
 
-/// One event loop with so many closed clients, whose way from an answer to the next request is so long.
+/// One event loop with closed-loop clients, which send the next request `way` nanoseconds after the response.
 #[must_use]
 pub fn far(clients: usize, way: u64) -> Program {
-    one_loop(clients, Client::Closed(Time::About(way)))
+    one_loop(clients, ClientModel::Closed(Time::About(way)))
 }
 
-/// One event loop, asked by so many clients at so many requests a second in all, whatever it answers.
+/// One event loop under an open loop of `clients` clients, at `rate` requests a second in all.
 #[must_use]
 pub fn open(clients: usize, rate: u64) -> Program {
     let distance = Time::Random(1_000 * MS * clients as u64 / rate);
-    one_loop(clients, Client::Open(distance))
+    one_loop(clients, ClientModel::Open(distance))
 }
 
-fn one_loop(clients: usize, client: Client) -> Program {
+fn one_loop(clients: usize, client: ClientModel) -> Program {
     (0..clients).fold(Program::default(), |program, _| program.task(0, Some(client), request()))
 }
 
-/// Threads that take a lock over and over, so long inside and four times that outside; half of the inside or an eighth of the outside
-/// is the target.
+/// Threads that take a lock in a loop, for `inside` nanoseconds, with four times that outside. The target is half of
+/// the time inside, or an eighth of the time outside.
 #[must_use]
 pub fn lock(threads: usize, inside: u64, is_target_inside: bool) -> Program {
     let half = Time::Random(inside / 2);
     let steps = vec![
-        Step::Begin,
+        TaskStep::Begin,
         work(TARGET, half, !is_target_inside),
         work(OTHER, Time::Random(inside * 7 / 2), false),
-        Step::Lock(0),
+        TaskStep::Lock(0),
         work(BUSY, half, is_target_inside),
         work(SAMPLED, half, false),
-        Step::Unlock(0),
-        Step::End(0),
+        TaskStep::Unlock(0),
+        TaskStep::End(0),
     ];
     (0..threads).fold(Program::default(), |program, thread| program.task(thread, None, steps.clone()))
 }
 
-/// Two stages with a queue of 8 between them; half of either one's work can be the target.
+/// Two stages with a queue of 8 messages between them. The target is half of one stage's work.
 #[must_use]
 pub fn pipeline(first: u64, second: u64, is_target_first: bool) -> Program {
     let stage = |kind, time: u64, is_target| {
         [work(kind, Time::About(time / 2), is_target), work(OTHER, Time::About(time / 2), false)]
     };
-    let mut one = vec![Step::Begin];
+    let mut one = vec![TaskStep::Begin];
     one.extend(stage(TARGET, first, is_target_first));
-    one.push(Step::Send(0));
-    let mut two = vec![Step::Receive(0)];
+    one.push(TaskStep::Send(0));
+    let mut two = vec![TaskStep::Receive(0)];
     two.extend(stage(BUSY, second, !is_target_first));
-    two.push(Step::End(0));
+    two.push(TaskStep::End(0));
     Program { queues: vec![8], ..Program::default() }.task(0, None, one).task(1, None, two)
 }
 
-/// Three threads in step, one of which sleeps and then works (Coz issue 231): nobody waits for what the others do.
+/// Three threads that meet at a barrier, one of which sleeps and then works (Coz issue 231): it always arrives last, so
+/// no thread waits for the work of the two others.
 #[must_use]
 pub fn barrier(is_target_slow: bool) -> Program {
-    let thread = |steps: Vec<Step>| {
-        let mut all = vec![Step::Begin];
+    let thread = |steps: Vec<TaskStep>| {
+        let mut all = vec![TaskStep::Begin];
         all.extend(steps);
-        all.extend([Step::Meet(0), Step::End(0)]);
+        all.extend([TaskStep::Meet(0), TaskStep::End(0)]);
         all
     };
     Program { barriers: vec![3], ..Program::default() }
         .task(
             0,
             None,
-            thread(vec![Step::Sleep(Time::Fixed(800 * US)), work(TARGET, Time::About(400 * US), is_target_slow)]),
+            thread(vec![TaskStep::Sleep(Time::Fixed(800 * US)), work(TARGET, Time::About(400 * US), is_target_slow)]),
         )
         .task(1, None, thread(vec![work(BUSY, Time::About(600 * US), !is_target_slow)]))
         .task(2, None, thread(vec![work(OTHER, Time::About(300 * US), false)]))
 }
 
-/// A loop whose requests ask an upstream, which is the target.
+/// An event loop whose requests call an upstream, which is the target.
 #[must_use]
 pub fn upstream(clients: usize) -> Program {
     let steps = vec![
-        Step::Await,
-        Step::Begin,
+        TaskStep::Await,
+        TaskStep::Begin,
         work(OTHER, Time::Random(10 * US), false),
-        Step::Call { whom: 9, time: Time::Random(300 * US), is_target: true },
+        TaskStep::Call { whom: 9, time: Time::Random(300 * US), is_target: true },
         work(OTHER, Time::Random(10 * US), false),
-        Step::Write,
-        Step::End(0),
+        TaskStep::Write,
+        TaskStep::End(0),
     ];
     loops(1, clients, &steps)
 }
 
-/// A loop that is asked, and a thread beside it that is busy with what nobody waits for: the target.
+/// A loop that serves requests, and a busy thread whose work delays no request: the target.
 #[must_use]
 pub fn burner(clients: usize) -> Program {
-    let steps: Vec<Step> = request()
+    let steps: Vec<TaskStep> = request()
         .into_iter()
         .map(|step| match step {
-            Step::Work { time, .. } => work(OTHER, time, false),
+            TaskStep::Work { time, .. } => work(OTHER, time, false),
             step => step,
         })
         .collect();
@@ -165,40 +166,42 @@ pub fn burner(clients: usize) -> Program {
     )
 }
 
-/// The article's case: each answer is eight frames, each written by a writer that is started for it, one at a time on a connection;
-/// starting is the target. So far away are the clients.
+/// The article's case: each response has eight frames, each written by a writer that is started for it, one at a time
+/// on a connection. The target is the writer's start-up. `round_trip` is the distance of the clients, nanoseconds.
 #[must_use]
 pub fn writers(round_trip: u64) -> Program {
     let mut program = Program { queues: Vec::new(), ..Program::default() };
     for connection in 0..4 {
+        // Two queues of one message connect a connection's handler with its writer.
         let (ask, done) = (program.queues.len(), program.queues.len() + 1);
         program.queues.extend([1, 1]);
-        let mut steps = vec![Step::Await, Step::Begin, work(OTHER, Time::Random(150 * US), false)];
+        let mut steps = vec![TaskStep::Await, TaskStep::Begin, work(OTHER, Time::Random(150 * US), false)];
         for _ in 0..8 {
-            steps.extend([work(OTHER, Time::About(20 * US), false), Step::Send(ask), Step::Receive(done)]);
+            steps.extend([work(OTHER, Time::About(20 * US), false), TaskStep::Send(ask), TaskStep::Receive(done)]);
         }
-        steps.extend([Step::Write, Step::End(0)]);
+        steps.extend([TaskStep::Write, TaskStep::End(0)]);
         let writer = vec![
-            Step::Receive(ask),
+            TaskStep::Receive(ask),
             work(TARGET, Time::About(60 * US), true),
             work(BUSY, Time::About(100 * US), false),
-            Step::Send(done),
+            TaskStep::Send(done),
         ];
-        let client = Client::Closed(Time::Fixed(round_trip + 10 * US));
+        let client = ClientModel::Closed(Time::Fixed(round_trip + 10 * US));
         program = program.task(2 * connection, Some(client), steps).task(2 * connection + 1, None, writer);
     }
     program
 }
 
-/// A loop whose handlers sleep 2 ms in the middle of a request.
+/// An event loop whose handlers sleep for 2 ms in the middle of a request.
 #[must_use]
 pub fn sleepers(clients: usize) -> Program {
     let mut steps = request();
-    steps.insert(4, Step::Sleep(Time::Fixed(2 * MS)));
+    // Between the target and the rest of the request.
+    steps.insert(4, TaskStep::Sleep(Time::Fixed(2 * MS)));
     loops(1, clients, &steps)
 }
 
-/// A loop with a target that does nothing worth mentioning: 20 ns of 50 µs.
+/// An event loop with a negligible target: 20 ns of 50 µs.
 #[must_use]
 pub fn worthless(clients: usize) -> Program {
     let mut steps = request();
@@ -206,7 +209,7 @@ pub fn worthless(clients: usize) -> Program {
     loops(1, clients, &steps)
 }
 
-/// All of them, as the table has them.
+/// All cases, in the order of the table.
 #[must_use]
 pub fn all() -> Vec<Case> {
     let closed = |name, program| Case { name, program, is_open: false };
@@ -220,7 +223,7 @@ pub fn all() -> Vec<Case> {
         closed("one loop, 8 connections", loops(1, 8, &request())),
         closed("one loop, 8, arrivals not known", unknown(loops(1, 8, &request()))),
         closed("one loop, 32 connections (saturated)", loops(1, 32, &request())),
-        closed("one loop, 4, cold behind sleep", cold(loops(1, 4, &request()))),
+        closed("one loop, 4, cold after sleep", cold(loops(1, 4, &request()))),
         closed("four loops, 4 connections each", loops(4, 4, &request())),
         Case { name: "one loop, open, 10 k/s", program: open(16, 10_000), is_open: true },
         Case { name: "one loop, open, 16 k/s", program: open(16, 16_000), is_open: true },
@@ -239,8 +242,8 @@ pub fn all() -> Vec<Case> {
         closed("sleep and barrier, target not last", barrier(false)),
         closed("an upstream, 4 connections", upstream(4)),
         closed("an upstream, 32 connections", upstream(32)),
-        closed("an upstream of a loop that is cold behind sleep", cold(upstream(4))),
-        closed("a burner beside, 4 connections", burner(4)),
+        closed("an upstream of a loop that is cold after sleep", cold(upstream(4))),
+        closed("an independent burner, 4 connections", burner(4)),
         closed("handlers that sleep, 32 connections", sleepers(32)),
         closed("a writer per frame, no round trip", writers(0)),
         closed("a writer per frame, 1 ms", writers(MS)),

@@ -1,12 +1,13 @@
-//! Programs in simulated time, with which the causal profiler's predictions are held against the truth.
+//! Programs in simulated time, against which the causal profiler's predictions are checked.
 //!
-//! A simulated program can be run twice with the same random numbers, once as it is and once with its target really faster: that is
-//! the truth ([`truth`]). [`screen`] predicts it from a recorded window and the profiler's replay (mode A), [`confirm`] by the pauses
-//! that the profiler's own ledger asks for while the program runs (mode B). What runs the programs shares no code with the replay.
+//! A simulated program can run twice with equal random numbers, once unchanged and once with its target really faster:
+//! that is the ground truth ([`truth`]). [`screen`] predicts it from a recorded window with the profiler's replay (mode
+//! A), [`confirm`] with the pauses that the profiler's own ledger computes while the program runs (mode B). The machine
+//! that runs the programs shares no code with the replay.
 //!
-//! - `program`: what a program does; `cases`: those that are tested.
-//! - `machine`: runs it; `observer`: what the profiler's policy would do meanwhile.
-//! - `random`: times from a seed.
+//! - `program`: the steps of a program; `cases`: the tested programs.
+//! - `machine`: runs a program; `observer`: stands in for the profiler's policy.
+//! - `random`: random durations from a seed.
 
 pub mod cases;
 mod machine;
@@ -15,71 +16,72 @@ mod program;
 mod random;
 
 use causal::ledger::Experiment;
-use causal::outcome::Outcome;
+use causal::outcome::WindowOutcome;
 use causal::replay::{Cold, Pace, Replay};
-use causal::target::{Part, Weights};
+use causal::target::{KindShare, Weights};
 use causal::trace::Trace;
 use machine::Machine;
-pub use program::{Arrivals, Client, Program, Step, Task};
+pub use program::{Arrivals, ClientModel, Program, Task, TaskStep};
 pub use random::Time;
 
-/// How long windows are and how many there are, nanoseconds.
+/// The lengths of windows in nanoseconds, and their number.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Before anything is measured.
+pub struct WindowPlan {
+    /// Time before the first window.
     pub warm_up: u64,
-    /// A window.
+    /// Length of a window.
     pub window: u64,
-    /// Between two.
+    /// Time between two windows.
     pub rest: u64,
-    /// How many windows, or pairs of them.
+    /// Number of windows in mode A, of pairs of windows in mode B.
     pub windows: usize,
 }
 
-/// What a run with pauses came to.
+/// The result of a run with pauses.
 #[derive(Clone, Debug, Default)]
 pub struct Confirmed {
-    /// In virtual time, the control first.
-    pub pairs: Vec<(Outcome, Outcome)>,
-    /// Units of progress in the windows of the control, and in those with pauses.
+    /// The outcomes of each pair of windows in virtual time, the control first.
+    pub pairs: Vec<(WindowOutcome, WindowOutcome)>,
+    /// Units of progress in the control windows, and in those with pauses.
     pub units: (u64, u64),
-    /// G at the end of all windows, and what was held.
+    /// Sum over all windows of G at the window's end, nanoseconds.
     pub delayed: u64,
-    /// Sum of the holds.
+    /// Sum of the holds, nanoseconds.
     pub held: u64,
-    /// By how much effects came before causes, summed over all threads.
+    /// How far effects preceded their causes in virtual time, summed over all threads, nanoseconds.
     pub ahead: u64,
-    /// Messages that would have had to wait for too long.
+    /// Messages that were let through because their hold would have been too long.
     pub dropped: u64,
 }
 
-/// What the program does with its target really so much faster.
+/// Runs the program with its target faster by `speedup`, and measures `time` nanoseconds after `warm_up`.
 #[must_use]
-pub fn truth(program: &Program, seed: u64, speedup: f64, warm_up: u64, time: u64) -> Outcome {
+pub fn truth(program: &Program, seed: u64, speedup: f64, warm_up: u64, time: u64) -> WindowOutcome {
     let mut machine = Machine::new(program, seed, speedup);
     machine.run_until(warm_up);
+    // Units of the warm-up do not count.
     machine.observer.rest();
     let began = machine.now;
     machine.run_until(warm_up + time);
     machine.observer.measured(began, time)
 }
 
-/// Which part of each kind of work is the target's: what endless sampling would come to.
+/// Measures the target's exact part of each kind of work: the limit of endless sampling.
 #[must_use]
 pub fn weights(program: &Program, seed: u64, time: u64) -> Weights {
     let mut machine = Machine::new(program, seed, 0.0);
     machine.run_until(time);
-    let part = |&(all, target): &(f64, f64)| Part { part: if all > 0.0 { target / all } else { 0.0 }, error: 0.0 };
+    let part = |&(all, target): &(f64, f64)| KindShare { part: if all > 0.0 { target / all } else { 0.0 }, error: 0.0 };
     let calls = program.tasks.iter().flat_map(|task| &task.steps).find_map(|step| match step {
-        Step::Call { whom, is_target: true, .. } => Some(*whom),
+        TaskStep::Call { whom, is_target: true, .. } => Some(*whom),
         _ => None,
     });
     Weights { parts: machine.kinds.iter().map(part).collect(), calls }
 }
 
-/// What the profiler records of the program.
+/// Records windows of the program, as the profiler does.
 #[must_use]
-pub fn record(program: &Program, seed: u64, plan: Plan) -> Vec<Trace> {
+pub fn record(program: &Program, seed: u64, plan: WindowPlan) -> Vec<Trace> {
     let mut machine = Machine::new(program, seed, 0.0);
     let mut clock = plan.warm_up;
     let mut window = |_| {
@@ -93,9 +95,9 @@ pub fn record(program: &Program, seed: u64, plan: Plan) -> Vec<Trace> {
     (0..plan.windows).map(&mut window).collect()
 }
 
-/// Mode A: each recorded window replayed as it was, and with the target faster.
+/// Mode A: replays each recorded window unchanged, and with the target faster.
 #[must_use]
-pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> Vec<(Outcome, Outcome)> {
+pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> Vec<(WindowOutcome, WindowOutcome)> {
     let cold = Cold::of(traces.iter());
     let pair = |trace: &Trace| {
         let replay = Replay::new(trace, None, &cold);
@@ -104,9 +106,9 @@ pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> 
     traces.iter().map(pair).collect()
 }
 
-/// Mode B: windows in which the profiler's ledger pauses the program, in turns with windows of the same machinery at speed-up 0.
+/// Mode B: runs windows with pauses, alternating with control windows of the same machinery at speed-up 0.
 #[must_use]
-pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: Plan) -> Confirmed {
+pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: WindowPlan) -> Confirmed {
     let mut machine = Machine::new(program, seed, 0.0);
     let mut clock = plan.warm_up;
     let mut confirmed = Confirmed::default();
@@ -129,6 +131,7 @@ pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: 
             confirmed.dropped += spent.dropped;
             (outcome, units)
         };
+        // ABBA order: a drift of the program affects controls and experiments alike.
         let first = one(pair % 2 == 0);
         let second = one(pair % 2 == 1);
         let (control, paused) = if pair % 2 == 0 { (first, second) } else { (second, first) };
@@ -139,19 +142,20 @@ pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: 
     confirmed
 }
 
-/// Which part of the time per unit is saved, over all pairs: 1 − p_v / p_0.
+/// The saved part of the time per unit, over all pairs: 1 − p_v / p_0.
 #[must_use]
-pub fn saved(pairs: &[(Outcome, Outcome)], point: u32) -> f64 {
+pub fn saved(pairs: &[(WindowOutcome, WindowOutcome)], point: u32) -> f64 {
     ratio(pairs, |outcome| outcome.point(point).ns_per_unit, point)
 }
 
-/// Which part of the mean latency is saved.
+/// The saved part of the mean latency, over all pairs.
 #[must_use]
-pub fn latency_saved(pairs: &[(Outcome, Outcome)], point: u32) -> f64 {
+pub fn latency_saved(pairs: &[(WindowOutcome, WindowOutcome)], point: u32) -> f64 {
     ratio(pairs, |outcome| outcome.point(point).latency_mean, point)
 }
 
-fn ratio(pairs: &[(Outcome, Outcome)], of: impl Fn(&Outcome) -> f64, point: u32) -> f64 {
+fn ratio(pairs: &[(WindowOutcome, WindowOutcome)], of: impl Fn(&WindowOutcome) -> f64, point: u32) -> f64 {
+    // A pair without a unit on either side has no time per unit.
     let counted = || pairs.iter().filter(|pair| pair.0.point(point).hits > 0 && pair.1.point(point).hits > 0);
     let (before, after): (f64, f64) =
         counted().fold((0.0, 0.0), |sum, pair| (sum.0 + of(&pair.0), sum.1 + of(&pair.1)));

@@ -1,4 +1,4 @@
-//! The machine that runs a program: one processor for each thread, and a clock that jumps from one event to the next.
+//! A discrete-event machine that runs a program: one processor per thread, and a clock that jumps from event to event.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,57 +6,58 @@ use std::collections::{BinaryHeap, VecDeque};
 use progress::Stamp;
 
 use crate::observer::{Observer, Visit};
-use crate::program::{Arrivals, Client, Program, Step};
-use crate::random::{Random, Time};
+use crate::program::{Arrivals, ClientModel, Program, TaskStep};
+use crate::random::{SplitMix64, Time};
 
-/// Between what wakes a thread and its first instruction.
+/// From the wakeup of a thread to its first instruction.
 const WAKE: Time = Time::About(8_000);
-/// What it takes of the thread that wakes it.
+/// The waker's own cost of a wakeup.
 const WAKING: Time = Time::About(4_000);
-/// The kind of work that this is.
+/// The kind of work of that cost.
 const WAKING_KIND: u32 = 31;
-/// How long a thread spins in front of a lock before it sleeps.
+/// How long a thread spins on a lock before it sleeps, nanoseconds.
 const SPIN: u64 = 4_000;
-/// Until a spinning thread sees that the lock is free.
+/// From the release of a lock until a spinning thread has it.
 const HANDOVER: Time = Time::Fixed(100);
-/// The time of the program's first instruction.
+/// The clock at the program's start.
 pub(crate) const START: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    /// A thread goes on: its computation, its pause or its sleep is over.
+    /// A thread continues: its computation, pause or sleep has ended.
     GoOn(usize),
-    /// A thread that waited for events has woken.
+    /// A thread that waited for events is awake.
     Woken(usize),
-    /// A request came for the task.
+    /// A request arrived for the task.
     Request(usize),
-    /// What the task waited for came: its turn is next.
+    /// The event for which the task waited has arrived: the task becomes ready.
     Ready(usize),
 }
 
-/// What a message carries.
+/// The stamp and the unit of progress that a message carries.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Message {
+pub(crate) struct TaskMessage {
     pub(crate) stamp: Stamp,
     pub(crate) visit: Visit,
 }
 
 #[derive(Default)]
 struct Queue {
-    messages: VecDeque<Message>,
-    permits: VecDeque<Message>,
-    /// Threads that wait for a message, and for a place.
+    messages: VecDeque<TaskMessage>,
+    /// Free slots, each with the stamp of the receiver that freed it.
+    permits: VecDeque<TaskMessage>,
+    /// Threads that wait for a message, then those that wait for a free slot.
     receivers: VecDeque<usize>,
     senders: VecDeque<usize>,
 }
 
-/// A lock as the standard library's: who comes spins a while, then sleeps; who is woken may be overtaken.
+/// A lock like the standard library's: a waiting thread spins for a while, then sleeps; a woken one may be overtaken.
 #[derive(Default)]
 struct Lock {
     is_held: bool,
-    /// Who waits, and since when it spins.
+    /// The waiting threads, and when each began to spin.
     waiters: VecDeque<(usize, u64)>,
-    /// One was woken and has not tried yet.
+    /// A woken thread has not retried yet, so no further one is woken.
     is_woken: bool,
 }
 
@@ -66,7 +67,7 @@ struct Barrier {
     waiters: Vec<usize>,
 }
 
-/// What a task was suspended for.
+/// The event for which a task is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Nothing,
@@ -76,45 +77,56 @@ enum Wait {
 }
 
 struct TaskState {
+    /// Index of the current step.
     at: usize,
-    random: Random,
-    client: Random,
+    random: SplitMix64,
+    /// The client's own stream, so that its draws do not depend on the program's.
+    client: SplitMix64,
+    /// Arrival times of unread requests.
     inbox: VecDeque<u64>,
     wait: Wait,
+    /// The ledger held its event; the event's arrival time is kept.
     held: bool,
     connection: Stamp,
+    /// The stamp of its call or timer.
     outside: Stamp,
+    /// When the awaited answer or timer arrived.
     came: u64,
     visit: Visit,
 }
 
 struct ThreadState {
     is_worker: bool,
+    /// The task that runs.
     current: Option<usize>,
     ready: VecDeque<usize>,
     /// It waits for events.
     is_idle: bool,
     is_waking: bool,
-    /// It has slept, and done nothing since.
+    /// It has slept, and has not worked since: its caches are cold.
     is_cold: bool,
-    /// Since when it stands still inside a step, and for whom it was let go.
+    /// When it blocked inside a step.
     blocked_since: u64,
+    /// Not 0 after another thread or a timer has ended that wait.
     blocked: u64,
-    /// How far it is within a step.
+    /// Progress within a step of several parts.
     phase: u32,
+    /// Its pause has ended, so the current step does not check for pending delay again.
     has_paid: bool,
+    /// Arrival time of the event that the thread processes; 0 if it is a message or a timer of the program.
     cause: u64,
-    /// Who met it at a barrier.
+    /// The stamps of the threads that met it at a barrier.
     met: Vec<Stamp>,
-    random: Random,
+    random: SplitMix64,
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Machine<'a> {
     program: &'a Program,
-    /// By how much the target is really faster.
+    /// The true speed-up of the target.
     cut: f64,
     pub(crate) now: u64,
+    /// Orders events with equal times.
     serial: u64,
     happenings: BinaryHeap<Reverse<(u64, u64, Happening)>>,
     tasks: Vec<TaskState>,
@@ -122,18 +134,18 @@ pub(crate) struct Machine<'a> {
     queues: Vec<Queue>,
     locks: Vec<Lock>,
     barriers: Vec<Barrier>,
-    /// Time that each kind of work took, and the target's of it.
+    /// The time of each kind of work, and the target's part of it.
     pub(crate) kinds: Vec<(f64, f64)>,
     pub(crate) observer: Observer,
 }
 
 impl<'a> Machine<'a> {
-    /// The program at its begin. The same seed gives the same program, whatever is cut.
+    /// The program at its start. Equal seeds give equal runs, apart from the effect of `cut`.
     pub(crate) fn new(program: &'a Program, seed: u64, cut: f64) -> Self {
         let tasks = program.tasks.iter().enumerate().map(|(number, _)| TaskState {
             at: 0,
-            random: Random::new(seed, number as u64),
-            client: Random::new(seed, 1000 + number as u64),
+            random: SplitMix64::new(seed, number as u64),
+            client: SplitMix64::new(seed, 1000 + number as u64),
             inbox: VecDeque::new(),
             wait: Wait::Nothing,
             held: false,
@@ -155,9 +167,10 @@ impl<'a> Machine<'a> {
             has_paid: false,
             cause: 0,
             met: Vec::new(),
-            random: Random::new(seed, 2000 + number as u64),
+            random: SplitMix64::new(seed, 2000 + number as u64),
         });
-        let queue = |&room: &usize| Queue { permits: vec![Message::default(); room].into(), ..Queue::default() };
+        // All slots are free at the start, and carry no stamp.
+        let queue = |&room: &usize| Queue { permits: vec![TaskMessage::default(); room].into(), ..Queue::default() };
         let mut machine = Self {
             program,
             cut,
@@ -172,10 +185,11 @@ impl<'a> Machine<'a> {
             kinds: Vec::new(),
             observer: Observer::new(program, seed),
         };
+        // Every task is ready at the start, and every client sends its first request.
         for task in 0..program.tasks.len() {
             machine.threads[program.tasks[task].thread].ready.push_back(task);
             if let Some(client) = program.tasks[task].client {
-                let (Client::Closed(time) | Client::Open(time)) = client;
+                let (ClientModel::Closed(time) | ClientModel::Open(time)) = client;
                 machine.request_after(task, time);
             }
         }
@@ -185,7 +199,7 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// Runs until that time after the start.
+    /// Runs until `until` nanoseconds after the start.
     pub(crate) fn run_until(&mut self, until: u64) {
         while let Some(&Reverse((at, _, happening))) = self.happenings.peek() {
             if at > START + until {
@@ -219,12 +233,14 @@ impl<'a> Machine<'a> {
             Happening::Woken(thread) => {
                 self.threads[thread].is_waking = false;
                 self.threads[thread].is_idle = false;
+                // The wait in the event loop ends here; its first work is slower.
                 self.threads[thread].is_cold = true;
                 self.observer.block_ended(thread, self.now);
                 self.go_on(thread);
             }
             Happening::Request(task) => {
-                if let Some(Client::Open(time)) = self.program.tasks[task].client {
+                // An open loop schedules its next request at once; a closed loop does so at `TaskStep::Write`.
+                if let Some(ClientModel::Open(time)) = self.program.tasks[task].client {
                     self.request_after(task, time);
                 }
                 self.tasks[task].inbox.push_back(self.now);
@@ -233,7 +249,7 @@ impl<'a> Machine<'a> {
                 }
             }
             Happening::Ready(task) => {
-                // What was held came before.
+                // A held event keeps its original arrival time.
                 if !std::mem::replace(&mut self.tasks[task].held, false) {
                     self.tasks[task].came = self.now;
                 }
@@ -242,10 +258,11 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The task's turn on its thread comes.
+    /// Queues the task on its thread, and wakes the thread if it is idle.
     fn ready(&mut self, task: usize) {
         let thread = self.program.tasks[task].thread;
         self.threads[thread].ready.push_back(task);
+        // Further events during the wakeup need no wakeup of their own.
         if self.threads[thread].is_idle && !self.threads[thread].is_waking {
             self.threads[thread].is_waking = true;
             let wake = WAKE.draw(&mut self.threads[thread].random);
@@ -253,6 +270,7 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Runs the thread until a step takes time or the thread has no ready task.
     fn go_on(&mut self, thread: usize) {
         loop {
             let Some(task) = self.threads[thread].current else {
@@ -272,15 +290,17 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The task goes on with what it waited for; not yet, if that has to wait.
+    /// Continues the task with the event for which it waited. Returns false if the ledger holds that event for later.
     fn resume(&mut self, thread: usize, task: usize) -> bool {
         let state = &mut self.tasks[task];
         match std::mem::replace(&mut state.wait, Wait::Nothing) {
             Wait::Nothing => {}
             Wait::Request => {
                 let came = *state.inbox.front().expect("a request that made it ready");
+                // 0 makes the ledger estimate the arrival.
                 let known = if self.program.arrivals == Arrivals::Known { came } else { 0 };
                 if let Some(hold) = self.observer.hold(state.connection, known, self.now) {
+                    // The request stays in the inbox until the hold has ended.
                     (state.held, state.wait) = (true, Wait::Request);
                     self.after(hold, Happening::Ready(task));
                     return false;
@@ -319,7 +339,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Lets threads go on that sleep. That takes time, so the thread itself never goes on at once.
+    /// Wakes sleeping threads. That takes time, so the waker continues by a later event; returns false.
     fn wake(&mut self, thread: usize, sleepers: &[usize]) -> bool {
         for &sleeper in sleepers {
             self.release(sleeper, WAKE);
@@ -338,20 +358,20 @@ impl<'a> Machine<'a> {
         false
     }
 
-    /// A thread that stood still inside a step goes on with it.
+    /// Lets a thread that blocked inside a step continue with it after `delay`.
     fn release(&mut self, thread: usize, delay: Time) {
         let delay = delay.draw(&mut self.threads[thread].random);
         self.threads[thread].blocked = 1;
         self.after(delay, Happening::GoOn(thread));
     }
 
-    /// How long the thread stood still until now, if it did.
+    /// How long the thread was blocked in its current step; 0 if it was not.
     fn blocked(&self, thread: usize) -> u64 {
         let state = &self.threads[thread];
         if state.blocked == 0 { 0 } else { self.now - state.blocked_since }
     }
 
-    /// Whether the thread owes nothing before it goes on.
+    /// Whether the thread may continue at once. If it has pending delay, this schedules its pause.
     fn pay(&mut self, thread: usize, is_awaited: bool) -> bool {
         if std::mem::replace(&mut self.threads[thread].has_paid, false) {
             return true;
@@ -365,17 +385,19 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// One step, or a part of it; whether the thread goes on at once.
+    /// Performs one step, or a part of it. Returns whether the thread continues at once.
     fn step(&mut self, thread: usize, task: usize) -> bool {
         let phase = self.threads[thread].phase;
         match self.program.tasks[task].steps[self.tasks[task].at] {
-            Step::Work { kind, time, is_target } => {
+            TaskStep::Work { kind, time, is_target } => {
                 self.observer.set_kind(thread, kind, self.now);
+                // The draw does not depend on `cut`, so both runs of a pair use equal random numbers.
                 let mut time = time.draw(&mut self.tasks[task].random);
                 self.count(kind, time, is_target);
                 if is_target {
                     time *= 1.0 - self.cut;
                 }
+                // The first work after a sleep pays for cold caches; that part is never the target's.
                 if std::mem::take(&mut self.threads[thread].is_cold)
                     && let Some(cold) = self.program.cold
                 {
@@ -387,11 +409,13 @@ impl<'a> Machine<'a> {
                 self.after(time, Happening::GoOn(thread));
                 false
             }
-            Step::Lock(lock) => {
+            TaskStep::Lock(lock) => {
+                // Pending delay is slept off once, before the first attempt to take the lock.
                 if self.threads[thread].blocked == 0 && !self.pay(thread, true) {
                     return false;
                 }
                 let state = &mut self.locks[lock];
+                // The thread was woken from its sleep, and retries.
                 if self.threads[thread].blocked > 0 {
                     state.is_woken = false;
                 }
@@ -403,7 +427,8 @@ impl<'a> Machine<'a> {
                 self.observer.locked(thread, lock, self.blocked(thread), self.now);
                 self.next(thread, task)
             }
-            Step::Unlock(lock) => {
+            TaskStep::Unlock(lock) => {
+                // Pending delay is slept off before the release only if another thread waits for the lock.
                 let is_contended = !self.locks[lock].waiters.is_empty();
                 if is_contended && !self.pay(thread, true) {
                     return false;
@@ -411,6 +436,7 @@ impl<'a> Machine<'a> {
                 self.observer.unlocked(thread, lock, self.now);
                 let state = &mut self.locks[lock];
                 state.is_held = false;
+                // A spinning waiter takes the lock first, as with a futex; only without one is a sleeping waiter woken.
                 let spinning = state.waiters.iter().position(|&(_, since)| since + SPIN >= self.now);
                 if let Some(spinning) = spinning {
                     let (waiter, _) = state.waiters.remove(spinning).expect("the one that spins");
@@ -424,10 +450,11 @@ impl<'a> Machine<'a> {
                 }
                 self.next(thread, task)
             }
-            Step::Send(queue) => self.send(thread, task, queue),
-            Step::Receive(queue) => self.receive(thread, task, queue),
-            Step::Sleep(time) => self.sleep(thread, task, time),
-            Step::Meet(barrier) => {
+            TaskStep::Send(queue) => self.send(thread, task, queue),
+            TaskStep::Receive(queue) => self.receive(thread, task, queue),
+            TaskStep::Sleep(time) => self.sleep(thread, task, time),
+            TaskStep::Meet(barrier) => {
+                // First part: arrive. Second part, after the barrier has opened: receive the stamps of all threads.
                 if phase == 0 {
                     if !self.pay(thread, true) {
                         return false;
@@ -439,6 +466,7 @@ impl<'a> Machine<'a> {
                         self.barriers[barrier].waiters.push(thread);
                         return self.block(thread);
                     }
+                    // The last thread at the barrier hands all stamps to each thread, and wakes the others.
                     let met = std::mem::take(&mut self.barriers[barrier].messages);
                     let waiters = std::mem::take(&mut self.barriers[barrier].waiters);
                     for &waiter in &waiters {
@@ -454,40 +482,44 @@ impl<'a> Machine<'a> {
                 }
                 self.next(thread, task)
             }
-            Step::Await => {
+            TaskStep::Await => {
                 self.next(thread, task);
                 self.suspend(thread, task, Wait::Request);
+                // Requests that arrived while the task was busy: it is ready at once, after the other ready tasks.
                 if !self.tasks[task].inbox.is_empty() {
                     self.threads[thread].ready.push_back(task);
                 }
                 true
             }
-            Step::Write => {
+            TaskStep::Write => {
                 if !self.pay(thread, false) {
                     return false;
                 }
                 self.observer.written(thread, task, &mut self.tasks[task].connection, self.now);
-                if let Some(Client::Closed(time)) = self.program.tasks[task].client {
+                // A closed loop: the response causes the client's next request.
+                if let Some(ClientModel::Closed(time)) = self.program.tasks[task].client {
                     self.request_after(task, time);
                 }
                 self.next(thread, task)
             }
-            Step::Call { whom, time, is_target } => {
+            TaskStep::Call { whom, time, is_target } => {
                 if !self.pay(thread, false) {
                     return false;
                 }
                 self.tasks[task].outside = self.observer.called(thread, whom, self.now);
                 let time = time.draw(&mut self.tasks[task].random);
+                // In the true run the upstream itself is faster.
                 self.after(if is_target { time * (1.0 - self.cut) } else { time }, Happening::Ready(task));
                 self.next(thread, task);
                 self.suspend(thread, task, Wait::Answer)
             }
-            Step::Begin => {
+            TaskStep::Begin => {
+                // A unit's latency counts from the arrival of its request, or from here without one.
                 let cause = if self.threads[thread].cause > 0 { self.threads[thread].cause } else { self.now };
                 self.tasks[task].visit = self.observer.began(thread, cause, self.now);
                 self.next(thread, task)
             }
-            Step::End(point) => {
+            TaskStep::End(point) => {
                 self.observer.ended(thread, self.tasks[task].visit, point, self.now);
                 self.next(thread, task)
             }
@@ -496,17 +528,19 @@ impl<'a> Machine<'a> {
 
     fn send(&mut self, thread: usize, task: usize, queue: usize) -> bool {
         if self.threads[thread].phase == 0 {
+            // A permit is a free slot; it carries the stamp of the receiver that freed it.
             let Some(permit) = self.queues[queue].permits.pop_front() else {
                 self.queues[queue].senders.push_back(thread);
                 return self.block(thread);
             };
+            // The slot's stamp is a message from the receiver: a full queue couples the sender to it.
             self.observer.took(thread, permit.stamp, self.blocked(thread), self.now);
             self.threads[thread].phase = 1;
         }
         if !self.pay(thread, true) {
             return false;
         }
-        let message = Message { stamp: self.observer.sent(thread, self.now), visit: self.tasks[task].visit };
+        let message = TaskMessage { stamp: self.observer.sent(thread, self.now), visit: self.tasks[task].visit };
         self.queues[queue].messages.push_back(message);
         self.next(thread, task);
         self.queues[queue].receivers.pop_front().is_none_or(|receiver| self.wake(thread, &[receiver]))
@@ -519,6 +553,7 @@ impl<'a> Machine<'a> {
                 return self.block(thread);
             };
             self.observer.took(thread, message.stamp, self.blocked(thread), self.now);
+            // The unit of progress moves on with the message.
             self.tasks[task].visit = message.visit;
             self.threads[thread].cause = 0;
             self.threads[thread].phase = 1;
@@ -527,7 +562,7 @@ impl<'a> Machine<'a> {
             return false;
         }
         let stamp = self.observer.sent(thread, self.now);
-        self.queues[queue].permits.push_back(Message { stamp, visit: Visit::default() });
+        self.queues[queue].permits.push_back(TaskMessage { stamp, visit: Visit::default() });
         self.next(thread, task);
         self.queues[queue].senders.pop_front().is_none_or(|sender| self.wake(thread, &[sender]))
     }
@@ -539,6 +574,7 @@ impl<'a> Machine<'a> {
             }
             self.tasks[task].outside = self.observer.slept(thread, self.now);
             let time = time.draw(&mut self.tasks[task].random);
+            // On an event loop a sleep suspends the task only, not the thread.
             if self.threads[thread].is_worker {
                 self.after(time, Happening::Ready(task));
                 self.next(thread, task);

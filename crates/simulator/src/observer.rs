@@ -1,18 +1,18 @@
-//! What watches a program that runs: it writes a trace down, as the profiler's policy does, or makes the pauses that the profiler's
-//! ledger asks for.
+//! The observer of a running program: records a trace, as the profiler's policy does, or computes pauses with the
+//! profiler's ledger.
 
 use causal::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
-use causal::outcome::{Outcome, PointOutcome};
+use causal::outcome::{PointOutcome, WindowOutcome};
 use causal::trace::{Event, Thread, Trace};
 use progress::{Account, Sharing, Stamp};
 
 use crate::machine::START;
 use crate::program::Program;
-use crate::random::Random;
+use crate::random::SplitMix64;
 
-/// By how much a sleep is longer than it should be.
+/// Range by which a sleep overshoots, nanoseconds.
 const OVERSHOOT: (f64, f64) = (40_000.0, 90_000.0);
-/// One unit of progress on its way.
+/// One unit of progress in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visit {
     began: u64,
@@ -26,23 +26,30 @@ enum Mode {
     Pause,
 }
 
+/// One hook per method, as in `progress::Policy`; each records an event, calls the ledger, or does nothing, by the
+/// mode.
 pub(crate) struct Observer {
     mode: Mode,
     window: u32,
     began: u64,
     accounts: Vec<Account>,
+    /// Each thread's running pause: the delay to be paid, its begin, and its window.
     pauses: Vec<Option<(u64, u64, u32)>>,
     ledger: Box<Ledger>,
     locks: Vec<Stamp>,
     connections: Vec<Stamp>,
+    /// The last number given to a message, lock, connection, timer or visit of this window.
     serial: u64,
+    /// Each thread's current kind of work.
     kinds: Vec<u32>,
+    /// The window in which each thread last wrote an event.
     traced: Vec<u32>,
     events: Vec<Vec<(u64, Event)>>,
+    /// Units of the window in virtual time.
     units: Vec<Unit>,
-    /// What really happened: when, at which point, and how long it took.
+    /// The ground truth of each unit: its end, its point, and its latency.
     progress: Vec<(u64, u32, u64)>,
-    random: Random,
+    random: SplitMix64,
 }
 
 impl Observer {
@@ -68,7 +75,7 @@ impl Observer {
             events: vec![Vec::new(); threads],
             units: Vec::new(),
             progress: Vec::new(),
-            random: Random::new(seed, 9999),
+            random: SplitMix64::new(seed, 9999),
         }
     }
 
@@ -77,18 +84,19 @@ impl Observer {
         self.progress.clear();
     }
 
-    /// What really happened since the last rest.
-    pub(crate) fn measured(&self, began: u64, span: u64) -> Outcome {
+    /// The ground truth since the last [`rest`](Self::rest).
+    pub(crate) fn measured(&self, began: u64, span: u64) -> WindowOutcome {
         let points = self.progress.iter().map(|progress| progress.1 + 1).max().unwrap_or(0);
         let point = |point| {
             let of = || self.progress.iter().filter(move |progress| progress.1 == point);
             let mut times: Vec<f64> = of().map(|progress| progress.2 as f64).collect();
-            // The slope of the count over time: units that come in step do not make it jump.
+            // The least-squares slope of the count over time, whose weights fall to 0 at both ends: units that end in
+            // bursts do not make it jump.
             let slope = |at: u64| 6.0 * (at - began) as f64 * (began + span - at) as f64 / (span as f64).powi(3);
             let rate: f64 = of().map(|progress| slope(progress.0)).sum();
             PointOutcome::new(times.len() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &mut times)
         };
-        Outcome { points: (0..points).map(point).collect(), busiest: 0.0 }
+        WindowOutcome { points: (0..points).map(point).collect(), busiest: 0.0 }
     }
 
     fn open(&mut self, mode: Mode, now: u64) {
@@ -127,7 +135,7 @@ impl Observer {
         self.ledger.open(self.window, experiment, now);
     }
 
-    pub(crate) fn paused(&mut self, now: u64) -> (Outcome, Spent, u64) {
+    pub(crate) fn paused(&mut self, now: u64) -> (WindowOutcome, Spent, u64) {
         let spent = self.ledger.spent(now);
         let outcome = outcome(&self.units, now - self.began, spent.delayed);
         let hits = self.progress.len() as u64;
@@ -141,6 +149,7 @@ impl Observer {
     }
 
     fn write(&mut self, thread: usize, now: u64, event: Event) {
+        // A thread's first event in a window is its current kind of work, the state from which the replay starts.
         if self.traced[thread] != self.window {
             self.traced[thread] = self.window;
             self.events[thread].push((now, Event::Kind(self.kinds[thread])));
@@ -148,6 +157,7 @@ impl Observer {
         self.events[thread].push((now, event));
     }
 
+    // A lock or connection keeps one number for the window; an older window's stamp has no value here.
     fn lasting(window: u32, stamp: &mut Stamp, fresh: u64) -> u64 {
         stamp.value(window).unwrap_or_else(|| {
             *stamp = Stamp::new(window, fresh);
@@ -157,6 +167,7 @@ impl Observer {
 
     fn join(&self, thread: usize) -> &Account {
         let account = &self.accounts[thread];
+        // The account still belongs to an earlier window: start it at this window's state.
         if account.window.load(std::sync::atomic::Ordering::Relaxed) != self.window {
             self.ledger.join(account, self.window);
         }
@@ -164,12 +175,13 @@ impl Observer {
     }
 
     pub(crate) fn set_kind(&mut self, thread: usize, kind: u32, now: u64) {
+        // Consecutive steps of one kind are one segment.
         if self.kinds[thread] != kind {
             self.enter(thread, Event::Kind, kind, now);
         }
     }
 
-    /// What the thread does until its next event is to wake others.
+    /// The thread spends the time until its next event on waking others.
     pub(crate) fn waking(&mut self, thread: usize, kind: u32, now: u64) {
         self.enter(thread, Event::Waking, kind, now);
     }
@@ -178,13 +190,14 @@ impl Observer {
         match self.mode {
             Mode::Rest => {}
             Mode::Record => self.write(thread, now, event(kind)),
+            // The segment that ends here is credited before the kind changes.
             Mode::Pause => self.ledger.credit(self.join(thread), now),
         }
         self.kinds[thread] = kind;
         self.accounts[thread].kind.store(kind, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// How long the thread has to sleep before it goes on.
+    /// How long the thread must sleep before it continues, with the overshoot; `None` if it has no pending delay.
     pub(crate) fn pay(&mut self, thread: usize, is_awaited: bool, now: u64) -> Option<f64> {
         if self.mode != Mode::Pause {
             return None;
@@ -201,6 +214,7 @@ impl Observer {
 
     pub(crate) fn pause_ended(&mut self, thread: usize, now: u64) -> bool {
         let Some((owed, since, window)) = self.pauses[thread].take() else { return false };
+        // A window may have ended during the sleep: then the payment belongs to no account.
         if self.mode == Mode::Pause && window == self.window {
             self.ledger.paid(&self.accounts[thread], owed, since, now);
         }
@@ -379,6 +393,7 @@ impl Observer {
     }
 
     pub(crate) fn ended(&mut self, thread: usize, visit: Visit, point: u32, now: u64) {
+        // A default visit has no begin: the unit cannot be measured.
         if visit.began >= START {
             self.progress.push((now, point, now - visit.began));
         }

@@ -1,99 +1,99 @@
-//! What a simulated program does.
+//! The description of a simulated program: tasks, their steps, and the clients that send requests.
 
 use crate::random::Time;
 
-/// One thing that a task does.
+/// One step of a task.
 #[derive(Clone, Copy, Debug)]
-pub enum Step {
-    /// It computes, as work of that kind. What is the target's is cut in the true run.
+pub enum TaskStep {
+    /// Computes, as work of that kind. The true run shortens the target's steps.
     Work {
         /// The kind of work; a target has a part of each kind.
         kind: u32,
-        /// How long it takes.
+        /// The duration.
         time: Time,
-        /// Whether it is the target.
+        /// Whether the step belongs to the target.
         is_target: bool,
     },
-    /// It takes a lock.
+    /// Takes a lock, and waits for it.
     Lock(usize),
-    /// It gives the lock up.
+    /// Releases a lock.
     Unlock(usize),
-    /// It puts a message into a queue, once there is room.
+    /// Puts a message into a queue; waits while it is full.
     Send(usize),
-    /// It takes a message from a queue, once there is one.
+    /// Takes a message from a queue; waits while it is empty.
     Receive(usize),
-    /// It sleeps.
+    /// Sleeps.
     Sleep(Time),
-    /// It waits until all that take part in the barrier are there.
+    /// Waits at a barrier until all its tasks have arrived.
     Meet(usize),
-    /// It waits for the next request on its connection.
+    /// Waits for the next request on the task's connection.
     Await,
-    /// It answers.
+    /// Writes the response.
     Write,
-    /// It asks an upstream.
+    /// Calls an upstream, and waits for its answer.
     Call {
-        /// The span of those calls.
+        /// The span of the call.
         whom: u32,
         /// How long the upstream takes.
         time: Time,
         /// Whether the upstream is the target.
         is_target: bool,
     },
-    /// A unit of progress begins, with what the task works on; messages carry it on.
+    /// Begins a unit of progress, timed from the arrival of the message that the task processes. Messages carry it on.
     Begin,
-    /// The unit is done: progress of a point.
+    /// Ends the unit: one hit of that progress point.
     End(u32),
 }
 
-/// What asks for the program's service on a connection.
+/// The client of a connection, which sends requests.
 #[derive(Clone, Copy, Debug)]
-pub enum Client {
-    /// The next request comes so long after the answer.
+pub enum ClientModel {
+    /// Closed loop: sends the next request that long after the response.
     Closed(Time),
-    /// Requests come at such distances, answered or not.
+    /// Open loop: sends requests at such intervals, answered or not.
     Open(Time),
 }
 
-/// What does one step after the other, over and over.
+/// A sequence of steps that repeats forever.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its thread. More than one task of a thread makes it an event loop.
+    /// The index of its thread. A thread with more than one task is an event loop.
     pub thread: usize,
-    /// Who asks it, if anybody does.
-    pub client: Option<Client>,
-    /// What it does.
-    pub steps: Vec<Step>,
+    /// The client of its connection, if it has one.
+    pub client: Option<ClientModel>,
+    /// The steps, in order.
+    pub steps: Vec<TaskStep>,
 }
 
-/// A program with the world around it.
+/// A program and its clients.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Its tasks.
+    /// All tasks.
     pub tasks: Vec<Task>,
-    /// How many messages each queue has room for.
+    /// The capacity of each queue, in messages.
     pub queues: Vec<usize>,
-    /// How many tasks take part in each barrier.
+    /// The number of tasks at each barrier.
     pub barriers: Vec<usize>,
-    /// Whether it knows when requests reached the machine, or only when it looked.
+    /// Whether the program learns when a request reached the machine.
     pub arrivals: Arrivals,
-    /// What an event loop's first work takes more when it has slept, if anything.
+    /// Extra duration of an event loop's first work after it was asleep, from cold caches.
     pub cold: Option<Time>,
 }
 
-/// What the program knows of when requests came.
+/// The arrival time of a request as the program sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
-    /// The kernel's time.
+    /// The kernel's timestamp.
     #[default]
     Known,
-    /// Its own, when it got round to them.
+    /// None: the program sees only the time of its own read.
     Unknown,
 }
 
 impl Program {
-    /// Puts a task on a thread.
+    /// Adds a task on a thread.
     #[must_use]
-    pub fn task(mut self, thread: usize, client: Option<Client>, steps: Vec<Step>) -> Self {
+    pub fn task(mut self, thread: usize, client: Option<ClientModel>, steps: Vec<TaskStep>) -> Self {
         self.tasks.push(Task { thread, client, steps });
         self
     }
@@ -108,7 +108,7 @@ impl Program {
 
     pub(crate) fn locks(&self) -> usize {
         let locks = self.tasks.iter().flat_map(|task| &task.steps).filter_map(|step| match step {
-            Step::Lock(lock) => Some(lock + 1),
+            TaskStep::Lock(lock) => Some(lock + 1),
             _ => None,
         });
         locks.max().unwrap_or(0)

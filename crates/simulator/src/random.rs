@@ -1,11 +1,11 @@
-//! Random times from a seed.
+//! Random durations from a seed.
 
-/// A generator (SplitMix64): small, and every seed is a good one.
+/// A SplitMix64 generator: 8 bytes of state, and every seed is valid.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct SplitMix64(u64);
 
-impl Random {
-    /// The numbers of a seed; those of its streams are independent.
+impl SplitMix64 {
+    /// A generator for one stream of a seed. Streams are independent.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = Self(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
@@ -21,26 +21,26 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below 1.
+    /// A uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// How long something takes, nanoseconds.
+/// A distribution of durations; the parameter is nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub enum Time {
-    /// Always so long.
+    /// Constant.
     Fixed(u64),
-    /// About so long: from half to three halves.
+    /// Uniform from half to three halves of the mean.
     About(u64),
-    /// So long in the mean, and now and then much longer.
+    /// Exponential with that mean.
     Random(u64),
 }
 
 impl Time {
-    /// One such time.
-    pub fn draw(self, random: &mut Random) -> f64 {
+    /// Draws one duration, nanoseconds.
+    pub fn draw(self, random: &mut SplitMix64) -> f64 {
         let unit = random.unit();
         match self {
             Self::Fixed(time) => time as f64,

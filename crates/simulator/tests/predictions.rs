@@ -1,29 +1,32 @@
-//! Predictions against the truth: the same programs with the same random numbers, once with the target really faster. With `--nocapture`
-//! each test prints its table; SEEDS has it take more than twenty.
+//! Predictions against the ground truth: programs run with equal random numbers, once with the target really faster.
+//! With `--nocapture` each test prints its table; the environment variable SEEDS sets the number of seeds, 20 by
+//! default.
 //!
-//! What holds: |predicted − true| ≤ max(2 points, a tenth of the truth), for the mean over the seeds. Where a mode is known to be worse,
-//! [`KNOWN`] says by how much, and the test holds it to that.
+//! The bound: |predicted − true| ≤ max(2 points, a tenth of the truth), for the mean over the seeds. Where a mode is
+//! known to be worse, [`KNOWN`] has the larger bound.
 
 use causal::ledger::Experiment;
 use causal::load::{Habit, ProbeBlock, judge};
 use causal::replay::Pace;
 use causal::report::LoadKind;
-use causeway_simulator::{Plan, cases, cases::Case, confirm, latency_saved, record, saved, screen, truth, weights};
+use causeway_simulator::{
+    WindowPlan, cases, cases::Case, confirm, latency_saved, record, saved, screen, truth, weights,
+};
 
 const MS: u64 = 1_000_000;
 
-/// Means over the seeds, in points of a hundred.
+/// Means over the seeds, in percentage points.
 #[derive(Default)]
-struct Row {
+struct PredictionRow {
     truth: f64,
     a: f64,
     b: f64,
     latency: f64,
     latency_a: f64,
     latency_b: f64,
-    /// By how much fewer units there were while mode B paused the program.
+    /// The loss of units while mode B pauses the program.
     slow_down: f64,
-    /// Part of the time by which mode B let effects come before causes.
+    /// The part of the time by which mode B lets effects precede their causes.
     ahead: f64,
 }
 
@@ -31,12 +34,12 @@ fn seeds(usual: u64) -> u64 {
     std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
 }
 
-fn row(case: &Case, speedup: f64, seeds: u64) -> Row {
-    let record_plan = Plan { warm_up: 30 * MS, window: 100 * MS, rest: 10 * MS, windows: 2 };
-    let pause_plan = Plan { window: 150 * MS, windows: 1, ..record_plan };
+fn row(case: &Case, speedup: f64, seeds: u64) -> PredictionRow {
+    let record_plan = WindowPlan { warm_up: 30 * MS, window: 100 * MS, rest: 10 * MS, windows: 2 };
+    let pause_plan = WindowPlan { window: 150 * MS, windows: 1, ..record_plan };
     let pace = if case.is_open { Pace::Open } else { Pace::Closed };
     let program = &case.program;
-    let mut row = Row::default();
+    let mut row = PredictionRow::default();
     for seed in 1..=seeds {
         let part = 100.0 / seeds as f64;
         let weights = weights(program, seed, 150 * MS);
@@ -56,53 +59,58 @@ fn row(case: &Case, speedup: f64, seeds: u64) -> Row {
     row
 }
 
-/// By how many points a mode may be wrong where it is known to be, at 25, 50 and 100 % (0: as everywhere), and why.
-struct Known(char, &'static str, [f64; 3], &'static str);
+/// A mode's known error for a case: the allowed points at 25, 50 and 100 % (0: the usual bound), and the reason.
+struct KnownError(char, &'static str, [f64; 3], &'static str);
 
-const KNOWN: &[Known] = &[
-    // An open load sets the rate: mode B's pauses leave more of the load for less of virtual time. The profiler sees by its load probe that
-    // the load is open, and does not confirm.
-    Known('B', "open, 10 k/s", [3.5, 9.0, 19.0], "B takes the load for one that waits"),
-    Known('B', "open, 16 k/s", [8.0, 17.0, 33.0], "B takes the load for one that waits"),
-    // A sleep cannot be exact to what is short beside 65 µs of overshoot, so threads come to the lock in another order. Always too
-    // little, never too much; `ahead` shows it.
-    Known('B', "lock, 4 threads, target inside", [3.0, 6.5, 9.5], "B disturbs who gets a lock that is held for 20 µs"),
-    Known(
+const KNOWN: &[KnownError] = &[
+    // An open load sets the rate: with mode B's pauses each unit of load takes less virtual time. The profiler detects
+    // an open load by its load probe, and does not confirm.
+    KnownError('B', "open, 10 k/s", [3.5, 9.0, 19.0], "B assumes a closed load"),
+    KnownError('B', "open, 16 k/s", [8.0, 17.0, 33.0], "B assumes a closed load"),
+    // A sleep overshoots by about 65 µs, which is long beside this lock, so threads arrive at it in another order. B's
+    // error is always too small a gain, never too large; `ahead` shows it.
+    KnownError('B', "lock, 4 threads, target inside", [3.0, 6.5, 9.5], "B changes the order at a lock held for 20 µs"),
+    KnownError(
         'B',
         "lock, 8 threads, target inside",
         [6.5, 10.0, 13.0],
-        "B disturbs who gets a lock that is held for 20 µs",
+        "B changes the order at a lock held for 20 µs",
     ),
-    Known('B', "lock, 4 threads, target outside", [0.0, 0.0, 3.5], "B disturbs who gets a lock that is held for 20 µs"),
-    Known('B', "lock, 8 threads, target outside", [0.0, 0.0, 2.8], "B disturbs who gets a lock that is held for 20 µs"),
-    // Pauses all of the time: what is left of the loop's time is a hundredth of the wall's.
-    Known('B', "a burner beside", [0.0, 0.0, 2.8], "B stops everything while a thread that never rests runs"),
-    Known(
+    KnownError('B', "lock, 4 threads, target outside", [0.0, 0.0, 3.5], "B changes the order at a lock held for 20 µs"),
+    KnownError('B', "lock, 8 threads, target outside", [0.0, 0.0, 2.8], "B changes the order at a lock held for 20 µs"),
+    // Paused nearly all of the time: the loop keeps a hundredth of the wall time.
+    KnownError(
+        'B',
+        "an independent burner",
+        [0.0, 0.0, 2.8],
+        "B pauses all threads while a thread that never idles runs",
+    ),
+    KnownError(
         'B',
         "lock of 1 ms, 8 threads, target inside",
         [0.0, 0.0, 4.5],
-        "who is paused inside the lock has others sleep",
+        "a pause inside the lock makes the waiting threads sleep",
     ),
-    Known('A', "lock, 8 threads, target inside", [0.0, 0.0, 6.5], "whether who waits still spins is modelled roughly"),
-    // The stage that is faster has to be woken for every unit, and B pays for many units at once.
-    Known('B', "pipeline, even stages", [0.0, 3.5, 4.5], "a pause is longer than a unit, so fewer are woken"),
-    // When requests came is guessed from how long clients usually take.
-    Known('B', "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are guessed"),
-    Known('B', "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are guessed"),
-    // An upstream that takes no time leaves none for anybody else: everything stands still.
-    Known('B', "an upstream, 4", [0.0, 0.0, 20.0], "B cannot try an upstream that takes no time"),
-    Known('B', "an upstream of a loop", [0.0, 0.0, 24.0], "B cannot try an upstream that takes no time"),
-    Known('B', "an upstream, 32", [0.0, 0.0, 100.0], "B cannot try an upstream that takes no time"),
-    // A loop's timers are not held: what they owe is paid by the whole loop.
-    Known('B', "handlers that sleep", [0.0, 0.0, 4.5], "B does not hold timers"),
+    KnownError('A', "lock, 8 threads, target inside", [0.0, 0.0, 6.5], "A models roughly whether a waiter still spins"),
+    // The faster stage has to be woken for every unit, and B pauses for many units at once.
+    KnownError('B', "pipeline, even stages", [0.0, 3.5, 4.5], "a pause is longer than a unit, so fewer are woken"),
+    // The arrival times of requests are estimated from how long clients usually take.
+    KnownError('B', "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are estimated"),
+    KnownError('B', "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are estimated"),
+    // At 100 % the whole wall time of a call is delay: every other thread is paused throughout it.
+    KnownError('B', "an upstream, 4", [0.0, 0.0, 20.0], "B cannot try an upstream that takes no time"),
+    KnownError('B', "an upstream of a loop", [0.0, 0.0, 24.0], "B cannot try an upstream that takes no time"),
+    KnownError('B', "an upstream, 32", [0.0, 0.0, 100.0], "B cannot try an upstream that takes no time"),
+    // A loop's timers are not held: the whole loop sleeps off their delay.
+    KnownError('B', "handlers that sleep", [0.0, 0.0, 4.5], "B does not hold timers"),
 ];
 
 fn allowed(mode: char, case: &Case, speedup: f64, truth: f64) -> f64 {
     let usual = f64::max(2.0, truth.abs() / 10.0);
     let column = [0.25, 0.5, 1.0].iter().position(|&column| column == speedup).expect("a speed-up of the table");
-    let known = KNOWN.iter().find(|Known(of, name, ..)| *of == mode && case.name.contains(name));
+    let known = KNOWN.iter().find(|KnownError(of, name, ..)| *of == mode && case.name.contains(name));
     match known {
-        Some(Known(_, _, points, why)) if points[column] > usual => {
+        Some(KnownError(_, _, points, why)) if points[column] > usual => {
             println!("    {mode} may be wrong by {:.1} points: {why}", points[column]);
             points[column]
         }
@@ -118,7 +126,7 @@ fn check(speedup: f64) {
     );
     let mut wrong = Vec::new();
     for case in cases::all() {
-        // What happens seldom is seen seldom, and costs little to simulate.
+        // Programs with long cycles complete few units per window, and are cheap to simulate: they get more seeds.
         let is_slow = ["lock of 1 ms", "barrier", "20 ms"].iter().any(|name| case.name.contains(name));
         let row = row(&case, speedup, seeds(20) * if is_slow { 24 } else { 1 });
         println!(
@@ -150,13 +158,13 @@ fn the_whole() {
     check(1.0);
 }
 
-// A target that does nothing, over and over: at most 5 false alarms of 100, in either mode. An alarm is an interval of 95 % that excludes
-// 0, widened by 0.3 points for the instrument, as reports have it.
+// A target without effect, repeated: at most 5 false alarms of 100, in either mode. An alarm is a 95 % interval that
+// excludes 0 after it is widened by 0.3 points for the instrument, as reports do.
 #[test]
 fn false_alarms() {
     let program = cases::worthless(4);
     let runs = seeds(20) * 20;
-    let plan = Plan { warm_up: 20 * MS, window: 30 * MS, rest: 5 * MS, windows: 6 };
+    let plan = WindowPlan { warm_up: 20 * MS, window: 30 * MS, rest: 5 * MS, windows: 6 };
     let mut alarms = [0, 0];
     for seed in 1..=runs {
         let weights = weights(&program, seed, 30 * MS);
@@ -176,10 +184,11 @@ fn false_alarms() {
     assert!(alarms.iter().all(|&alarms| alarms as u64 * 20 <= runs), "{alarms:?} of {runs}");
 }
 
-// The load probe: a closed load gives up the part that everything is paused for, an open one gives up nothing.
+// The load probe pauses everything for a part of the time: a closed load loses that part of its units, an open one
+// loses none.
 #[test]
 fn a_probe_tells_a_closed_load_from_an_open_one() {
-    let plan = Plan { warm_up: 20 * MS, window: 125 * MS, rest: 10 * MS, windows: 2 };
+    let plan = WindowPlan { warm_up: 20 * MS, window: 125 * MS, rest: 10 * MS, windows: 2 };
     let time = (plan.windows as u64 * plan.window) as f64;
     let cases = [
         ("2 connections", cases::loops(1, 2, &cases::request()), LoadKind::Closed),

@@ -1,40 +1,40 @@
-//! What a client gets.
+//! The response as a client receives it.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::{FieldMap, StatusCode};
-use causeway_pipeline::{Body, BodyFault, FileSlice, Frame, Part};
+use causeway_pipeline::{Body, BodyFault, BodyPart, FileSlice, Frame};
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Answer {
-    /// The status code; 0 when there was no answer.
+pub struct TestResponse {
+    /// The status code; 0 without a response.
     pub status: u16,
-    /// The fields that go to the peer, in order, names as spelled. Those that frame the message are the machine's and
-    /// not here.
+    /// The fields for the peer, in order, with their spelling kept. Fields that frame the message are missing: the
+    /// protocol machine adds them.
     pub fields: Vec<(String, String)>,
-    /// The content; empty for HEAD, whatever the handler gave.
+    /// The content; always empty for HEAD.
     pub body: Vec<u8>,
-    /// The length that was known before the content was sent: what `Content-Length` will say.
+    /// The content's length if it is known before sending: the value for `Content-Length`.
     pub length: Option<u64>,
-    /// The trailer section.
+    /// The trailer section, if there is one.
     pub trailers: Option<FieldMap>,
-    /// Interim responses.
+    /// Interim responses, in order.
     pub informs: Vec<(StatusCode, FieldMap)>,
-    /// The handler closed without an answer.
+    /// The handler closed the connection without a response.
     pub aborted: bool,
-    /// The content broke off.
+    /// The reason why the content ended early.
     pub broken: Option<BodyFault>,
-    /// It leaves an access record.
+    /// Whether the exchange writes an access record.
     pub recorded: bool,
-    /// The connection was given over to another protocol.
+    /// Whether the connection switched to another protocol.
     pub tunnel: bool,
 }
 
-impl Answer {
-    /// The only value of a field.
+impl TestResponse {
+    /// Returns the only value of a field.
     ///
     /// # Panics
     /// When there are several.
@@ -46,12 +46,12 @@ impl Answer {
         first
     }
 
-    /// All values of a field.
+    /// Returns all values of a field.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The content as text.
+    /// Returns the content as text.
     ///
     /// # Panics
     /// When it is not UTF-8.
@@ -61,7 +61,7 @@ impl Answer {
     }
 }
 
-/// A body on its way to an [`Answer`].
+/// Reads a [`Body`] into an [`TestResponse`].
 pub(crate) struct Reader {
     body: Body,
 }
@@ -71,8 +71,9 @@ impl Reader {
         Self { body }
     }
 
-    /// Reads on until the end or until the body has to be waited for.
-    pub(crate) fn poll(&mut self, answer: &mut Answer, task: &mut Task<'_>) -> Poll<()> {
+    /// Reads until the end of the body, or until it is pending.
+    pub(crate) fn poll(&mut self, answer: &mut TestResponse, task: &mut Task<'_>) -> Poll<()> {
+        // All kinds of bodies are converted to parts, so that one loop reads them.
         let mut rest = match std::mem::take(&mut self.body) {
             Body::Parts(parts) => parts,
             Body::Tunnel(mut stream) => {
@@ -82,24 +83,24 @@ impl Reader {
                 return done;
             }
             Body::Empty => VecDeque::new(),
-            Body::Chunk(chunk) => VecDeque::from([Part::Chunk(chunk)]),
-            Body::File(slice) => VecDeque::from([Part::File(slice)]),
-            Body::Stream(stream) => VecDeque::from([Part::Stream(stream)]),
-            Body::Incoming(body) => VecDeque::from([Part::Incoming(body)]),
+            Body::Chunk(chunk) => VecDeque::from([BodyPart::Chunk(chunk)]),
+            Body::File(slice) => VecDeque::from([BodyPart::File(slice)]),
+            Body::Stream(stream) => VecDeque::from([BodyPart::Stream(stream)]),
+            Body::Incoming(body) => VecDeque::from([BodyPart::Incoming(body)]),
         };
         while let Some(part) = rest.front_mut() {
             let done = match part {
-                Part::Chunk(chunk) => {
+                BodyPart::Chunk(chunk) => {
                     answer.body.extend_from_slice(chunk.as_slice());
                     Poll::Ready(())
                 }
-                Part::File(slice) => {
+                BodyPart::File(slice) => {
                     read_file(slice, answer);
                     Poll::Ready(())
                 }
-                Part::Stream(stream) => read_stream(&mut **stream, answer, task),
-                Part::Incoming(body) => read_stream(body, answer, task),
-                Part::Trailers(fields) => {
+                BodyPart::Stream(stream) => read_stream(&mut **stream, answer, task),
+                BodyPart::Incoming(body) => read_stream(body, answer, task),
+                BodyPart::Trailers(fields) => {
                     answer.trailers = Some(std::mem::take(fields));
                     Poll::Ready(())
                 }
@@ -115,15 +116,21 @@ impl Reader {
     }
 }
 
-fn read_file(slice: &FileSlice, answer: &mut Answer) {
-    let mut octets = vec![0; usize::try_from(slice.len).expect("a test's file")];
-    match slice.file.read_exact_at(&mut octets, slice.at) {
-        Ok(()) => answer.body.extend_from_slice(&octets),
-        Err(_) => answer.broken = Some(BodyFault::Source),
+/// Appends a file's slice; a rewritten or shortened file breaks the content off.
+fn read_file(slice: &FileSlice, answer: &mut TestResponse) {
+    let mut bytes = vec![0; usize::try_from(slice.len).expect("a test's file")];
+    match slice.file.file().read_exact_at(&mut bytes, slice.at) {
+        Ok(()) if !slice.file.is_rewritten() => answer.body.extend_from_slice(&bytes),
+        _ => answer.broken = Some(BodyFault::Source),
     }
 }
 
-fn read_stream(stream: &mut dyn causeway_pipeline::BodyStream, answer: &mut Answer, task: &mut Task<'_>) -> Poll<()> {
+/// Appends a stream's frames until its end or until it is pending.
+fn read_stream(
+    stream: &mut dyn causeway_pipeline::BodyStream,
+    answer: &mut TestResponse,
+    task: &mut Task<'_>,
+) -> Poll<()> {
     loop {
         match stream.poll_frame(task) {
             Poll::Pending => return Poll::Pending,

@@ -1,8 +1,8 @@
-//! A client of HTTP/2 on a raw socket: frames as they are wanted, kept rules or not.
+//! An HTTP/2 client on a raw socket that sends any frames, valid or not.
 //!
 //! - [`Wire`]: one connection
-//! - [`Visitor`]: a client that behaves, and says how long its answers take
-//! - `attack`: the ways that are known to bring such servers down
+//! - [`Visitor`]: a well-behaved client that measures its response times
+//! - `attack`: known denial-of-service attacks on HTTP/2 servers
 
 mod attack;
 
@@ -10,9 +10,9 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-pub use attack::{ATTACKS, Attack, Outcome, Target};
+pub use attack::{ATTACKS, Attack, AttackOutcome, AttackTarget};
 
-/// What every client says first (RFC 9113 §3.4).
+/// The connection preface of a client (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames (RFC 9113 §6).
@@ -38,20 +38,20 @@ pub mod flag {
     pub const END_HEADERS: u8 = 4;
 }
 
-/// A frame that came.
+/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
-    /// See [`kind`].
+pub struct ReceivedFrame {
+    /// The type; see [`kind`].
     pub kind: u8,
-    /// See [`flag`].
+    /// The flags; see [`flag`].
     pub flags: u8,
-    /// 0 for the connection.
+    /// The stream identifier; 0 for the connection.
     pub stream: u32,
-    /// What it carries.
+    /// The payload, padding included.
     pub payload: Vec<u8>,
 }
 
-/// One connection. Frames are gathered and sent by [`flush`](Self::flush).
+/// One connection. [`put`](Self::put) buffers frames and [`flush`](Self::flush) sends them.
 pub struct Wire {
     stream: TcpStream,
     out: Vec<u8>,
@@ -59,7 +59,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects by prior knowledge, and says these settings.
+    /// Connects with prior knowledge and sends the preface and these settings. Reads and writes time out after 20 s.
     ///
     /// # Errors
     /// Those of the socket.
@@ -75,7 +75,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// How long reading and writing may take.
+    /// Sets the timeout of each read and write.
     ///
     /// # Errors
     /// Those of the socket.
@@ -84,7 +84,7 @@ impl Wire {
         self.stream.set_write_timeout(Some(most))
     }
 
-    /// Adds a frame.
+    /// Buffers a frame.
     pub fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let len = u32::try_from(payload.len()).expect("a payload of a test is small").to_be_bytes();
         self.out.extend_from_slice(&[len[1], len[2], len[3], kind, flags]);
@@ -92,33 +92,34 @@ impl Wire {
         self.out.extend_from_slice(payload);
     }
 
-    /// Adds a GET of this path, without a body.
+    /// Buffers a GET request without a body.
     pub fn put_get(&mut self, stream: u32, path: &str) {
         let block = get(path);
         self.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &block);
     }
 
-    /// Sends what was gathered.
+    /// Sends the buffered frames.
     ///
     /// # Errors
-    /// Those of the socket: the peer may be gone, or reads no more.
+    /// Those of the socket: the peer has closed the connection, or does not read.
     pub fn flush(&mut self) -> io::Result<()> {
         let sent = self.stream.write_all(&self.out);
         self.out.clear();
         sent
     }
 
-    /// The next frame; `None` at the end.
+    /// Returns the next frame; `None` when the peer has closed the connection.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn receive(&mut self) -> io::Result<Option<Frame>> {
+    pub fn receive(&mut self) -> io::Result<Option<ReceivedFrame>> {
         while self.input.len() < 9 {
             if !self.read()? {
                 return Ok(None);
             }
         }
-        let head: [u8; 9] = self.input[..9].try_into().expect("nine octets");
+        let head: [u8; 9] = self.input[..9].try_into().expect("nine bytes");
+        // The frame header (RFC 9113 §4.1): 24 bits of length, type, flags, and 31 bits of stream identifier.
         let end = 9 + u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         while self.input.len() < end {
             if !self.read()? {
@@ -128,10 +129,10 @@ impl Wire {
         let payload = self.input[9..end].to_vec();
         self.input.drain(..end);
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
-        Ok(Some(Frame { kind: head[3], flags: head[4], stream, payload }))
+        Ok(Some(ReceivedFrame { kind: head[3], flags: head[4], stream, payload }))
     }
 
-    /// Reads once; false at the end.
+    /// Reads once into the buffer; returns false at the end of the stream.
     fn read(&mut self) -> io::Result<bool> {
         let mut piece = [0; 16 * 1024];
         let count = self.stream.read(&mut piece)?;
@@ -139,35 +140,38 @@ impl Wire {
         Ok(count > 0)
     }
 
+    /// Returns a second handle to the socket, for reading on another thread.
     fn twin(&self) -> io::Result<Self> {
         Ok(Self { stream: self.stream.try_clone()?, out: Vec::new(), input: Vec::new() })
     }
 }
 
-/// A GET's field block (RFC 7541), nothing of it indexed.
+/// Returns the field block of a GET (RFC 7541), without additions to the dynamic table.
 pub fn get(path: &str) -> Vec<u8> {
+    // Static table entries (RFC 7541, appendix A): `:method: GET` and `:scheme: http`.
     let mut block = vec![0x82, 0x86];
+    // The names `:path` and `:authority` are entries 4 and 1.
     field(&mut block, 4, path.as_bytes());
     field(&mut block, 1, b"localhost");
     block
 }
 
-/// A literal field with an indexed name, without indexing.
+/// Appends a literal field without indexing, whose name is an entry of the static table.
 fn field(block: &mut Vec<u8>, name: u8, value: &[u8]) {
     block.push(name);
     text(block, value);
 }
 
-/// A literal field with a new name, without indexing.
+/// Appends a literal field without indexing, with a literal name.
 pub fn literal(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     block.push(0);
     text(block, name);
     text(block, value);
 }
 
-/// A string literal, not compressed; its length is an integer with a prefix of 7 bits (RFC 7541 §5.1).
-fn text(block: &mut Vec<u8>, octets: &[u8]) {
-    let mut len = octets.len();
+/// Appends a string literal without Huffman coding; the length is an integer with a 7-bit prefix (RFC 7541 §5.1).
+fn text(block: &mut Vec<u8>, bytes: &[u8]) {
+    let mut len = bytes.len();
     if len < 127 {
         block.push(len as u8);
     } else {
@@ -179,10 +183,10 @@ fn text(block: &mut Vec<u8>, octets: &[u8]) {
         }
         block.push(len as u8);
     }
-    block.extend_from_slice(octets);
+    block.extend_from_slice(bytes);
 }
 
-/// A client that keeps the rules: one request at a time on one connection.
+/// A well-behaved client that sends one request at a time on one connection.
 pub struct Visitor {
     wire: Wire,
     stream: u32,
@@ -194,17 +198,17 @@ impl Visitor {
     /// # Errors
     /// Those of the socket.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: nothing it asks for has to wait.
+        // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window are so large that no response has to wait for them.
         let mut wire = Wire::connect(address, &[(4, u32::MAX / 2)])?;
         wire.put(kind::WINDOW_UPDATE, flag::NONE, 0, &(u32::MAX / 2 - 65_535).to_be_bytes());
         wire.flush()?;
         Ok(Self { wire, stream: 1 })
     }
 
-    /// Asks for a path; returns how long the answer took to its end.
+    /// Requests a path and returns the time until the end of the response.
     ///
     /// # Errors
-    /// Those of the socket, and an answer that is not complete and 200.
+    /// Those of the socket; also when the response is incomplete or its status is not 200.
     pub fn ask(&mut self, path: &str) -> io::Result<Duration> {
         let begun = Instant::now();
         self.wire.put_get(self.stream, path);

@@ -1,4 +1,4 @@
-//! A plan on a fake worker, and the exchanges that run on it.
+//! Runs exchanges of a plan on a fake worker.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use causeway_pipeline::{
 };
 use serde_json::Value;
 
-use crate::answer::{Answer, Reader};
+use crate::answer::{Reader, TestResponse};
 use crate::request::{BodyEnding, Request};
 use crate::worker::FakeWorker;
 
@@ -27,7 +27,7 @@ impl Wake for Flag {
     }
 }
 
-/// A plan of one server on a fake worker. Storage of earlier requests serves later ones, as in the engine.
+/// A plan of one server on a fake worker. As in the engine, requests reuse the storage of earlier ones.
 pub struct Kit {
     worker: Rc<FakeWorker>,
     vacant: Rc<Generation>,
@@ -38,19 +38,19 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// A kit of these routes.
+    /// Builds a kit for these routes.
     ///
     /// # Panics
-    /// When they cannot be built.
+    /// When the routes cannot be built.
     #[track_caller]
     pub fn new(registry: &Registry, routes: &Value) -> Self {
         Self::with_errors(registry, routes, &Value::Null)
     }
 
-    /// A kit of these routes and error routes (`null`: none).
+    /// Builds a kit for these routes and error routes (`null`: no error routes).
     ///
     /// # Panics
-    /// When they cannot be built.
+    /// When the routes cannot be built.
     #[track_caller]
     pub fn with_errors(registry: &Registry, routes: &Value, errors: &Value) -> Self {
         match Self::build(registry, routes, errors) {
@@ -59,7 +59,7 @@ impl Kit {
         }
     }
 
-    /// A kit of these routes, or what is wrong with them.
+    /// Builds a kit for these routes and error routes, or returns the mistake in them.
     ///
     /// # Errors
     /// Those of the build.
@@ -67,7 +67,7 @@ impl Kit {
         Self::of(registry, &spec(routes, errors))
     }
 
-    /// A kit of this server, or what is wrong with it.
+    /// Builds a kit for this server, or returns the mistake in it.
     ///
     /// # Errors
     /// Those of the build.
@@ -77,7 +77,7 @@ impl Kit {
         Ok(Self::on(worker, generation))
     }
 
-    /// A kit of a plan; requests go to its first server.
+    /// Builds a kit for a plan; requests go to the plan's first server.
     pub fn of_plan(plan: Plan) -> Self {
         let worker = FakeWorker::new();
         let plan_worker: Rc<dyn Worker> = worker.clone();
@@ -90,10 +90,10 @@ impl Kit {
         Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker }
     }
 
-    /// Puts another plan in place; worker, storage and kept states stay.
+    /// Replaces the plan. The worker, the storage and states kept across reloads stay.
     ///
     /// # Panics
-    /// When it cannot be built.
+    /// When the new plan cannot be built.
     #[track_caller]
     pub fn reload(&mut self, registry: &Registry, routes: &Value, errors: &Value) {
         match generation(registry, &spec(routes, errors), &self.worker, Some(&self.generation)) {
@@ -102,23 +102,29 @@ impl Kit {
         }
     }
 
-    /// The world.
+    /// Replaces the plan, as [`reload`](Self::reload).
+    pub fn reload_plan(&mut self, plan: Plan) {
+        let worker: Rc<dyn Worker> = self.worker.clone();
+        self.generation = Generation::new(Arc::new(plan), &worker, Some(&self.generation));
+    }
+
+    /// Returns the worker, to control its clock, jobs and calls.
     pub fn worker(&self) -> &Rc<FakeWorker> {
         &self.worker
     }
 
-    /// Throws the storage of earlier requests away: the next request meets fresh storage.
+    /// Drops the storage of earlier requests, so that the next request uses fresh storage.
     pub fn forget_storage(&mut self) {
         self.spares.clear();
     }
 
-    /// Sends a request and reads its answer to the end. Whatever it waits for is made to happen: queued jobs run,
-    /// spawned ones are driven, then the clock moves to the next deadline.
+    /// Sends a request and reads its response to the end. While the exchange waits, runs queued jobs and spawned tasks,
+    /// then advances the clock to the next deadline.
     ///
     /// # Panics
-    /// When it waits for what will never come.
+    /// When the exchange waits and no job, task or deadline is left.
     #[track_caller]
-    pub fn send(&mut self, request: &Request) -> Answer {
+    pub fn send(&mut self, request: &Request) -> TestResponse {
         match self.send_pending(request) {
             Ok(answer) => answer,
             Err(pending) => pending.finish(self),
@@ -128,9 +134,9 @@ impl Kit {
     /// Sends a request; `Err` with the exchange when it waits.
     ///
     /// # Errors
-    /// Not a failure: the exchange that waits.
+    /// Not a failure: the waiting exchange.
     #[track_caller]
-    pub fn send_pending(&mut self, request: &Request) -> Result<Answer, Pending> {
+    pub fn send_pending(&mut self, request: &Request) -> Result<TestResponse, Pending> {
         let mut cx = self.prepare(request);
         let verdict = route::run(&mut cx);
         let pending = Pending { cx, is_head: request.is_head() };
@@ -140,10 +146,11 @@ impl Kit {
         }
     }
 
-    /// The least that a request takes, for counting allocations: prepared, run, its answer dropped unread, recycled.
+    /// Runs a request with the least overhead, to count allocations: prepares it, runs it, drops the response unread,
+    /// and recycles the storage.
     ///
     /// # Panics
-    /// When it waits for what will never come.
+    /// When the exchange waits and no job, task or deadline is left.
     #[track_caller]
     pub fn run(&mut self, request: &Request) {
         let mut cx = self.prepare(request);
@@ -155,10 +162,10 @@ impl Kit {
         self.spares.push(cx.recycle());
     }
 
-    /// What the engine would be told: an answer whose content was not looked at. The storage is not used again.
+    /// Runs a request and returns the verdict for the engine, with the content unread. The storage is not reused.
     ///
     /// # Panics
-    /// When it waits for what will never come.
+    /// When the exchange waits and no job, task or deadline is left.
     #[track_caller]
     pub fn verdict(&mut self, request: &Request) -> Verdict {
         let mut cx = self.prepare(request);
@@ -196,7 +203,7 @@ impl Kit {
         cx
     }
 
-    /// Polls an exchange; when it was not woken, makes something happen first.
+    /// Polls an exchange. When it still waits, runs its jobs, tasks or timers before returning.
     #[track_caller]
     fn poll(&self, cx: &mut Context) -> Verdict {
         let verdict = route::poll(cx, &mut Task::from_waker(&self.waker));
@@ -206,8 +213,10 @@ impl Kit {
         verdict
     }
 
+    /// Makes progress possible: runs jobs and tasks; without any, advances the clock to the next deadline.
     #[track_caller]
     fn make_happen(&self) {
+        // The clock moves only when nothing else can make progress, so that timers never overtake ready work.
         let ran = self.worker.run_jobs() > 0;
         self.worker.drive_spawned();
         let woken = self.woken.0.swap(false, Ordering::Relaxed);
@@ -217,41 +226,41 @@ impl Kit {
     }
 }
 
-/// An exchange that waits.
+/// A waiting exchange.
 pub struct Pending {
     cx: Context,
     is_head: bool,
 }
 
 impl Pending {
-    /// The exchange.
+    /// Returns the exchange's context.
     pub fn context(&self) -> &Context {
         &self.cx
     }
 
-    /// Polls it once; `Err` with itself when it waits on.
+    /// Polls the exchange once; `Err` with itself when it still waits.
     ///
     /// # Errors
-    /// Not a failure: the exchange that waits.
+    /// Not a failure: the waiting exchange.
     #[track_caller]
-    pub fn poll(mut self, kit: &mut Kit) -> Result<Answer, Self> {
+    pub fn poll(mut self, kit: &mut Kit) -> Result<TestResponse, Self> {
         match route::poll(&mut self.cx, &mut Task::from_waker(&kit.waker)) {
             Verdict::Waiting => Err(self),
             verdict => Ok(self.answer(kit, verdict)),
         }
     }
 
-    /// Whether it was woken since this was last asked.
+    /// Returns whether the exchange was woken since the last call.
     pub fn was_woken(&self, kit: &Kit) -> bool {
         kit.woken.0.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes happen what it waits for and reads its answer.
+    /// Runs jobs, tasks and timers until the response is complete, and returns it.
     ///
     /// # Panics
-    /// When it waits for what will never come.
+    /// When the exchange waits and no job, task or deadline is left.
     #[track_caller]
-    pub fn finish(mut self, kit: &mut Kit) -> Answer {
+    pub fn finish(mut self, kit: &mut Kit) -> TestResponse {
         loop {
             match kit.poll(&mut self.cx) {
                 Verdict::Waiting => {}
@@ -260,14 +269,14 @@ impl Pending {
         }
     }
 
-    /// The peer is gone: the storage is recycled, and with that the wait dropped.
+    /// Ends the exchange as for a disconnected peer. Recycling its storage drops the wait.
     pub fn cancel(self, kit: &mut Kit) {
         self.end(kit, None, 0, Ending::PeerGone);
     }
 
     #[track_caller]
-    fn answer(mut self, kit: &mut Kit, verdict: Verdict) -> Answer {
-        let mut answer = Answer { informs: self.cx.take_informs().collect(), ..Answer::default() };
+    fn answer(mut self, kit: &mut Kit, verdict: Verdict) -> TestResponse {
+        let mut answer = TestResponse { informs: self.cx.take_informs().collect(), ..TestResponse::default() };
         let Verdict::Respond(response) = verdict else {
             answer.aborted = true;
             self.end(kit, None, 0, Ending::Aborted);
@@ -282,6 +291,7 @@ impl Pending {
             .sendable()
             .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value).into_owned()))
             .collect();
+        // Before the body is read, as an engine computes Content-Length.
         answer.length = response.body.len();
         let mut reader = Reader::new(response.body);
         if !self.is_head && !is_bare(response.status) {
@@ -304,12 +314,12 @@ impl Pending {
     }
 }
 
-/// 101 forbids content too, but what follows it is the tunnel's.
+/// Whether a response has no content. A 101 has none either, but the tunnel's bytes follow it.
 fn is_bare(status: StatusCode) -> bool {
     status.forbids_content() && status != StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Without error routes where they are `null`.
+/// Describes a server; `errors` may be null for no error routes.
 fn spec<'v>(routes: &'v Value, errors: &'v Value) -> ServerSpec<'v> {
     let errors = (!errors.is_null()).then_some(errors);
     ServerSpec { errors, ..ServerSpec::new("srv0", routes) }

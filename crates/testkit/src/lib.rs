@@ -1,17 +1,18 @@
-//! Runs handlers and matchers without a server: a routes array in, a request in, an answer out.
+//! Runs handlers and matchers without a server: a JSON array of routes and a request go in, a response comes out.
 //!
-//! Everything goes the way the engine goes: a head is filled by ranges, [`causeway_pipeline::Spare::prepare`] makes the
-//! context, [`causeway_pipeline::route`] runs it, and the storage is recycled for the next request. Only the world is fake.
+//! Exchanges take the engine's path: a head is filled by ranges, [`causeway_pipeline::Spare::prepare`] creates the
+//! context, [`causeway_pipeline::route`] runs it, and the storage is recycled for the next request. Only the
+//! [`Worker`](causeway_pipeline::Worker) is fake.
 //!
 //! In reading order:
-//! - [`Request`]: what a client sends
-//! - [`Kit`], [`Pending`]: a plan on a fake worker, and an exchange that waits
-//! - [`Answer`]: what a client gets
-//! - [`FakeWorker`]: a clock that stands still, a pool that runs when told to, random numbers that repeat
-//! - [`FakeCall`]: a call to an upstream, for the test to answer
-//! - [`http2`]: a client on a raw socket, for servers that run; it keeps no rule that it does not want to keep
-//! - [`counting`]: an allocator that counts, for "allocates nothing"
-//! - [`random`]: random numbers that repeat
+//! - [`Request`]: a client's request
+//! - [`Kit`], [`Pending`]: a plan on a fake worker, and a waiting exchange
+//! - [`TestResponse`]: the response that a client receives
+//! - [`FakeWorker`]: a worker with a manual clock, a job pool under the test's control, and repeatable random numbers
+//! - [`FakeCall`]: a call to an upstream, which the test answers
+//! - [`http2`]: a client on a raw socket for running servers, which can break the protocol's rules
+//! - [`counting`]: an allocator that counts, to assert that code does not allocate
+//! - [`random`]: repeatable random numbers
 
 mod answer;
 pub mod counting;
@@ -22,7 +23,7 @@ mod request;
 mod upstream;
 mod worker;
 
-pub use answer::Answer;
+pub use answer::TestResponse;
 pub use kit::{Kit, Pending};
 pub use request::Request;
 pub use upstream::FakeCall;

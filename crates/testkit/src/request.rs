@@ -1,4 +1,4 @@
-//! What a client sends.
+//! A client's request.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -6,11 +6,11 @@ use std::rc::Rc;
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, NameRef, Version};
 use causeway_pipeline::{BodyFault, Frame, Scheme, TlsFacts};
 
-/// A request, as octets of an HTTP/1.1 head with ranges, so that filling a context's head from it is the same single
-/// copy that the protocol machine makes. Also what surrounds it: body, peer, scheme.
+/// A request: the bytes of an HTTP/1.1 head with ranges, so that filling a context's head needs a single copy, as in
+/// the protocol machine. Also its body, peer and scheme.
 #[derive(Clone)]
 pub struct Request {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     line: usize,
     method: usize,
     target: std::ops::Range<usize>,
@@ -45,14 +45,14 @@ pub(crate) enum BodyEnding {
 }
 
 impl Request {
-    /// A request of this method and target, with `Host: localhost`, from 192.0.2.1:4711, over HTTP/1.1 in the clear.
+    /// Creates a request with `Host: localhost`, from 192.0.2.1:4711, over HTTP/1.1 without TLS.
     pub fn new(method: &str, target: &str) -> Self {
-        let octets = format!("{method} {target} HTTP/1.1\r\n").into_bytes();
+        let bytes = format!("{method} {target} HTTP/1.1\r\n").into_bytes();
         let request = Self {
-            line: octets.len(),
+            line: bytes.len(),
             method: method.len(),
             target: method.len() + 1..method.len() + 1 + target.len(),
-            octets,
+            bytes,
             version: Version::Http11,
             fields: Vec::new(),
             body: Vec::new(),
@@ -65,15 +65,15 @@ impl Request {
         request.field("Host", "localhost")
     }
 
-    /// GET of this target.
+    /// Creates a GET request.
     pub fn get(target: &str) -> Self {
         Self::new("GET", target)
     }
 
-    /// Adds a field; `Host` replaces the one that is there.
+    /// Adds a field; `Host` replaces the existing one.
     ///
     /// # Panics
-    /// When the machine would not have let it pass.
+    /// When the protocol machine would reject the name or value.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         let value = value.as_ref();
@@ -86,20 +86,21 @@ impl Request {
         self
     }
 
-    /// Takes the fields of a name out.
+    /// Removes all fields with this name.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
-        let octets = &self.octets;
-        self.fields.retain(|placed| !octets[placed.name.clone()].eq_ignore_ascii_case(name.as_bytes()));
+        let bytes = &self.bytes;
+        self.fields.retain(|placed| !bytes[placed.name.clone()].eq_ignore_ascii_case(name.as_bytes()));
         self
     }
 
     fn push(mut self, name: &str, value: &[u8]) -> Self {
-        let at = self.octets.len();
-        self.octets.extend_from_slice(name.as_bytes());
-        self.octets.extend_from_slice(b": ");
-        self.octets.extend_from_slice(value);
-        self.octets.extend_from_slice(b"\r\n");
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(b"\r\n");
+        // Positions are offsets into `bytes`, as in the protocol machine's index.
         let value_at = at + name.len() + 2;
         self.fields.push(Placed { name: at..at + name.len(), value: value_at..value_at + value.len() });
         self
@@ -107,12 +108,12 @@ impl Request {
 
     /// Adds a frame of content.
     #[must_use]
-    pub fn content(mut self, octets: impl Into<Vec<u8>>) -> Self {
-        self.body.push(Piece::Content(octets.into()));
+    pub fn content(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.body.push(Piece::Content(bytes.into()));
         self
     }
 
-    /// Adds a frame of content that lies where the test has it.
+    /// Adds a frame of content that shares the test's chunk.
     #[must_use]
     pub fn chunk(mut self, chunk: Chunk) -> Self {
         self.body.push(Piece::Chunk(chunk));
@@ -131,34 +132,34 @@ impl Request {
         self
     }
 
-    /// The body ends here, before its end.
+    /// Lets the body fail here with `fault`.
     #[must_use]
     pub fn body_fails(mut self, fault: BodyFault) -> Self {
         self.ending = BodyEnding::Failed(fault);
         self
     }
 
-    /// More of the body will come; see [`crate::Pending::context`] and its mailbox.
+    /// Leaves the body open: the test pushes more through the mailbox of [`crate::Pending::context`].
     #[must_use]
     pub fn body_open(mut self) -> Self {
         self.ending = BodyEnding::Open;
         self
     }
 
-    /// From another peer.
+    /// Sets the peer's address.
     #[must_use]
     pub fn peer(mut self, peer: SocketAddr) -> Self {
         self.peer = peer;
         self
     }
 
-    /// Over TLS, of which nothing else is known.
+    /// Sets the scheme to https, with default TLS facts.
     #[must_use]
     pub fn secure(self) -> Self {
         self.tls(TlsFacts::default())
     }
 
-    /// Over TLS.
+    /// Sets the scheme to https, with these TLS facts.
     #[must_use]
     pub fn tls(mut self, facts: TlsFacts) -> Self {
         self.scheme = Scheme::Https;
@@ -166,14 +167,14 @@ impl Request {
         self
     }
 
-    /// By another version.
+    /// Sets the HTTP version.
     #[must_use]
     pub fn version(mut self, version: Version) -> Self {
         self.version = version;
         self
     }
 
-    /// The peer asks to change the protocol, and may.
+    /// Requests a switch to `protocol`, which the connection allows.
     #[must_use]
     pub fn upgrade(mut self, protocol: &str) -> Self {
         self.upgrade = true;
@@ -181,35 +182,35 @@ impl Request {
     }
 
     pub(crate) fn is_head(&self) -> bool {
-        &self.octets[..self.method] == b"HEAD"
+        &self.bytes[..self.method] == b"HEAD"
     }
 
-    /// Fills a head the way the HTTP/1 machine does: ranges first, then one copy.
+    /// Fills a head as the HTTP/1 machine does: first the ranges, then one copy.
     ///
     /// # Panics
-    /// When the target is none.
+    /// When the target is invalid.
     pub fn fill(&self, head: &mut Head) {
         for placed in &self.fields {
             let (at, len) = (placed.value.start as u32, placed.value.len() as u32);
-            match NameRef::parse(&self.octets[placed.name.clone()]).expect("checked when it was added") {
+            match NameRef::parse(&self.bytes[placed.name.clone()]).expect("checked when it was added") {
                 NameRef::Known(known) => head.fields_mut().index_known(known, at, len),
                 NameRef::Other(name) => {
                     head.fields_mut().index_other(placed.name.start as u32, name.len() as u16, at, len);
                 }
             }
         }
-        let filled = head.fill(&self.octets, self.line, 0..self.method, self.target.clone(), self.version);
+        let filled = head.fill(&self.bytes, self.line, 0..self.method, self.target.clone(), self.version);
         assert!(filled.is_ok(), "{:?} is no target", self.target());
     }
 
-    /// The target as it is sent.
+    /// Returns the target as sent.
     pub fn target(&self) -> &str {
-        std::str::from_utf8(&self.octets[self.target.clone()]).expect("made from text")
+        std::str::from_utf8(&self.bytes[self.target.clone()]).expect("made from text")
     }
 
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> {
         self.body.iter().map(|piece| match piece {
-            Piece::Content(octets) => Frame::Chunk(Chunk::from(octets.clone())),
+            Piece::Content(bytes) => Frame::Chunk(Chunk::from(bytes.clone())),
             Piece::Chunk(chunk) => Frame::Chunk(chunk.clone()),
             Piece::Trailers(fields) => Frame::Trailers(fields.clone()),
         })

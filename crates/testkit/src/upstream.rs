@@ -1,4 +1,4 @@
-//! Upstreams whose answers are the test's.
+//! Upstreams whose responses the test supplies.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,18 +8,19 @@ use causeway_message::{FieldMap, FieldValue, NameRef, ResponseHead, StatusCode};
 use causeway_pipeline::upstream::{Calls, Carried, Upstream};
 use causeway_pipeline::{Body, Frame, Transport};
 
-/// A call that a handler made, for the test to answer. Dropping it is an upstream that closes.
+/// A handler's call to an upstream, for the test to answer. Dropping it acts like an upstream that closes the
+/// connection.
 pub struct FakeCall {
-    /// Where it goes.
+    /// The upstream's address.
     pub address: Rc<str>,
-    /// How it is to be carried.
+    /// The transport that the handler chose.
     pub transport: std::sync::Arc<Transport>,
-    /// The engine's handle.
+    /// The engine's end of the call.
     pub carried: Carried,
 }
 
 impl FakeCall {
-    /// The request as `METHOD target`, then a line for each field.
+    /// Formats the request as `METHOD target`, followed by a line for each field.
     pub fn request_text(&self) -> String {
         let head = self.carried.request();
         let mut text = format!("{} {}", head.method().as_str(), head.target().as_str());
@@ -29,17 +30,17 @@ impl FakeCall {
         text
     }
 
-    /// The request's content, to read.
+    /// Takes the request's content, to read it.
     pub fn take_body(&self) -> Option<Body> {
         self.carried.take_body()
     }
 
-    /// Begins the answer: a status and fields, and the content's length where it is announced.
+    /// Starts the response with a status and fields, and with the content's length if it is declared.
     pub fn answer(&self, status: u16, fields: &[(&str, &str)], length: Option<u64>) {
         self.put_head(status, fields, length, false);
     }
 
-    /// Answers that the exchange is a tunnel.
+    /// Responds with 101, which turns the exchange into a tunnel.
     pub fn switch(&self, fields: &[(&str, &str)]) {
         self.put_head(101, fields, None, true);
     }
@@ -53,18 +54,18 @@ impl FakeCall {
         self.carried.put_head(&mut head, length, tunnel);
     }
 
-    /// A piece of the answer's content.
-    pub fn send(&self, octets: &[u8]) {
-        self.carried.mailbox().push(Frame::Chunk(octets.to_vec().into()));
+    /// Sends a piece of the response's content.
+    pub fn send(&self, bytes: &[u8]) {
+        self.carried.mailbox().push(Frame::Chunk(bytes.to_vec().into()));
     }
 
-    /// The answer's trailers, then its end.
+    /// Sends the response's trailers and ends it.
     pub fn trail(&self, fields: FieldMap) {
         self.carried.mailbox().push(Frame::Trailers(Box::new(fields)));
         self.end();
     }
 
-    /// The answer is complete.
+    /// Ends the response.
     pub fn end(&self) {
         self.carried.mailbox().complete();
     }
@@ -72,7 +73,7 @@ impl FakeCall {
 
 type Answerer = Box<dyn FnMut(FakeCall)>;
 
-/// Where [`super::FakeWorker`] puts the calls.
+/// Queues the calls of a [`super::FakeWorker`], or passes them to its answerer.
 #[derive(Default)]
 pub(crate) struct Outbox {
     calls: RefCell<VecDeque<FakeCall>>,

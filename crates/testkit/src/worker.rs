@@ -1,4 +1,4 @@
-//! A worker whose world is the test's.
+//! A worker under the test's control.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -12,18 +12,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Block, BlockMut, Home};
 use causeway_pipeline::upstream::{Calls, Upstream};
-use causeway_pipeline::worker::{Blocking, run_blocking};
+use causeway_pipeline::worker::{Job, Offloaded, Work, WorkKind, offload};
 use causeway_pipeline::{Busy, Transport, Worker};
 
 use crate::upstream::{FakeCall, FakeUpstream, Outbox};
 
-/// Octets in a pooled block, as the engine's.
-const BLOCK_OCTETS: usize = 16 * 1024;
+/// Size of a pooled block in bytes; the engine's value.
+const BLOCK_BYTES: usize = 16 * 1024;
 
-/// Where the wall clock stands at first: 2030-01-01T00:00:00Z, so that no test depends on today.
+/// The wall clock's start, 2030-01-01T00:00:00Z, so that tests do not depend on the current date.
 const WALL_START: Duration = Duration::from_secs(1_893_456_000);
 
-type Job = Box<dyn FnOnce() + Send>;
 type Spawned = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Sleeper {
@@ -41,16 +40,16 @@ impl Home for Pool {
     }
 }
 
-/// What [`Worker`] asks for, under the test's control: the clock moves by [`advance`](Self::advance) only, blocking jobs
-/// run at once or when told to, random numbers are the same in each run.
+/// A [`Worker`] under the test's control: only [`advance`](Self::advance) moves the clock, blocking jobs run at once or
+/// on request, and each run has the same sequence of random numbers.
 pub struct FakeWorker {
     start: Instant,
     passed: Cell<Duration>,
     sleepers: RefCell<Vec<Sleeper>>,
     key_next: Cell<u64>,
-    jobs: RefCell<VecDeque<Job>>,
+    jobs: RefCell<VecDeque<Box<dyn Job>>>,
     jobs_max: Cell<usize>,
-    jobs_seen: Cell<u64>,
+    work_seen: RefCell<Vec<Work>>,
     inline: Cell<bool>,
     spawned: RefCell<Vec<Spawned>>,
     random: Cell<u64>,
@@ -62,7 +61,7 @@ pub struct FakeWorker {
 }
 
 impl FakeWorker {
-    /// A worker that runs blocking jobs at once.
+    /// Creates a worker that runs blocking jobs at once.
     pub fn new() -> Rc<Self> {
         Rc::new(Self {
             start: Instant::now(),
@@ -71,7 +70,7 @@ impl FakeWorker {
             key_next: Cell::default(),
             jobs: RefCell::default(),
             jobs_max: Cell::new(usize::MAX),
-            jobs_seen: Cell::default(),
+            work_seen: RefCell::default(),
             inline: Cell::new(true),
             spawned: RefCell::default(),
             random: Cell::new(0x5eed),
@@ -83,34 +82,48 @@ impl FakeWorker {
         })
     }
 
-    /// The server ends at that moment of the clock.
+    /// Announces that the server shuts down at `at`.
     pub fn shut_down_at(&self, at: Instant) {
         self.shutdown_at.set(Some(at));
     }
 
-    /// From here on blocking jobs wait for [`run_jobs`](Self::run_jobs); with `jobs_max` of them waiting the next is
+    /// From now on, blocking jobs wait for [`run_jobs`](Self::run_jobs). With `jobs_max` jobs waiting, the next is
     /// refused.
     pub fn queue_jobs(&self, jobs_max: usize) {
         self.inline.set(false);
         self.jobs_max.set(jobs_max);
     }
 
-    /// Runs the blocking jobs that wait; answers how many there were.
+    /// Runs the waiting blocking jobs and returns their number.
     pub fn run_jobs(&self) -> usize {
         let mut count = 0;
         loop {
+            // Release the borrow before the job runs: it may queue another.
             let Some(job) = self.jobs.borrow_mut().pop_front() else { return count };
-            job();
+            job.run();
             count += 1;
         }
     }
 
-    /// Blocking jobs that were taken on since the start.
-    pub fn jobs_seen(&self) -> u64 {
-        self.jobs_seen.get()
+    /// Drops the jobs whose results are no longer awaited, as the engine's queue does, and returns their number.
+    pub fn drop_abandoned(&self) -> usize {
+        let mut jobs = self.jobs.borrow_mut();
+        let before = jobs.len();
+        jobs.retain(|job| !job.is_abandoned());
+        before - jobs.len()
     }
 
-    /// Moves the clock on and wakes who slept until then.
+    /// Returns the number of jobs offloaded since the start.
+    pub fn jobs_seen(&self) -> usize {
+        self.work_seen.borrow().len()
+    }
+
+    /// Returns the work of all offloaded jobs, in order.
+    pub fn work_seen(&self) -> Vec<Work> {
+        self.work_seen.borrow().clone()
+    }
+
+    /// Advances the clock and wakes sleepers whose deadline has passed.
     pub fn advance(&self, by: Duration) {
         self.passed.set(self.passed.get() + by);
         let now = self.now();
@@ -118,50 +131,50 @@ impl FakeWorker {
             let mut sleepers = self.sleepers.borrow_mut();
             let Some(at) = sleepers.iter().position(|sleeper| sleeper.deadline <= now) else { return };
             let sleeper = sleepers.swap_remove(at);
-            // Not while the list is borrowed: whoever wakes may sleep again.
+            // Release the borrow first: the woken task may register another sleep.
             drop(sleepers);
             sleeper.waker.wake();
         }
     }
 
-    /// How many exchanges and jobs sleep.
+    /// Returns the number of sleeping exchanges and jobs.
     pub fn sleepers(&self) -> usize {
         self.sleepers.borrow().len()
     }
 
-    /// The oldest call that a handler made and the test has not taken yet.
+    /// Takes the oldest call that a handler made; `None` when the test has taken all.
     pub fn take_call(&self) -> Option<FakeCall> {
         self.outbox.take()
     }
 
-    /// Has `answerer` see to each call as soon as it is made; [`take_call`](Self::take_call) finds none then.
+    /// Passes every future call to `answerer`. [`take_call`](Self::take_call) then returns `None`.
     pub fn answer_calls(&self, answerer: impl FnMut(FakeCall) + 'static) {
         self.outbox.answer_with(Box::new(answerer));
     }
 
-    /// Records of calls at rest.
+    /// Returns the number of idle call records.
     pub fn calls_resting(&self) -> usize {
-        self.calls.resting()
+        self.calls.pooled_len()
     }
 
-    /// What a look-up of `host:port` finds from here on; other names are not found.
+    /// Sets the result of resolving `host:port`. Other names are not found.
     pub fn name(&self, address: &str, found: Vec<SocketAddr>) {
         self.names.borrow_mut().insert(address.to_owned(), found);
     }
 
-    /// Moves the clock to the next deadline; false when nobody sleeps.
+    /// Advances the clock to the next deadline; returns false without a sleeper.
     pub fn advance_to_next(&self) -> bool {
         let Some(next) = self.sleepers.borrow().iter().map(|sleeper| sleeper.deadline).min() else { return false };
         self.advance(next.saturating_duration_since(self.now()));
         true
     }
 
-    /// Polls each spawned job once; answers how many are left.
+    /// Polls each spawned job once; returns the number of jobs left.
     pub fn drive_spawned(&self) -> usize {
         let mut jobs = std::mem::take(&mut *self.spawned.borrow_mut());
         let mut task = Task::from_waker(Waker::noop());
         jobs.retain_mut(|job| job.as_mut().poll(&mut task).is_pending());
-        // What they spawned meanwhile comes behind them.
+        // Jobs that were spawned during the polls are queued after the older ones.
         let mut spawned = self.spawned.borrow_mut();
         jobs.append(&mut spawned);
         *spawned = jobs;
@@ -190,6 +203,7 @@ impl Worker for FakeWorker {
             return Poll::Ready(());
         }
         let mut sleepers = self.sleepers.borrow_mut();
+        // A repeated poll only updates the waker; its deadline cannot change.
         if let Some(sleeper) = sleepers.iter_mut().find(|sleeper| Some(sleeper.key) == *key) {
             sleeper.waker.clone_from(task.waker());
         } else {
@@ -204,17 +218,13 @@ impl Worker for FakeWorker {
         self.sleepers.borrow_mut().retain(|sleeper| sleeper.key != key);
     }
 
-    fn compute(&self, job: Job) -> Result<(), Busy> {
-        self.block(job)
-    }
-
-    fn block(&self, job: Job) -> Result<(), Busy> {
+    fn offload(&self, work: Work, job: Box<dyn Job>) -> Result<(), Busy> {
         if self.jobs.borrow().len() >= self.jobs_max.get() {
             return Err(Busy);
         }
-        self.jobs_seen.set(self.jobs_seen.get() + 1);
+        self.work_seen.borrow_mut().push(work);
         if self.inline.get() {
-            job();
+            job.run();
         } else {
             self.jobs.borrow_mut().push_back(job);
         }
@@ -229,8 +239,9 @@ impl Worker for FakeWorker {
         let rested = self.pool.0.lock().expect("no holder panics").pop();
         let block = rested.unwrap_or_else(|| {
             let pool: Weak<Pool> = Arc::downgrade(&self.pool);
-            Block::new(BLOCK_OCTETS, pool)
+            Block::new(BLOCK_BYTES, pool)
         });
+        // The pool holds only returned blocks, so this is the only handle.
         block.into_mut().expect("one thread: nobody is still on the way out")
     }
 
@@ -243,12 +254,12 @@ impl Worker for FakeWorker {
         })
     }
 
-    fn resolve(&self, address: &str) -> Result<Blocking<io::Result<Vec<SocketAddr>>>, Busy> {
+    fn resolve(&self, address: &str) -> Result<Offloaded<io::Result<Vec<SocketAddr>>>, Busy> {
         let found = match address.parse() {
             Ok(address) => Some(vec![address]),
             Err(_) => self.names.borrow().get(address).cloned(),
         };
-        run_blocking(self, || found.ok_or(io::ErrorKind::NotFound.into()))
+        offload(self, Work::of(WorkKind::Resolve), || found.ok_or(io::ErrorKind::NotFound.into()))
     }
 
     fn random(&self) -> u64 {

@@ -26,7 +26,7 @@ async fn main() -> Result<(), tower_edge::ServeError> {
         .await
 }
 
-/// Sends texts and octets back; the rest is the protocol's own affair.
+/// Echoes text and binary messages; axum handles the control messages.
 async fn echo(mut socket: WebSocket) {
     while let Some(Ok(message)) = socket.recv().await {
         if matches!(message, Message::Text(_) | Message::Binary(_)) && socket.send(message).await.is_err() {

@@ -1,5 +1,5 @@
-//! A tower service without any framework on Causeway's engine: `cargo run --example bare_service -- 127.0.0.1:8080`. It counts the
-//! requests of its worker, without a lock: each worker has a clone.
+//! A bare tower service, without a framework, on Causeway's engine: `cargo run --example bare_service --
+//! 127.0.0.1:8080`. It counts the requests of its worker without a lock, because each worker has a clone.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -1,39 +1,39 @@
-//! What a service answers, as the pipeline has it.
+//! Converts a service's response to the pipeline's.
 //!
-//! - `outgoing`: content that comes piece by piece
+//! - `outgoing`: streamed response bodies
 
 mod outgoing;
 
 use std::error::Error;
 
 use bytes::Buf;
-use causeway_message::{Chunk, FieldMap, FieldValue, NameRef, StatusCode, names, octets};
+use causeway_message::{Chunk, FieldMap, FieldValue, NameRef, StatusCode, names, syntax};
 use causeway_pipeline::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-pub(crate) use outgoing::Places;
+pub(crate) use outgoing::BodyStorage;
 
 use crate::names::name;
 use outgoing::{First, Outgoing, look};
 
-/// What went wrong in a service or its answer, in its own words.
+/// An error of a service or of its response body.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// `http` has the same numbers as we.
+/// Converts a status. Both types have the same range, so the fallback is not reached.
 pub(crate) fn status(status: http::StatusCode) -> StatusCode {
     StatusCode::new(status.as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// What the length of an answer is said to be by.
+/// The source of a response's Content-Length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// The content's own.
+    /// The length of the content.
     Content,
-    /// The service: an answer to HEAD has no content that would tell.
+    /// The service's field: a response to HEAD has no content to measure.
     Service,
 }
 
-/// Copies a service's fields: each replaces what was set before it, Set-Cookie and Vary stand beside that.
+/// Copies a service's fields. Each name replaces the fields set before; Set-Cookie and Vary are added to them.
 pub(crate) fn put_fields(fields: &HeaderMap, length: Length, into: &mut FieldMap) {
     let mut before: Option<&HeaderName> = None;
     for (spelled, value) in fields {
@@ -41,28 +41,28 @@ pub(crate) fn put_fields(fields: &HeaderMap, length: Length, into: &mut FieldMap
             continue;
         }
         let name = name(spelled);
-        // All values of a name come together, the first one first.
+        // The map yields all values of a name in sequence: the first one replaces, the others are added.
         let adds = before == Some(spelled) || *spelled == header::SET_COOKIE || *spelled == header::VARY;
         before = Some(spelled);
         if adds || !into.contains(name) {
             append(name, value, into);
-        } else if let Some(value) = FieldValue::parse(octets::trim_ows(value.as_bytes())) {
+        } else if let Some(value) = FieldValue::parse(syntax::trim_ows(value.as_bytes())) {
             into.insert(name, value);
         }
     }
 }
 
-/// A `HeaderValue` holds what a value may (RFC 9110 §5.5), but for the white space at its ends.
+/// Appends a field. A `HeaderValue` contains valid bytes (RFC 9110 §5.5), except for possible whitespace at its ends.
 fn append(name: NameRef<'_>, value: &HeaderValue, into: &mut FieldMap) {
-    let value = octets::trim_ows(value.as_bytes());
+    let value = syntax::trim_ows(value.as_bytes());
     match name {
         NameRef::Known(known) => into.push_known(known, value),
         NameRef::Other(spelled) => into.push_other(spelled, value),
     }
 }
 
-/// The content: nothing, one chunk where it is all there, else a stream.
-pub(crate) fn body<B>(fields: &HeaderMap, body: B, places: &Places<B>) -> Body
+/// Converts a body: empty, one chunk if all of it is available at once, otherwise a stream.
+pub(crate) fn body<B>(fields: &HeaderMap, body: B, places: &BodyStorage<B>) -> Body
 where
     B: http_body::Body + 'static,
     B::Error: Into<BoxError>,
@@ -71,7 +71,7 @@ where
         return Body::Empty;
     }
     let exact = body.size_hint().exact();
-    // RFC 9110 §6.6.2: who names trailers has some, and content of a known length has no place for them in HTTP/1.1.
+    // RFC 9110 §6.6.2: a Trailer field announces trailers. HTTP/1.1 can send them only without a Content-Length.
     let len = if fields.contains_key(header::TRAILER) { None } else { exact.or_else(|| promised(fields)) };
     let mut place = places.put(body);
     let first = match exact {
@@ -79,6 +79,7 @@ where
         None => First::Nothing,
     };
     match first {
+        // Known completely: the engine can send it with the head in one write.
         First::Whole(chunk) => {
             places.keep(place);
             Body::Chunk(chunk)
@@ -88,18 +89,19 @@ where
     }
 }
 
-/// A Content-Length that the service set itself.
+/// Returns the Content-Length that the service has set.
 fn promised(fields: &HeaderMap) -> Option<u64> {
-    octets::parse_number(fields.get(header::CONTENT_LENGTH)?.as_bytes())
+    syntax::parse_number(fields.get(header::CONTENT_LENGTH)?.as_bytes())
 }
 
-/// A piece of content. What is `Bytes` already is not copied here; small pieces are, later, by the machine.
+/// Converts a piece of content. `Bytes` are not copied here; the protocol machine copies small pieces later.
 fn chunk(mut data: impl Buf) -> Chunk {
     let len = data.remaining();
     if len == 0 { Chunk::default() } else { Chunk::from_owner(data.copy_to_bytes(len)) }
 }
 
-/// A trailer section (RFC 9110 §6.5.1), without the fields that a machine would have to obey.
+/// Converts a trailer section, without the fields for framing and the connection, which must not be trailers (RFC
+/// 9110 §6.5.1).
 fn trailers(map: &HeaderMap) -> FieldMap {
     let mut fields = FieldMap::new();
     for (spelled, value) in map {

@@ -1,8 +1,8 @@
-//! A request's body as services read it.
+//! A request body for services.
 //!
-//! - `desk`: how a body that belongs to its worker is carried by what may go to another thread
+//! - `tickets`: keeps the body on its worker while its handle may move to another thread
 
-mod desk;
+mod tickets;
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,39 +14,40 @@ use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::SizeHint;
 
-pub(crate) use desk::attend;
+pub(crate) use tickets::spawn_attendant;
 
 use crate::names;
-use desk::Ticket;
+use tickets::Ticket;
 
-/// Pieces below this are copied: what is shared keeps the whole block that it came in.
+/// Chunks smaller than this are copied: a shared chunk keeps the whole block that contains it.
 const COPIED_BELOW: usize = 8 * 1024;
 
-/// The content of a request. Its first poll lets the server send 100 (Continue); what is not read is read away by the server.
+/// The body of a request. Its first poll makes the server send 100 (Continue). The server drains a body that is not
+/// read.
 ///
-/// It may be sent to another thread, as services ask of a body, but read only on the worker that its request came to, which is where
-/// `tokio::spawn` within a handler puts a task too. Elsewhere reading fails with [`BodyError::OtherThread`].
-pub struct EdgeBody(Kind);
+/// It is [`Send`], as many services require, but can only be read on the worker of its request. A task that a handler
+/// starts with `tokio::spawn` runs there too. On another thread, reading fails with [`BodyError::OtherThread`].
+pub struct EdgeBody(BodyState);
 
-enum Kind {
-    /// There is none, or no more.
+enum BodyState {
+    /// Empty, or read to its end.
     Over,
     Open {
         ticket: Ticket,
-        /// What Content-Length promised and has not come yet.
+        /// Bytes of the Content-Length that have not arrived yet.
         left: Option<u64>,
     },
 }
 
-/// Why a request's content ended before its end.
+/// Why a request body ended before it was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The peer's doing, or that of a limit.
+    /// The peer's fault, or a limit was exceeded.
     Fault(BodyFault),
-    /// It was read on another thread than its worker's.
+    /// The body was polled on a thread that is not its worker's.
     OtherThread,
-    /// Its trailers are none that `http` could hold.
+    /// The trailers cannot be represented by the types of `http`.
     Trailers,
 }
 
@@ -55,8 +56,8 @@ impl fmt::Display for BodyError {
         f.write_str("reading the request body: ")?;
         match self {
             Self::Fault(fault) => fault.fmt(f),
-            Self::OtherThread => f.write_str("this is not the thread of the worker that the request came to"),
-            Self::Trailers => f.write_str("its trailers cannot be represented"),
+            Self::OtherThread => f.write_str("polled on a thread that is not the worker's"),
+            Self::Trailers => f.write_str("the trailers cannot be represented"),
         }
     }
 }
@@ -64,23 +65,24 @@ impl fmt::Display for BodyError {
 impl std::error::Error for BodyError {}
 
 impl EdgeBody {
-    /// No content.
+    /// Creates an empty body.
     pub const fn empty() -> Self {
-        Self(Kind::Over)
+        Self(BodyState::Over)
     }
 
-    /// What a peer sends.
+    /// Wraps the body that a peer sends.
     #[inline]
     pub(crate) fn new(body: IncomingBody) -> Self {
         if body.is_over() {
             return Self::empty();
         }
         let left = body.len();
-        Self(Kind::Open { ticket: Ticket::for_body(body), left })
+        Self(BodyState::Open { ticket: Ticket::for_body(body), left })
     }
 
     fn poll(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {
-        let Kind::Open { ticket, left } = &mut self.0 else { return Poll::Ready(None) };
+        let BodyState::Open { ticket, left } = &mut self.0 else { return Poll::Ready(None) };
+        // `is_over` is read together with the frame, because it allows releasing the body with its last frame.
         let Some((frame, is_over)) = ticket.with(|body| (body.poll_frame(task), body.is_over())) else {
             return Poll::Ready(Some(Err(BodyError::OtherThread)));
         };
@@ -89,11 +91,11 @@ impl EdgeBody {
             *left = left.saturating_sub(chunk.len() as u64);
         }
         if is_over || !matches!(frame, Some(Ok(_))) {
-            // Given back now, not when the service lets go of its request.
-            self.0 = Kind::Over;
+            // Release the body now: the service may keep its request for a long time.
+            self.0 = BodyState::Over;
         }
         Poll::Ready(frame.map(|frame| match frame {
-            Ok(Frame::Chunk(chunk)) => Ok(http_body::Frame::data(octets(chunk))),
+            Ok(Frame::Chunk(chunk)) => Ok(http_body::Frame::data(bytes(chunk))),
             Ok(Frame::Trailers(fields)) => trailers(&fields).map(http_body::Frame::trailers).ok_or(BodyError::Trailers),
             Err(fault) => Err(BodyError::Fault(fault)),
         }))
@@ -112,14 +114,14 @@ impl http_body::Body for EdgeBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Over)
+        matches!(self.0, BodyState::Over)
     }
 
     fn size_hint(&self) -> SizeHint {
         match self.0 {
-            Kind::Over => SizeHint::with_exact(0),
-            Kind::Open { left: Some(left), .. } => SizeHint::with_exact(left),
-            Kind::Open { left: None, .. } => SizeHint::default(),
+            BodyState::Over => SizeHint::with_exact(0),
+            BodyState::Open { left: Some(left), .. } => SizeHint::with_exact(left),
+            BodyState::Open { left: None, .. } => SizeHint::default(),
         }
     }
 }
@@ -133,24 +135,28 @@ impl Default for EdgeBody {
 impl fmt::Debug for EdgeBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Kind::Over => f.write_str("EdgeBody(over)"),
-            Kind::Open { left: Some(left), .. } => write!(f, "EdgeBody({left} octets)"),
-            Kind::Open { left: None, .. } => f.write_str("EdgeBody(open)"),
+            BodyState::Over => f.write_str("EdgeBody(over)"),
+            BodyState::Open { left: Some(left), .. } => write!(f, "EdgeBody({left} bytes)"),
+            BodyState::Open { left: None, .. } => f.write_str("EdgeBody(open)"),
         }
     }
 }
 
-struct Shared(Chunk);
+struct SharedChunk(Chunk);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for SharedChunk {
     fn as_ref(&self) -> &[u8] {
         self.0.as_slice()
     }
 }
 
-/// One allocation either way.
-fn octets(chunk: Chunk) -> Bytes {
-    if chunk.len() < COPIED_BELOW { Bytes::copy_from_slice(chunk.as_slice()) } else { Bytes::from_owner(Shared(chunk)) }
+/// Converts a chunk. Both ways allocate once.
+fn bytes(chunk: Chunk) -> Bytes {
+    if chunk.len() < COPIED_BELOW {
+        Bytes::copy_from_slice(chunk.as_slice())
+    } else {
+        Bytes::from_owner(SharedChunk(chunk))
+    }
 }
 
 fn trailers(fields: &FieldMap) -> Option<HeaderMap> {

@@ -1,4 +1,4 @@
-//! A service as a handler.
+//! A tower service as a handler.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -13,21 +13,22 @@ use http::{Extensions, HeaderMap, Request};
 use serde_json::Value;
 use tower_service::Service;
 
-use crate::answer::{self, BoxError, Length, Places};
+use crate::answer::{self, BodyStorage, BoxError, Length};
 use crate::body::{self, EdgeBody};
 use crate::facts::{self, LastTls};
 use crate::request::{Arena, Unspeakable};
 use crate::upgrade;
 
-/// Fields that a kept map has room for at most: twice what a browser sends, and an answer has.
+/// Fields for which a kept map has room at most: twice the number that a browser or a typical response sends.
 const KEPT_FIELDS_MAX: usize = 64;
-/// Maps that a worker keeps: as many as may be between a request and its answer.
+/// Maps that a worker keeps: one for each exchange between its request and its response, up to this many.
 const KEPT_MAPS_MAX: usize = 64;
 
-/// What the edge can serve: a tower service on this room's requests. An axum `Router` is one, a tonic `Routes` is, and so is whatever
-/// implements [`Service`] for [`Request<EdgeBody>`](Request).
+/// The services that the edge can serve: a tower service on requests with an [`EdgeBody`]. An axum `Router` is one,
+/// and a tonic `Routes`, and every type that implements [`Service`] for [`Request<EdgeBody>`](Request).
 ///
-/// It is cloned once for each worker, and its futures never leave that; they need not be [`Send`].
+/// Each worker has a clone of the service and runs its futures, which never leave the worker's thread and need not be
+/// [`Send`].
 pub trait Servable:
     Service<
         Request<EdgeBody>,
@@ -38,7 +39,7 @@ pub trait Servable:
     + Send
     + 'static
 {
-    /// The content of its answers.
+    /// The body of its responses.
     type Content: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static;
 }
 
@@ -53,88 +54,89 @@ where
     type Content = B;
 }
 
-/// A tower service as a handler: it answers whatever reaches it.
+/// A tower service as a handler: it responds to every request that reaches it.
 ///
-/// The service's fields replace those that handlers before it set, Set-Cookie and Vary stand beside them. What the service itself fails
-/// with becomes a 500, which the error routes see; content that fails under way cuts the answer short.
+/// The service's fields replace those that earlier handlers set, except Set-Cookie and Vary, which are added. An
+/// error of the service becomes a 500 and runs the error routes. A response body that fails after the head truncates
+/// the response.
 pub struct Edge<S: Servable> {
-    desk: StateId<Desk<S>>,
-    told: Told,
+    state: StateId<EdgeState<S>>,
+    told: ConnectionFacts,
     kind: PhantomData<fn() -> S>,
 }
 
-/// What requests are told of their connection.
+/// The connection facts in a request's extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ConnectionFacts {
     Nothing,
     ConnectInfo,
 }
 
-/// What a worker has for its calls.
-pub(crate) struct Desk<S: Servable> {
-    /// What others are cloned from.
+/// A worker's state for a service.
+pub(crate) struct EdgeState<S: Servable> {
+    /// The original, for further clones.
     first: S,
-    /// The one that is called; not there while that is under way, nor when it unwound.
+    /// The clone that is called; absent during a call, and after a panic in one.
     service: Cell<Option<S>>,
     arena: RefCell<Arena>,
     maps: RefCell<Vec<HeaderMap>>,
-    places: Places<S::Content>,
+    places: BodyStorage<S::Content>,
     tls: LastTls,
 }
 
 impl<S: Servable> Edge<S> {
-    /// The handler, with what each worker needs for it.
+    /// Creates the handler, and allots its per-worker state.
     pub fn new(service: S, build: &mut Build<'_>) -> Self {
         let service = Mutex::new(service);
-        let desk = build.state(move |worker| {
-            body::attend(&**worker);
-            // Cloning may unwind; what was not changed by that is whole.
-            Desk::new(service.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        let state = build.state(move |worker| {
+            body::spawn_attendant(&**worker);
+            // A clone may panic. The lock's poison is ignored, because a clone does not change the original.
+            EdgeState::new(service.lock().unwrap_or_else(PoisonError::into_inner).clone())
         });
-        Self { desk, told: Told::Nothing, kind: PhantomData }
+        Self { state, told: ConnectionFacts::Nothing, kind: PhantomData }
     }
 
-    /// Puts a [`ConnectInfo`](crate::ConnectInfo) into each request's extensions; with the feature `axum`, axum's own too. It costs some
-    /// allocations a request, as all extensions do.
+    /// Adds a [`ConnectInfo`](crate::ConnectInfo) to each request's extensions, and with the feature `axum` also
+    /// axum's own. Costs a few allocations per request, as all extensions do.
     #[must_use]
     pub fn with_connect_info(self) -> Self {
-        Self { told: Told::ConnectInfo, ..self }
+        Self { told: ConnectionFacts::ConnectInfo, ..self }
     }
 }
 
-/// Lets configurations name a service; see [`handler`].
+/// Registers a service as a handler module; see [`handler`].
 pub fn register<S: Servable>(registry: &mut Registry, name: impl Into<String>, service: S) {
     registry.handler(name, handler(service));
 }
 
-/// Makes handlers of a service, for whatever registers handlers. In a configuration one is `{"handler": "NAME"}`; with
-/// `"connect_info": true` beside that its requests carry [`ConnectInfo`](crate::ConnectInfo).
+/// Converts a service to a function that creates handlers, for [`Registry::handler`]. The handler's JSON is
+/// `{"handler": "NAME"}`; with `"connect_info": true` its requests have [`ConnectInfo`](crate::ConnectInfo).
 pub fn handler<S: Servable>(
     service: S,
 ) -> impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Written {
+    struct EdgeConfig {
         #[serde(default)]
         connect_info: bool,
     }
     let service = Mutex::new(service);
     move |value, build| {
-        let written: Written = build.parse(value)?;
+        let written: EdgeConfig = build.parse(value)?;
         let service = service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let edge = Edge::new(service, build);
         Ok(Box::new(if written.connect_info { edge.with_connect_info() } else { edge }))
     }
 }
 
-impl<S: Servable> Desk<S> {
+impl<S: Servable> EdgeState<S> {
     fn new(service: S) -> Self {
         Self {
             service: Cell::new(Some(service.clone())),
             first: service,
             arena: RefCell::default(),
             maps: RefCell::default(),
-            places: Places::default(),
+            places: BodyStorage::default(),
             tls: LastTls::default(),
         }
     }
@@ -143,27 +145,28 @@ impl<S: Servable> Desk<S> {
         self.first.clone()
     }
 
-    /// Gives a request the exchange's head.
-    fn fill(&self, told: Told, cx: &Context, request: &mut Request<EdgeBody>) -> Result<(), Unspeakable> {
+    /// Fills a request with the exchange's head.
+    fn fill(&self, told: ConnectionFacts, cx: &Context, request: &mut Request<EdgeBody>) -> Result<(), Unspeakable> {
         let fields = match self.maps.borrow_mut().pop() {
+            // A kept map that is too small would grow, which costs more than a new one.
             Some(map) if map.capacity() >= cx.head().fields().len() => map,
-            // Made of the right size at once: a map that grows moves everything. More than some 24 000 fields none holds.
+            // Allocate the final size at once: growing a map moves every entry. A map holds at most 24 576 fields.
             _ => HeaderMap::try_with_capacity(cx.head().fields().len()).map_err(|_| Unspeakable)?,
         };
         self.arena.borrow_mut().fill(cx.head(), fields, request)?;
-        self.tell(told, cx, request.extensions_mut());
+        self.insert_facts(told, cx, request.extensions_mut());
         Ok(())
     }
 
-    /// Says of the connection what is to be said.
+    /// Adds the connection facts that the handler is configured for.
     #[inline]
-    pub(crate) fn tell(&self, told: Told, cx: &Context, extensions: &mut Extensions) {
-        if told == Told::ConnectInfo {
+    pub(crate) fn insert_facts(&self, told: ConnectionFacts, cx: &Context, extensions: &mut Extensions) {
+        if told == ConnectionFacts::ConnectInfo {
             facts::put(cx.arrival(), &self.tls, extensions);
         }
     }
 
-    /// An answer's map is a later request's, without what was in it.
+    /// Clears a response's map and keeps it for a later request.
     fn keep(&self, mut map: HeaderMap) {
         map.clear();
         let mut maps = self.maps.borrow_mut();
@@ -172,9 +175,11 @@ impl<S: Servable> Desk<S> {
         }
     }
 
-    /// Makes the pipeline's answer of the service's.
+    /// Converts the service's response to the pipeline's.
     pub(crate) fn answer(&self, cx: &mut Context, answer: http::Response<S::Content>) -> Response {
         let (parts, content) = answer.into_parts();
+        // The original method: the request may have been rewritten, but the peer parses the response to the one it
+        // sent.
         let length = if cx.original().method() == Method::Head { Length::Service } else { Length::Content };
         answer::put_fields(&parts.headers, length, cx.response_mut().fields_mut());
         let body = answer::body(&parts.headers, content, &self.places);
@@ -185,20 +190,22 @@ impl<S: Servable> Desk<S> {
 
 impl<S: Servable> Handler for Edge<S> {
     fn enter(&self, cx: &mut Context) -> Step {
-        if let Some(step) = upgrade::enter(self.desk, self.told, cx) {
+        if let Some(step) = upgrade::enter(self.state, self.told, cx) {
             return step;
         }
         let generation = Rc::clone(cx.generation());
-        let desk = generation.state(self.desk);
+        let state = generation.state(self.state);
         let mut request = Request::new(match cx.take_body() {
             Some(body) => EdgeBody::new(body),
             None => EdgeBody::empty(),
         });
-        if desk.fill(self.told, cx, &mut request).is_err() {
+        if state.fill(self.told, cx, &mut request).is_err() {
             return Step::Fail(Fault::status(StatusCode::BAD_REQUEST));
         }
-        let mut service = desk.service.take().unwrap_or_else(|| desk.clone_service());
-        let id = self.desk;
+        // Taken out for the call: if the call panics, the damaged clone is dropped and the next request gets a new
+        // one.
+        let mut service = state.service.take().unwrap_or_else(|| state.clone_service());
+        let id = self.state;
         let then = move |cx: &mut Context, answer: Result<http::Response<S::Content>, S::Error>| match answer {
             Ok(answer) => {
                 let generation = Rc::clone(cx.generation());
@@ -206,15 +213,17 @@ impl<S: Servable> Handler for Edge<S> {
             }
             Err(error) => failed(error.into()),
         };
-        // Mostly a service is ready; whoever it would wake is known only once the exchange waits.
+        // A service usually is ready. If it is not, `when_ready` registers the exchange's waker, which exists only
+        // while it waits.
         match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => {
                 let answer = service.call(request);
-                desk.service.set(Some(service));
+                // Back before the future runs, so that other exchanges can call the clone concurrently.
+                state.service.set(Some(service));
                 cx.wait(answer, then)
             }
             Poll::Ready(Err(error)) => failed(error.into()),
-            // It belongs to this exchange now, and so does its place in whatever queue there is.
+            // This exchange keeps the clone, which may hold a place in the service's queue.
             Poll::Pending => cx.wait(when_ready(service, request), then),
         }
     }
@@ -228,7 +237,7 @@ pub(crate) async fn when_ready<S: Servable>(
     service.call(request).await
 }
 
-/// The service's own fault: 500, for the error routes.
+/// Logs an error of the service, and returns a 500 for the error routes.
 pub(crate) fn failed(error: BoxError) -> Step {
     tracing::error!(%error, "a service failed");
     let reason = Reason::Text(error.to_string().into());

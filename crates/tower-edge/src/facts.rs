@@ -1,4 +1,4 @@
-//! What a service may ask about the connection that a request came on.
+//! Facts about a request's connection, for services.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -8,31 +8,31 @@ use std::sync::Arc;
 use causeway_pipeline::{Arrival, TlsFacts};
 use http::Extensions;
 
-/// How a request reached the server: in its extensions.
+/// The connection of a request, in the request's extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectInfo {
-    /// The client's address; that of the last proxy, where there is one.
+    /// The client's address, or that of the last proxy.
     pub peer: SocketAddr,
-    /// Our address.
+    /// The local address.
     pub local: SocketAddr,
-    /// What was agreed on the connection's protection; `None` in the clear.
+    /// The TLS parameters; `None` on a cleartext connection.
     pub tls: Option<Arc<Tls>>,
 }
 
-/// The facts of a TLS connection; all its requests share them.
+/// The TLS parameters of a connection, shared by all its requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     /// `tls1.2` or `tls1.3`.
     pub version: &'static str,
     /// IANA's name of the cipher suite.
     pub cipher_suite: &'static str,
-    /// What ALPN chose; empty without it.
+    /// The protocol that ALPN selected; empty without ALPN.
     pub protocol: &'static str,
     /// The server name that the client sent (RFC 6066 §3).
     pub server_name: Option<Box<str>>,
-    /// Whether an earlier session went on.
+    /// Whether the handshake resumed an earlier session.
     pub resumed: bool,
-    /// The client's certificate in DER, where it sent one. Whether it was verified is the listener's affair.
+    /// The client's certificate in DER, if it sent one. The listener decides whether it is verified.
     pub client_certificate: Option<Box<[u8]>>,
 }
 
@@ -49,7 +49,7 @@ impl Tls {
     }
 }
 
-/// A worker's last TLS connection: its next request finds the facts copied already.
+/// A cache of one entry: the converted facts of the worker's last TLS connection.
 #[derive(Default)]
 pub(crate) struct LastTls(RefCell<Option<(Rc<TlsFacts>, Arc<Tls>)>>);
 
@@ -57,6 +57,7 @@ impl LastTls {
     fn facts(&self, of: &Rc<TlsFacts>) -> Arc<Tls> {
         let mut last = self.0.borrow_mut();
         match &*last {
+            // The cache holds its `Rc`, so an equal pointer is the same connection.
             Some((known, facts)) if Rc::ptr_eq(known, of) => Arc::clone(facts),
             _ => {
                 let facts = Arc::new(Tls::of(of));
@@ -67,7 +68,7 @@ impl LastTls {
     }
 }
 
-/// Puts what is known of the connection into a request's extensions.
+/// Adds the connection facts to a request's extensions.
 pub(crate) fn put(arrival: &Arrival, tls: &LastTls, extensions: &mut Extensions) {
     let tls = arrival.tls.as_ref().map(|facts| tls.facts(facts));
     extensions.insert(ConnectInfo { peer: arrival.peer, local: arrival.local, tls });

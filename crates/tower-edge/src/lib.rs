@@ -1,14 +1,15 @@
 #![doc = include_str!("../../../docs/tower.md")]
 //!
 //! # In reading order
-//! - [`Server`]: a service on ports of its own
-//! - [`Edge`], [`handler`], [`register`]: a service as a handler among others
-//! - `request`: a head as `http` has it; [`EdgeBody`]: its content; [`ConnectInfo`]: where it came from
-//! - `answer`: what a service answers, as the pipeline has it
-//! - `upgrade`: how hyper's upgrades work here
-//! - `names`: field names of one vocabulary as those of the other
+//! - [`Server`]: serves a service on its own ports
+//! - [`Edge`], [`handler`], [`register`]: a service as one handler of a plan
+//! - `request`: converts a request head to the types of `http`; [`EdgeBody`]: its body; [`ConnectInfo`]: its
+//!   connection
+//! - `answer`: converts a service's response to the pipeline's
+//! - `upgrade`: protocol upgrades through hyper
+//! - `names`: converts field names in both directions
 //!
-//! This is the only room that names the types of `http`.
+//! No other crate of the server uses the types of `http`.
 
 mod answer;
 mod body;

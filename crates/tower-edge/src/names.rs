@@ -1,20 +1,20 @@
-//! Field names of one vocabulary as those of the other.
+//! Converts field names between the pipeline and `http`.
 
 use std::sync::LazyLock;
 
 use causeway_message::{KnownName, NameRef};
 use http::HeaderName;
 
-/// The registered names by their number, made once: most are a word inside, the others point at text of the program.
+/// The registered names by number, created once. Most are a number inside; the rest refer to static text.
 static NAMES: LazyLock<Box<[HeaderName]>> =
     LazyLock::new(|| KnownName::all().map(|name| HeaderName::from_static(name.lower())).collect());
 
-/// All registered names by [`KnownName::index`].
+/// Returns all registered names, by [`KnownName::index`].
 pub(crate) fn registered() -> &'static [HeaderName] {
     &NAMES
 }
 
-/// As the pipeline knows it. A `HeaderName` is a token, so there is nothing to refuse.
+/// Converts a name to the pipeline's. Cannot fail: a `HeaderName` is always a token.
 #[inline]
 pub(crate) fn name(name: &HeaderName) -> NameRef<'_> {
     let spelled = name.as_str();

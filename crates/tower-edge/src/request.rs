@@ -1,7 +1,8 @@
-//! A head as `http` has it.
+//! Converts a request head to the types of `http`.
 //!
-//! The octets of a head are copied once, into a buffer that many heads share; names are looked up by number and values are parts of that
-//! copy. A map is an earlier answer's, emptied. So a request whose service keeps nothing of it costs no allocation here.
+//! The bytes of a head are copied once, to a buffer that many heads share. Registered names are looked up by number;
+//! values are slices of the copy. The map is that of an earlier response, cleared. So a request whose service keeps
+//! no part of it allocates nothing here.
 
 use bytes::{Bytes, BytesMut};
 use causeway_message::{Head, Method, NameRef, Version};
@@ -9,14 +10,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 
 use crate::names;
 
-/// Octets that heads are copied into at a time. Whoever keeps a value keeps so much.
-const ARENA_OCTETS: usize = 8 * 1024;
+/// Size of the shared buffer, in bytes. A service that keeps a value keeps the whole buffer.
+const ARENA_BYTES: usize = 8 * 1024;
 
-/// A head that `http` has no words for.
+/// A head that the types of `http` cannot represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unspeakable;
 
-/// Where a worker's heads are copied to.
+/// The buffer for the copies of a worker's heads.
 pub(crate) struct Arena {
     free: BytesMut,
     registered: &'static [HeaderName],
@@ -29,7 +30,7 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// Gives a request this head; `fields` is an empty map.
+    /// Fills a request with this head, using the empty map `fields`.
     pub(crate) fn fill<B>(
         &mut self,
         head: &Head,
@@ -37,42 +38,44 @@ impl Arena {
         request: &mut Request<B>,
     ) -> Result<(), Unspeakable> {
         debug_assert!(fields.is_empty(), "no field of another message");
-        let (octets, target) = (head.fields().arena(), head.target_octets());
-        let place = place_of(octets, target);
-        let copied = self.copy(octets, if place.is_none() { target } else { b"" });
+        // The fields' storage is one slice, which may contain the target too: then one copy serves both.
+        let (bytes, target) = (head.fields().arena(), head.target_bytes());
+        let place = place_of(bytes, target);
+        let copied = self.copy(bytes, if place.is_none() { target } else { b"" });
         for (name, value) in head.fields().iter() {
             let name = match name {
                 NameRef::Known(known) => self.registered[known.index()].clone(),
                 NameRef::Other(spelled) => HeaderName::from_bytes(spelled.as_bytes()).map_err(|_| Unspeakable)?,
             };
-            // A value is always a part of the arena.
-            let at = place_of(octets, value).ok_or(Unspeakable)?;
+            // Every value is a slice of the map's storage, so it has the same position in the copy.
+            let at = place_of(bytes, value).ok_or(Unspeakable)?;
             let value = HeaderValue::from_maybe_shared(copied.slice(at..at + value.len())).map_err(|_| Unspeakable)?;
             fields.try_append(name, value).map_err(|_| Unspeakable)?;
         }
-        let at = place.unwrap_or(octets.len());
+        let at = place.unwrap_or(bytes.len());
         *request.uri_mut() = Uri::from_maybe_shared(copied.slice(at..at + target.len())).map_err(|_| Unspeakable)?;
         *request.method_mut() = method(head.method())?;
         *request.version_mut() = version(head.version());
-        // The map that a request is made with allocates nothing, so nothing is lost that dropping it would give back.
+        // The map of a new request has not allocated, so forgetting it leaks nothing and saves its destructor.
         std::mem::forget(std::mem::replace(request.headers_mut(), fields));
         Ok(())
     }
 
-    /// One copy of both, in memory that they share with other heads.
-    fn copy(&mut self, octets: &[u8], more: &[u8]) -> Bytes {
-        let len = octets.len() + more.len();
+    /// Copies both slices, contiguously, to shared memory.
+    fn copy(&mut self, bytes: &[u8], more: &[u8]) -> Bytes {
+        let len = bytes.len() + more.len();
         if self.free.capacity() < len {
-            // Takes the old memory again when no head in it is left.
-            self.free.reserve(len.max(ARENA_OCTETS));
+            // Reuses the old buffer if no head refers to it any more.
+            self.free.reserve(len.max(ARENA_BYTES));
         }
-        self.free.extend_from_slice(octets);
+        self.free.extend_from_slice(bytes);
         self.free.extend_from_slice(more);
+        // The copy is split off; the rest of the buffer stays for the next heads.
         self.free.split().freeze()
     }
 }
 
-/// Where in `whole` its part lies; `None` when it is no part of it.
+/// Returns the position of `part` in `whole`; `None` if it is not a slice of it.
 #[inline]
 fn place_of(whole: &[u8], part: &[u8]) -> Option<usize> {
     let at = part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr());

@@ -1,4 +1,4 @@
-//! A service on ports of its own, without a configuration.
+//! A service on its own ports, without a configuration file.
 
 use std::fmt;
 use std::future::{Future, IntoFuture, pending};
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 
 use crate::edge::{Servable, register};
 
-/// How long requests under way may take when the server ends, unless something else is said.
+/// The default grace period of requests in progress at shutdown.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves a tower service. See [`Server::builder`].
 pub struct Server;
 
 impl Server {
-    /// What a server may be told: at least where it listens.
+    /// Returns a builder with default settings; at least an address is required.
     ///
     /// ```no_run
     /// # async fn example(router: axum::Router) -> Result<(), tower_edge::ServeError> {
@@ -47,7 +47,7 @@ impl Server {
     }
 }
 
-/// How a server is to be.
+/// The settings of a server.
 #[must_use = "nothing listens before `serve` or `start`"]
 pub struct Builder {
     listen: Vec<String>,
@@ -61,23 +61,23 @@ pub struct Builder {
     connect_info: bool,
 }
 
-/// Why a server does not serve.
+/// Why a server could not start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// It was not told where to listen.
+    /// No address to listen on was given.
     Nowhere,
-    /// What it was told is no address, or its name has none.
+    /// An address is invalid, or its host name has none.
     Address {
-        /// As it was written.
+        /// The invalid text.
         found: String,
     },
     /// The certificate or its key cannot be used.
     Certificate {
-        /// What is wrong with it.
+        /// The cause.
         problem: String,
     },
-    /// The engine did not start: the address is taken, for one.
+    /// The engine did not start, for example because an address is in use.
     Start(StartError),
 }
 
@@ -104,66 +104,67 @@ impl std::error::Error for ServeError {
 }
 
 impl Builder {
-    /// Listens there too: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:8080` for all addresses. Port 0 lets the system choose.
+    /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:8080` for all addresses.
+    /// Port 0 lets the system choose one.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
         self
     }
 
-    /// So many threads serve, each with a clone of the service; by default one per core.
+    /// Sets the number of worker threads, each with a clone of the service; one per core by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// How long requests under way may take when the server ends; 10 s.
+    /// Sets the grace period of requests in progress at shutdown; 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// How long peers may take for each thing.
+    /// Sets the time limits for peers.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// How large the parts of a head may be.
+    /// Sets the size limits for request heads.
     pub fn head_limits(mut self, limits: HeadLimits) -> Self {
         self.head = limits;
         self
     }
 
-    /// Streams, windows and tables of HTTP/2.
+    /// Sets the HTTP/2 settings: streams, windows and tables.
     pub fn http2(mut self, http2: Http2) -> Self {
         self.http2 = http2;
         self
     }
 
-    /// Which versions are spoken; by default HTTP/1.1 and HTTP/2, in the clear by prior knowledge.
+    /// Sets the accepted versions; by default HTTP/1.1 and HTTP/2, which in cleartext needs prior knowledge.
     pub fn protocols(mut self, protocols: Protocols) -> Self {
         self.protocols = protocols;
         self
     }
 
-    /// Serves over TLS with this certificate and its key, both in PEM; the chain goes behind the certificate. The client chooses the
-    /// version of HTTP by ALPN.
+    /// Serves over TLS with this certificate chain and key, both in PEM; the certificate precedes its issuers. The
+    /// client selects the version of HTTP by ALPN.
     pub fn tls(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls = Some((chain.into(), key.into()));
         self
     }
 
-    /// Puts a [`ConnectInfo`](crate::ConnectInfo) into each request's extensions; with the feature `axum`, axum's own too. It costs some
-    /// allocations a request, as all extensions do.
+    /// Adds a [`ConnectInfo`](crate::ConnectInfo) to each request's extensions, and with the feature `axum` also
+    /// axum's own. Costs a few allocations per request, as all extensions do.
     pub fn with_connect_info(mut self) -> Self {
         self.connect_info = true;
         self
     }
 
-    /// Binds and serves, on threads of its own, from now on.
+    /// Binds the addresses and starts to serve on new threads.
     ///
     /// # Errors
-    /// What of the settings is wrong, or the address that cannot be had; nothing listens then.
+    /// If a setting is invalid or an address cannot be bound; no address is bound then.
     pub fn start<S: Servable>(self, service: S) -> Result<Running, ServeError> {
         let (plan, server) = plan(service, &json!({ "handler": "tower", "connect_info": self.connect_info }));
         let mut listeners = Vec::new();
@@ -193,19 +194,18 @@ impl Builder {
             plan,
             certificates,
             blocking: BlockingSpec::default(),
-            access: Box::new(std::io::sink()),
         });
         Ok(Running { engine: engine.map_err(ServeError::Start)?, grace: self.grace })
     }
 
-    /// Serves while the result is awaited, for ever unless there is a [signal](Serving::with_graceful_shutdown). Nothing listens
-    /// before that.
+    /// Returns a future that binds and serves while it is awaited: until the
+    /// [signal](Serving::with_graceful_shutdown), or without one forever.
     pub fn serve<S: Servable>(self, service: S) -> Serving<S> {
         Serving { builder: self, service, signal: Box::pin(pending()) }
     }
 }
 
-/// One route: the service answers everything.
+/// Builds a plan with one route, whose handler is the service.
 fn plan<S: Servable>(service: S, handler: &Value) -> (Arc<Plan>, ServerId) {
     let mut registry = Registry::default();
     register(&mut registry, "tower", service);
@@ -217,6 +217,7 @@ fn plan<S: Servable>(service: S, handler: &Value) -> (Arc<Plan>, ServerId) {
 
 fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
     let wrong = || ServeError::Address { found: found.to_owned() };
+    // `to_socket_addrs` does not accept an address without a host.
     if let Some(port) = found.strip_prefix(':') {
         return Ok(vec![ListenAddress { host: None, port: port.parse().map_err(|_| wrong())? }]);
     }
@@ -225,7 +226,7 @@ fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
     if known.is_empty() { Err(wrong()) } else { Ok(known) }
 }
 
-/// The same certificate whatever name is asked for.
+/// A certificate that is used for every server name.
 #[derive(Debug)]
 struct OneCertificate(Arc<CertifiedKey>);
 
@@ -247,30 +248,30 @@ impl Certificates for OneCertificate {
     }
 }
 
-/// A server that serves. Dropping it ends it at once.
+/// A running server. Dropping it stops it at once.
 pub struct Running {
     engine: Engine,
     grace: Duration,
 }
 
 impl Running {
-    /// Where it listens; ports that the system chose are filled in.
+    /// Returns the bound addresses, with the ports that the system chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.engine.addresses()
     }
 
-    /// The engine, for what it counts.
+    /// Returns the engine, for its counters.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Accepts no more, lets requests under way end as long as the grace lasts, then ends what is left. Needs tokio's timer.
+    /// Stops accepting, waits for requests in progress up to the grace period, then stops. Needs tokio's timer.
     pub async fn shutdown(self) {
         self.engine.drain(self.grace).await;
     }
 }
 
-/// A server that is to serve while this is awaited.
+/// A server that serves while this value is awaited.
 #[must_use = "nothing listens before this is awaited"]
 pub struct Serving<S> {
     builder: Builder,
@@ -279,8 +280,8 @@ pub struct Serving<S> {
 }
 
 impl<S: Servable> Serving<S> {
-    /// Ends gracefully when `signal` is ready: no connection is accepted any more, requests under way have the
-    /// [grace](Builder::grace) to end.
+    /// Shuts down gracefully when `signal` completes: the server stops accepting, and requests in progress have the
+    /// [grace period](Builder::grace) to end.
     pub fn with_graceful_shutdown(self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { signal: Box::pin(signal), ..self }
     }

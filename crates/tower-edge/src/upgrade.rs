@@ -1,13 +1,14 @@
-//! How hyper's upgrades work here.
+//! Protocol upgrades through hyper.
 //!
-//! What axum's WebSockets wait for, `hyper::upgrade::OnUpgrade`, only hyper can make. So a request that asks for another protocol is
-//! told again, as octets, to a connection of hyper's that lies in memory. Its service answers as ever. If that is 101 the connection in
-//! memory becomes the tunnel: what the peer sends goes in at our end, and what comes out goes to the peer.
+//! Only hyper can create `hyper::upgrade::OnUpgrade`, which axum's WebSockets need. So a request with an Upgrade is
+//! sent, as HTTP/1.1 bytes, over an in-memory connection to a hyper server that calls the service. If the service
+//! responds with 101, the in-memory connection becomes the tunnel: the peer's bytes are written to our end, and the
+//! bytes read from it are sent to the peer.
 //! ```text
 //! peer ◄── engine ──► [ our end ═══ in memory ═══ hyper's end ] ──► Upgraded ──► the service's task
 //! ```
-//! It costs two tasks and two copies of each octet, for such requests only. With any other answer the connection in memory ends, and
-//! the answer goes out as all do.
+//! For such requests this costs two tasks, and two copies of each byte. Any other response ends the in-memory
+//! connection, and is sent as usual.
 
 use std::cell::Cell;
 use std::fmt;
@@ -30,40 +31,40 @@ use tokio::sync::oneshot;
 
 use crate::answer::{self, Length};
 use crate::body::EdgeBody;
-use crate::edge::{Desk, Servable, Told, failed, when_ready};
+use crate::edge::{ConnectionFacts, EdgeState, Servable, failed, when_ready};
 
-/// Octets that may lie in memory in each direction; more than a head has.
-const PIPE_OCTETS: usize = 64 * 1024;
+/// Bytes buffered in each direction; more than a request head has.
+const PIPE_BYTES: usize = 64 * 1024;
 
-/// Handles a request that may become another protocol's; `None` for others.
+/// Handles a request that may switch protocols; `None` for other requests.
 #[inline]
-pub(crate) fn enter<S: Servable>(id: StateId<Desk<S>>, told: Told, cx: &mut Context) -> Option<Step> {
+pub(crate) fn enter<S: Servable>(id: StateId<EdgeState<S>>, told: ConnectionFacts, cx: &mut Context) -> Option<Step> {
     if cx.arrival().upgrade { enter_upgrade(id, told, cx) } else { None }
 }
 
 #[cold]
-fn enter_upgrade<S: Servable>(id: StateId<Desk<S>>, told: Told, cx: &mut Context) -> Option<Step> {
-    // CONNECT opens a tunnel without Upgrade, and content would have to be told to hyper too.
+fn enter_upgrade<S: Servable>(id: StateId<EdgeState<S>>, told: ConnectionFacts, cx: &mut Context) -> Option<Step> {
+    // CONNECT opens a tunnel without Upgrade. A request with content would need a copy of the content for hyper.
     if cx.original().method() == Method::Connect || !cx.head().fields().contains(names::UPGRADE) || has_content(cx) {
         return None;
     }
     let generation = Rc::clone(cx.generation());
-    let desk = generation.state(id);
-    let (ours, theirs) = tokio::io::duplex(PIPE_OCTETS);
+    let state = generation.state(id);
+    let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (teller, answer) = oneshot::channel();
     let mut extensions = Extensions::new();
-    desk.tell(told, cx, &mut extensions);
-    cx.worker().spawn(Box::pin(serve(theirs, desk.clone_service(), extensions, teller)));
-    let head = octets(cx.head());
+    state.insert_facts(told, cx, &mut extensions);
+    cx.worker().spawn(Box::pin(serve(theirs, state.clone_service(), extensions, teller)));
+    let head = bytes(cx.head());
     Some(cx.wait(exchange::<S>(ours, head, answer), move |cx, outcome| match outcome {
-        Some(Outcome::Switched(fields, pipe)) => switch(cx, &fields, pipe),
-        Some(Outcome::Answered(Ok(answer))) => {
+        Some(UpgradeOutcome::Switched(fields, pipe)) => switch(cx, &fields, pipe),
+        Some(UpgradeOutcome::Answered(Ok(answer))) => {
             let generation = Rc::clone(cx.generation());
             Step::Respond(generation.state(id).answer(cx, answer))
         }
-        Some(Outcome::Answered(Err(error))) => failed(error.into()),
+        Some(UpgradeOutcome::Answered(Err(error))) => failed(error.into()),
         None => {
-            let reason = Reason::Text("hyper did not take the request to upgrade".into());
+            let reason = Reason::Text("hyper did not accept the upgrade request".into());
             Step::Fail(Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason })
         }
     }))
@@ -74,52 +75,53 @@ fn has_content(cx: &Context) -> bool {
     fields.contains(names::TRANSFER_ENCODING) || fields.get(names::CONTENT_LENGTH).is_some_and(|length| length != b"0")
 }
 
-/// The head as a client of HTTP/1.1 would send it.
-fn octets(head: &Head) -> Vec<u8> {
-    let mut octets = Vec::with_capacity(head.octets() + 64);
+/// Serialises the head as an HTTP/1.1 request.
+fn bytes(head: &Head) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(head.bytes() + 64);
     for part in [head.method().as_str(), " ", head.target().as_str(), " HTTP/1.1\r\n"] {
-        octets.extend_from_slice(part.as_bytes());
+        bytes.extend_from_slice(part.as_bytes());
     }
     for (name, value) in head.fields().iter() {
         for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
-            octets.extend_from_slice(part);
+            bytes.extend_from_slice(part);
         }
     }
-    octets.extend_from_slice(b"\r\n");
-    octets
+    bytes.extend_from_slice(b"\r\n");
+    bytes
 }
 
-type Answer<S> =
+type ServiceResult<S> =
     Result<http::Response<<S as Servable>::Content>, <S as tower_service::Service<Request<EdgeBody>>>::Error>;
 
-/// What the service said.
-enum Said<S: Servable> {
-    /// 101, with these fields.
+/// The service's response.
+enum ServiceResponse<S: Servable> {
+    /// A 101, with these fields.
     Switch(HeaderMap),
-    Other(Answer<S>),
+    Other(ServiceResult<S>),
 }
 
-/// The connection in memory has served its purpose.
+/// Ends the in-memory connection when it is no longer needed.
 #[derive(Debug)]
 struct Over;
 
 impl fmt::Display for Over {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the answer went another way")
+        f.write_str("the response is not sent through hyper")
     }
 }
 
 impl std::error::Error for Over {}
 
-/// hyper's end: one request, and the handing over of the connection if it was upgraded.
+/// Serves hyper's end: one request, then the upgraded connection if there is one.
 async fn serve<S: Servable>(
     theirs: DuplexStream,
     service: S,
     extensions: Extensions,
-    teller: oneshot::Sender<Said<S>>,
+    teller: oneshot::Sender<ServiceResponse<S>>,
 ) {
     let once = Cell::new(Some((service, extensions, teller)));
     let service = service_fn(|request: Request<Incoming>| {
+        // The connection carries one request; a second one fails.
         let first = once.take();
         async {
             let (service, extensions, teller) = first.ok_or(Over)?;
@@ -128,58 +130,59 @@ async fn serve<S: Servable>(
             let answer = when_ready(service, request).await;
             match answer {
                 Ok(answer) if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS => {
+                    // Copied for the exchange: hyper consumes the response to create the tunnel.
                     let fields = answer.headers().clone();
-                    // Nobody waits any more when the peer is gone: then our end is closed too.
-                    let _ = teller.send(Said::Switch(fields));
+                    // The exchange may have ended, because the peer disconnected; our end is then closed too.
+                    let _ = teller.send(ServiceResponse::Switch(fields));
                     Ok(answer.map(|_| EdgeBody::empty()))
                 }
                 other => {
-                    let _ = teller.send(Said::Other(other));
+                    let _ = teller.send(ServiceResponse::Other(other));
                     Err(Over)
                 }
             }
         }
     });
     let connection = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).with_upgrades();
-    // Its errors are told by the answer that does not come, or by the tunnel's end.
+    // The exchange sees a failure as a missing response, or as the end of the tunnel.
     let _ = connection.await;
 }
 
-/// What came of it, for the exchange.
-enum Outcome<S: Servable> {
+/// The result of the in-memory exchange.
+enum UpgradeOutcome<S: Servable> {
     Switched(HeaderMap, Pipe),
-    Answered(Answer<S>),
+    Answered(ServiceResult<S>),
 }
 
-/// Our end, when it carries the other protocol's octets.
+/// Our end of the tunnel.
 struct Pipe {
     stream: DuplexStream,
-    /// What came behind hyper's own head.
+    /// Bytes of the new protocol that were read together with hyper's response head.
     first: Vec<u8>,
 }
 
-/// Tells hyper the request and waits for what the service says. Dropped with the exchange, and our end with it, so that hyper drops
+/// Sends hyper the request and waits for the service's response. Dropping this future closes our end, so hyper drops
 /// the service's future.
 async fn exchange<S: Servable>(
     mut ours: DuplexStream,
     head: Vec<u8>,
-    answer: oneshot::Receiver<Said<S>>,
-) -> Option<Outcome<S>> {
+    answer: oneshot::Receiver<ServiceResponse<S>>,
+) -> Option<UpgradeOutcome<S>> {
     ours.write_all(&head).await.ok()?;
     match answer.await.ok()? {
-        Said::Other(answer) => Some(Outcome::Answered(answer)),
-        Said::Switch(fields) => {
+        ServiceResponse::Other(answer) => Some(UpgradeOutcome::Answered(answer)),
+        ServiceResponse::Switch(fields) => {
             let first = behind_head(&mut ours).await?;
-            Some(Outcome::Switched(fields, Pipe { stream: ours, first }))
+            Some(UpgradeOutcome::Switched(fields, Pipe { stream: ours, first }))
         }
     }
 }
 
-/// Reads hyper's own answer away; what came behind it.
+/// Reads and discards hyper's response head; returns the bytes after it.
 async fn behind_head(ours: &mut DuplexStream) -> Option<Vec<u8>> {
     let mut read = Vec::with_capacity(1024);
     loop {
-        if ours.read_buf(&mut read).await.ok()? == 0 || read.len() > PIPE_OCTETS {
+        if ours.read_buf(&mut read).await.ok()? == 0 || read.len() > PIPE_BYTES {
             return None;
         }
         if let Some(at) = read.windows(4).position(|end| end == b"\r\n\r\n") {
@@ -195,22 +198,23 @@ fn switch(cx: &mut Context, fields: &HeaderMap, pipe: Pipe) -> Step {
     };
     let (from_service, to_service) = tokio::io::split(pipe.stream);
     cx.worker().spawn(Box::pin(pass_on(inbound, to_service)));
+    // Sent before the stream is read, so that the order of bytes is kept.
     let first = (!pipe.first.is_empty()).then(|| Chunk::from(pipe.first));
     Step::Respond(Response::switch(Tunnel { stream: from_service, first, worker: Rc::clone(cx.worker()) }))
 }
 
-/// From the peer to the service, until either ends.
+/// Copies bytes from the peer to the service, until either ends.
 async fn pass_on(mut inbound: IncomingBody, mut to_service: WriteHalf<DuplexStream>) {
     while let Some(Ok(Frame::Chunk(chunk))) = poll_fn(|task| inbound.poll_frame(task)).await {
         if to_service.write_all(chunk.as_slice()).await.is_err() {
             return;
         }
     }
-    // A pipe in memory that is closed already needs no telling.
+    // Fails only if the service has closed the pipe already.
     let _ = to_service.shutdown().await;
 }
 
-/// From the service to the peer.
+/// The bytes from the service to the peer.
 struct Tunnel {
     stream: ReadHalf<DuplexStream>,
     first: Option<Chunk>,
@@ -229,6 +233,7 @@ impl BodyStream for Tunnel {
             Poll::Ready(Err(_)) => Poll::Ready(Some(Err(BodyFault::Source))),
             Poll::Ready(Ok(())) => {
                 let len = buffer.filled().len();
+                // An empty read is the end of the stream.
                 Poll::Ready((len > 0).then(|| Ok(Frame::Chunk(block.freeze(0..len)))))
             }
         }

@@ -1,4 +1,4 @@
-//! What a request costs in allocations: the edge's own, and what an axum router adds. The figures are printed, and may not grow unseen.
+//! Allocations per request: the edge's own, and those of an axum router. The test prints the figures and bounds them.
 
 mod support;
 
@@ -9,18 +9,19 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::get;
-use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
+use causeway_testkit::counting::CountingAllocator;
+use causeway_testkit::counting::everywhere::{allocations_during, exempt_this_thread, sites};
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::Full;
-use support::{Client, client, start};
+use support::{TestClient, client, start};
 use tower_edge::{EdgeBody, Running};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 const REQUESTS: u64 = 200;
 
-/// Answers at once, without allocating.
+/// Responds at once, without allocating.
 #[derive(Clone)]
 struct Hello;
 
@@ -34,7 +35,7 @@ impl tower_service::Service<Request<EdgeBody>> for Hello {
     }
 
     fn call(&mut self, request: Request<EdgeBody>) -> Self::Future {
-        // The fields' memory goes on with the answer, as a service does that edits what it got.
+        // Reuses the request's map for the response, as a service does that edits its request.
         let mut fields = request.into_parts().0.headers;
         fields.clear();
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -50,10 +51,10 @@ const BROWSER: &str = "GET / HTTP/1.1\r\nHost: test\r\nUser-Agent: Mozilla/5.0 (
     Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\nPriority: u=0, i\r\n\r\n";
 const UPLOAD: &str = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Allocations of each request.
+/// Returns the allocations per request.
 #[track_caller]
 fn each(running: &Running, request: &str) -> f64 {
-    let mut client: Client = client(running);
+    let mut client: TestClient = client(running);
     let mut ask = || {
         client.send(request);
         assert_eq!(client.answer().text(), "Hello, World!");
@@ -65,7 +66,7 @@ fn each(running: &Running, request: &str) -> f64 {
     count as f64 / REQUESTS as f64
 }
 
-// One test: the counter sees every thread.
+// One test only: the counter counts all threads.
 #[test]
 fn a_request_costs_what_its_service_allocates() {
     exempt_this_thread();

@@ -1,4 +1,4 @@
-//! A service as a handler of a plan: what earlier handlers did is seen, what it failed with reaches the error routes.
+//! A service as a handler of a plan: it sees the changes of earlier handlers, and its errors reach the error routes.
 
 use axum::Router;
 use axum::extract::Request;
@@ -9,7 +9,7 @@ use causeway_pipeline::{Context, Handler, Registry, Response, Step};
 use causeway_testkit::{Kit, Request as Ask};
 use serde_json::{Value, json};
 
-/// Rewrites the request and sets fields of the answer.
+/// Rewrites the request and sets fields of the response.
 struct Before;
 
 impl Handler for Before {
@@ -24,10 +24,10 @@ impl Handler for Before {
     }
 }
 
-/// Tells the fault that it handles.
-struct Told;
+/// Responds with the fault that it handles.
+struct FaultHandler;
 
-impl Handler for Told {
+impl Handler for FaultHandler {
     fn enter(&self, cx: &mut Context) -> Step {
         let fault = cx.fault().map(|fault| format!("{} {}", fault.status.as_u16(), fault.reason)).unwrap_or_default();
         Step::Respond(Response::chunk(StatusCode::IM_A_TEAPOT, fault.into_bytes().into()))
@@ -37,7 +37,7 @@ impl Handler for Told {
 fn registry() -> Registry {
     let mut registry = Registry::default();
     registry.handler("before", |_, _| Ok(Box::new(Before)));
-    registry.handler("told", |_, _| Ok(Box::new(Told)));
+    registry.handler("told", |_, _| Ok(Box::new(FaultHandler)));
     let seen = async |request: Request| {
         let fields = HeaderMap::from_iter([
             (http::HeaderName::from_static("x-replaced"), HeaderValue::from_static("after")),

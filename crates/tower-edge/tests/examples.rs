@@ -1,4 +1,4 @@
-//! Every example, run as a user runs it, by clients that others wrote: curl, h2load, tonic, tungstenite.
+//! Every example, run as a user runs it, with independent clients: curl, h2load, tonic, tungstenite.
 
 #[path = "../examples/grpc_greeter/greeter.rs"]
 #[allow(dead_code, reason = "its server's half")]
@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
-/// What curl prints.
+/// Returns curl's output.
 #[track_caller]
 fn curl(arguments: &[&str]) -> String {
     let output = Command::new("curl").args(["-sS", "-m", "20"]).args(arguments).output().expect("curl runs");
@@ -53,7 +53,7 @@ fn axum_router() {
         let end = socket.next().await;
         assert!(matches!(end, Some(Ok(Message::Close(_)))), "{end:?}");
     });
-    assert!(example.interrupt().success(), "it ended by itself");
+    assert!(example.interrupt().success(), "it exits with success");
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn grpc_greeter() {
             assert_eq!(answer.into_inner().text, "hello, you");
         }
         grpc.ready().await.unwrap();
-        // The status comes in the trailers, and alone.
+        // The response has trailers only, which contain the status.
         let refused = grpc.unary(Request::new(name("")), hello, codec()).await.unwrap_err();
         assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "whom?"));
         grpc.ready().await.unwrap();
         let nowhere = http::uri::PathAndQuery::from_static("/greeter.Greeter/Bye");
         let refused = grpc.unary(Request::new(name("you")), nowhere, codec()).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unimplemented);
-        // Each greeting comes before the next name is sent.
+        // Each greeting arrives before the next name is sent.
         grpc.ready().await.unwrap();
         let (names, sent) = futures_channel::mpsc::unbounded();
         let all = http::uri::PathAndQuery::from_static("/greeter.Greeter/HelloToAll");

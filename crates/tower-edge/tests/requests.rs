@@ -1,4 +1,5 @@
-//! What services see of requests, and peers of answers: over a real socket, the service an axum router unless it is about tower itself.
+//! Requests as services receive them, and responses as peers receive them, over a real socket. The service is an axum
+//! router, except in tests about tower itself.
 
 mod support;
 
@@ -14,10 +15,10 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use causeway_pipeline::HeadLimits;
 use http_body_util::BodyExt as _;
-use support::{Asked, Client, builder, client, start, until};
+use support::{RequestKind, TestClient, builder, client, start, until};
 use tower_edge::ConnectInfo;
 
-/// What a service sees of a request's head, as text.
+/// Responds with the request head as text.
 async fn seen(request: Request) -> String {
     let mut text = format!("{} {} {:?}", request.method(), request.uri(), request.version());
     for (name, value) in request.headers() {
@@ -48,20 +49,20 @@ fn a_head_is_told_as_it_came() {
         client.send(request);
         assert_eq!(client.answer().text(), want, "{request:?}");
     }
-    // Longer than what heads are copied to at a time.
+    // Longer than the shared buffer for heads.
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {long}\r\n\r\n"));
     assert_eq!(client.answer().text(), format!("GET / HTTP/1.1\nhost: a\nx-long: {long}"));
 }
 
-// http's map ends at 24 576 fields. Where limits let more through it has no words for them, in a head or behind content.
+// http's map holds at most 24 576 fields. With higher limits a head or trailers may exceed it.
 #[test]
 fn more_fields_than_http_has_room_for() {
     async fn read(body: Body) -> StatusCode {
         if body.collect().await.is_ok() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY }
     }
-    let octets = 1 << 20;
+    let bytes = 1 << 20;
     let limits =
-        HeadLimits { head_bytes_max: octets, trailers_bytes_max: octets, fields_max: 60_000, ..HeadLimits::default() };
+        HeadLimits { head_bytes_max: bytes, trailers_bytes_max: bytes, fields_max: 60_000, ..HeadLimits::default() };
     let running = builder().head_limits(limits).start(Router::new().fallback(read)).expect("it starts");
     let mut client = client(&running);
     let many = "a:\r\n".repeat(30_000);
@@ -71,7 +72,7 @@ fn more_fields_than_http_has_room_for() {
     assert_eq!(client.answer().status, 422);
 }
 
-// A map goes from an answer to a later request: nothing of the one may be seen in the other.
+// A map moves from a response to a later request, which must not see the response's fields.
 #[test]
 fn no_field_of_an_earlier_message_is_seen_in_a_later_one() {
     async fn fields(request: Request) -> Response {
@@ -118,19 +119,19 @@ fn who_asks_is_told_where_that_was_wanted() {
     let want = format!("{} {}", with.stream.local_addr().unwrap(), with.stream.peer_addr().unwrap());
     assert_eq!(with.get("/").text(), want);
     let running = start(router);
-    assert_eq!(client(&running).get("/").status, 500, "axum's own word for an extension that is not there");
+    assert_eq!(client(&running).get("/").status, 500, "axum's response to a missing extension");
 }
 
 #[test]
 fn tasks_and_timers_work_as_ever() {
     async fn work(request: Request) -> String {
         let body = request.into_body();
-        // The task is on the worker's own thread, so it may read the body.
+        // The task runs on the worker's thread, so it may read the body.
         let task = tokio::spawn(async move { body.collect().await.unwrap().to_bytes().len() });
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         let length = task.await.unwrap();
         let elsewhere = tokio::task::spawn_blocking(move || length * 2).await.unwrap();
-        // What need not be sent, too.
+        // A future that is not `Send` too.
         elsewhere.to_string()
     }
     let running = start(Router::new().route("/", any(work)));
@@ -151,7 +152,7 @@ fn futures_need_not_be_sent() {
             std::task::Poll::Ready(Ok(()))
         }
         fn call(&mut self, _: http::Request<tower_edge::EdgeBody>) -> Self::Future {
-            // Its own: one clone a worker.
+            // Each worker has its own clone.
             self.0.set(self.0.get() + 1);
             let count = std::rc::Rc::new(self.0.get());
             Box::pin(async move {
@@ -165,7 +166,7 @@ fn futures_need_not_be_sent() {
     assert_eq!((client.get("/").text(), client.get("/").text()), ("1", "2"));
 }
 
-// A body belongs to its worker; what happens to it elsewhere is an error, no panic, and it is not lost there.
+// A body belongs to its worker. Polling it on another thread is an error, not a panic; dropping it there releases it.
 #[test]
 fn a_body_on_another_thread() {
     async fn elsewhere(request: Request) -> String {
@@ -178,8 +179,8 @@ fn a_body_on_another_thread() {
     let mut client = client(&running);
     for _ in 0..3 {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
-        assert!(client.answer().text().contains("not the thread of the worker"), "read elsewhere");
-        // Dropped there: the server reads the content away, so that the connection goes on.
+        assert!(client.answer().text().contains("a thread that is not the worker's"), "polled on another thread");
+        // Dropped on another thread: the server drains the content, and the connection stays open.
         client.send(vec![0; 200_000]);
     }
     assert_eq!(running.engine().panics(), 0);
@@ -200,7 +201,7 @@ fn an_upload_waits_for_its_reader() {
             while let Some(frame) = body.frame().await {
                 let data = frame.unwrap().into_data().unwrap();
                 count.fetch_add(data.len(), Ordering::Relaxed);
-                sum += data.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+                sum += data.iter().map(|byte| u64::from(*byte)).sum::<u64>();
             }
             format!("{hint:?} {sum}")
         }
@@ -220,21 +221,21 @@ fn an_upload_waits_for_its_reader() {
             counted.fetch_add(piece.len(), Ordering::Relaxed);
         }
     });
-    // Until nothing moves any more: what the kernel and the server hold is bounded.
+    // Until the upload stalls: the buffers of kernel and server are bounded.
     let mut before = usize::MAX;
-    until("the upload stands still", || {
+    until("the upload stalls", || {
         std::thread::sleep(std::time::Duration::from_millis(100));
         let now = sent.load(Ordering::Relaxed);
         std::mem::replace(&mut before, now) == now && now > 0
     });
-    assert!(before < LENGTH / 2, "{before} octets went out though nobody read");
+    assert!(before < LENGTH / 2, "{before} bytes were sent to a service that does not read");
     assert_eq!(taken.load(Ordering::Relaxed), 0);
     go.add_permits(1);
     assert_eq!(reader.answer().text(), format!("Some({LENGTH}) {LENGTH}"));
     upload.join().unwrap();
 }
 
-// RFC 9110 §10.1.1: 100 (Continue) is sent when the content is wanted, and not before.
+// RFC 9110 §10.1.1: 100 (Continue) is sent when the service reads the content, not earlier.
 #[test]
 fn a_client_that_waits_is_told_to_go_on_by_the_first_look() {
     async fn reads(body: Bytes) -> Bytes {
@@ -244,7 +245,7 @@ fn a_client_that_waits_is_told_to_go_on_by_the_first_look() {
         StatusCode::FORBIDDEN
     }
     let running = start(Router::new().route("/reads", any(reads)).route("/refuses", any(refuses)));
-    let ask = |client: &mut Client, path: &str| {
+    let ask = |client: &mut TestClient, path: &str| {
         client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"));
     };
     let mut first = client(&running);
@@ -257,14 +258,14 @@ fn a_client_that_waits_is_told_to_go_on_by_the_first_look() {
     assert_eq!(second.head().status, 403);
 }
 
-// RFC 9110 §6.5: trailers, both ways.
+// RFC 9110 §6.5: trailers, in both directions.
 #[test]
 fn trailers_come_and_go() {
     async fn swap(request: Request) -> Response {
         let whole = request.into_body().collect().await.unwrap();
         let mut trailers = whole.trailers().cloned().unwrap_or_default();
         trailers.insert("x-length", HeaderValue::from(whole.to_bytes().len()));
-        // What a machine would have to obey has no place there.
+        // Framing fields must not be trailers.
         trailers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("9"));
         let body =
             http_body_util::Full::new(Bytes::from_static(b"content")).with_trailers(async { Some(Ok(trailers)) });
@@ -301,13 +302,13 @@ fn answers_without_content_have_none() {
     }
     for (path, length) in [("/200", "12"), ("/get", "13")] {
         client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let answer = client.answer_to(Asked::HeadOnly);
+        let answer = client.answer_to(RequestKind::HeadOnly);
         assert_eq!((answer.status, answer.field("Content-Length")), (200, Some(length)), "{path}");
     }
-    assert_eq!(client.get("/200").text(), "some content", "and the connection goes on");
+    assert_eq!(client.get("/200").text(), "some content", "the connection stays open");
 }
 
-/// A body of unknown length that is made of these pieces.
+/// Creates a body of unknown length from these pieces.
 fn pieces(pieces: &'static [&'static str]) -> Body {
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
     tokio::spawn(async move {
@@ -320,7 +321,8 @@ fn pieces(pieces: &'static [&'static str]) -> Body {
     Body::new(body)
 }
 
-// RFC 9112 §6.3, §8: a length that was announced is kept, or the answer is cut so that nobody takes it for whole.
+// RFC 9112 §6.3, §8: the content has the announced length, or the response is truncated in a way that the peer can
+// detect.
 #[test]
 fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
     async fn lies(request: Request) -> Response {
@@ -340,7 +342,7 @@ fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
         let mut client = client(&running);
         let answer = client.get(path);
         assert_eq!((answer.text(), answer.field("Content-Length")), ("12345", Some("5")), "{path}");
-        assert_eq!(client.get("/true").text(), "12345", "and the connection goes on");
+        assert_eq!(client.get("/true").text(), "12345", "the connection stays open");
     }
     for (path, most) in [("/shorter", "12345"), ("/longer", "123")] {
         let mut client = client(&running);
@@ -349,7 +351,7 @@ fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
         let (body, close) = client.rest();
         assert_eq!(head.status, 200);
         assert!(most.as_bytes().starts_with(&body), "{path}: {body:?}");
-        assert_eq!(close, support::Close::Reset, "{path}: nobody takes that for the whole");
+        assert_eq!(close, support::Close::Reset, "{path}: the peer detects the truncation");
     }
 }
 
@@ -381,7 +383,7 @@ fn large_content_and_content_that_comes_slowly() {
 fn an_answer_before_the_content_was_read() {
     let running = start(Router::new().fallback(async || (StatusCode::PAYLOAD_TOO_LARGE, "too much")));
     let mut client = client(&running);
-    // Within what the server reads away, the connection goes on.
+    // Within the limit for discarded content, the connection stays open.
     client.post("/", &[0; 100_000]);
     assert_eq!(client.answer().status, 413);
     client.post("/", &[0; 10]);
@@ -406,12 +408,12 @@ fn what_handlers_set_is_what_is_sent() {
     let all = |wanted: &str| answer.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted)).count();
     assert_eq!((answer.field("Server"), answer.field("Date")), (Some("own"), Some("then")));
     assert_eq!((all("server"), all("x-own"), all("date")), (1, 2, 1));
-    // RFC 9112 §9.6: what it says of the connection is done.
+    // RFC 9112 §9.6: the server obeys the service's Connection field.
     assert_eq!((answer.closes(), all("connection")), (true, 1));
     client.closed();
 }
 
-// The order of what came is that of what is seen.
+// Pipelined requests are handled in the order of their arrival.
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     async fn path(request: Request) -> String {

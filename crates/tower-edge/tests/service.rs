@@ -1,4 +1,4 @@
-//! How a service is treated: readiness, failures, panics, peers that go, the server's end.
+//! The life of a service: readiness, errors, panics, disconnects, shutdown.
 
 mod support;
 
@@ -17,7 +17,7 @@ use axum::routing::get;
 use causeway_testkit::http2::{Wire, flag, kind};
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{Client, block_on, builder, client, start, until};
+use support::{TestClient, block_on, builder, client, start, until};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_edge::EdgeBody;
 use tower_service::Service;
@@ -28,7 +28,7 @@ fn text(text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     Response::new(Full::new(text.into()))
 }
 
-/// One call at a time over all clones, as a limit on concurrency has it: whoever is ready holds the permit.
+/// Allows one call at a time over all clones, as a concurrency limit does: a ready clone holds the permit.
 struct OneAtATime {
     gate: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
@@ -58,7 +58,7 @@ impl Service<Request<EdgeBody>> for OneAtATime {
             let gate = &self.gate;
             let waiting = self.waiting.get_or_insert_with(|| {
                 let gate = Arc::clone(gate);
-                Box::pin(async move { gate.acquire_owned().await.expect("it is never closed") })
+                Box::pin(async move { gate.acquire_owned().await.expect("the semaphore is open") })
             });
             let Poll::Ready(permit) = waiting.as_mut().poll(task) else { return Poll::Pending };
             (self.permit, self.waiting) = (Some(permit), None);
@@ -67,7 +67,7 @@ impl Service<Request<EdgeBody>> for OneAtATime {
     }
 
     fn call(&mut self, _: Request<EdgeBody>) -> Answering {
-        let permit = self.permit.take().expect("called when it said that it was ready");
+        let permit = self.permit.take().expect("called after poll_ready");
         let running = Arc::clone(&self.running);
         Box::pin(async move {
             assert_eq!(running.fetch_add(1, Ordering::Relaxed), 0, "one at a time");
@@ -89,20 +89,20 @@ fn whoever_finds_a_service_busy_waits_for_it() {
             assert_eq!(client.answer().text(), "done");
         }
     }
-    // One that goes while it waits keeps nobody from the permit.
+    // A client that disconnects while it waits does not keep the permit.
     for _ in 0..5 {
         clients.iter_mut().for_each(|client| client.ask("/"));
-        clients.split_off(10).into_iter().for_each(Client::reset);
+        clients.split_off(10).into_iter().for_each(TestClient::reset);
         clients.iter_mut().for_each(|client| assert_eq!(client.answer().text(), "done"));
         clients.extend((0..10).map(|_| client(&running)));
     }
     assert_eq!(running.engine().panics(), 0);
 }
 
-/// What the path says.
+/// Behaves as the path demands.
 #[derive(Clone, Default)]
 struct Acting {
-    /// Futures that are there.
+    /// The number of live futures.
     futures: Arc<AtomicUsize>,
     calls: Cell<u32>,
 }
@@ -152,14 +152,14 @@ fn errors_and_panics_are_500_and_end_nothing_else() {
     let running = start(service.clone());
     let mut client = client(&running);
     assert_eq!(client.get("/error").status, 500);
-    assert_eq!(client.get("/").text(), "2", "the connection and the service go on");
+    assert_eq!(client.get("/").text(), "2", "the connection and the service continue");
     assert_eq!(client.get("/panic").status, 500);
     let mut client = support::client(&running);
     assert_eq!(client.get("/panic-in-call").status, 500);
     let mut client = support::client(&running);
-    assert_eq!(client.get("/").text(), "1", "a service that unwound is not used again");
+    assert_eq!(client.get("/").text(), "1", "a service that panicked is replaced");
     assert_eq!(running.engine().panics(), 2);
-    until("every future is gone", || service.futures.load(Ordering::Relaxed) == 0);
+    until("every future is dropped", || service.futures.load(Ordering::Relaxed) == 0);
 }
 
 #[test]
@@ -168,16 +168,16 @@ fn a_peer_that_goes_takes_its_future_with_it() {
     let running = start(service.clone());
     let mut client = client(&running);
     client.ask("/never");
-    until("the future is there", || service.futures.load(Ordering::Relaxed) == 1);
+    until("the future exists", || service.futures.load(Ordering::Relaxed) == 1);
     client.reset();
     until("the future is dropped", || service.futures.load(Ordering::Relaxed) == 0);
 
-    // RFC 9113 §5.4.2: the same for one stream; the others go on.
+    // RFC 9113 §5.4.2: one reset stream; the other streams continue.
     let mut wire = Wire::connect(running.addresses()[0], &[]).unwrap();
     wire.put_get(1, "/never");
     wire.put_get(3, "/never");
     wire.flush().unwrap();
-    until("both futures are there", || service.futures.load(Ordering::Relaxed) == 2);
+    until("both futures exist", || service.futures.load(Ordering::Relaxed) == 2);
     wire.put(kind::RST_STREAM, flag::NONE, 1, &8_u32.to_be_bytes());
     wire.flush().unwrap();
     until("one is dropped", || service.futures.load(Ordering::Relaxed) == 1);
@@ -190,9 +190,9 @@ fn the_end_lets_requests_under_way_end() {
     let address = running.addresses()[0];
     let mut client = client(&running);
     client.ask("/slow");
-    until("it is under way", || service.futures.load(Ordering::Relaxed) == 1);
+    until("the request is in progress", || service.futures.load(Ordering::Relaxed) == 1);
     let end = std::thread::spawn(move || block_on(running.shutdown()));
-    until("nobody is let in", || std::net::TcpStream::connect(address).is_err());
+    until("connections are refused", || std::net::TcpStream::connect(address).is_err());
     assert_eq!(client.answer().text(), "slow");
     end.join().unwrap();
 }
@@ -203,7 +203,7 @@ fn what_does_not_end_within_the_grace_is_ended() {
     let running = builder().grace(Duration::from_millis(50)).start(service.clone()).unwrap();
     let mut client = client(&running);
     client.ask("/never");
-    until("it is under way", || service.futures.load(Ordering::Relaxed) == 1);
+    until("the request is in progress", || service.futures.load(Ordering::Relaxed) == 1);
     block_on(running.shutdown());
     client.closed();
     assert_eq!(service.futures.load(Ordering::Relaxed), 0);
@@ -220,7 +220,7 @@ fn serving_ends_with_its_signal() {
         .with_graceful_shutdown(async { drop(signal.await) });
     let served = std::thread::spawn(|| block_on(async { tokio::spawn(serving.into_future()).await.unwrap() }));
     until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let mut client = Client::connect(([127, 0, 0, 1], port).into());
+    let mut client = TestClient::connect(([127, 0, 0, 1], port).into());
     assert_eq!(client.get("/").text(), "hello");
     say.send(()).unwrap();
     served.join().unwrap().unwrap();

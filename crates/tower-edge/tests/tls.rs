@@ -1,4 +1,4 @@
-//! Over TLS: the version by ALPN, and what the service is told of the connection.
+//! TLS: the version by ALPN, and the connection facts for the service.
 
 mod support;
 

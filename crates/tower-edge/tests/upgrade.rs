@@ -1,4 +1,4 @@
-//! Other protocols by hyper's upgrades (RFC 9110 §7.8), which axum's WebSockets wait for.
+//! Protocol upgrades through hyper (RFC 9110 §7.8), as axum's WebSockets use them.
 
 mod support;
 
@@ -13,11 +13,11 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{HeaderValue, StatusCode, header};
-use support::{Asked, block_on, client, start, until};
+use support::{RequestKind, block_on, client, start, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Says something first, then sends back what comes, in capitals.
+/// Sends a greeting, then echoes in capitals.
 async fn capitals(mut request: Request) -> Response {
     let asked = request.headers().get(header::UPGRADE).cloned();
     if asked.is_none_or(|asked| asked != "capitals") {
@@ -27,11 +27,11 @@ async fn capitals(mut request: Request) -> Response {
     tokio::spawn(async move {
         let mut stream = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
         stream.write_all(b"hi").await.unwrap();
-        let mut octets = vec![0; 1000];
+        let mut bytes = vec![0; 1000];
         loop {
-            match stream.read(&mut octets).await {
+            match stream.read(&mut bytes).await {
                 Ok(0) | Err(_) => return,
-                Ok(len) => stream.write_all(&octets[..len].to_ascii_uppercase()).await.unwrap(),
+                Ok(len) => stream.write_all(&bytes[..len].to_ascii_uppercase()).await.unwrap(),
             }
         }
     });
@@ -45,12 +45,12 @@ async fn capitals(mut request: Request) -> Response {
 const ASK: &str = "GET /p HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: ";
 
 #[test]
-fn octets_go_both_ways_until_either_ends() {
+fn bytes_go_both_ways_until_either_ends() {
     let running = start(Router::new().route("/p", any(capitals)));
     let mut client = client(&running);
-    // What comes right behind the request is the other protocol's already.
+    // Bytes directly after the request belong to the new protocol.
     client.send(format!("{ASK}capitals\r\n\r\nfirst"));
-    let head = client.answer_to(Asked::Tunnel);
+    let head = client.answer_to(RequestKind::Tunnel);
     assert_eq!(
         (head.status, head.field("Upgrade"), head.field("Connection")),
         (101, Some("capitals"), Some("Upgrade"))
@@ -58,7 +58,7 @@ fn octets_go_both_ways_until_either_ends() {
     assert_eq!(client.exactly(7), b"hiFIRST");
     let mut writer = client.stream.try_clone().unwrap();
     let much = std::thread::spawn(move || writer.write_all(&[b'x'; 3 << 20]).unwrap());
-    assert!(client.exactly(3 << 20).iter().all(|octet| *octet == b'X'));
+    assert!(client.exactly(3 << 20).iter().all(|byte| *byte == b'X'));
     much.join().unwrap();
     client.end();
     let mut rest = Vec::new();
@@ -75,8 +75,8 @@ fn whoever_is_not_let_in_gets_an_answer_like_any_other() {
     let answer = client.answer();
     assert_eq!((answer.status, answer.text()), (426, "capitals, please"));
     client.send("GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().text(), "nothing", "the connection goes on");
-    // With content hyper is not asked: RFC 9110 §7.8 lets a server pass over Upgrade.
+    assert_eq!(client.answer().text(), "nothing", "the connection stays open");
+    // A request with content is not sent to hyper: RFC 9110 §7.8 lets a server ignore Upgrade.
     client.send(format!("{ASK}capitals\r\nContent-Length: 2\r\n\r\nab").replacen("GET", "POST", 1));
     assert_eq!(client.answer().status, 500, "101 without a protocol is a fault");
     assert_eq!(client.get("/p").status, 426);
@@ -121,10 +121,10 @@ fn websockets() {
             Err(Error::Http(answer)) => assert_eq!(answer.status().as_u16(), 404),
             other => panic!("{other:?}"),
         }
-        // A peer that vanishes ends the service's half, too.
+        // A peer that vanishes ends the service's half too.
         let (socket, _) = tokio_tungstenite::connect_async(format!("{url}/chat")).await.unwrap();
         drop(socket);
     });
-    until("both are over", || open.load(Ordering::Relaxed) == 0 && running.engine().connections() == 0);
+    until("both connections are over", || open.load(Ordering::Relaxed) == 0 && running.engine().connections() == 0);
     assert_eq!(running.engine().panics(), 0);
 }

@@ -119,10 +119,10 @@ func download(p peer) error {
 	defer answer.Body.Close()
 	hash := sha256.New()
 	if count, err := io.Copy(hash, answer.Body); err != nil || count != largeBytes {
-		return fmt.Errorf("%d octets: %v", count, err)
+		return fmt.Errorf("%d bytes: %v", count, err)
 	}
 	if want := sha256.Sum256(bytes.Repeat([]byte{'x'}, largeBytes)); !bytes.Equal(hash.Sum(nil), want[:]) {
-		return fmt.Errorf("other octets")
+		return fmt.Errorf("other bytes")
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (p peer) sends(request *http.Request, want string) error {
 		return err
 	}
 	if answer.StatusCode != 200 || answer.ProtoMajor != 2 || string(text) != want {
-		return fmt.Errorf("%s %d with %d octets, wanted %d", answer.Proto, answer.StatusCode, len(text), len(want))
+		return fmt.Errorf("%s %d with %d bytes, wanted %d", answer.Proto, answer.StatusCode, len(text), len(want))
 	}
 	return nil
 }

@@ -1,13 +1,13 @@
-//! Does a room's source mention what it must not know?
+//! Searches a crate's source for forbidden names.
 //!
-//! A plain search for whole words, line by line; strings count as code. Left out are what follows `//` in a line, files and
-//! folders called `tests`, and what follows `mod tests {` in a file: tests stand last.
+//! A plain search for whole words, line by line; strings count as code. Ignored are text after `//`, files and folders
+//! named `tests`, and everything after `mod tests {` in a file, since tests come last.
 
 use std::path::Path;
 
 use anyhow::Context;
 
-/// Every place under `folder` that says one of `unsaid`, named relative to `root`.
+/// Returns every line under `folder` that contains a word of `unsaid`, with its path relative to `root`.
 pub(super) fn faults(folder: &Path, unsaid: &[&str], root: &Path) -> anyhow::Result<Vec<String>> {
     let mut faults = Vec::new();
     if unsaid.is_empty() {
@@ -27,14 +27,15 @@ pub(super) fn faults(folder: &Path, unsaid: &[&str], root: &Path) -> anyhow::Res
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(root).unwrap_or(&path).display();
-            let line = |(line, word)| format!("{shown}:{line}: this room must not know {word} (xtask/src/layering.rs)");
+            let line =
+                |(line, word)| format!("{shown}:{line}: this crate must not mention {word} (xtask/src/layering.rs)");
             faults.extend(said(&text, unsaid).into_iter().map(line));
         }
     }
     Ok(faults)
 }
 
-/// Line numbers and words.
+/// Returns the line number and word of every occurrence.
 pub(super) fn said<'w>(text: &str, unsaid: &[&'w str]) -> Vec<(usize, &'w str)> {
     let code = text.lines().enumerate().take_while(|(_, line)| line.trim() != "mod tests {");
     let code = code.map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()));
@@ -44,7 +45,8 @@ pub(super) fn said<'w>(text: &str, unsaid: &[&'w str]) -> Vec<(usize, &'w str)> 
 
 fn has_word(line: &str, word: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || c == '_';
-    // A word such as `tokio::` ends by itself.
+    // A word such as `tokio::` ends with a delimiter, so any character may follow it.
+    // Only identifier characters can continue a word.
     let open_end = word.ends_with(|c| !joins(c));
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].ends_with(joins);

@@ -1,10 +1,10 @@
-//! Workspaces that must be refused, and their neighbours that must not.
+//! Workspaces that must be refused, and similar ones that must not.
 
 use serde_json::json;
 
 use super::{arrows, members, sources};
 
-/// A workspace of one crate with one dependency: `kind` is cargo's own word, empty for a normal one.
+/// Checks workspaces of one crate with one dependency. `kind` is cargo's dependency kind, empty for a normal one.
 #[track_caller]
 fn check(cases: &[(&str, &str, &str, &str, Option<&str>)]) {
     for (why, name, kind, need, want) in cases {
@@ -26,8 +26,8 @@ fn check(cases: &[(&str, &str, &str, &str, Option<&str>)]) {
 fn arrows_between_our_crates() {
     check(&[
         ("an arrow of the map", "causeway-engine", "", "causeway-h1", None),
-        ("the same, for a build script", "causeway-engine", "build", "causeway-h1", None),
-        ("the top joins all", "causeway", "", "causeway-modules", None),
+        ("an arrow of the map, for a build script", "causeway-engine", "build", "causeway-h1", None),
+        ("the top combines all", "causeway", "", "causeway-modules", None),
         ("an arrow turned round", "causeway-h1", "", "causeway-engine", Some("h1 must not depend on engine")),
         (
             "turned round in a build script",
@@ -47,7 +47,7 @@ fn arrows_between_our_crates() {
         ),
         ("the profiler knows no HTTP", "causal", "", "causeway-message", Some("causal must not depend on message")),
         ("xtask builds alone", "xtask", "", "progress", Some("xtask must not depend on progress")),
-        ("nobody builds on xtask", "causeway", "", "xtask", Some("causeway must not depend on xtask")),
+        ("no crate depends on xtask", "causeway", "", "xtask", Some("causeway must not depend on xtask")),
     ]);
 }
 
@@ -92,7 +92,7 @@ fn third_party_absences() {
 
 #[test]
 fn a_crate_without_a_room_is_told_where_to_go() {
-    check(&[("", "causeway-attic", "", "serde", Some("attic has no room: say in xtask/src/layering.rs"))]);
+    check(&[("", "causeway-attic", "", "serde", Some("attic is unknown: add it to ROOMS"))]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Does the profiler's page start a profile, show how far it is, stop it and hand it out, and is a report's page drawn from its JSON?
+//! Checks that the profiler's page starts a profile, shows its progress, stops it and offers its downloads, and that a
+//! report's page is drawn from its JSON.
 //!
-//! The markup this relies on: a form `#control` with its button `#go`, a progress bar `#bar`, links in `#get`; in a report a row
-//! for each target in `#rank`, with the JSON's number beside the one that is shown (`data-gain`, `data-speedup`), and an
-//! `article.panel` for each with a path `.curve` and one `.band`.
+//! The tests rely on this markup: a form `#control` with a button `#go`, a progress bar `#bar`, and links in `#get`. In
+//! a report: a row per target in `#rank`, with the JSON's number beside the displayed one (`data-gain`,
+//! `data-speedup`), and an `article.panel` per target with a path `.curve` and one `.band`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,16 +19,16 @@ use serde_json::json;
 
 use super::View;
 use super::devtools::Tab;
-use crate::server::{Server, free_address};
+use crate::server::{ChildServer, free_address};
 
-/// Long enough for a few windows; the profile that is stopped asks for far more.
+/// Duration of the profile that ends by itself: long enough for a few windows.
 const SECONDS: u32 = 4;
-/// The longest that a page may take for one thing.
+/// Timeout for one reaction of the page.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server, and its admin API.
+/// A server with its admin API.
 pub(super) struct Profiled {
-    server: Server,
+    server: ChildServer,
     site: SocketAddr,
     admin: SocketAddr,
     downloads: PathBuf,
@@ -47,7 +48,7 @@ impl Profiled {
         std::fs::create_dir(&downloads)?;
         let mut run = Command::new(causeway);
         run.args(["run", "--config", "Caddyfile"]);
-        let server = Server::start(run, home, site)?;
+        let server = ChildServer::start(run, home, site)?;
         Ok(Self { server, site, admin, downloads })
     }
 
@@ -59,13 +60,13 @@ impl Profiled {
         self.server.log()
     }
 
-    /// Starts two profiles by the page: one is stopped, the other ends by itself.
+    /// Starts two profiles on the page: one is stopped, the other ends by itself.
     pub(super) fn check_live(&self, tab: &mut Tab<'_>, view: View, complaints: &mut Vec<String>) -> anyhow::Result<()> {
-        // Whoever the page belongs to, a profile takes seconds: once in each width will do.
+        // A profile takes seconds, and the theme has no effect on it: once per width is enough.
         if view.theme != "light" {
             return Ok(());
         }
-        let _load = Load::begin(self.site);
+        let _load = RequestLoop::begin(self.site);
         set(tab, "seconds", "120")?;
         tab.click("#go")?;
         until(tab, "a profile runs", "go.textContent === 'Stop'")?;
@@ -103,11 +104,11 @@ impl Profiled {
                 std::thread::sleep(Duration::from_millis(50));
             }
             match std::fs::read(&file) {
-                Ok(octets) if octets.starts_with(begin) && !octets.is_empty() => std::fs::remove_file(&file)?,
-                Ok(octets) => {
+                Ok(bytes) if bytes.starts_with(begin) && !bytes.is_empty() => std::fs::remove_file(&file)?,
+                Ok(bytes) => {
                     complaints.push(format!(
                         "{form} begins with {:?}",
-                        String::from_utf8_lossy(&octets[..octets.len().min(40)])
+                        String::from_utf8_lossy(&bytes[..bytes.len().min(40)])
                     ));
                 }
                 Err(error) => complaints.push(format!("{form} was not downloaded: {error}")),
@@ -116,7 +117,7 @@ impl Profiled {
         Ok(())
     }
 
-    /// The page of the last report: drawn, sorted, and equal to what programs get.
+    /// Checks the page of the last report: drawn, sortable, and equal to the JSON.
     pub(super) fn check_report(&self, tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Result<()> {
         check_drawing(tab, complaints)?;
         let told = json!(get(self.admin, "/causal/report")?);
@@ -125,7 +126,7 @@ impl Profiled {
              ['targets', 'progress', 'words'].every(key => JSON.stringify(a[key]) === JSON.stringify(b[key])) }})()"
         ))?;
         if same != json!(true) {
-            complaints.push("the page carries another report than the API tells".into());
+            complaints.push("the page contains another report than the API returns".into());
         }
         let values = "[...document.querySelectorAll('#rank [data-share]')].map(it => +it.dataset.share)";
         let mut sorted: Vec<f64> = serde_json::from_value(tab.evaluate(values)?)?;
@@ -138,7 +139,7 @@ impl Profiled {
     }
 }
 
-/// There is a curve and a band for each target that has gains, and each number that is shown is the JSON's.
+/// Checks that each target with gains has a curve and a band, and that each displayed number is the JSON's.
 fn check_drawing(tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Result<()> {
     let shown = tab.evaluate(
         "[...document.querySelectorAll('#rank tbody tr')].map(row => ({ name: row.dataset.target, cells: \
@@ -155,7 +156,7 @@ fn check_drawing(tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Res
     }
     for row in rows {
         let drawn = json!([row["name"], 1, 1]);
-        // One gain alone is no curve.
+        // A single gain has no curve.
         let has_curve = row["cells"].as_array().is_some_and(|cells| cells.len() > 1);
         if has_curve && !panels.as_array().is_some_and(|panels| panels.contains(&drawn)) {
             complaints.push(format!("{} has no curve with a band", row["name"]));
@@ -192,14 +193,14 @@ fn until(tab: &mut Tab<'_>, what: &str, condition: &str) -> anyhow::Result<()> {
     while tab.evaluate(&expression)? != json!(true) {
         if begun.elapsed() > PATIENCE {
             let state = tab.evaluate("document.getElementById('state').textContent")?;
-            bail!("not so after {PATIENCE:?}: {what}; the page says {state}");
+            bail!("not so after {PATIENCE:?}: {what}; the page shows {state}");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(())
 }
 
-/// What the admin API answers.
+/// Returns the body of a GET to the admin API.
 fn get(admin: SocketAddr, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(admin)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -210,17 +211,17 @@ fn get(admin: SocketAddr, path: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
-/// One connection that asks for the next answer when it has one.
-struct Load {
+/// One connection that sends its next request after each response.
+struct RequestLoop {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Load {
+impl RequestLoop {
     fn begin(site: SocketAddr) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ends);
-        // A server that is gone is the checks' to tell.
+        // Ignore errors: when the server is gone, the checks report it.
         let thread = std::thread::spawn(move || drop(ask(site, &end)));
         Self { ends, thread: Some(thread) }
     }
@@ -233,7 +234,7 @@ fn ask(site: SocketAddr, ends: &AtomicBool) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     while !ends.load(Ordering::Relaxed) {
         stream.write_all(request.as_bytes())?;
-        // The answer is shorter than a segment.
+        // The response is shorter than a segment, so one read returns it.
         if stream.read(&mut block)? == 0 {
             break;
         }
@@ -241,7 +242,7 @@ fn ask(site: SocketAddr, ends: &AtomicBool) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Drop for Load {
+impl Drop for RequestLoop {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

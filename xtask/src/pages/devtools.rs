@@ -1,7 +1,7 @@
-//! How is a Chromium asked to do something, and how does it answer?
+//! Controls Chromium through the DevTools protocol.
 //!
-//! The DevTools protocol over `--remote-debugging-pipe`: JSON messages, each ended by a zero octet, on descriptors 3 and 4.
-//! A pipe needs no port, no WebSocket, and the browser ends with us.
+//! The transport is `--remote-debugging-pipe`: JSON messages, each followed by a zero byte, on descriptors 3 and 4. A
+//! pipe needs no port and no WebSocket, and closing it ends the browser.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,15 +16,15 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-/// The longest a browser on a busy machine takes for one thing.
+/// Timeout for one answer of a browser on a busy machine.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// How long a page may go on drawing and complaining after it says that it has loaded.
+/// Time for late drawing and errors after a page has loaded.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// A headless browser without memory: its profile is empty at the start.
+/// A headless browser with an empty profile.
 pub(super) struct Browser {
     child: Child,
-    /// `None` once we hang up.
+    /// `None` after the pipe is closed.
     orders: Option<ChildStdin>,
     messages: Receiver<Value>,
     events: VecDeque<Value>,
@@ -32,15 +32,15 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// `folder` is empty and becomes the profile.
+    /// Starts the browser; `folder` must be empty and becomes the profile.
     pub(super) fn start(chromium: &Path, folder: &Path) -> anyhow::Result<Self> {
-        // Rust hands a child only descriptors 0 to 2, so a shell moves the first two up.
+        // Rust passes only descriptors 0 to 2 to a child, so a shell moves two of them to 3 and 4.
         let mut command = Command::new("sh");
         command.args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#]).arg(chromium);
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--disable-dev-shm-usage", "--remote-debugging-pipe", "about:blank"]);
-        // What is tested over TLS has a certificate of an authority that nobody trusts.
+        // The test's certificate comes from an untrusted authority.
         command.arg("--ignore-certificate-errors");
         command.arg(format!("--user-data-dir={}", folder.display()));
         let log = folder.with_extension("log");
@@ -57,7 +57,7 @@ impl Browser {
         Ok(browser)
     }
 
-    /// A new empty tab that reports what happens in it.
+    /// Opens an empty tab, with events enabled.
     pub(super) fn open(&mut self) -> anyhow::Result<Tab<'_>> {
         let made = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }))?;
         let target = made["targetId"].as_str().context("a tab without id")?.to_owned();
@@ -72,6 +72,7 @@ impl Browser {
         Ok(tab)
     }
 
+    /// Calls a method and waits for its result. Events that arrive before it are kept.
     fn call(&mut self, session: Option<&str>, method: &str, params: Value) -> anyhow::Result<Value> {
         let id = self.send(session, method, params)?;
         let until = Instant::now() + ANSWER_MAX;
@@ -93,9 +94,13 @@ impl Browser {
         if let Some(session) = session {
             message["sessionId"] = json!(session);
         }
-        let mut octets = serde_json::to_vec(&message)?;
-        octets.push(0);
-        self.orders.as_mut().context("chromium was let go")?.write_all(&octets).context("chromium is gone")?;
+        let mut bytes = serde_json::to_vec(&message)?;
+        bytes.push(0);
+        self.orders
+            .as_mut()
+            .context("the pipe to chromium is closed")?
+            .write_all(&bytes)
+            .context("chromium is gone")?;
         Ok(self.last_id)
     }
 
@@ -103,10 +108,10 @@ impl Browser {
         Ok(self.messages.recv_timeout(until.saturating_duration_since(Instant::now()))?)
     }
 
-    /// Events are kept for whoever asks; a late answer to a [`send`](Self::send) is dropped.
+    /// Keeps an event for later; drops a late answer to [`send`](Self::send).
     fn keep(&mut self, message: Value) -> anyhow::Result<()> {
         if message["method"] == "Page.javascriptDialogOpening" {
-            // A dialog stops the page, and with it the answer that we wait for.
+            // A dialog blocks the page, and with it the answer that we wait for.
             let session = message["sessionId"].as_str().map(str::to_owned);
             self.send(session.as_deref(), "Page.handleJavaScriptDialog", json!({ "accept": true }))?;
         }
@@ -120,6 +125,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.send(None, "Browser.close", json!({}));
+        // Closing the pipe also ends a browser that ignored the command.
         self.orders = None;
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(5) {
@@ -133,6 +139,7 @@ impl Drop for Browser {
     }
 }
 
+/// Forwards the browser's messages until the pipe closes.
 fn read(answers: ChildStdout, sender: &mpsc::Sender<Value>) {
     let mut answers = BufReader::new(answers);
     let mut message = Vec::new();
@@ -150,7 +157,7 @@ fn is_load(event: &Value) -> bool {
     event["method"] == "Page.lifecycleEvent" && event["params"]["name"] == "load"
 }
 
-/// One tab.
+/// A tab of the browser.
 pub(super) struct Tab<'b> {
     browser: &'b mut Browser,
     target: String,
@@ -162,13 +169,13 @@ impl Tab<'_> {
         self.browser.call(Some(&self.session), method, params)
     }
 
-    /// Opens a URL and waits until it stands.
+    /// Opens a URL and waits until the page has loaded.
     pub(super) fn go(&mut self, url: &str) -> anyhow::Result<()> {
         let answer = self.call("Page.navigate", json!({ "url": url }))?;
         if let Some(error) = answer["errorText"].as_str() {
             bail!("cannot open {url}: {error}");
         }
-        // Not just any load: that of the empty page before may be told late.
+        // Match the load's identifier: the load event of the previous, empty page may arrive late.
         let loader = &answer["loaderId"];
         if !self.wait(ANSWER_MAX, |event| is_load(event) && event["params"]["loaderId"] == *loader)? {
             bail!("{url} does not finish loading");
@@ -176,7 +183,7 @@ impl Tab<'_> {
         self.settle()
     }
 
-    /// Waits until a page that a click led to stands, or for `limit`: it may have led nowhere.
+    /// Waits for the page that a click opened, at most for `limit`: the click may have no effect.
     pub(super) fn follow(&mut self, limit: Duration) -> anyhow::Result<()> {
         self.wait(limit, is_load)?;
         self.settle()
@@ -186,7 +193,7 @@ impl Tab<'_> {
         self.wait(SETTLE, |_| false).map(drop)
     }
 
-    /// Reads events until one fits, which is taken out.
+    /// Waits for an event that fits, and removes it. Returns false after `limit`.
     fn wait(&mut self, limit: Duration, fits: impl Fn(&Value) -> bool) -> anyhow::Result<bool> {
         let until = Instant::now() + limit;
         loop {
@@ -204,7 +211,7 @@ impl Tab<'_> {
         }
     }
 
-    /// The value of a JavaScript expression; a promise is awaited.
+    /// Evaluates a JavaScript expression and returns its value. A promise is awaited.
     pub(super) fn evaluate(&mut self, expression: &str) -> anyhow::Result<Value> {
         let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", params)?;
@@ -214,8 +221,8 @@ impl Tab<'_> {
         Ok(answer["result"]["value"].clone())
     }
 
-    /// Presses and releases the left button in the middle of what the selector names, so that something invisible or
-    /// covered does not count as clickable. False when it has no size.
+    /// Clicks on the middle of the selected element, so that an invisible or covered element does not count as
+    /// clickable. Returns false when it has no size.
     pub(super) fn click(&mut self, selector: &str) -> anyhow::Result<bool> {
         let quoted = json!(selector);
         let middle = self.evaluate(&format!(
@@ -231,13 +238,13 @@ impl Tab<'_> {
         Ok(true)
     }
 
-    /// The page from top to bottom, as PNG.
+    /// Returns a screenshot of the whole page as PNG.
     pub(super) fn screenshot(&mut self) -> anyhow::Result<Vec<u8>> {
         let answer = self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }))?;
         BASE64_STANDARD.decode(answer["data"].as_str().unwrap_or_default()).context("a screenshot that is no base64")
     }
 
-    /// All that happened in this tab since the last call, less what was waited for.
+    /// Returns the tab's events since the last call, except those that [`wait`](Self::wait) removed.
     pub(super) fn take_events(&mut self) -> Vec<Value> {
         let (mine, others): (Vec<_>, Vec<_>) =
             self.browser.events.drain(..).partition(|event| event["sessionId"] == *self.session);

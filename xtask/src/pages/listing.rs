@@ -1,7 +1,7 @@
-//! Does a folder's page sort by what is clicked, and is a file's name nothing but a name?
+//! Checks that a folder's page sorts by the clicked column, and that file names are shown only as text.
 //!
-//! The markup this relies on: in `<thead>` a link or button for each way of sorting, `data-sort="name|size|time"`; in
-//! `<tbody>` one `<tr class="entry">` for each file, whose first `<a>` says the file's name and leads to it.
+//! The tests rely on this markup: in `<thead>` a link or button for each sort order, `data-sort="name|size|time"`; in
+//! `<tbody>` one `<tr class="entry">` per file, whose first `<a>` shows the file's name and links to it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use super::devtools::Tab;
 use super::{PHONE_WIDTH_MAX, View, origin};
 
-/// Name, size in octets, hours since the last change. The three orders, and their reverses, all differ.
+/// Name, size in bytes, and hours since the last change. The three orders and their reverses are all different.
 const SORTED: [(&str, usize, u64); 4] =
     [("a.txt", 300, 20), ("b.txt", 100, 10), ("c.txt", 200, 30), ("d.txt", 400, 40)];
 
-/// Names that are harmless as text. Each one attacks a place where a page might take it for more: markup, an attribute, a
-/// URL's path, query, fragment, escape or scheme, a template, or the reader's eye.
+/// Names that are harmless as text. Each attacks a place where a page might interpret it: markup, an attribute, a URL's
+/// path, query, fragment, escape or scheme, a template, or text direction.
 const HOSTILE: [&str; 17] = [
     "plain.txt",
     "<b>x<b>.txt",
@@ -41,7 +41,7 @@ const HOSTILE: [&str; 17] = [
     "Grüße-日本-\u{1f600}.txt",
 ];
 
-/// Whatever a hostile name could set.
+/// A condition that is true after any hostile name has run as a script.
 const INJECTED: &str = "typeof injected !== 'undefined'";
 
 pub(super) fn fill_sorted(folder: &Path) -> anyhow::Result<()> {
@@ -66,15 +66,15 @@ fn content(at: usize) -> String {
     format!("content of file {at}\n")
 }
 
-/// One file's row in the browser's eyes.
-struct Row {
+/// The row of one file, as the browser has parsed it.
+struct ListingRow {
     name: String,
     href: String,
-    /// Every element in it with its attributes' names, in order.
+    /// Its elements with the names of their attributes, in order.
     shape: String,
 }
 
-fn rows(tab: &mut Tab<'_>) -> anyhow::Result<Vec<Row>> {
+fn rows(tab: &mut Tab<'_>) -> anyhow::Result<Vec<ListingRow>> {
     let found = tab.evaluate(
         "[...document.querySelectorAll('tbody tr.entry')].map(row => { const link = row.querySelector('a'); return { \
          name: link ? link.textContent.trim() : '', href: link ? link.href : '', shape: [...row.querySelectorAll('*')].map(\
@@ -82,10 +82,12 @@ fn rows(tab: &mut Tab<'_>) -> anyhow::Result<Vec<Row>> {
     )?;
     let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     let rows = found.as_array().into_iter().flatten();
-    Ok(rows.map(|row| Row { name: text(row, "name"), href: text(row, "href"), shape: text(row, "shape") }).collect())
+    Ok(rows
+        .map(|row| ListingRow { name: text(row, "name"), href: text(row, "href"), shape: text(row, "shape") })
+        .collect())
 }
 
-/// Clicks each column's head twice: both directions must come, in whichever order.
+/// Clicks each column's header twice. Both directions must appear, in either order.
 pub(super) fn check_sorting(tab: &mut Tab<'_>, view: View, complaints: &mut Vec<String>) -> anyhow::Result<()> {
     for key in ["name", "size", "time"] {
         let ascending = ascending(key);
@@ -98,7 +100,7 @@ pub(super) fn check_sorting(tab: &mut Tab<'_>, view: View, complaints: &mut Vec<
             tab.follow(Duration::from_secs(3))?;
             seen.push(rows(tab)?.into_iter().map(|row| row.name).collect::<Vec<_>>());
         }
-        // A narrow page may leave columns out, but never the name's.
+        // A narrow page may omit columns other than the name.
         if seen.is_empty() && key != "name" && view.width < PHONE_WIDTH_MAX {
             continue;
         }
@@ -125,7 +127,8 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-/// Every hostile name is text in a row built like the plain file's, and its link brings the file.
+/// Checks that every hostile name is text, that its row has the plain file's markup, and that its link returns the
+/// file.
 pub(super) fn check_names(tab: &mut Tab<'_>, _: View, complaints: &mut Vec<String>) -> anyhow::Result<()> {
     let rows = rows(tab)?;
     if rows.len() != HOSTILE.len() {
@@ -147,7 +150,7 @@ pub(super) fn check_names(tab: &mut Tab<'_>, _: View, complaints: &mut Vec<Strin
             Err(error) => complaints.push(format!("{name:?}: {error:#}")),
         }
     }
-    // Hover over every link, for handlers that wait for it.
+    // Hover over every link, to trigger injected handlers.
     tab.evaluate("document.querySelectorAll('a').forEach(it => it.dispatchEvent(new MouseEvent('mouseover')))")?;
     if tab.evaluate(INJECTED)? == json!(true) {
         complaints.push("a file name ran as a script".into());
@@ -155,8 +158,8 @@ pub(super) fn check_names(tab: &mut Tab<'_>, _: View, complaints: &mut Vec<Strin
     Ok(())
 }
 
-/// Asks for a link as the browser resolved it, but outside the browser: a page's own policy may forbid it to fetch, and a
-/// browser would show the file, download it, or guess its type.
+/// Requests a link, as resolved by the browser, on a plain socket: a page's policy may forbid fetching, and the browser
+/// might show or download the file or guess its type.
 fn fetch(href: &str, home: &str) -> anyhow::Result<String> {
     let Some(path) = href.strip_prefix(home).filter(|path| path.starts_with('/')) else {
         bail!("leads away, to {href}")
@@ -172,7 +175,7 @@ fn fetch(href: &str, home: &str) -> anyhow::Result<String> {
     let (head, body) = answer.split_once("\r\n\r\n").context("no head in the answer")?;
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
-        bail!("{href} answers {status}");
+        bail!("{href}: status {status}");
     }
     Ok(body.to_owned())
 }

@@ -1,5 +1,5 @@
-//! Go, and programs that are built with it. Debian's stable one may be too old for what is to be built; a newer one is a module like any
-//! other, from where modules come.
+//! Go, and programs built with it. Debian's stable Go may be too old for them; a newer toolchain is downloaded as a Go
+//! module.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,12 +13,12 @@ use crate::report::Halt;
 use crate::stage::Stage;
 use crate::steps::House;
 
-/// Since then Go fetches the version that a module asks for by itself.
+/// From this version on, Go fetches the version that a module requires by itself.
 const MINOR_MIN: u32 = 21;
-/// What is fetched where the installed one is older.
+/// The toolchain to fetch if the installed Go is older.
 const FETCHED: &str = "v0.0.1-go1.26.0";
 
-/// A program in Go, built into the tools folder from a module under tests/peers, whose go.mod says which version of what.
+/// Builds a Go program into the tools folder, from a module under tests/peers whose go.mod pins all versions.
 pub(crate) fn go_built(
     stage: &mut Stage,
     house: &House,
@@ -34,7 +34,7 @@ pub(crate) fn go_built(
     run(stage, build, || format!("needs {program}, and building it failed")).map(|_| output)
 }
 
-/// A Go that is new enough, after installing or fetching it where that is allowed.
+/// Returns a Go that is new enough, after installing or fetching it if allowed.
 fn go(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
     let installed = GO.need(stage, house)?;
     let version = env(stage, &installed, "GOVERSION")?;
@@ -47,14 +47,15 @@ fn go(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
         let (cache, arch) = (env(stage, &installed, "GOMODCACHE")?, env(stage, &installed, "GOARCH")?);
         let module = format!("golang.org/toolchain@{FETCHED}.linux-{arch}");
         let mut download = Command::new(&installed);
-        // Outside of any module: those here may ask for more than this Go can read.
+        // Outside of any module: go.mod files here may require more than this Go can parse.
         download.current_dir(&house.target).args(["mod", "download", &module]);
         run(stage, download, || format!("needs Go 1.{MINOR_MIN} or later, and fetching {module} failed"))?;
         fs::create_dir_all(house.target.join("tools")).context("making the tools folder")?;
         let mut copy = Command::new("cp");
+        // The module cache is read-only; a copy that preserved modes could not be replaced later.
         copy.args(["-r", "--no-preserve=mode"]).arg(Path::new(&cache).join(&module)).arg(&fetched);
         stage.run(copy)?;
-        // In a module nothing is a program.
+        // Files of a module are not executable.
         for folder in ["bin", &format!("pkg/tool/linux_{arch}")] {
             for entry in fs::read_dir(fetched.join(folder)).context("looking at Go's programs")? {
                 let path = entry.context("looking at Go's programs")?.path();
@@ -71,7 +72,7 @@ fn env(stage: &mut Stage, go: &Path, name: &str) -> Result<String, Halt> {
     Ok(stage.run(command)?.trim().to_owned())
 }
 
-/// Runs what may fail for want of a network; then the program is lacking, not wrong.
+/// Runs a command that may fail without a network; the program is then missing, which is not a failure.
 fn run(stage: &mut Stage, command: Command, lacks: impl Fn() -> String) -> Result<String, Halt> {
     match stage.run(command) {
         Err(Halt::Failed(said)) => {
@@ -83,7 +84,7 @@ fn run(stage: &mut Stage, command: Command, lacks: impl Fn() -> String) -> Resul
     }
 }
 
-/// 26 of `go1.26.8`; nothing of what is no release.
+/// Parses the minor version: 26 of `go1.26.8`; `None` for versions that are not releases.
 fn minor(version: &str) -> Option<u32> {
     version.strip_prefix("go1.")?.split(['.', '-', 'r', 'b']).next()?.parse().ok()
 }

@@ -1,5 +1,5 @@
-// A page of 48 KiB by Go's HTTP/2 server, and how long each request took there: from the read that brought the last octet of
-// its head to the return of the write that took the last octet of its answer. Connections are wrapped for that, so the server
+// A page of 48 KiB by Go's HTTP/2 server, and how long each request took there: from the read that brought the last byte of
+// its head to the return of the write that took the last byte of its answer. Connections are wrapped for that, so the server
 // itself is left as it is. net/http is the server of the standard library, xnet that of golang.org/x/net/http2.
 // Usage: article net/http|xnet PORT PORT_OF_TIMES [CERTIFICATE KEY]
 package main
@@ -81,7 +81,7 @@ func main() {
 }
 
 // timed wraps what a listener accepts. To the server a connection looks like one in the clear, over TLS too: the client has
-// agreed on h2, and speaks it from its first octet.
+// agreed on h2, and speaks it from its first byte.
 type timed struct{ net.Listener }
 
 func (t timed) Accept() (net.Conn, error) {
@@ -133,14 +133,14 @@ func (c *timedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// frames follows frames through pieces of octets.
+// frames follows frames through pieces of bytes.
 type frames struct {
-	skip int // octets until the next frame's head
+	skip int // bytes until the next frame's head
 	head [9]byte
 	have int
 }
 
-// pass calls ended for each frame whose last octet is in p.
+// pass calls ended for each frame whose last byte is in p.
 func (f *frames) pass(p []byte, ended func(kind, flags byte, stream uint32)) {
 	for len(p) > 0 || (f.have == 9 && f.skip == 0) {
 		if f.skip > 0 {

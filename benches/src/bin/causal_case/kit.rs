@@ -1,4 +1,4 @@
-//! What the programs are made of when our profiler watches: `progress`'s threads and locks, and its progress point.
+//! The building blocks of the programs for our profiler: `progress`'s threads, locks and progress point.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,18 +6,18 @@ pub(crate) use progress::{sync, thread};
 
 static UNITS: AtomicU64 = AtomicU64::new(0);
 
-/// One unit of what the program is there for.
+/// Completes one unit of the program's work.
 pub(crate) fn done() {
     progress::progress!("unit");
     count();
 }
 
-/// The same for who tells the profiler himself.
+/// Counts a unit in a program that notifies the profiler itself.
 pub(crate) fn count() {
     UNITS.fetch_add(1, Relaxed);
 }
 
-/// Units so far.
+/// Returns the number of completed units.
 pub(crate) fn units() -> u64 {
     UNITS.load(Relaxed)
 }

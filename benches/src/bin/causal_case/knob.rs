@@ -1,20 +1,20 @@
-//! Planted costs and the knob that really cuts one of them.
+//! Planted costs, and the knob that actually reduces one of them.
 //!
-//! A cost is a counted number of steps of a chain in which each waits for the one before, so it is work of the processor that neither
-//! memory nor the other thread of a core disturbs much. How many steps make a microsecond is measured once, for all runs of a case.
+//! A cost is a number of steps in a dependency chain: processor work which memory and the core's other hardware thread
+//! hardly affect. The number of steps per microsecond is measured once for all runs of a case.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Percent of the target's cost that is cut.
+/// Percent by which the target's cost is reduced.
 static PERCENT: AtomicU32 = AtomicU32::new(0);
 static STEPS_PER_MS: AtomicU64 = AtomicU64::new(0);
-/// The function whose cost the knob cuts.
+/// The function whose cost the knob reduces.
 static TARGET: OnceLock<String> = OnceLock::new();
 
-/// Reads `STEPS_PER_MS`, `KNOB` and `KNOB_ON`. Call it before a cost is made.
+/// Reads `STEPS_PER_MS`, `KNOB` and `KNOB_ON` from the environment. Must run before a [`Cost`] is created.
 pub(crate) fn begin() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     STEPS_PER_MS.store(number("STEPS_PER_MS").unwrap_or_else(calibrate), Relaxed);
@@ -22,17 +22,17 @@ pub(crate) fn begin() {
     let _ = TARGET.set(std::env::var("KNOB_ON").unwrap_or_default());
 }
 
-/// Cuts so many percent from now on.
+/// Sets the reduction in percent.
 pub(crate) fn turn(percent: u32) {
     PERCENT.store(percent.min(100), Relaxed);
 }
 
-/// Percent that are cut.
+/// Returns the reduction in percent.
 pub(crate) fn percent() -> u32 {
     PERCENT.load(Relaxed)
 }
 
-/// Steps in a millisecond when nobody disturbs: the most of many tries.
+/// Returns the steps per millisecond on an undisturbed core: the maximum of many tries.
 pub(crate) fn calibrate() -> u64 {
     const STEPS: u64 = 200_000;
     let tries = (0..200).map(|_| {
@@ -43,7 +43,7 @@ pub(crate) fn calibrate() -> u64 {
     tries.max().unwrap_or(1).max(1)
 }
 
-/// What a planted function costs each time.
+/// The cost of a planted function per call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     mean: Duration,
@@ -51,25 +51,26 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// So much on average; the knob cuts it if it is turned on this name.
+    /// A cost with this mean. The knob reduces it if its target has this name.
     pub(crate) fn of(name: &str, microseconds: u64) -> Self {
         let is_cut = TARGET.get().is_some_and(|target| target == name);
         Self { mean: Duration::from_micros(microseconds), is_cut }
     }
 
-    /// Steps of one time, from half the mean to one and a half. As many are drawn from `random` whatever is cut.
+    /// Returns the steps of one call, from half the mean to one and a half. The sequence of random numbers does not
+    /// depend on the knob.
     pub(crate) fn draw(&self, random: &mut Random) -> u64 {
         (self.whole() as f64 * (0.5 + random.part())) as u64
     }
 
-    /// Steps of the mean.
+    /// Returns the mean in steps.
     pub(crate) fn whole(&self) -> u64 {
         let steps = self.mean.as_micros() as u64 * STEPS_PER_MS.load(Relaxed) / 1000;
         if self.is_cut { steps * u64::from(100 - percent()) / 100 } else { steps }
     }
 }
 
-/// Numbers that look random, the same for the same seed.
+/// A pseudo-random generator; equal seeds give equal numbers.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -77,7 +78,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(crate) fn part(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,13 +1,13 @@
-//! The programs that `./bench causal` profiles, each with a planted cost and a knob that really cuts it.
-//! Usage: `causal_case PROGRAM [ARGUMENT…]`; `causal_case calibrate` says how many steps of a cost a millisecond takes. `STEPS_PER_MS`,
-//! `KNOB` (percent) and `KNOB_ON` (the function whose cost is cut) come by the environment.
+//! The programs that `./bench causal` profiles, each with a planted cost and a knob that actually reduces it. Usage:
+//! `causal_case PROGRAM [ARGUMENT…]`; `causal_case calibrate` prints the steps of a cost per millisecond.
+//! `STEPS_PER_MS`, `KNOB` (percent) and `KNOB_ON` (the function whose cost is reduced) are environment variables.
 //!
-//! A program says `ready` and then does what standard input says, a line each, answered by a line: `knob PERCENT`, `count` (units so far
-//! and when), `profile JSON` (see `profile`). It ends with the input.
+//! A program prints `ready` and then executes commands from standard input, with one line per command and per result:
+//! `knob PERCENT`, `count` (units so far, and the time), `profile JSON` (see `profile`). It ends with the input.
 //!
 //! - `knob`, `planted`: costs, and the functions that have them
 //! - `programs`: threads with locks, channels and barriers
-//! - `serve`: our engine with a handler that costs
+//! - `serve`: our engine with a handler that has a cost
 //! - `writers`: HTTP/2 with a fresh writer for each frame
 //! - `profile`: the causal profiler, run once
 
@@ -28,7 +28,7 @@ use serde_json::json;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
-    // As our server: mimalloc's huge pages are cleared again and again where much is freed between two windows.
+    // As in our server: mimalloc would repeatedly clear huge pages if much memory is freed between two windows.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let mut arguments = std::env::args().skip(1);
     let program = arguments.next().unwrap_or_default();
@@ -59,13 +59,13 @@ fn main() {
             _ => panic!("'{line}' is none of knob PERCENT, count, profile JSON"),
         }
     }
-    // The program's threads run until here.
+    // The program's threads run until the process exits.
     std::process::exit(0);
 }
 
 fn say(line: &str) {
     let mut output = std::io::stdout().lock();
-    // Whoever does not listen any more closes the input, too.
+    // Ignore errors: a reader that has gone away also closes the input.
     let _ = writeln!(output, "{line}");
     let _ = output.flush();
 }

@@ -1,5 +1,5 @@
-//! Runs the causal profiler once in this process and says what it found. Asked by JSON: `seconds`, `mode` (`both`, `screen`, `confirm`),
-//! `targets` (all without any), `seed`, and `budget` if not the profiler's own.
+//! Runs the causal profiler once in this process and returns its report. The parameters are JSON: `seconds`, `mode`
+//! (`both`, `screen`, `confirm`), `targets` (empty for all), `seed`, and `budget` to override the profiler's default.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 #[derive(Deserialize)]
-struct Asked {
+struct ProfileArguments {
     seconds: f64,
     mode: String,
     targets: Vec<String>,
@@ -16,7 +16,7 @@ struct Asked {
     budget: Option<f64>,
 }
 
-/// `{"report": …}` or `{"error": …}`.
+/// Returns `{"report": …}` or `{"error": …}`.
 pub(crate) fn run(asked: &str) -> Value {
     match profile(asked) {
         Ok(report) => json!({ "report": report }),
@@ -25,7 +25,7 @@ pub(crate) fn run(asked: &str) -> Value {
 }
 
 fn profile(asked: &str) -> Result<causal::report::Report, String> {
-    let asked: Asked = serde_json::from_str(asked).map_err(|error| format!("'{asked}': {error}"))?;
+    let asked: ProfileArguments = serde_json::from_str(asked).map_err(|error| format!("'{asked}': {error}"))?;
     let mode = match asked.mode.as_str() {
         "both" => Modes::Both,
         "screen" => Modes::Screen,

@@ -1,5 +1,5 @@
-//! The programs that are their own load, in plain threads. They are compiled twice: with `progress`'s threads and locks for
-//! our profiler, and with the standard library's for Coz (`benches/causal/coz_twin.rs`). Only `kit` differs.
+//! Programs that generate their own load in plain threads. They are compiled twice: with `progress`'s threads and locks
+//! for our profiler, and with the standard library's for Coz (`benches/causal/coz_twin.rs`). Only `kit` differs.
 
 #[path = "programs/barrier.rs"]
 mod barrier;
@@ -10,7 +10,7 @@ mod lock;
 #[path = "programs/pipeline.rs"]
 mod pipeline;
 
-/// Starts the threads of the program of that name; whether there is one.
+/// Starts the threads of a program; returns false when the name is unknown.
 pub(crate) fn start(name: &str) -> bool {
     match name {
         "barrier" => barrier::start(),

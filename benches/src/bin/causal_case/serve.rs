@@ -1,6 +1,6 @@
-//! Our engine with one worker and a handler that costs: `hot_function`, which the knob may cut, and `cold_function`.
-//! Arguments: `PORT ROUTES [UPSTREAM_PORT]`, where ROUTES is `/path=HOT+COLD,…` in microseconds, `:span` behind it for spans around the two.
-//! What comes for `/upstream` is passed on to the upstream afterwards.
+//! Our engine with one worker and a handler with a cost: `hot_function`, which the knob may reduce, and
+//! `cold_function`. Arguments: `PORT ROUTES [UPSTREAM_PORT]`, where ROUTES is `/path=HOT+COLD,…` in microseconds; the
+//! suffix `:span` adds spans around the two. Requests for `/upstream` are then forwarded to the upstream.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use super::knob::{Cost, Random};
 use super::planted::{cold_function, hot_function};
 
-/// Starts the engine, which runs until the program ends.
+/// Starts the engine, which runs until the program ends. Returns false for wrong arguments.
 pub(crate) fn start(arguments: &[String]) -> bool {
     let Some((port, routes, upstream)) = understood(arguments) else { return false };
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
     registry.handler("work", |value, _| {
         let microseconds = |name: &str| value[name].as_u64().unwrap_or(0);
-        // A route has the knob's name to itself where it is the target.
+        // If this route is the knob's target, it has the knob's name to itself.
         let hot = value["knob"].as_str().unwrap_or("hot_function");
         Ok(Box::new(Work {
             hot: Cost::of(hot, microseconds("hot")),
@@ -40,7 +40,6 @@ pub(crate) fn start(arguments: &[String]) -> bool {
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
         certificates: None,
-        access: Box::new(std::io::sink()),
     });
     std::mem::forget(engine.unwrap_or_else(|error| panic!("{error}")));
     true
@@ -54,7 +53,7 @@ struct Route {
 }
 
 impl Route {
-    /// As text has it: `/path=HOT+COLD` or `/path=HOT+COLD:span`.
+    /// Parses `/path=HOT+COLD` or `/path=HOT+COLD:span`.
     fn parse(text: &str) -> Option<Self> {
         let (path, costs) = text.split_once('=')?;
         let (costs, span) = costs.strip_suffix(":span").map_or((costs, false), |costs| (costs, true));
@@ -64,7 +63,7 @@ impl Route {
 
     fn plan(&self, upstream: Option<u16>) -> Value {
         let passes = upstream.filter(|_| self.path == "/upstream");
-        // Where there are several, the knob is turned on one by its path.
+        // With several routes, the knob selects one by its path.
         let knob = if self.path == "/" { "hot_function" } else { &self.path };
         let work = json!({
             "handler": "work", "hot": self.hot, "cold": self.cold, "span": self.span, "knob": knob, "passes": passes.is_some(),

@@ -1,8 +1,8 @@
-//! The article's case: HTTP/2 with a fresh writer for each larger frame. A writer has a cost of starting up (`start_up`) before it
-//! writes, and there is one at a time on a connection. With the whole of that cut there is one writer that stays, as the article's
-//! remedy has it. An answer costs `render` before its first frame. Arguments: `PORT`.
+//! The article's case: HTTP/2 with a fresh writer for each larger frame. A writer has a start-up cost (`start_up`)
+//! before it writes, and a connection has one writer at a time. When that cost is reduced by 100 %, one permanent
+//! writer is used, which is the article's remedy. A response costs `render` before its first frame. Argument: `PORT`.
 //!
-//! The event loop is not our engine but a small one of its own over our machine, so it tells the profiler itself what happens.
+//! The event loop is not our engine but a small one over our protocol machine, so it calls the profiler's hooks itself.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,10 +25,10 @@ use super::planted::{render, start_up};
 const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 12:00:00 GMT";
 const READ_BYTES: usize = 32 << 10;
 const FRAME_HEAD_BYTES: usize = 9;
-/// Frames up to this go out with the one behind them, without a writer of their own.
+/// Frames up to this size are written together with the next frame, without a writer of their own.
 const BUFFERED_BYTES_MAX: usize = 4 << 10;
 
-/// Starts the server, which runs until the program ends.
+/// Starts the server, which runs until the program ends. Returns false for wrong arguments.
 pub(crate) fn start(arguments: &[String]) -> bool {
     let [port] = arguments else { return false };
     let Ok(port) = port.parse::<u16>() else { return false };
@@ -51,32 +51,32 @@ async fn serve(port: u16) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection's own failure ends that connection and nothing else.
-        tokio::task::spawn_local(async move { Connection::new(page).serve(stream).await.ok() });
+        // An error of a connection ends only that connection.
+        tokio::task::spawn_local(async move { WriterConnection::new(page).serve(stream).await.ok() });
     }
 }
 
-/// What a writer has while it writes, and what it gives back.
-struct Wire {
+/// The state that a writer takes while it writes, and gives back.
+struct WriteState {
     stream: TcpStream,
-    /// The connection, for the profiler.
+    /// The connection's stamp for the profiler.
     stamp: Stamp,
-    /// Frames that are not yet written, from `at`.
-    octets: Vec<u8>,
+    /// Frames to write; those before `at` are written.
+    bytes: Vec<u8>,
     at: usize,
 }
 
-struct Connection {
+struct WriterConnection {
     server: Server,
     head: Head,
     answer: ResponseHead,
     page: Chunk,
     out: WriteList,
-    /// Octets that were ever put into `out`.
+    /// Bytes put into `out` since the start.
     queued: u64,
-    /// Those of them that the kernel has.
+    /// Bytes of those that the kernel has accepted.
     written: u64,
-    /// Where in those an answer ends.
+    /// The end offsets of responses in `queued`, with their visits.
     ends: VecDeque<(u64, Visit)>,
     point: Point,
     random: Random,
@@ -84,7 +84,7 @@ struct Connection {
     render: Cost,
 }
 
-impl Connection {
+impl WriterConnection {
     fn new(page: &'static [u8]) -> Self {
         let mut answer = ResponseHead::new(StatusCode::OK);
         answer.set(names::SERVER, FieldValue::from_static("writers"));
@@ -106,7 +106,7 @@ impl Connection {
     }
 
     async fn serve(mut self, stream: TcpStream) -> io::Result<()> {
-        let mut wire = Wire { stream, stamp: Stamp::default(), octets: Vec::new(), at: 0 };
+        let mut wire = WriteState { stream, stamp: Stamp::default(), bytes: Vec::new(), at: 0 };
         let mut block = vec![0; READ_BYTES];
         let mut filled = 0;
         loop {
@@ -120,7 +120,7 @@ impl Connection {
             block.copy_within(used..filled, 0);
             filled -= used;
             self.queue(&mut wire);
-            while wire.at < wire.octets.len() {
+            while wire.at < wire.bytes.len() {
                 let before = wire.at;
                 wire = self.write(wire).await?;
                 self.note_written((wire.at - before) as u64);
@@ -131,12 +131,12 @@ impl Connection {
         }
     }
 
-    /// Answers what the octets ask; returns how many are done with.
-    fn take(&mut self, octets: &[u8]) -> usize {
+    /// Responds to the requests in `bytes`; returns the number of consumed bytes.
+    fn take(&mut self, bytes: &[u8]) -> usize {
         let now = Instant::now();
         let mut used = 0;
         loop {
-            let handled = self.server.handle_octets(now, &octets[used..], &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(now, &bytes[used..], &mut self.head, &mut self.out);
             used += handled.consumed;
             match handled.event {
                 Some(Event::Head { stream, .. }) => self.answer(stream),
@@ -159,28 +159,30 @@ impl Connection {
         self.ends.push_back((self.queued + self.out.len() as u64, visit));
     }
 
-    /// Moves what the machine has produced to the wire, in one piece, so that frames are cut easily.
-    fn queue(&mut self, wire: &mut Wire) {
-        wire.octets.clear();
+    /// Moves the machine's output to the wire as contiguous bytes, so that it is easy to split into frames.
+    fn queue(&mut self, wire: &mut WriteState) {
+        wire.bytes.clear();
         wire.at = 0;
         while !self.out.is_empty() {
             let mut slices = [io::IoSlice::new(&[]); 64];
             let used = self.out.slices(&mut slices);
             let taken: usize = slices[..used].iter().map(|slice| slice.len()).sum();
-            slices[..used].iter().for_each(|slice| wire.octets.extend_from_slice(slice));
+            slices[..used].iter().for_each(|slice| wire.bytes.extend_from_slice(slice));
             self.out.advance(taken);
         }
-        self.queued += wire.octets.len() as u64;
+        self.queued += wire.bytes.len() as u64;
     }
 
-    /// The frames up to the next larger one, by a fresh writer whose end is waited for.
-    async fn write(&mut self, mut wire: Wire) -> io::Result<Wire> {
+    /// Writes up to the end of the next larger frame, with a fresh writer, and waits for it.
+    async fn write(&mut self, mut wire: WriteState) -> io::Result<WriteState> {
         let end = wire.next();
+        // Fully reduced: the connection itself is the permanent writer.
         if knob::percent() == 100 && self.start_up.whole() == 0 {
             wire.write(end).await?;
             return Ok(wire);
         }
         let steps = self.start_up.draw(&mut self.random);
+        // The stamps report to the profiler that the task runs after this point, and that the rest runs after the task.
         let mut stamp = Stamp::default();
         progress::before_send(&mut stamp);
         let writing = tokio::task::spawn_local(async move {
@@ -196,8 +198,8 @@ impl Connection {
         Ok(wire)
     }
 
-    fn note_written(&mut self, octets: u64) {
-        self.written += octets;
+    fn note_written(&mut self, bytes: u64) {
+        self.written += bytes;
         while let Some((_, visit)) = self.ends.pop_front_if(|(end, _)| *end <= self.written) {
             visit.end(self.point);
             kit::count();
@@ -205,24 +207,24 @@ impl Connection {
     }
 }
 
-impl Wire {
-    /// Where the frames end that are written at once: behind the next larger one, or at the end of all.
+impl WriteState {
+    /// Returns the end of the next write: after the next larger frame, or at the end of the bytes.
     fn next(&self) -> usize {
         let mut at = self.at;
-        while let Some(&[a, b, c]) = self.octets.get(at..at + 3) {
+        while let Some(&[a, b, c]) = self.bytes.get(at..at + 3) {
             let length = u32::from_be_bytes([0, a, b, c]) as usize;
             at += FRAME_HEAD_BYTES + length;
             if length > BUFFERED_BYTES_MAX {
                 break;
             }
         }
-        at.min(self.octets.len())
+        at.min(self.bytes.len())
     }
 
     async fn write(&mut self, end: usize) -> io::Result<()> {
         while self.at < end {
             progress::written(&mut self.stamp);
-            self.at += self.stream.write(&self.octets[self.at..end]).await?;
+            self.at += self.stream.write(&self.bytes[self.at..end]).await?;
         }
         Ok(())
     }

@@ -1,65 +1,65 @@
-//! Frames as octets: those that come are told apart by type and number, those that go are canned.
+//! Frames as bytes: received frames are classified by type and stream, sent frames are canned.
 
 use std::io::IoSlice;
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The client's connection preface (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// SETTINGS that set nothing.
+/// An empty SETTINGS frame.
 pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-/// The acknowledgement of the peer's.
+/// The acknowledgement of the peer's SETTINGS.
 pub const SETTINGS_ACK: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
 
 const HEAD_BYTES: usize = 9;
-/// The largest frame that a peer takes untold.
+/// The default maximum frame size.
 const FRAME_BYTES_MAX: usize = 16 << 10;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A frame that came whole.
-pub struct Frame<'o> {
-    pub kind: Kind,
+/// A complete received frame.
+pub struct CompleteFrame<'o> {
+    pub kind: FrameReaction,
     pub stream: u32,
     pub payload: &'o [u8],
 }
 
-/// What has to be done about a frame.
+/// The reaction that a frame requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// HEADERS; taken for a whole request.
+pub enum FrameReaction {
+    /// HEADERS, treated as a complete request.
     Request,
-    /// SETTINGS of the peer's own.
+    /// The peer's SETTINGS, to be acknowledged.
     Settings,
-    /// A PING that is not an answer.
+    /// A PING request.
     Ping,
-    /// Nothing.
+    /// No reaction.
     Other,
 }
 
-impl<'o> Frame<'o> {
-    /// The frame that `octets` begin with, if it is whole (RFC 9113 §4.1).
-    pub fn first(octets: &'o [u8]) -> Option<Self> {
-        let (head, rest) = octets.split_first_chunk::<HEAD_BYTES>()?;
+impl<'o> CompleteFrame<'o> {
+    /// Returns the frame at the start of `bytes` if it is complete (RFC 9113 §4.1).
+    pub fn first(bytes: &'o [u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let payload = rest.get(..length)?;
         let kind = match (head[3], head[4] & 1) {
-            (HEADERS, _) => Kind::Request,
-            (4, 0) => Kind::Settings,
-            (6, 0) => Kind::Ping,
-            _ => Kind::Other,
+            (HEADERS, _) => FrameReaction::Request,
+            (4, 0) => FrameReaction::Settings,
+            (6, 0) => FrameReaction::Ping,
+            _ => FrameReaction::Other,
         };
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
         Some(Self { kind, stream, payload })
     }
 
-    /// Head and payload.
+    /// Returns the size of head and payload in bytes.
     pub fn bytes(&self) -> usize {
         HEAD_BYTES + self.payload.len()
     }
 }
 
-/// Answers a PING with its own octets.
+/// Appends the response to a PING: its own payload.
 pub fn put_pong(out: &mut Vec<u8>, payload: &[u8]) {
     put_frame_head(out, payload.len(), 6, 1, 0);
     out.extend_from_slice(payload);
@@ -72,29 +72,29 @@ fn put_frame_head(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stream:
     out.extend_from_slice(&stream.to_be_bytes());
 }
 
-/// How the answer's fields are written.
+/// The encoding of the response's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
-    /// Each answer has them all as text.
+    /// Each response has all fields as literals.
     Literal,
-    /// A connection's first answer puts them into the peer's table, the later ones only name them.
+    /// A connection's first response adds them to the peer's table; later responses use their indices.
     Indexed,
 }
 
-/// The one answer there is: a head of twelve fields and a body.
+/// The server's only response: a head of twelve fields, and a body.
 pub struct Answers<'b> {
     body: &'b [u8],
-    /// Everything but the body: the HEADERS frame and the head of each DATA frame. Its stream numbers are patched.
+    /// All bytes except the body: the HEADERS frame and the head of each DATA frame. Stream identifiers are patched in.
     frames: Vec<u8>,
-    /// Where stream numbers stand in it.
+    /// Offsets of the stream identifiers in `frames`.
     numbers: Vec<usize>,
-    /// Where each DATA frame's head ends in it.
+    /// Offsets of the ends of DATA frame heads in `frames`.
     cuts: Vec<usize>,
-    /// What one write gathers.
+    /// The bytes gathered for one write.
     gathered: Vec<u8>,
 }
 
-/// Up to this many octets a body is copied with its frames; a larger one is written from where it stands.
+/// Bodies up to this size are copied next to their frames; larger ones are written from their place.
 const COPIED_BYTES_MAX: usize = 1 << 10;
 
 impl<'b> Answers<'b> {
@@ -102,7 +102,8 @@ impl<'b> Answers<'b> {
         let block = match coding {
             // Literals without indexing (RFC 7541 §6.2.2).
             Coding::Literal => literals(0x00, body.len()),
-            // :status 200, then what the first answer put into the table: the newest entry is 62 (RFC 7541 §2.3.3).
+            // :status 200, then the entries that the first response added to the table; the newest has index 62 (RFC
+            // 7541 §2.3.3).
             Coding::Indexed => {
                 let places = 62..62 + fields(body.len()).len();
                 let indexed = places.map(|place| 0x80 | u8::try_from(place).expect("a small table"));
@@ -121,14 +122,14 @@ impl<'b> Answers<'b> {
         Self { body, frames, numbers, cuts, gathered: Vec::new() }
     }
 
-    /// Octets of one answer but a connection's first.
+    /// Returns the size of a response, except for a connection's first.
     pub fn bytes(&self) -> usize {
         self.frames.len() + self.body.len()
     }
 
-    /// A connection's first answer where fields are indexed later.
+    /// Appends a connection's first response if later ones use indices.
     pub fn put_first(&self, out: &mut Vec<u8>, stream: u32) {
-        // With incremental indexing (RFC 7541 §6.2.1).
+        // Literals with incremental indexing (RFC 7541 §6.2.1).
         let block = literals(0x40, self.body.len());
         put_frame_head(out, block.len(), HEADERS, END_HEADERS, stream);
         out.extend_from_slice(&block);
@@ -139,7 +140,8 @@ impl<'b> Answers<'b> {
         }
     }
 
-    /// Calls `send` with `before` and the answers on these streams, without the first `taken` octets of the first.
+    /// Calls `send` with `before` and the responses for these streams, omitting the first `taken` bytes of the first
+    /// response.
     pub fn write<T>(
         &mut self,
         before: &[u8],
@@ -165,7 +167,7 @@ impl<'b> Answers<'b> {
         if copied {
             let (control, rest) = self.gathered.split_at(before.len());
             let rest = &rest[taken.min(rest.len())..];
-            // What a write left of an answer is rare; then the two do not stand beside each other.
+            // A partially written response is rare; only then are the two parts not contiguous.
             if taken == 0 {
                 return send(&[IoSlice::new(&self.gathered)]);
             }
@@ -194,7 +196,7 @@ impl<'b> Answers<'b> {
     }
 }
 
-/// :status 200 and the fields as literals with new names, each behind `first`.
+/// Returns :status 200 and the fields as literals with new names, each preceded by `first`.
 fn literals(first: u8, length: usize) -> Vec<u8> {
     let mut block = vec![0x88];
     for (name, value) in fields(length) {
@@ -207,7 +209,7 @@ fn literals(first: u8, length: usize) -> Vec<u8> {
     block
 }
 
-/// The twelve fields of the answer.
+/// Returns the twelve fields of the response.
 fn fields(length: usize) -> Vec<(&'static str, String)> {
     let own = [
         ("server", "limit".to_owned()),
@@ -222,13 +224,13 @@ fn fields(length: usize) -> Vec<(&'static str, String)> {
 mod tests {
     use super::*;
 
-    fn frames(mut octets: &[u8]) -> Vec<(u8, u8, u32, usize)> {
+    fn frames(mut bytes: &[u8]) -> Vec<(u8, u8, u32, usize)> {
         let mut frames = Vec::new();
-        while let Some(frame) = Frame::first(octets) {
-            frames.push((octets[3], octets[4], frame.stream, frame.payload.len()));
-            octets = &octets[frame.bytes()..];
+        while let Some(frame) = CompleteFrame::first(bytes) {
+            frames.push((bytes[3], bytes[4], frame.stream, frame.payload.len()));
+            bytes = &bytes[frame.bytes()..];
         }
-        assert!(octets.is_empty(), "frames are whole");
+        assert!(bytes.is_empty(), "frames are whole");
         frames
     }
 
@@ -238,13 +240,13 @@ mod tests {
         })
     }
 
-    // RFC 9113 §4.1, §6.2: a frame says its length, type, flags and stream; the last one of an answer ends the stream.
+    // RFC 9113 §4.1, §6.2: a frame has a length, type, flags and stream; the last frame of a response ends the stream.
     #[test]
     fn answers_are_whole_frames_on_their_streams() {
         let page = answer::page();
         for (body, pieces) in [(answer::BODY, vec![13]), (&page, vec![16_384, 16_384, 16_384])] {
             let mut answers = Answers::new(body.as_bytes(), Coding::Indexed);
-            let octets = written(&mut answers, SETTINGS_ACK, &[1, 0x0102_0305], 0);
+            let bytes = written(&mut answers, SETTINGS_ACK, &[1, 0x0102_0305], 0);
             let mut want = vec![(4, 1, 0, 0)];
             for stream in [1, 0x0102_0305] {
                 want.push((HEADERS, END_HEADERS, stream, 13));
@@ -253,12 +255,12 @@ mod tests {
                     pieces.iter().enumerate().map(|(place, piece)| (DATA, u8::from(place == last), stream, *piece)),
                 );
             }
-            assert_eq!(frames(&octets), want);
-            assert_eq!(octets.len(), SETTINGS_ACK.len() + 2 * answers.bytes());
+            assert_eq!(frames(&bytes), want);
+            assert_eq!(bytes.len(), SETTINGS_ACK.len() + 2 * answers.bytes());
             let mut first = Vec::new();
             answers.put_first(&mut first, 7);
             assert_eq!(frames(&first).len(), 1 + pieces.len());
-            // The same block but for what it asks of the table.
+            // The blocks differ only in their use of the table.
             let literal = written(&mut Answers::new(body.as_bytes(), Coding::Literal), b"", &[7], 0);
             assert_eq!((literal.len(), literal[10]), (first.len(), 0x00));
             assert_eq!(first[10], 0x40);
@@ -281,13 +283,13 @@ mod tests {
 
     #[test]
     fn frames_that_came_in_part_wait() {
-        let octets = [SETTINGS, &[0, 0, 2, 1, 5, 0, 0, 0, 9, 0x82, 0x84]].concat();
-        for split in 0..octets.len() {
-            let first = Frame::first(&octets[..split]);
+        let bytes = [SETTINGS, &[0, 0, 2, 1, 5, 0, 0, 0, 9, 0x82, 0x84]].concat();
+        for split in 0..bytes.len() {
+            let first = CompleteFrame::first(&bytes[..split]);
             assert_eq!(first.is_some(), split >= SETTINGS.len(), "{split}");
         }
-        let request = Frame::first(&octets[SETTINGS.len()..]).unwrap();
-        assert_eq!((request.kind, request.stream, request.payload), (Kind::Request, 9, &[0x82, 0x84][..]));
+        let request = CompleteFrame::first(&bytes[SETTINGS.len()..]).unwrap();
+        assert_eq!((request.kind, request.stream, request.payload), (FrameReaction::Request, 9, &[0x82, 0x84][..]));
         let mut pong = Vec::new();
         put_pong(&mut pong, b"12345678");
         assert_eq!(frames(&pong), [(6, 1, 0, 8)]);

@@ -1,6 +1,7 @@
-//! The limit server of HTTP/2 in the clear: one thread, epoll, a read and a write. It walks frames, reads no field and knows a
-//! stream by its number only; each HEADERS frame is answered with a canned head and body, all that one read brought with one
-//! write. It honours no window, so a client has to open them wide. Usage: `h2_limit [indexed] PORT [page]`.
+//! The limit server for HTTP/2 without TLS: one thread, epoll, a read and a write. It walks the frames without reading
+//! fields, and keeps no stream state. Each HEADERS frame gets a canned head and body; one write sends the responses to
+//! all requests of one read. It ignores flow control, so clients must use large windows. Usage: `h2_limit [indexed]
+//! PORT [page]`.
 
 mod canned;
 
@@ -9,38 +10,38 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use canned::{Answers, Coding, Frame, Kind, PREFACE};
+use canned::{Answers, Coding, CompleteFrame, FrameReaction, PREFACE};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
 
-/// Events taken from the kernel at once.
+/// Events per epoll call.
 const EVENTS_MAX: usize = 256;
-/// Octets read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
-/// Answers in one write: their slices stay below the kernel's 1024.
+/// Responses per write: their slices stay below the kernel's limit of 1024.
 const BATCH_MAX: usize = 128;
 
-struct Connection {
+struct LimitConnection {
     socket: OwnedFd,
-    /// Octets of a frame that came in part.
+    /// Bytes of a partial frame.
     partial: Vec<u8>,
-    state: State,
-    /// Streams whose answers the kernel has not taken whole.
+    state: ReadState,
+    /// Streams whose responses are not completely written.
     due: VecDeque<u32>,
-    /// Octets of the first of them that it has.
+    /// Written bytes of the first of them.
     taken: usize,
-    /// Answers to control frames, which go first.
+    /// Responses to control frames, which are written first.
     control: Vec<u8>,
-    /// Whether the peer's table has the fields, or needs none of them.
+    /// Whether the peer's table has the fields, or does not need them.
     primed: bool,
-    /// Whether the kernel says when there is room again.
+    /// Whether the socket is watched for writability.
     waits: bool,
 }
 
 #[derive(PartialEq, Eq)]
-enum State {
+enum ReadState {
     Preface,
     Frames,
 }
@@ -59,9 +60,9 @@ fn main() -> std::io::Result<()> {
     epoll::add(&poll, &listener, accept, EventFlags::IN)?;
 
     let mut answers = Answers::new(body.as_bytes(), coding);
-    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut connections: Vec<Option<LimitConnection>> = Vec::new();
     let mut events = Vec::with_capacity(EVENTS_MAX);
-    let mut octets = vec![0; READ_BYTES];
+    let mut bytes = vec![0; READ_BYTES];
     loop {
         events.clear();
         match epoll::wait(&poll, spare_capacity(&mut events), None) {
@@ -72,12 +73,13 @@ fn main() -> std::io::Result<()> {
             if event.data.u64() == accept.u64() {
                 while let Ok(socket) = net::accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                     net::sockopt::set_tcp_nodelay(&socket, true)?;
+                    // Descriptors are small and unique among open sockets, so they serve as indices.
                     let index = socket.as_raw_fd() as usize;
                     epoll::add(&poll, &socket, token(socket.as_raw_fd()), EventFlags::IN)?;
                     if connections.len() <= index {
                         connections.resize_with(index + 1, || None);
                     }
-                    connections[index] = Some(Connection::new(socket, coding));
+                    connections[index] = Some(LimitConnection::new(socket, coding));
                 }
                 continue;
             }
@@ -86,7 +88,7 @@ fn main() -> std::io::Result<()> {
             let (waited, mut open) = (connection.waits, true);
             let flags = event.flags;
             if flags.contains(EventFlags::IN) {
-                open = connection.read(&mut octets);
+                open = connection.read(&mut bytes);
             }
             open = open && connection.write(&mut answers);
             if !open {
@@ -99,12 +101,12 @@ fn main() -> std::io::Result<()> {
     }
 }
 
-impl Connection {
+impl LimitConnection {
     fn new(socket: OwnedFd, coding: Coding) -> Self {
         Self {
             socket,
             partial: Vec::new(),
-            state: State::Preface,
+            state: ReadState::Preface,
             due: VecDeque::new(),
             taken: 0,
             control: Vec::new(),
@@ -113,20 +115,20 @@ impl Connection {
         }
     }
 
-    /// One read; `false` when the connection is over.
-    fn read(&mut self, octets: &mut [u8]) -> bool {
-        let read = match net::recv(&self.socket, &mut *octets, RecvFlags::empty()) {
+    /// Reads once; returns false when the connection has ended.
+    fn read(&mut self, bytes: &mut [u8]) -> bool {
+        let read = match net::recv(&self.socket, &mut *bytes, RecvFlags::empty()) {
             Ok((0, _)) => return false,
             Ok((read, _)) => read,
             Err(Errno::AGAIN) => return true,
             Err(_) => return false,
         };
         if self.partial.is_empty() {
-            let used = self.walk(&octets[..read]);
-            self.partial.extend_from_slice(&octets[used..read]);
+            let used = self.walk(&bytes[..read]);
+            self.partial.extend_from_slice(&bytes[used..read]);
         } else {
             let mut whole = std::mem::take(&mut self.partial);
-            whole.extend_from_slice(&octets[..read]);
+            whole.extend_from_slice(&bytes[..read]);
             let used = self.walk(&whole);
             whole.drain(..used);
             self.partial = whole;
@@ -134,41 +136,42 @@ impl Connection {
         true
     }
 
-    /// Walks the whole frames that `octets` begin with; returns how many octets they are.
-    fn walk(&mut self, octets: &[u8]) -> usize {
+    /// Processes the complete frames at the start of `bytes`; returns their size in bytes.
+    fn walk(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
-        if self.state == State::Preface {
-            if !octets.starts_with(PREFACE) {
+        if self.state == ReadState::Preface {
+            if !bytes.starts_with(PREFACE) {
                 return 0;
             }
             used = PREFACE.len();
             self.control.extend_from_slice(canned::SETTINGS);
-            self.state = State::Frames;
+            self.state = ReadState::Frames;
         }
-        while let Some(frame) = Frame::first(&octets[used..]) {
+        while let Some(frame) = CompleteFrame::first(&bytes[used..]) {
             used += frame.bytes();
             match frame.kind {
-                Kind::Request => self.due.push_back(frame.stream),
-                Kind::Settings => self.control.extend_from_slice(canned::SETTINGS_ACK),
-                Kind::Ping => canned::put_pong(&mut self.control, frame.payload),
-                Kind::Other => {}
+                FrameReaction::Request => self.due.push_back(frame.stream),
+                FrameReaction::Settings => self.control.extend_from_slice(canned::SETTINGS_ACK),
+                FrameReaction::Ping => canned::put_pong(&mut self.control, frame.payload),
+                FrameReaction::Other => {}
             }
         }
         used
     }
 
-    /// Writes what is due, with one call as far as the kernel takes it; `false` when the connection is over.
+    /// Writes pending responses, with one call as far as the kernel accepts them; returns false when the connection has
+    /// ended.
     fn write(&mut self, answers: &mut Answers<'_>) -> bool {
         while !self.control.is_empty() || !self.due.is_empty() {
             if !self.primed && !self.due.is_empty() {
-                // The first answer stands with the control frames: it is longer than the others.
+                // The first response is sent with the control frames: it is longer than the others.
                 let stream = self.due.pop_front().unwrap_or_default();
                 answers.put_first(&mut self.control, stream);
                 self.primed = true;
             }
             let count = self.due.len().min(BATCH_MAX);
             let streams = self.due.iter().take(count).copied();
-            // Nothing comes between the two halves of an answer.
+            // Control frames must not separate the two parts of a partially written response.
             let control = if self.taken == 0 { &self.control[..] } else { &[] };
             let before = control.len();
             match answers.write(control, streams, self.taken, |slices| send(&self.socket, slices)) {
@@ -177,6 +180,7 @@ impl Connection {
                     self.control.drain(..control);
                     sent -= control;
                     self.taken += sent;
+                    // All responses have the same size, so a division gives the number of completely written ones.
                     let whole = self.taken / answers.bytes();
                     self.due.drain(..whole);
                     self.taken %= answers.bytes();

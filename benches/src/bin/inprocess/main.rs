@@ -1,11 +1,12 @@
-//! Measures pieces of the request path in this process: time and allocations of each. Prints one JSON object a line.
-//! Usage: `inprocess SECONDS [TABLE]`, the time for each case, and what to measure where not all. A new case is one more [`Case`] in a call of [`Cases::run`].
+//! Measures pieces of the request path in this process: time and allocations of each. Prints one JSON object per line.
+//! Usage: `inprocess SECONDS [TABLE]`: the time for each case, and the only table to measure. To add a case, add a
+//! [`TimedCase`] to a call of [`Cases::run`].
 //!
-//! - `ours`: a head parsed, a response built and encoded, a whole exchange
-//! - `prepare`: an exchange's context made ready and emptied
-//! - `workers`: twenty that prepare five each
-//! - `placeholders`: placeholders of a request under way
-//! - `serve`: whole requests over loopback, for what they allocate
+//! - `ours`: parses a head, builds and encodes a response, runs a whole exchange
+//! - `prepare`: prepares and recycles an exchange's context
+//! - `workers`: twenty tasks that prepare five contexts each
+//! - `placeholders`: evaluates placeholders of a running request
+//! - `serve`: whole requests over loopback, to count their allocations
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -27,37 +28,38 @@ mod prepare;
 mod serve;
 mod workers;
 
-/// The system's allocator, counting.
-struct Counting;
+/// The system's allocator with counters.
+struct AllocationCounter;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: AllocationCounter = AllocationCounter;
 
 fn count(bytes: usize) {
     ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
     BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
-// SAFETY: every call goes on to the system's allocator as it came; counting touches two atomics and allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting updates two atomics and does not
+// allocate.
 #[expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for AllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the system allocator's too.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `alloc` or `realloc` above, so from the system's allocator with this layout.
+        // SAFETY: the pointer came from `alloc` or `realloc` above, thus from the system's allocator with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        // SAFETY: as in `dealloc`, and `size` is as the caller promises.
+        // SAFETY: as in `dealloc`; the caller guarantees `size`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -66,31 +68,31 @@ fn main() {
     let seconds =
         std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).expect("usage: inprocess SECONDS [TABLE]");
     let cases = Cases { time: Duration::from_secs_f64(seconds), only: std::env::args().nth(2) };
-    for (input, octets) in [("six lines", request::SIX_LINES.to_owned()), ("browser-like", request::browser("/"))] {
-        let octets = octets.as_bytes();
-        cases.run("parse", input, || [theirs(octets), ours::parse(octets)].into());
+    for (input, bytes) in [("six lines", request::SIX_LINES.to_owned()), ("browser-like", request::browser("/"))] {
+        let bytes = bytes.as_bytes();
+        cases.run("parse", input, || [theirs(bytes), ours::parse(bytes)].into());
     }
     cases.run("prepare", "browser-like", prepare::all);
     cases.run("prepare by 20", "browser-like", workers::all);
     cases.run("placeholders", "15 fields and variables", placeholders::all);
     cases.run("respond", "hello", || [ours::respond(), ours::exchange()].into());
-    for (input, octets) in [("minimal", request::minimal("/")), ("browser-like", request::browser("/"))] {
-        cases.run("serve", input, || [serve::requests(octets.as_bytes())].into());
+    for (input, bytes) in [("minimal", request::minimal("/")), ("browser-like", request::browser("/"))] {
+        cases.run("serve", input, || [serve::requests(bytes.as_bytes())].into());
     }
 }
 
-/// The parse alone, into fields that nobody has to clear before.
-fn theirs(octets: &[u8]) -> Case<'_> {
-    Case::new("httparse", move || {
+/// Only parses, into fields that need no clearing.
+fn theirs(bytes: &[u8]) -> TimedCase<'_> {
+    TimedCase::new("httparse", move || {
         let mut fields = [const { MaybeUninit::uninit() }; 64];
         let mut request = httparse::Request::new(&mut []);
-        let parsed = request.parse_with_uninit_headers(black_box(octets), &mut fields);
+        let parsed = request.parse_with_uninit_headers(black_box(bytes), &mut fields);
         assert!(matches!(parsed, Ok(httparse::Status::Complete(_))));
         black_box(request.headers.len());
     })
 }
 
-/// What a piece of work cost, all turns together; what it did to get ready is not in it.
+/// The cost of all turns together, without preparation.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     time: Duration,
@@ -99,7 +101,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Of `work`, once.
+    /// Measures one call of `work`.
     fn of(work: impl FnOnce()) -> Self {
         let (allocations, bytes) = (ALLOCATIONS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
         let started = Instant::now();
@@ -119,23 +121,24 @@ impl Cost {
     }
 }
 
-/// Things that are made ready untimed and then used, timed. So many at once that the clock's two readings count little,
-/// so few that they stay in the nearest cache.
+/// Number of items that are prepared untimed and then used, timed: enough that the two clock readings are negligible,
+/// and few enough to stay in the L1 cache.
 const AT_ONCE: usize = 16;
 
-/// One piece of work under a name.
-struct Case<'a> {
+/// A named piece of work.
+struct TimedCase<'a> {
     name: &'static str,
     turns: Box<dyn FnMut(u64) -> Cost + 'a>,
 }
 
-impl<'a> Case<'a> {
-    /// Work that can be done again at once.
+impl<'a> TimedCase<'a> {
+    /// Creates a case of work that needs no preparation.
     fn new(name: &'static str, mut work: impl FnMut() + 'a) -> Self {
         Self { name, turns: Box::new(move |turns| Cost::of(|| (0..turns).for_each(|_| work()))) }
     }
 
-    /// Work that has to be made ready for: `batch` does [`AT_ONCE`] turns and says what the work in them cost.
+    /// Creates a case of work that needs preparation: `batch` does [`AT_ONCE`] turns and returns the cost of the work
+    /// alone.
     fn batches(name: &'static str, clock: Duration, mut batch: impl FnMut() -> Cost + 'a) -> Self {
         let turns = move |turns: u64| {
             let mut sum = Cost::default();
@@ -150,27 +153,27 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What reading the clock twice takes, the usual case; a batch has that in it and the work has not.
+/// Returns the median time of reading the clock twice, which is subtracted from the time of a batch.
 fn clock() -> Duration {
     let mut readings: Vec<_> = (0..1001).map(|_| Cost::of(|| ()).time).collect();
     readings.sort_unstable();
     readings[readings.len() / 2]
 }
 
-/// How cases are measured.
+/// The settings of all measurements.
 struct Cases {
     time: Duration,
-    /// The one table that is asked for; all without.
+    /// The only table to measure; `None` for all.
     only: Option<String>,
 }
 
-/// A block is at least this long, so that the clock does not count.
+/// Minimum duration of a block, so that the clock's cost is negligible.
 const BLOCK: Duration = Duration::from_micros(100);
 
 impl Cases {
-    /// Measures pieces of work beside each other, in short blocks by turns. The time is the median over the blocks; the
-    /// ratio is to the first case, block by block, so that what disturbs the machine disturbs both.
-    fn run<'c>(&self, table: &str, input: &str, cases: impl FnOnce() -> Vec<Case<'c>>) {
+    /// Measures pieces of work in alternation, in short blocks. The time is the median over the blocks; the ratio is to
+    /// the first case, block by block, so that a disturbance affects both.
+    fn run<'c>(&self, table: &str, input: &str, cases: impl FnOnce() -> Vec<TimedCase<'c>>) {
         if self.only.as_deref().is_some_and(|only| only != table) {
             return;
         }
@@ -204,8 +207,8 @@ impl Cases {
     }
 }
 
-/// Runs a case for `time` and says how many turns make a block.
-fn warm(case: &mut Case<'_>, time: Duration) -> u64 {
+/// Runs a case for `time`, and returns the number of turns per block.
+fn warm(case: &mut TimedCase<'_>, time: Duration) -> u64 {
     let (started, mut turns) = (Instant::now(), AT_ONCE as u64);
     loop {
         let cost = (case.turns)(turns);

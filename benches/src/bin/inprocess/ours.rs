@@ -1,4 +1,4 @@
-//! Causeway's own pieces: a head parsed, a response built and encoded, and both as one exchange of a connection.
+//! Causeway's own pieces: parsing a head, building and encoding a response, and both in an exchange on a connection.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -8,25 +8,25 @@ use causeway_message::{
     FieldName, FieldValue, Framing, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names,
 };
 
-use crate::{AT_ONCE, Case, Cost, clock, request};
+use crate::{AT_ONCE, Cost, TimedCase, clock, request};
 
 const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 12:00:00 GMT";
 
-/// Date and Content-Length come from the machine, besides.
+/// The machine adds Date and Content-Length.
 const FIELDS: [(KnownName, FieldValue<'static>); 3] = [
     (names::CONTENT_TYPE, FieldValue::from_static("text/plain; charset=utf-8")),
     (names::SERVER, FieldValue::from_static("Causeway")),
     (names::CACHE_CONTROL, FieldValue::from_static("no-store")),
 ];
 
-/// What the server does for a head: parsed, named, indexed, copied into a spare Head; then four names are looked up, one
-/// of them unknown.
-pub fn parse(octets: &[u8]) -> Case<'_> {
+/// The server's work for a head: it is parsed, its names are recognised and indexed, and it is copied into a spare
+/// `Head`; then four names are looked up, one of them unknown.
+pub fn parse(bytes: &[u8]) -> TimedCase<'_> {
     let (limits, mut head) = (Limits::default(), Head::new());
     let unknown = FieldName::parse("X-Unheard-Of").expect("a token");
-    Case::new("causeway, four names looked up", move || {
-        let parsed = parse_head(black_box(octets), &limits, &mut head);
-        assert_eq!(parsed, Ok(Parsed::Whole(octets.len())));
+    TimedCase::new("causeway, four names looked up", move || {
+        let parsed = parse_head(black_box(bytes), &limits, &mut head);
+        assert_eq!(parsed, Ok(Parsed::Whole(bytes.len())));
         let fields = head.fields();
         black_box(fields.get(names::HOST));
         black_box(fields.get(names::CONNECTION));
@@ -35,16 +35,16 @@ pub fn parse(octets: &[u8]) -> Case<'_> {
     })
 }
 
-/// A response head of three fields, built from nothing and encoded. The machine answers requests only, so connections
-/// that wait for an answer are made ready before.
-pub fn respond() -> Case<'static> {
-    let octets = request::minimal("/");
+/// Builds and encodes a response head of three fields. The machine only sends responses to requests, so connections
+/// with a pending request are prepared first.
+pub fn respond() -> TimedCase<'static> {
+    let bytes = request::minimal("/");
     let limits = Rc::new(Limits::default());
     let mut waiting: Vec<_> = (0..AT_ONCE).map(|_| (Server::new(Rc::clone(&limits)), StreamId(0))).collect();
     let (mut head, mut response, mut out) = (Head::new(), ResponseHead::new(StatusCode::OK), WriteList::new());
-    Case::batches("causeway, three fields built and encoded", clock(), move || {
+    TimedCase::batches("causeway, three fields built and encoded", clock(), move || {
         for (server, stream) in &mut waiting {
-            *stream = ask(server, octets.as_bytes(), &mut head, &mut out);
+            *stream = ask(server, bytes.as_bytes(), &mut head, &mut out);
         }
         let cost = Cost::of(|| {
             for (server, stream) in &mut waiting {
@@ -54,7 +54,7 @@ pub fn respond() -> Case<'static> {
             }
         });
         for (server, stream) in &mut waiting {
-            server.send_octets(*stream, answer::BODY.as_bytes(), &mut out);
+            server.send_bytes(*stream, answer::BODY.as_bytes(), &mut out);
             server.finish(*stream, &mut out);
             assert!(server.is_idle() && !server.wants_close());
         }
@@ -63,17 +63,17 @@ pub fn respond() -> Case<'static> {
     })
 }
 
-/// A whole exchange of a keep-alive connection: minimal head in, hello out.
-pub fn exchange() -> Case<'static> {
-    let octets = request::minimal("/");
+/// A whole exchange on a keep-alive connection: a minimal head, and a short response.
+pub fn exchange() -> TimedCase<'static> {
+    let bytes = request::minimal("/");
     let (mut server, mut head) = (Server::new(Rc::new(Limits::default())), Head::new());
     let (mut response, mut out) = (ResponseHead::new(StatusCode::OK), WriteList::new());
-    Case::new("causeway, a whole exchange", move || {
-        let stream = ask(&mut server, black_box(octets.as_bytes()), &mut head, &mut out);
+    TimedCase::new("causeway, a whole exchange", move || {
+        let stream = ask(&mut server, black_box(bytes.as_bytes()), &mut head, &mut out);
         build(&mut response);
         let body = answer::BODY.as_bytes();
         server.send_head(stream, &response, Framing::Sized(body.len() as u64), DATE, &mut out);
-        server.send_octets(stream, body, &mut out);
+        server.send_bytes(stream, body, &mut out);
         server.finish(stream, &mut out);
         assert!(out.len() > body.len());
         black_box(&mut out).clear();
@@ -85,11 +85,11 @@ fn build(response: &mut ResponseHead) {
     FIELDS.iter().for_each(|(name, value)| response.set(*name, *value));
 }
 
-/// Feeds one whole request without content and returns its stream.
-fn ask(server: &mut Server, octets: &[u8], head: &mut Head, out: &mut WriteList) -> StreamId {
-    let handled = server.handle_octets(octets, head, out);
+/// Feeds a whole request without content, and returns its stream.
+fn ask(server: &mut Server, bytes: &[u8], head: &mut Head, out: &mut WriteList) -> StreamId {
+    let handled = server.handle_bytes(bytes, head, out);
     match handled.event {
-        Some(Event::Head { stream, body, .. }) if body.is_empty() && handled.consumed == octets.len() => stream,
+        Some(Event::Head { stream, body, .. }) if body.is_empty() && handled.consumed == bytes.len() => stream,
         other => panic!("a head is the whole request, not {other:?}"),
     }
 }

@@ -1,5 +1,5 @@
-//! Placeholders of a request under way, evaluated to a text, as fields and matchers use them, and to a chunk that may
-//! outlive the exchange, as a body is.
+//! Evaluates placeholders of a running request: to text, as for fields and matchers, and to a chunk that may outlive
+//! the exchange, as for a body.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -12,26 +12,27 @@ use causeway_pipeline::{Arrival, Build, Context, Generation, Registry, Scheme, S
 use causeway_testkit::FakeWorker;
 use serde_json::json;
 
-use crate::Case;
+use crate::TimedCase;
 
 #[path = "../../placeholders.rs"]
 #[allow(dead_code, reason = "the runner uses all of it, this program some")]
 mod cases;
 
-/// One case for each placeholder, and some once more, to a chunk; each has an exchange of its own.
-pub fn all() -> Vec<Case<'static>> {
+/// Returns a case for each placeholder, and for some a second one that renders to a chunk. Each has its own exchange.
+pub fn all() -> Vec<TimedCase<'static>> {
     let chunks = [("path", "path, to a chunk"), ("four with text", "four with text, to a chunk")];
-    let chunk = |case: &cases::Case| chunks.iter().find(|(name, _)| *name == case.name).map(|(_, chunk)| *chunk);
+    let chunk =
+        |case: &cases::PlaceholderCase| chunks.iter().find(|(name, _)| *name == case.name).map(|(_, chunk)| *chunk);
     let both = |case| {
         let (mut cx, template) = under_way(case);
-        let text = Case::new(case.name, move || {
+        let text = TimedCase::new(case.name, move || {
             cx.rendered(black_box(&template), |_, text| {
                 black_box(text);
             });
         });
         let chunk = chunk(case).map(|name| {
             let (mut cx, template) = under_way(case);
-            Case::new(name, move || {
+            TimedCase::new(name, move || {
                 black_box(cx.render(black_box(&template)));
             })
         });
@@ -40,7 +41,7 @@ pub fn all() -> Vec<Case<'static>> {
     cases::CASES.iter().flat_map(both).collect()
 }
 
-fn under_way(case: &cases::Case) -> (Context, Template) {
+fn under_way(case: &cases::PlaceholderCase) -> (Context, Template) {
     let registry = Registry::default();
     let mut build = Build::new(&registry);
     let routes = json!([]);

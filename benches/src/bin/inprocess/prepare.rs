@@ -1,5 +1,5 @@
-//! An exchange's context: made ready, what Caddy's context holds read once, and emptied. Storage is used again and again, as
-//! in the server, and each time the exchange before has dirtied everything that can be dirtied.
+//! Prepares an exchange's context, reads the equivalents of the values in Caddy's context once, and recycles it.
+//! Storage is reused as in the server, after an exchange that has modified all of it.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -17,10 +17,10 @@ use causeway_pipeline::{
 use causeway_testkit::FakeWorker;
 use serde_json::{Value, json};
 
-use crate::{AT_ONCE, Case, Cost, clock, request};
+use crate::{AT_ONCE, Cost, TimedCase, clock, request};
 
-/// The cases of one table.
-pub fn all() -> Vec<Case<'static>> {
+/// Returns the cases of the table.
+pub fn all() -> Vec<TimedCase<'static>> {
     vec![
         case("causeway, prepared, recycled", |_, cx| {
             black_box(cx);
@@ -33,19 +33,19 @@ pub fn all() -> Vec<Case<'static>> {
     ]
 }
 
-/// One turn: an exchange that dirtied its storage is recycled, the next one is prepared and `used`. Parsing heads and
-/// dirtying is not timed.
-fn case(name: &'static str, mut used: impl FnMut(&mut Bench, &mut Context) + 'static) -> Case<'static> {
-    let octets = request::browser("/articles/2026/11/a-page.html?page=2");
+/// A turn recycles an exchange that has modified its storage, and prepares the next one for `used`. Parsing heads and
+/// modifying the storage is not timed.
+fn case(name: &'static str, mut used: impl FnMut(&mut PreparedPlan, &mut Context) + 'static) -> TimedCase<'static> {
+    let bytes = request::browser("/articles/2026/11/a-page.html?page=2");
     let limits = Limits::default();
-    let (mut bench, worker) = Bench::new();
+    let (mut bench, worker) = PreparedPlan::new();
     let vacant = Generation::vacant();
     let mut spares: Vec<_> = (0..AT_ONCE).map(|_| Spare::new(Rc::clone(&worker), Rc::clone(&vacant))).collect();
     let mut contexts = Vec::with_capacity(AT_ONCE);
-    // The clock is read for each of the two timed parts.
-    Case::batches(name, clock() * 2, move || {
+    // Two parts are timed, so the clock's cost is subtracted twice.
+    TimedCase::batches(name, clock() * 2, move || {
         for mut spare in spares.drain(..) {
-            parse_head(octets.as_bytes(), &limits, spare.head_mut()).expect("a good head");
+            parse_head(bytes.as_bytes(), &limits, spare.head_mut()).expect("a good head");
             let mut cx = bench.prepare(spare, bench.dirtying);
             assert!(matches!(route::run(&mut cx), Verdict::Respond(_)));
             assert!(cx.fault().is_some() && cx.variable(bench.variable).is_some());
@@ -53,7 +53,7 @@ fn case(name: &'static str, mut used: impl FnMut(&mut Bench, &mut Context) + 'st
         }
         let mut cost = Cost::of(|| spares.extend(contexts.drain(..).map(Context::recycle)));
         for spare in &mut spares {
-            parse_head(octets.as_bytes(), &limits, spare.head_mut()).expect("a good head");
+            parse_head(bytes.as_bytes(), &limits, spare.head_mut()).expect("a good head");
         }
         cost.add(Cost::of(|| {
             for spare in spares.drain(..) {
@@ -67,8 +67,8 @@ fn case(name: &'static str, mut used: impl FnMut(&mut Bench, &mut Context) + 'st
     })
 }
 
-/// A plan, and what an exchange of it is made of.
-pub struct Bench {
+/// A plan with the parts of its exchanges.
+pub struct PreparedPlan {
     generation: Rc<Generation>,
     arrival: Arrival,
     dirtying: ServerId,
@@ -78,13 +78,13 @@ pub struct Bench {
     rendered: Vec<u8>,
 }
 
-impl Bench {
+impl PreparedPlan {
     pub fn new() -> (Self, Rc<dyn Worker>) {
         let mut registry = Registry::default();
         registry.handler("dirty", Dirty::make);
         registry.handler("pass", |_, _| Ok(Box::new(Pass)));
         let mut build = Build::new(&registry);
-        // The second route of a group is looked at and left out: the group's mark is read.
+        // The second route of the group is examined and skipped, which reads the group's mark.
         let routes = |handler: &str| {
             let route = json!({ "group": "one of these", "handle": [{ "handler": handler }] });
             json!([route, route])
@@ -111,7 +111,7 @@ impl Bench {
         (Self { generation, arrival, dirtying, plain, variable, placeholder, rendered: Vec::new() }, worker)
     }
 
-    /// For routes that leave nothing behind.
+    /// Prepares a context for routes that modify nothing.
     pub fn prepare_plain(&self, spare: Spare) -> Context {
         self.prepare(spare, self.plain)
     }
@@ -121,7 +121,8 @@ impl Bench {
         spare.prepare(arrival, &self.generation)
     }
 
-    /// Server, placeholder, variable, start time, original request and uuid, each once. Groups are read by walking routes.
+    /// Reads the server, a placeholder, a variable, the start time, the original request and the uuid, once each.
+    /// Groups are read by running the routes.
     fn read(&mut self, cx: &mut Context) {
         black_box(cx.generation().plan().server_name(cx.arrival().server));
         self.rendered.clear();
@@ -134,7 +135,7 @@ impl Bench {
     }
 }
 
-/// Leaves something in every place that an exchange has.
+/// Modifies every part of an exchange's storage.
 struct Dirty {
     variable: VarId,
     value: Template,

@@ -1,5 +1,5 @@
-//! Whole requests to our engine in this process, over loopback: what a request allocates from the kernel's socket and back to
-//! it. Client and worker share a core and wake each other, so the time is mostly that of two context switches.
+//! Whole requests to our engine in this process, over loopback, to measure their allocations. Client and worker share a
+//! core and wake each other, so the time is mostly that of two context switches.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,18 +10,18 @@ use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{Build, ListenAddress, ListenerSpec, Registry};
 use serde_json::json;
 
-use crate::Case;
+use crate::TimedCase;
 
-/// Requests of these octets on one keep-alive connection; the client allocates nothing.
-pub fn requests(octets: &[u8]) -> Case<'_> {
+/// Sends requests of these bytes on one keep-alive connection. The client does not allocate.
+pub fn requests(bytes: &[u8]) -> TimedCase<'_> {
     let engine = start();
     let mut stream = TcpStream::connect(engine.addresses()[0]).expect("our own listener");
     stream.set_nodelay(true).expect("a socket option");
     let mut answer = [0; 1024];
-    Case::new("causeway, over loopback", move || {
-        // The case holds the engine; dropping it ends the worker.
+    TimedCase::new("causeway, over loopback", move || {
+        // The case owns the engine; dropping it ends the worker.
         let _serving = &engine;
-        stream.write_all(octets).expect("our own server reads");
+        stream.write_all(bytes).expect("our own server reads");
         let mut read = 0;
         while !answer[..read].ends_with(answer::BODY.as_bytes()) {
             let more = stream.read(&mut answer[read..]).expect("our own server answers");
@@ -45,7 +45,6 @@ fn start() -> Engine {
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
         certificates: None,
-        access: Box::new(std::io::sink()),
     };
     Engine::start(spec).unwrap_or_else(|error| panic!("{error}"))
 }

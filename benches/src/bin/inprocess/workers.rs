@@ -1,5 +1,5 @@
-//! Twenty that prepare five requests each: tasks of one worker, as connections are. They are started anew each time, as in
-//! Caddy's benchmark, or are there already and are woken, as connections that are open are.
+//! Twenty tasks of one worker that prepare five requests each, like connections. They are either started anew each
+//! time, as in Caddy's benchmark, or already exist and are woken, like open connections.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,37 +10,37 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_local;
 
-use crate::prepare::Bench;
-use crate::{Case, Cost, request};
+use crate::prepare::PreparedPlan;
+use crate::{Cost, TimedCase, request};
 
 const WORKERS: usize = 20;
 const EACH: usize = 5;
 
-/// What the tasks share: they are all on one thread.
-struct Desk {
-    bench: Bench,
-    /// Heads are parsed, nothing else is done yet.
+/// The state that the tasks share on their thread.
+struct SharedTasks {
+    bench: PreparedPlan,
+    /// Storage with a parsed head, ready to prepare.
     ready: RefCell<Vec<Spare>>,
     done: RefCell<Vec<Spare>>,
 }
 
-impl Desk {
+impl SharedTasks {
     fn new() -> Rc<Self> {
-        let (bench, worker) = Bench::new();
+        let (bench, worker) = PreparedPlan::new();
         let vacant = Generation::vacant();
         let spares = (0..WORKERS * EACH).map(|_| Spare::new(Rc::clone(&worker), Rc::clone(&vacant)));
         let done = RefCell::new(spares.collect());
         Rc::new(Self { bench, ready: RefCell::new(Vec::with_capacity(WORKERS * EACH)), done })
     }
 
-    fn make_ready(&self, octets: &[u8], limits: &Limits) {
+    fn make_ready(&self, bytes: &[u8], limits: &Limits) {
         for mut spare in self.done.borrow_mut().drain(..) {
-            parse_head(octets, limits, spare.head_mut()).expect("a good head");
+            parse_head(bytes, limits, spare.head_mut()).expect("a good head");
             self.ready.borrow_mut().push(spare);
         }
     }
 
-    /// What one worker does.
+    /// The work of one task.
     fn work(&self) {
         for _ in 0..EACH {
             let spare = self.ready.borrow_mut().pop().expect("as many are ready as are worked on");
@@ -51,13 +51,13 @@ impl Desk {
     }
 }
 
-/// The cases of one table; a turn is all the twenty.
-pub fn all() -> Vec<Case<'static>> {
-    let octets = request::browser("/articles/2026/11/a-page.html?page=2");
+/// Returns the cases of the table; a turn is the work of all twenty tasks.
+pub fn all() -> Vec<TimedCase<'static>> {
+    let bytes = request::browser("/articles/2026/11/a-page.html?page=2");
     let runtime =
         || Builder::new_current_thread().build_local(LocalOptions::default()).expect("a runtime without drivers");
     vec![
-        case("20 started, 5 each", octets.clone(), runtime(), |runtime, desk| {
+        case("20 started, 5 each", bytes.clone(), runtime(), |runtime, desk| {
             runtime.block_on(async {
                 let tasks = [(); WORKERS].map(|()| {
                     let desk = Rc::clone(desk);
@@ -68,15 +68,15 @@ pub fn all() -> Vec<Case<'static>> {
                 }
             });
         }),
-        woken(octets, runtime()),
+        woken(bytes, runtime()),
     ]
 }
 
-fn woken(octets: String, runtime: LocalRuntime) -> Case<'static> {
+fn woken(bytes: String, runtime: LocalRuntime) -> TimedCase<'static> {
     let asked: Rc<[Notify; WORKERS]> = Rc::new([(); WORKERS].map(|()| Notify::new()));
     let (done, mut ended) = mpsc::channel(WORKERS);
     let mut started = false;
-    case("20 woken, 5 each", octets, runtime, move |runtime, desk| {
+    case("20 woken, 5 each", bytes, runtime, move |runtime, desk| {
         runtime.block_on(async {
             if !std::mem::replace(&mut started, true) {
                 for number in 0..WORKERS {
@@ -98,22 +98,22 @@ fn woken(octets: String, runtime: LocalRuntime) -> Case<'static> {
     })
 }
 
-/// Parsing the heads is not timed.
+/// Creates a case. Parsing the heads is not timed.
 fn case(
     name: &'static str,
-    octets: String,
+    bytes: String,
     runtime: LocalRuntime,
-    mut all: impl FnMut(&LocalRuntime, &Rc<Desk>) + 'static,
-) -> Case<'static> {
-    let (desk, limits) = (Desk::new(), Limits::default());
+    mut all: impl FnMut(&LocalRuntime, &Rc<SharedTasks>) + 'static,
+) -> TimedCase<'static> {
+    let (desk, limits) = (SharedTasks::new(), Limits::default());
     let turns = move |turns| {
         let mut sum = Cost::default();
         for _ in 0..turns {
-            desk.make_ready(octets.as_bytes(), &limits);
+            desk.make_ready(bytes.as_bytes(), &limits);
             sum.add(Cost::of(|| all(&runtime, &desk)));
             assert_eq!(desk.done.borrow().len(), WORKERS * EACH);
         }
         sum
     };
-    Case { name, turns: Box::new(turns) }
+    TimedCase { name, turns: Box::new(turns) }
 }

@@ -1,11 +1,11 @@
-//! What large calls do to resident memory, and what stays of it.
+//! The effect of large calls on resident memory, and the remaining growth.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::servers::{self, Asker, Running};
+use super::servers::{self, Asker, HttpgrpcServer};
 use super::{Direction, SIZES};
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Row, Table};
@@ -13,13 +13,13 @@ use crate::sample::{resident, resident_peak};
 use crate::sources::Extent;
 use crate::workshop::Workshop;
 
-/// Calls at the same time.
+/// Number of concurrent calls.
 const AT_ONCE: usize = 16;
-/// Calls in all.
+/// Total number of calls.
 const CALLS: usize = 4 * AT_ONCE;
-/// How long a server may take until it has given the memory back.
+/// Time limit for a server to return the memory.
 const WAIT: Duration = Duration::from_secs(10);
-/// What is back: so much more than before, in parts of it.
+/// Memory counts as returned when it is at most this factor of the initial value.
 const BACK: f64 = 1.1;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -27,7 +27,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 pub(in crate::sources) fn memory(shop: &mut Workshop, _: &Extent, progress: &Progress) -> Result<Option<Table>> {
     let mut rows = Vec::new();
     for direction in [Direction::Answers, Direction::Requests] {
-        // Fresh servers: what one direction left behind is not the other's.
+        // Fresh servers per direction, so that the first does not affect the second.
         let Some((asker, running)) = servers::start_all(shop)? else { return Ok(None) };
         for one in &running {
             progress.at(&format!("httpgrpc, memory, {}: {}", direction.word(), one.row));
@@ -39,8 +39,8 @@ pub(in crate::sources) fn memory(shop: &mut Workshop, _: &Extent, progress: &Pro
         name: "httpgrpc-memory".to_owned(),
         title: format!("httpgrpc: resident memory with {AT_ONCE} calls of {name} at once"),
         how: format!(
-            "{CALLS} calls, {AT_ONCE} at a time, over one connection; each server as in the tables of sizes. Growth is the peak over what was resident before. Memory is \
-             back when no more than {BACK} times what was resident before is; without a figure it was not within {} s.",
+            "{CALLS} calls, {AT_ONCE} concurrently, over one connection; each server as in the tables of sizes. Growth is the peak minus the resident memory before. Memory is \
+             back when at most {BACK} times the initial amount is resident; no figure means that it was not back within {} s.",
             WAIT.as_secs()
         ),
         chart: Some(Chart { bars: vec!["peak growth".to_owned()], label: None }),
@@ -48,16 +48,16 @@ pub(in crate::sources) fn memory(shop: &mut Workshop, _: &Extent, progress: &Pro
     }))
 }
 
-fn row(asker: &Asker, one: &Running, direction: Direction) -> Result<Row> {
-    let (_, octets) = SIZES[SIZES.len() - 1];
+fn row(asker: &Asker, one: &HttpgrpcServer, direction: Direction) -> Result<Row> {
+    let (_, bytes) = SIZES[SIZES.len() - 1];
     let processes = &one.server.processes;
     std::thread::sleep(Duration::from_secs(1));
     let before = resident(processes)?;
     for process in processes {
-        // 5: the peak begins anew (proc_pid_clear_refs(5)).
+        // Writing 5 resets the peak (proc_pid_clear_refs(5)).
         fs::write(format!("/proc/{process}/clear_refs"), "5").context("resetting the peak of resident memory")?;
     }
-    asker.ask(one, direction, octets, CALLS, AT_ONCE)?;
+    asker.ask(one, direction, bytes, CALLS, AT_ONCE)?;
     let ended = Instant::now();
     let peak = resident_peak(processes)?;
     let back = loop {
@@ -70,7 +70,7 @@ fn row(asker: &Asker, one: &Running, direction: Direction) -> Result<Row> {
         std::thread::sleep(Duration::from_millis(100));
     };
     let left = resident(processes)?;
-    let mib = |octets: u64| vec![octets as f64 / MIB];
+    let mib = |bytes: u64| vec![bytes as f64 / MIB];
     let mut row = Row::new(&format!("{}: {}", direction.word(), one.row));
     row.metrics.push(Metric::count("before", "MiB", mib(before)));
     row.metrics.push(Metric::count("peak growth", "MiB", mib(peak.saturating_sub(before))));

@@ -1,4 +1,4 @@
-//! The servers of httpgrpc, and the client that asks them all.
+//! The servers of httpgrpc, and the client that calls them.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use super::{Direction, SIZES};
 use crate::load;
 use crate::machine;
-use crate::peers::{self, Launch, Part, Recipe};
+use crate::peers::{self, Launch, PeerScope, Recipe};
 use crate::request;
-use crate::server::{Answered, Cores, Server, free_port};
+use crate::server::{Answered, Cores, PeerServer, free_port};
 use crate::side_by_side::skip;
 use crate::workshop::{self, Workshop};
 
@@ -23,56 +23,56 @@ const POOLED: &str = "dskit, pooled";
 const OURS: &str = "causeway";
 pub(super) const EMBEDDED: &str = "causeway's engine";
 
-/// For all of them: who runs is said by the launch.
+/// The recipe of all these servers; the launch selects the program.
 static RECIPE: Recipe = Recipe {
     name: "httpgrpc",
     about: "calls of httpgrpc",
-    part: Part::Whole,
+    part: PeerScope::Whole,
     workers_max: 1,
     worker_threads: None,
-    obtain: |_| anyhow::bail!("each has a program of its own"),
-    launch: |_, _, _| anyhow::bail!("each has a launch of its own"),
+    obtain: |_| anyhow::bail!("each server has its own program"),
+    launch: |_, _, _| anyhow::bail!("each server has its own launch"),
 };
 
-/// A server that runs.
-pub(super) struct Running {
+/// A running server.
+pub(super) struct HttpgrpcServer {
     pub row: &'static str,
-    pub server: Server,
-    /// Where it tells what it allocated, if it does.
+    pub server: PeerServer,
+    /// The address of its allocation counters, if it has them.
     told: Option<SocketAddr>,
 }
 
-/// What a server has allocated since it began.
+/// A server's allocations since its start.
 #[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) struct Told {
-    pub octets: u64,
+pub(super) struct AllocationTotals {
+    pub bytes: u64,
     pub allocations: u64,
 }
 
-impl Running {
-    /// What it has allocated; `None` from a server that does not say.
-    pub(super) fn told(&self) -> Result<Option<Told>> {
+impl HttpgrpcServer {
+    /// Returns the allocations since the start; `None` for a server without counters.
+    pub(super) fn told(&self) -> Result<Option<AllocationTotals>> {
         self.told.map(|_| self.says("/memory")).transpose()
     }
 
-    /// What it says of itself at a path.
+    /// Requests JSON from the server's address for counters.
     pub(super) fn says<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        let told = self.told.with_context(|| format!("{} tells nothing", self.row))?;
+        let told = self.told.with_context(|| format!("{} has no counters", self.row))?;
         let answer = load::ask_once(told, &request::minimal(path))?;
         let answer = String::from_utf8_lossy(&answer);
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        serde_json::from_str(body).with_context(|| format!("{} says {answer:?}", self.row))
+        serde_json::from_str(body).with_context(|| format!("parsing the counters of {}: {answer:?}", self.row))
     }
 }
 
-/// What dskit's client says of its calls.
+/// The figures that dskit's client prints.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(super) struct Times {
     pub mean_us: f64,
     pub p50_us: f64,
     pub p99_us: f64,
-    /// What it allocated itself for a call.
-    pub octets: f64,
+    /// Bytes that the client itself allocated per call.
+    pub bytes: f64,
 }
 
 /// dskit's client.
@@ -85,26 +85,26 @@ impl Asker {
 
     pub(super) fn ask(
         &self,
-        server: &Running,
+        server: &HttpgrpcServer,
         direction: Direction,
-        octets: usize,
+        bytes: usize,
         calls: usize,
         at_once: usize,
     ) -> Result<Times> {
-        self.ask_port(server.server.address.port(), direction, octets, calls, at_once)
+        self.ask_port(server.server.address.port(), direction, bytes, calls, at_once)
             .with_context(|| format!("calls to {}", server.row))
     }
 
-    fn ask_port(&self, port: u16, direction: Direction, octets: usize, calls: usize, at_once: usize) -> Result<Times> {
+    fn ask_port(&self, port: u16, direction: Direction, bytes: usize, calls: usize, at_once: usize) -> Result<Times> {
         let mut command = Cores::One(1).command();
         command.arg(&self.0).args(["ask", &port.to_string(), direction.word()]);
-        command.args([octets, calls, at_once].map(|number| number.to_string()));
+        command.args([bytes, calls, at_once].map(|number| number.to_string()));
         let said = machine::output(&mut command)?;
-        serde_json::from_str(&said).with_context(|| format!("the client says {said:?}"))
+        serde_json::from_str(&said).with_context(|| format!("the client printed {said:?}"))
     }
 }
 
-/// The program in Go that is server and client.
+/// Returns the Go program that contains server and client.
 pub(super) fn program(shop: &mut Workshop) -> Result<PathBuf> {
     let go = shop.packaged("go", "golang-go")?;
     let folder = shop.bench.join("peers/httpgrpc");
@@ -124,8 +124,8 @@ pub(super) fn program(shop: &mut Workshop) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The client, and those servers that come up; the others are skipped with a line. `None` without Go.
-pub(super) fn start_all(shop: &mut Workshop) -> Result<Option<(Asker, Vec<Running>)>> {
+/// Returns the client and the servers that started. Skips the others with a message. `None` without Go.
+pub(super) fn start_all(shop: &mut Workshop) -> Result<Option<(Asker, Vec<HttpgrpcServer>)>> {
     let program = match program(shop) {
         Ok(program) => program,
         Err(error) => {
@@ -144,7 +144,7 @@ pub(super) fn start_all(shop: &mut Workshop) -> Result<Option<(Asker, Vec<Runnin
     Ok(Some((asker, running)))
 }
 
-fn start(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Running> {
+fn start(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<HttpgrpcServer> {
     match row {
         DSKIT => dskit(shop, asker, row, &[]),
         POOLED => dskit(shop, asker, row, &["pooled"]),
@@ -153,24 +153,24 @@ fn start(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Runnin
     }
 }
 
-/// dskit's server with some options.
-pub(super) fn dskit(shop: &Workshop, asker: &Asker, row: &'static str, options: &[&str]) -> Result<Running> {
+/// Starts dskit's server with these options.
+pub(super) fn dskit(shop: &Workshop, asker: &Asker, row: &'static str, options: &[&str]) -> Result<HttpgrpcServer> {
     let (port, told) = (free_port()?, free_port()?);
     let mut command = vec![asker.0.clone().into(), "serve".into(), port.to_string().into(), told.to_string().into()];
     command.extend(options.iter().map(Into::into));
     let environment = vec![("GOMAXPROCS".to_owned(), "1".into())];
     let launch = Launch { command, environment, path: "/".to_owned(), ..Launch::default() };
     let server = begin(shop, asker, launch, port)?;
-    Ok(Running { row, server, told: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, told))) })
+    Ok(HttpgrpcServer { row, server, told: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, told))) })
 }
 
-/// Ours on a Caddyfile: files by `file_server`, and a word for what comes with a body.
-fn ours(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Running> {
+/// Starts Causeway with a Caddyfile: `file_server` for files, and a short response for requests with a body.
+fn ours(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<HttpgrpcServer> {
     let tool = peers::obtain(shop, peers::recipe("causeway")?)?;
     let folder = shop.scratch.join("httpgrpc");
-    fs::create_dir_all(folder.join("octets"))?;
-    for (_, octets) in SIZES {
-        fs::write(folder.join("octets").join(octets.to_string()), answer::pattern(octets))?;
+    fs::create_dir_all(folder.join("bytes"))?;
+    for (_, bytes) in SIZES {
+        fs::write(folder.join("bytes").join(bytes.to_string()), answer::pattern(bytes))?;
     }
     let port = free_port()?;
     let site = format!(
@@ -180,21 +180,21 @@ fn ours(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Running
     let mut launch = peers::configured(shop, &tool, "causeway", &format!("{port}.Caddyfile"), &text)?;
     peers::limit_workers(&mut launch, "causeway", 1);
     let server = begin(shop, asker, launch, port)?;
-    Ok(Running { row, server, told: None })
+    Ok(HttpgrpcServer { row, server, told: None })
 }
 
-/// Our engine in a program that answers octets which were made once, as Go's does, and counts what it allocates.
-fn embedded(shop: &Workshop, asker: &Asker, row: &'static str) -> Result<Running> {
+/// Starts our engine in a program that counts its allocations and, like Go's, writes bytes that were allocated once.
+fn embedded(shop: &Workshop, asker: &Asker, row: &'static str) -> Result<HttpgrpcServer> {
     let program = peers::ours(shop, "engine_httpgrpc", "of this commit")?.program;
     let (port, told) = (free_port()?, free_port()?);
     let mut command = vec![program.into(), port.to_string().into(), told.to_string().into()];
-    command.extend(SIZES.map(|(_, octets)| octets.to_string().into()));
+    command.extend(SIZES.map(|(_, bytes)| bytes.to_string().into()));
     let server = begin(shop, asker, Launch { command, path: "/".to_owned(), ..Launch::default() }, port)?;
-    Ok(Running { row, server, told: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, told))) })
+    Ok(HttpgrpcServer { row, server, told: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, told))) })
 }
 
-fn begin(shop: &Workshop, asker: &Asker, launch: Launch, port: u16) -> Result<Server> {
-    Server::start_asked(shop, &RECIPE, launch, port, Cores::One(0), &|address, _| {
+fn begin(shop: &Workshop, asker: &Asker, launch: Launch, port: u16) -> Result<PeerServer> {
+    PeerServer::start_asked(shop, &RECIPE, launch, port, Cores::One(0), &|address, _| {
         asker.ask_port(address.port(), Direction::Answers, SIZES[0].1, 1, 1).map(|_| Answered::Right)
     })
 }

@@ -1,9 +1,9 @@
-//! What the examples have in common: work that a knob really makes faster, so that predictions can be held against the truth.
+//! Shared by the examples: work whose cost an environment variable really reduces, to check predictions against.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Work of so many rounds, about a nanosecond each. `FASTER=NAME:0.5` takes half of those of that name away.
+/// The number of rounds for the work of that name, about a nanosecond each. `FASTER=NAME:0.5` halves it.
 pub(crate) fn rounds(name: &str, rounds: u64) -> u64 {
     let faster = std::env::var("FASTER").unwrap_or_default();
     let part =
@@ -11,7 +11,7 @@ pub(crate) fn rounds(name: &str, rounds: u64) -> u64 {
     (rounds as f64 * (1.0 - part.unwrap_or(0.0))) as u64
 }
 
-/// Does the work; by another number for each function, or the compiler makes one of them all.
+/// Performs the work. `KEY` differs for each caller, because the compiler would merge identical functions.
 #[inline(always)]
 pub(crate) fn spin<const KEY: u64>(rounds: u64) {
     let mut round = 0;
@@ -21,13 +21,13 @@ pub(crate) fn spin<const KEY: u64>(rounds: u64) {
     }
 }
 
-/// For how long an example runs: `SECONDS`, else 6.
+/// When an example ends: after `SECONDS` seconds, 6 by default.
 pub(crate) fn ends() -> Instant {
     let seconds = std::env::var("SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(6.0);
     Instant::now() + Duration::from_secs_f64(seconds)
 }
 
-/// Says what was done.
+/// Prints the rate.
 pub(crate) fn say(units: u64, began: Instant) {
     println!("{:.1} units a second", units as f64 / began.elapsed().as_secs_f64());
 }

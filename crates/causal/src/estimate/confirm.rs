@@ -1,46 +1,48 @@
-//! Mode B: blocks of windows that paused, two with the speed-up and two without.
+//! Mode B: results from blocks of windows with pauses, two with the speed-up and two without.
 
 use std::collections::BTreeMap;
 
-use crate::outcome::Outcome;
+use crate::constants::PHASE_SAMPLES_MIN;
+use crate::outcome::WindowOutcome;
 use crate::statistics::{Estimate, jackknife};
 use crate::target::Weights;
 
-/// Units of progress, and the virtual time in which they were made, nanoseconds.
+/// Units of progress, and the virtual time that they took, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progressed {
-    /// Units.
+    /// Number of units.
     pub units: f64,
-    /// Time.
+    /// Virtual time, nanoseconds.
     pub time: f64,
 }
 
-/// One block for one target.
+/// One block for a target.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Block {
-    /// Of the target.
+pub struct ConfirmBlock {
+    /// The target's name.
     pub name: String,
-    /// In the windows that had it.
+    /// The speed-up, of the windows that have it.
     pub speedup: f64,
-    /// How well the target's time was known when the block began, as a part of it (a standard error).
+    /// Relative standard error of the target's time when the block began.
     pub samples: f64,
-    /// By point: without the speed-up, and with it.
+    /// By point: the sums without the speed-up, and with it.
     pub sums: Vec<[Progressed; 2]>,
 }
 
-impl Block {
-    /// Without any window yet.
+impl ConfirmBlock {
+    /// Makes a block without windows.
     #[must_use]
     pub fn new(name: &str, speedup: f64, samples: f64) -> Self {
         Self { name: name.to_owned(), speedup, samples, sums: Vec::new() }
     }
 
-    /// Adds a window, which lasted `virtual_time` without its delays. `points` is how many progress points there are.
-    pub fn add(&mut self, outcome: &Outcome, virtual_time: f64, treated: bool, points: usize) {
+    /// Adds a window of `virtual_time` nanoseconds, not counting its delays. `points` is the number of progress points.
+    pub fn add(&mut self, outcome: &WindowOutcome, virtual_time: f64, treated: bool, points: usize) {
         if self.sums.len() < points {
             self.sums.resize(points, <[Progressed; 2]>::default());
         }
         for (point, sums) in (0..).zip(&mut self.sums) {
+            // The window's time: from the slope of its units, or its whole length without units.
             let (sum, made) = (&mut sums[usize::from(treated)], outcome.point(point));
             sum.units += made.hits as f64;
             sum.time += if made.ns_per_unit > 0.0 { made.ns_per_unit * made.hits as f64 } else { virtual_time };
@@ -48,9 +50,9 @@ impl Block {
     }
 }
 
-/// The ratio of the time per unit with the speed-up to that without it; `None` where too little was done to say.
+/// Returns the time per unit with the speed-up as a ratio to that without it; `None` without enough progress.
 #[must_use]
-pub(super) fn ratio(blocks: &[&Block], point: u32) -> Option<Estimate> {
+pub(super) fn ratio(blocks: &[&ConfirmBlock], point: u32) -> Option<Estimate> {
     jackknife(blocks, |blocks| {
         let mut sums = [Progressed::default(); 2];
         for block in blocks {
@@ -66,54 +68,57 @@ pub(super) fn ratio(blocks: &[&Block], point: u32) -> Option<Estimate> {
     })
 }
 
-/// Samples by kind of work, in the run as a whole and in the windows of one target: whether these were like the run.
+/// Number of samples by kind of work: of the whole run, or of the windows of one target. Shows whether these were like
+/// the run.
 pub type Kinds = BTreeMap<u32, u64>;
 
-/// By how much more the target is in the whole run than in its windows, with the standard error of the logarithm; `None` where too few
-/// samples fell into these.
+/// Returns the target's share in the whole run relative to that in its windows, with the standard error of the
+/// logarithm; `None` with fewer than [`PHASE_SAMPLES_MIN`] samples of
+/// the target in its windows.
 #[must_use]
 pub(super) fn phase(weights: &Weights, whole: &Kinds, within: &Kinds) -> Option<(f64, f64)> {
+    // The target's expected number of samples, by the kinds of work that were sampled.
     let share = |kinds: &Kinds| {
         let count: u64 = kinds.values().sum();
         let target: f64 = kinds.iter().map(|(&kind, &count)| weights.part(kind) * count as f64).sum();
         (target / count as f64, target)
     };
     let ((whole, _), (within, count)) = (share(whole), share(within));
-    (count >= 50.0 && whole > 0.0).then(|| (whole / within, ((1.0 - within).max(0.0) / count).sqrt()))
+    (count >= PHASE_SAMPLES_MIN && whole > 0.0).then(|| (whole / within, ((1.0 - within).max(0.0) / count).sqrt()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::outcome::PointOutcome;
-    use crate::target::Part;
+    use crate::target::KindShare;
 
-    fn outcome(hits: u64, ns_per_unit: f64) -> Outcome {
-        Outcome { points: vec![PointOutcome { hits, ns_per_unit, ..PointOutcome::default() }], busiest: 1.0 }
+    fn outcome(hits: u64, ns_per_unit: f64) -> WindowOutcome {
+        WindowOutcome { points: vec![PointOutcome { hits, ns_per_unit, ..PointOutcome::default() }], busiest: 1.0 }
     }
 
     #[test]
     fn a_block_is_the_ratio_of_its_times_per_unit() {
-        let blocks: Vec<Block> = [0.0, 1.0, 2.0, 3.0]
+        let blocks: Vec<ConfirmBlock> = [0.0, 1.0, 2.0, 3.0]
             .map(|drift| {
-                let mut block = Block::new("a", 0.5, 0.0);
+                let mut block = ConfirmBlock::new("a", 0.5, 0.0);
                 for (ns, treated) in [(1000.0, false), (900.0, true), (900.0, true), (1000.0, false)] {
                     block.add(&outcome(100, ns + 50.0 * drift), 0.0, treated, 1);
                 }
                 block
             })
             .into();
-        let all: Vec<&Block> = blocks.iter().collect();
+        let all: Vec<&ConfirmBlock> = blocks.iter().collect();
         let estimate = ratio(&all, 0).unwrap();
         assert!((estimate.mean - 0.907).abs() < 0.002 && estimate.error < 0.01, "{estimate:?}");
         assert_eq!(ratio(&all, 1), None, "no such point");
         assert_eq!(ratio(&[], 0), None);
     }
 
-    /// A window without progress still took its time.
+    /// A window without progress adds its time, too.
     #[test]
     fn windows_without_progress_count() {
-        let mut block = Block::new("a", 0.5, 0.0);
+        let mut block = ConfirmBlock::new("a", 0.5, 0.0);
         block.add(&outcome(2, 500.0), 1000.0, false, 1);
         block.add(&outcome(0, 0.0), 1000.0, false, 1);
         block.add(&outcome(2, 500.0), 1000.0, true, 1);
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn windows_are_held_against_the_run() {
-        let part = |part| Part { part, error: 0.0 };
+        let part = |part| KindShare { part, error: 0.0 };
         let weights = Weights { parts: vec![part(0.0), part(1.0), part(0.5)], calls: None };
         let whole = Kinds::from([(1, 100), (2, 200), (3, 200)]);
         let (factor, error) = phase(&weights, &whole, &Kinds::from([(1, 80), (2, 80), (3, 40)])).unwrap();

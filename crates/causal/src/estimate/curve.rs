@@ -1,23 +1,26 @@
-//! Answers as curves with intervals.
+//! Results as curves with intervals.
 
-use crate::estimate::{Answer, Block, allowance, confirm};
+use crate::constants::{
+    ALLOWANCE_ANY, ALLOWANCE_HOOKS, ALLOWANCE_PAUSES, ALLOWANCE_WAITING, ALLOWANCE_WORK, NORMAL_QUANTILE,
+};
+use crate::estimate::{ConfirmBlock, ScreenResult, confirm};
 use crate::report::{CurvePoint, LoadKind};
-use crate::statistics::{Estimate, NORMAL, Ratio};
+use crate::statistics::{Estimate, Ratio};
 
-/// What makes a curve uncertain besides that windows differ.
+/// Errors of a curve besides the variation between windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Error {
-    /// How well the target's time is known, as a part of it (a standard error).
+    /// Relative standard error of the target's time.
     pub(super) samples: f64,
-    /// How far the replay is off, as a part of the time.
+    /// Relative error of the replay.
     pub(super) misfit: f64,
-    /// What hooks took, as a part of the time.
+    /// Time of hooks, relative to the time.
     pub(super) hooks: f64,
-    /// Which part of the gain the load takes up, and half of that part's interval.
+    /// Fraction of the gain that the load takes up, and the half-width of that fraction's interval.
     pub(super) follows: (f64, f64),
 }
 
-/// One target's curve at one progress point.
+/// A target's curve at one progress point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Curve {
     speedups: Vec<f64>,
@@ -25,23 +28,29 @@ pub(super) struct Curve {
     latency: Vec<Point>,
 }
 
-/// A gain and what it stands on.
+/// A gain and its sources of error.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     shown: CurvePoint,
-    /// The ratio of which the gain is the complement; `None` when no window answered.
+    /// The ratio whose complement is the gain; `None` without any window.
     ratio: Option<Estimate>,
     windows: u64,
-    /// The standard error that the target's samples leave.
+    /// Standard error from the target's samples.
     samples: f64,
-    /// All errors besides those of the windows.
+    /// Standard error from all sources except the windows.
     others: f64,
 }
 
 impl Curve {
-    /// From the answers by speed-up; what makes them uncertain of the time per unit, and of that from its begin to its end.
-    pub(super) fn new(speedups: &[f64], share: f64, errors: &[Error; 2], answer: impl Fn(usize) -> Answer) -> Self {
-        let answers: Vec<Answer> = (0..speedups.len()).map(answer).collect();
+    /// Makes a curve from the answers by speed-up. `errors` are those of the time per unit, and of the time from begin
+    /// to end.
+    pub(super) fn new(
+        speedups: &[f64],
+        share: f64,
+        errors: &[Error; 2],
+        answer: impl Fn(usize) -> ScreenResult,
+    ) -> Self {
+        let answers: Vec<ScreenResult> = (0..speedups.len()).map(answer).collect();
         let time: Vec<Ratio> = answers.iter().map(|answer| answer.time).collect();
         let latency: Vec<Ratio> = answers.iter().map(|answer| answer.latency).collect();
         let waiting: Vec<f64> = answers.iter().map(|answer| answer.waiting.mean()).collect();
@@ -52,38 +61,39 @@ impl Curve {
         }
     }
 
-    /// Gains in time per unit; empty when no window answered.
+    /// Returns the gains in time per unit; empty without any window.
     pub(super) fn gains(&self) -> Vec<CurvePoint> {
         shown(&self.time)
     }
 
-    /// Gains in the time from begin to end; empty where that is not measured.
+    /// Returns the gains in time from begin to end; empty if it is not measured.
     pub(super) fn latencies(&self) -> Vec<CurvePoint> {
         shown(&self.latency)
     }
 
-    /// The gain at a speed-up that was asked, and how probable one at least as large is when there is none; for a load that sets the
-    /// pace of the latency.
+    /// Returns the gain at one of the speed-ups, and its p-value against no effect. With an open-loop load, the gain is
+    /// that of the latency.
     pub(super) fn at(&self, speedup: f64, load: LoadKind) -> (f64, f64) {
         let found = self.counted(speedup, load);
         found.map_or((0.0, 1.0), |(point, ratio)| (point.shown.gain, ratio.probability(1.0, point.others)))
     }
 
-    /// The ratio at a speed-up for such a load, the error that samples leave, and from how many windows.
+    /// Returns the ratio at a speed-up with such a load, the error from samples, and the number of windows.
     pub(super) fn estimate(&self, speedup: f64, load: LoadKind) -> Option<(Estimate, f64, u64)> {
         let (point, ratio) = self.counted(speedup, load)?;
         Some((ratio, point.samples, point.windows))
     }
 
-    /// The point of the line that counts, where windows answered.
+    /// Returns the point of the curve that counts with such a load, if there are windows.
     fn counted(&self, speedup: f64, load: LoadKind) -> Option<(&Point, Estimate)> {
+        // With an open-loop load the rate does not change, so the latency counts, if it is measured.
         let is_latency = load == LoadKind::Limited && self.latency.iter().any(|point| point.ratio.is_some());
         let line = if is_latency { &self.latency } else { &self.time };
         let point = line.get(self.speedups.iter().position(|&one| one == speedup)?)?;
         Some((point, point.ratio?))
     }
 
-    /// Widens all intervals so that no effect is within.
+    /// Widens all intervals to contain 0.
     pub(super) fn include_nothing(&mut self) {
         for point in self.time.iter_mut().chain(&mut self.latency) {
             point.shown.low = point.shown.low.min(0.0);
@@ -99,7 +109,8 @@ fn shown(line: &[Point]) -> Vec<CurvePoint> {
 fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: &Error) -> Vec<Point> {
     let estimates: Vec<Option<Estimate>> = ratios.iter().map(Ratio::estimate).collect();
     let gain = |at: usize| estimates[at].map_or(0.0, |ratio| 1.0 - ratio.mean);
-    // What the gain would change by if the target had that much more time: as if it were made faster by as much more.
+    // The change of the gain per change of the target's time: the slope of the curve, as more time is like more
+    // speed-up.
     let slope = |at: usize| {
         let before = if at == 0 { (0.0, 0.0) } else { (speedups[at - 1], gain(at - 1)) };
         let after = at.saturating_add(1).min(speedups.len() - 1);
@@ -109,13 +120,14 @@ fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: 
     let point = |at: usize| {
         let speedup = speedups[at];
         let samples = error.samples * speedup * slope(at).abs();
-        let allowed = allowance::WORK + allowance::WAITING * waiting[at];
-        let others = others(gain(at), samples, allowed, error.misfit.hypot(allowance::HOOKS * error.hooks));
+        let allowed = ALLOWANCE_WORK + ALLOWANCE_WAITING * waiting[at];
+        let others = others(gain(at), samples, allowed, error.misfit.hypot(ALLOWANCE_HOOKS * error.hooks));
         let shown = estimates[at].map_or_else(CurvePoint::default, |ratio| {
-            // A load that follows only in part takes up only a part, and it is not known exactly which.
+            // A load that follows only in part takes up only a part of the gain, and that fraction is uncertain.
             let (follows, unsure) = error.follows;
             let load = unsure.hypot((1.0 - follows) / 2.0);
-            let half = ratio.half_width().hypot(NORMAL * others).hypot(gain(at) * load);
+            // Independent errors add as squares.
+            let half = ratio.half_width().hypot(NORMAL_QUANTILE * others).hypot(gain(at) * load);
             interval(speedup, gain(at) * follows, half, share)
         });
         Point { shown, ratio: estimates[at], windows: ratios[at].count(), samples, others }
@@ -123,35 +135,35 @@ fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: 
     (0..speedups.len()).map(point).collect()
 }
 
-/// What else a gain may be off by, as a standard error: the samples; and as parts of the gain what the instrument is allowed, and what it
-/// is seen to get wrong.
+/// Returns the standard error of a gain besides the variation between windows: from the samples; from the allowance,
+/// relative to the gain; and from the measured errors, relative to the gain.
 fn others(gain: f64, samples: f64, allowed: f64, seen: f64) -> f64 {
-    let instrument = (allowance::ANY + allowed * gain.abs()) / NORMAL;
-    samples.hypot(seen * gain.abs() / NORMAL).hypot(instrument)
+    let instrument = (ALLOWANCE_ANY + allowed * gain.abs()) / NORMAL_QUANTILE;
+    samples.hypot(seen * gain.abs() / NORMAL_QUANTILE).hypot(instrument)
 }
 
-/// A point of a curve; where nothing is known of the error, everything is possible.
+/// Makes a point of a curve. With an infinite half-width, the interval is ± 1.
 fn interval(speedup: f64, gain: f64, half: f64, share: f64) -> CurvePoint {
     let half = if half.is_finite() { half.min(10.0) } else { 1.0 };
     CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected: share * speedup }
 }
 
-/// The gains that pauses found, by speed-up; `phase` is the factor by which the target is more in the run than in its windows, with the
-/// standard error of its logarithm.
-pub(super) fn confirmed(blocks: &[&Block], point: u32, share: f64, phase: (f64, f64)) -> Vec<CurvePoint> {
+/// Returns the gains found by pauses, by speed-up. `phase` is the target's share in the run relative to its windows,
+/// with the standard error of its logarithm.
+pub(super) fn confirmed(blocks: &[&ConfirmBlock], point: u32, share: f64, phase: (f64, f64)) -> Vec<CurvePoint> {
     let mut speedups: Vec<f64> = blocks.iter().map(|block| block.speedup).collect();
     speedups.sort_by(f64::total_cmp);
     speedups.dedup();
     let at = |speedup: f64| {
-        let blocks: Vec<&Block> = blocks.iter().copied().filter(|block| block.speedup == speedup).collect();
+        let blocks: Vec<&ConfirmBlock> = blocks.iter().copied().filter(|block| block.speedup == speedup).collect();
         let ratio = confirm::ratio(&blocks, point).filter(|ratio| ratio.freedom > 0.0)?;
-        // Who is paused is paused for as much as the target is believed to have run. Samples only add up, so what they get wrong is
-        // nearly the same in all blocks.
+        // Threads are paused for the estimated time of the target. Samples accumulate over the run, so their error is
+        // nearly equal in all blocks and does not average out.
         let samples = blocks.iter().map(|block| block.samples).sum::<f64>() / blocks.len() as f64;
         let (factor, error) = phase;
         let gain = (1.0 - ratio.mean) * factor;
-        let others = others(gain, samples.hypot(error) * gain.abs(), allowance::PAUSES, 0.0);
-        let half = (ratio.half_width() * factor).hypot(NORMAL * others);
+        let others = others(gain, samples.hypot(error) * gain.abs(), ALLOWANCE_PAUSES, 0.0);
+        let half = (ratio.half_width() * factor).hypot(NORMAL_QUANTILE * others);
         Some(interval(speedup, gain, half, share))
     };
     speedups.into_iter().filter_map(at).collect()
@@ -164,17 +176,17 @@ mod tests {
 
     const SURE: Error = Error { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
 
-    /// Blocks of half the speed-up that all found a gain of 0.1.
-    fn blocks(samples: f64) -> Vec<Block> {
+    /// Blocks with a speed-up of 0.5 that all have a gain of 0.1.
+    fn blocks(samples: f64) -> Vec<ConfirmBlock> {
         let sums = [(100.0, 1000.0), (100.0, 900.0)].map(|(units, time)| Progressed { units, time });
-        (0..4).map(|_| Block { sums: vec![sums], ..Block::new("a", 0.5, samples) }).collect()
+        (0..4).map(|_| ConfirmBlock { sums: vec![sums], ..ConfirmBlock::new("a", 0.5, samples) }).collect()
     }
 
     fn half(point: &CurvePoint) -> f64 {
         (point.high - point.low) / 2.0
     }
 
-    /// Who takes a target for a tenth more than it is pauses everybody for a tenth more.
+    /// If a target's time is overestimated by a tenth, all threads are paused for a tenth more.
     #[test]
     fn what_pauses_found_is_as_uncertain_as_what_they_paused_for() {
         let of = |samples: f64, phase| {
@@ -186,15 +198,15 @@ mod tests {
         let sure = of(0.0, (1.0, 0.0));
         assert!((sure.gain - 0.1).abs() < 1e-12 && (half(&sure) - 0.006).abs() < 1e-9, "{sure:?}");
         let sampled = of(0.1, (1.0, 0.0));
-        assert!((half(&sampled) - 0.006_f64.hypot(NORMAL * 0.01)).abs() < 1e-9, "{sampled:?}");
+        assert!((half(&sampled) - 0.006_f64.hypot(NORMAL_QUANTILE * 0.01)).abs() < 1e-9, "{sampled:?}");
         let corrected = of(0.0, (1.5, 0.1));
         assert!((corrected.gain - 0.15).abs() < 1e-12, "{corrected:?}");
-        assert!((half(&corrected) - 0.0075_f64.hypot(NORMAL * 0.015)).abs() < 1e-9, "{corrected:?}");
+        assert!((half(&corrected) - 0.0075_f64.hypot(NORMAL_QUANTILE * 0.015)).abs() < 1e-9, "{corrected:?}");
     }
 
-    /// Windows that all say the same: 4 % of the time per unit, and 20 % of the time from begin to end.
-    fn answer(_: usize) -> Answer {
-        let mut answer = Answer::default();
+    /// Equal windows: a gain of 4 % in time per unit, and of 20 % in time from begin to end.
+    fn answer(_: usize) -> ScreenResult {
+        let mut answer = ScreenResult::default();
         (0..9).for_each(|_| {
             answer.time.push(1000.0, 0.96);
             answer.latency.push(1000.0, 0.8);
@@ -210,13 +222,13 @@ mod tests {
             (mean(LoadKind::Limited), mean(LoadKind::Closed), mean(LoadKind::Mixed)),
             (Some(80.0), Some(96.0), Some(96.0))
         );
-        let without = |at| Answer { time: answer(at).time, ..Answer::default() };
+        let without = |at| ScreenResult { time: answer(at).time, ..ScreenResult::default() };
         let curve = Curve::new(&[0.5], 0.3, &[SURE; 2], without);
-        assert_eq!(curve.estimate(0.5, LoadKind::Limited).map(|(.., windows)| windows), Some(9), "what else there is");
+        assert_eq!(curve.estimate(0.5, LoadKind::Limited).map(|(.., windows)| windows), Some(9), "the time per unit");
         assert!(curve.estimate(0.4, LoadKind::Closed).is_none());
     }
 
-    /// Who waits for others knows less of what would be than who only works.
+    /// Replays of waiting threads are less certain than those of working threads.
     #[test]
     fn the_more_is_waited_the_less_is_known() {
         let of = |waiting: f64| {
@@ -227,13 +239,13 @@ mod tests {
             };
             half(&Curve::new(&[0.5], 0.3, &[SURE; 2], answer).gains()[0])
         };
-        assert!((of(0.0) - (allowance::ANY + 0.04 * allowance::WORK)).abs() < 1e-9);
-        assert!((of(0.5) - of(0.0) - 0.04 * 0.5 * allowance::WAITING).abs() < 1e-9);
+        assert!((of(0.0) - (ALLOWANCE_ANY + 0.04 * ALLOWANCE_WORK)).abs() < 1e-9);
+        assert!((of(0.5) - of(0.0) - 0.04 * 0.5 * ALLOWANCE_WAITING).abs() < 1e-9);
     }
 
     #[test]
     fn each_error_has_its_place_in_the_interval() {
-        let instrument = |gain: f64| allowance::ANY + allowance::WORK * gain;
+        let instrument = |gain: f64| ALLOWANCE_ANY + ALLOWANCE_WORK * gain;
         let cases = [
             ("nothing", SURE, SURE, (0.04, instrument(0.04)), (0.2, instrument(0.2))),
             (
@@ -247,15 +259,15 @@ mod tests {
                 "the hooks",
                 Error { hooks: 0.3, ..SURE },
                 SURE,
-                (0.04, instrument(0.04).hypot(0.3 * allowance::HOOKS * 0.04)),
+                (0.04, instrument(0.04).hypot(0.3 * ALLOWANCE_HOOKS * 0.04)),
                 (0.2, instrument(0.2)),
             ),
             (
                 "the samples",
                 Error { samples: 0.1, ..SURE },
                 Error { samples: 0.1, ..SURE },
-                (0.04, instrument(0.04).hypot(NORMAL * 0.1 * 0.04)),
-                (0.2, instrument(0.2).hypot(NORMAL * 0.1 * 0.2)),
+                (0.04, instrument(0.04).hypot(NORMAL_QUANTILE * 0.1 * 0.04)),
+                (0.2, instrument(0.2).hypot(NORMAL_QUANTILE * 0.1 * 0.2)),
             ),
             (
                 "the load",

@@ -1,87 +1,79 @@
-//! What is missing or less certain than it looks, in words.
+//! Missing or uncertain results, with their reasons in words.
 
+use crate::constants::{
+    NOTED_MISFIT, NOTED_RATE_CHANGE, NOTED_RATE_ERRORS, NOTED_SAMPLES_FEW, NOTED_SAMPLES_LOST, NOTED_TARGETS,
+    NOTED_UNITS_FEW, NOTED_WIDE_PART, NOTED_WIDE_POINTS, NOTED_WINDOWS_FEW, PHASE_CHANGE_MIN, PHASE_CHANGE_NOTED,
+    PHASE_ERRORS_MIN, PROGRESS_POINTS_MAX,
+};
 use crate::estimate::Evidence;
 use crate::kinds::{self, KINDS_MAX};
-use crate::load::Verdict;
+use crate::load::{Verdict, is_saturated};
+use crate::peers::PeerProcess;
 use crate::profiler::Modes;
-use crate::report::{CurvePoint, LoadKind, Reason, ReasonCode, Report};
+use crate::report::{CurvePoint, Limit, Load, LoadKind, Reason, ReasonCode, Report};
 use crate::sample::{Lost, THREADS_MAX};
 use crate::statistics::Ratio;
 use crate::target::Target;
 
-/// What there is to judge by besides the report and the evidence.
-pub(super) struct Seen<'a> {
+/// The facts to judge by, besides the report and the evidence.
+pub(super) struct ReasonFacts<'a> {
     pub(super) targets: &'a [Target],
     pub(super) samples: u64,
     pub(super) shortcoming: Option<&'static str>,
     pub(super) verdict: &'a Verdict,
     pub(super) has_load: bool,
-    /// Of what counts: the time per unit, or the time from its begin to its end.
+    /// Error of the replay in the time that counts: per unit, or from begin to end.
     pub(super) fidelity: Ratio,
-    /// How many progress points the program has.
+    /// Number of progress points of the program.
     pub(super) points: usize,
     pub(super) common: f64,
     pub(super) modes: Modes,
     pub(super) is_final: bool,
 }
 
-/// Samples and units below which nothing is said with confidence.
-const SAMPLES_FEW: u64 = 20;
-const UNITS_FEW: u64 = 30;
-const WINDOWS_FEW: usize = 4;
-/// How far a replay without any change is usually off: that has its place in the intervals, and is not worth a word.
-const USUAL: f64 = 0.03;
-/// Half an interval that is wide: two percentage points, or a fifth of the gain.
-const WIDE: (f64, f64) = (0.02, 0.2);
-/// A rate that differs by this part between the halves of a run.
-const CHANGED: f64 = 0.25;
-/// Samples that are lost by chance: a part of all.
-const LOST: f64 = 0.01;
-/// Targets at the top whose intervals are looked at.
-const TOP: usize = 5;
-/// Names that are told to whoever asked for one that is not there.
+/// Maximum number of similar names in a note about an unknown one.
 const ALIKE_MAX: usize = 3;
 
 fn reason(target: &str, code: ReasonCode, text: impl Into<String>) -> Reason {
     Reason { target: target.to_owned(), code, text: text.into() }
 }
 
-/// Targets that were asked for and not seen, with what is called alike.
+/// Returns a reason for each requested target that was not seen, with similar names.
 pub(super) fn unknown(wanted: &[String], found: &[Target], seen: impl FnOnce() -> Vec<String>) -> Vec<Reason> {
     let is_unknown = |wanted: &&String| !found.iter().any(|target| target.name.contains(wanted.as_str()));
     if !wanted.iter().any(|wanted| is_unknown(&wanted)) {
         return Vec::new();
     }
+    // Only now: collecting the names walks all samples, and most requests name targets that exist.
     let seen = seen();
     let say = |wanted: &String| {
         let names = alike(wanted, &seen);
         let text = match (names.is_empty(), found.is_empty()) {
             (false, _) => {
-                format!("nothing whose name has `{wanted}` in it was seen at work; there are {}", names.join(", "))
+                format!("no target with `{wanted}` in its name was seen; similar names are {}", names.join(", "))
             }
             (true, false) => {
                 let names: Vec<String> =
                     found.iter().take(ALIKE_MAX).map(|target| format!("`{}`", target.name)).collect();
-                format!(
-                    "nothing whose name has `{wanted}` in it was seen at work; what was seen most is {}",
-                    names.join(", ")
-                )
+                format!("no target with `{wanted}` in its name was seen; the most frequent are {}", names.join(", "))
             }
-            (true, true) => format!("nothing whose name has `{wanted}` in it was seen at work, nor anything else"),
+            (true, true) => format!("no target with `{wanted}` in its name was seen, and no other one either"),
         };
         reason(wanted, ReasonCode::UnknownTarget, text)
     };
     wanted.iter().filter(is_unknown).map(say).collect()
 }
 
-/// Progress points that were asked for and are not there, with what is called alike, or that were not reached. Where none was
-/// reached that is said once for all.
+/// Returns a reason for each requested progress point that does not exist, with similar names, or that was not reached.
+/// If no point was reached, another reason covers all of them.
 pub(super) fn unknown_progress(wanted: &[String], names: &[String], is_reached: impl Fn(usize) -> bool) -> Vec<Reason> {
     let any = (0..names.len()).any(&is_reached);
     let say = |wanted: &String| {
         let text = match names.iter().position(|name| name == wanted) {
+            // If no point was reached, the reader needs one reason and not one for each request.
             Some(point) if is_reached(point) || !any => return None,
             Some(_) => format!("the progress point `{wanted}` was not reached while windows were recorded"),
+            // `NoProgress` is the better reason.
             None if names.is_empty() => return None,
             None => {
                 let mut alike = alike(wanted, names);
@@ -96,35 +88,29 @@ pub(super) fn unknown_progress(wanted: &[String], names: &[String], is_reached: 
     wanted.iter().filter_map(say).collect()
 }
 
-/// The names that are most like another one, quoted.
+/// Returns the most similar names, quoted.
 fn alike(wanted: &str, names: &[String]) -> Vec<String> {
-    let mut alike: Vec<(f64, &str)> = names.iter().map(|name| (likeness(wanted, name), name.as_str())).collect();
+    // By common pairs of letters and not by edits: people write the last part of a long path.
+    let likeness = |name: &str| strsim::sorensen_dice(&wanted.to_ascii_lowercase(), &name.to_ascii_lowercase());
+    let mut alike: Vec<(f64, &str)> = names.iter().map(|name| (likeness(name), name.as_str())).collect();
     alike.sort_by(|a, b| b.0.total_cmp(&a.0));
+    // Fewer common pairs are chance.
     alike.retain(|(likeness, _)| *likeness > 0.2);
     alike.iter().take(ALIKE_MAX).map(|(_, name)| format!("`{name}`")).collect()
 }
 
-/// Which part of the pairs of letters that are next to each other in the one name are so in the other (Dice's coefficient of the
-/// shorter name).
-fn likeness(a: &str, b: &str) -> f64 {
-    let pairs =
-        |name: &str| -> Vec<[u8; 2]> { name.to_ascii_lowercase().as_bytes().array_windows().copied().collect() };
-    let (a, b) = (pairs(a), pairs(b));
-    let common = a.iter().filter(|pair| b.contains(pair)).count();
-    common as f64 / a.len().max(1) as f64
-}
-
-/// The factor that is to be applied to what pauses found, from [`super::confirm::phase`], with the standard error of its logarithm; where
-/// windows may well be like the run there is nothing to be wrong about.
+/// Returns the factor to apply to a gain found by pauses, from [`super::confirm::phase`], with the standard error of
+/// its logarithm. No correction if the difference between the windows and the run may be noise.
 pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Reason>) -> (f64, f64) {
     let Some((factor, error)) = phase else { return (1.0, 0.0) };
+    // In logarithms: a share that was halved is as far off as one that was doubled.
     let off = factor.ln().abs();
-    if off < 0.05 || off < 3.0 * error {
+    if off < PHASE_CHANGE_MIN || off < PHASE_ERRORS_MIN * error {
         return (1.0, 0.0);
     }
-    if off > 0.2 {
+    if off > PHASE_CHANGE_NOTED {
         let text = format!(
-            "its windows with pauses had {:.0} % of the share that it has in the whole run; the gain is corrected for that",
+            "its share in the windows with pauses was {:.0} % of that in the whole run; the gain is corrected for this",
             100.0 / factor
         );
         reasons.push(reason(name, ReasonCode::Changed, text));
@@ -132,22 +118,24 @@ pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Rea
     (factor, error)
 }
 
-/// Whether both ways gave an answer and they differ.
+/// Returns whether both modes have a result and their intervals do not overlap. Adds a reason if so, which names the
+/// replay's result as the one shown if `prefers_replay`.
 pub(super) fn disagreement(
     name: &str,
-    is_faithful: bool,
+    prefers_replay: bool,
     a: &[CurvePoint],
     b: &[CurvePoint],
     reasons: &mut Vec<Reason>,
 ) -> bool {
+    // One point that is apart is enough: both modes claim an interval for each.
     let apart = b.iter().find_map(|b| {
         let a = a.iter().find(|a| a.speedup == b.speedup)?;
         (a.high < b.low || b.high < a.low).then_some((a, b))
     });
     if let Some((a, b)) = apart {
-        let shown = if is_faithful { "the replay" } else { "pauses" };
+        let shown = if prefers_replay { "the replay" } else { "pauses" };
         let text = format!(
-            "at a speed-up of {:.0} % the replay says {:.1} % ({:.1} to {:.1}), pauses {:.1} % ({:.1} to {:.1}); what is shown is what {shown} found",
+            "at a speed-up of {:.0} % the replay found {:.1} % ({:.1} to {:.1}), pauses {:.1} % ({:.1} to {:.1}); the result of {shown} is shown",
             b.speedup * 100.0,
             a.gain * 100.0,
             a.low * 100.0,
@@ -161,47 +149,46 @@ pub(super) fn disagreement(
     apart.is_some()
 }
 
-/// All other reasons.
-pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
+/// Adds all other reasons to the report.
+pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'_>) {
     let mut reasons = Vec::new();
     let mut say = |target: &str, code, text: String| reasons.push(reason(target, code, text));
+    // The main point counts; further points may be rare on purpose.
     let units = report.progress.first().map_or(0, |progress| progress.count);
     if seen.samples == 0 {
-        say(
-            "",
-            ReasonCode::NoSamples,
-            "no thread that the profiler knows used the processor: it saw no function at work".into(),
-        );
+        say("", ReasonCode::NoSamples, "there are no samples: no registered thread used the processor".into());
+    // Without samples the lack of symbols has no effect, so it would only distract.
     } else if let Some(shortcoming) = seen.shortcoming {
         say("", ReasonCode::NoSymbols, shortcoming.into());
     }
+    // The case decides about the remedy: a point in the program, or a load on it.
     if units == 0 {
         say(
             "",
             ReasonCode::NoProgress,
             if seen.points == 0 {
-                "the program has no progress point, or did not come to one: say `progress!(\"…\")` where a unit of what it is there for is done"
+                "the program has no progress point, or has not reached one: put `progress!(\"…\")` where a unit of work is done"
                     .into()
             } else {
                 "no progress point was reached while windows were recorded; is there any load?".into()
             },
         );
-    } else if units < UNITS_FEW {
+    } else if units < NOTED_UNITS_FEW {
         say("", ReasonCode::TooFew, format!("only {units} units of progress were seen; profile for longer"));
-    } else if evidence.recordings.len() < WINDOWS_FEW {
+    } else if evidence.recordings.len() < NOTED_WINDOWS_FEW {
         let count = evidence.recordings.len();
         say("", ReasonCode::TooFew, format!("only {count} windows were recorded; profile for longer"));
     }
-    load(&mut say, seen, units);
+    load(&mut say, &report.load, evidence, seen, units);
     if let Some(ratio) = seen.fidelity.estimate()
-        && super::misfit(&seen.fidelity) > USUAL
+        && super::misfit(&seen.fidelity) > NOTED_MISFIT
     {
         let percent = ratio.mean * 100.0;
         say(
             "",
             ReasonCode::Fidelity,
             format!(
-                "replayed without any change a unit takes {percent:.1} % of the time that it took; intervals are wider for it"
+                "an unchanged replay takes {percent:.1} % of the recorded time per unit; the intervals include this error"
             ),
         );
     }
@@ -209,80 +196,114 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
         say(
             name,
             ReasonCode::BudgetSpent,
-            "what was left of the budget is not enough for even the shortest windows with pauses for it".into(),
+            "the remaining budget does not allow even the shortest windows with pauses".into(),
         );
     }
+    // More than a quarter: a few windows always meet a burst of work.
     if evidence.aborted * 4 > evidence.paused && evidence.aborted > 1 {
         let (aborted, paused) = (evidence.aborted, evidence.paused);
         say(
             "",
             ReasonCode::BudgetSpent,
-            format!("{aborted} of {paused} windows with pauses ended early, for the budget"),
+            format!("{aborted} of {paused} windows with pauses ended early, to keep the budget"),
         );
     }
     if let Some(first) = report.progress.first() {
         changed(&mut say, evidence, &first.name);
     }
     if kinds::kinds().len() >= KINDS_MAX {
-        say("", ReasonCode::TooMany, format!("more than {KINDS_MAX} kinds of work: what came later is not told apart"));
+        say("", ReasonCode::TooMany, format!("more than {KINDS_MAX} kinds of work: later ones count as their parents"));
     }
     let shown = report.progress.len();
-    if shown == super::POINTS_MAX && seen.points > shown {
+    // Points without hits have no curve either, and need no remark.
+    if shown == PROGRESS_POINTS_MAX && seen.points > shown {
         let points = seen.points;
-        say("", ReasonCode::TooMany, format!("of {points} progress points the {shown} that were hit most have curves"));
+        say("", ReasonCode::TooMany, format!("only the {shown} most frequent of {points} progress points have curves"));
     }
     lost(&mut say, &evidence.lost, evidence.kinds.values().sum());
     if evidence.is_stopped {
-        say("", ReasonCode::Stopped, format!("it was stopped after {:.1} s", evidence.elapsed as f64 / 1e9));
+        say("", ReasonCode::Stopped, format!("the profile was stopped after {:.1} s", evidence.elapsed as f64 / 1e9));
     }
+    // After the borrow of `reasons` has ended, since the targets' reasons are added to the report itself.
     report.reasons.extend(reasons);
     if seen.is_final && units > 0 {
         targets(report, seen);
     }
 }
 
-/// Whether the target, or one of the same time under another name, had windows with pauses.
+/// Returns whether the target, or one of equal weights under another name, had windows with pauses.
 fn is_confirmed(name: &str, targets: &[Target], evidence: &Evidence) -> bool {
     let had = |name: &str| evidence.blocks.iter().any(|block| block.name == name);
     let target = targets.iter().find(|target| target.name == name);
+    // Windows are planned for one of several names for the same code.
     let is_twin = |other: &Target| target.is_some_and(|target| super::is_same(&target.weights, &other.weights));
     had(name) || targets.iter().any(|other| is_twin(other) && had(&other.name))
 }
 
-fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: u64) {
+fn load(
+    say: &mut impl FnMut(&str, ReasonCode, String),
+    report: &Load,
+    evidence: &Evidence,
+    seen: &ReasonFacts<'_>,
+    units: u64,
+) {
     let percent = seen.verdict.elasticity.unwrap_or(1.0) * 100.0;
-    match seen.verdict.kind {
-        LoadKind::Limited => say(
+    // Without enough probes, the elasticity is an estimate from the clients' behaviour.
+    let gave_up = match seen.verdict.blocks {
+        0 => format!("judging by the use of the connections, the rate would drop by {percent:.0} % of a pause"),
+        _ => format!("the rate dropped by {percent:.0} % of a pause"),
+    };
+    let saturated = evidence.peer.as_ref().filter(|peer| is_saturated(peer));
+    let wants = |peer: &PeerProcess| {
+        let PeerProcess { name, process, busy } = peer;
+        format!("a thread of `{name}` (process {process}) needed a processor {:.0} % of the time", busy * 100.0)
+    };
+    // At most one reason about the load: each case of the next ones explains the same figures.
+    match (seen.verdict.kind, report.limit) {
+        // The default assumption: it is told only at the end, when no later probe can still confirm it.
+        (LoadKind::Closed, _) if seen.has_load && units > 0 && seen.is_final && seen.verdict.blocks == 0 => {
+            let also = saturated.map_or(String::new(), |peer| {
+                format!("; {}, so the load generator may be at its own limit", wants(peer))
+            });
+            say(
+                "",
+                ReasonCode::Imprecise,
+                format!(
+                    "the load probes cannot tell whether the load follows the program's pace; the gains assume that it does{also}"
+                ),
+            );
+        }
+        (LoadKind::Closed, _) => {}
+        (_, Some(Limit::Generator)) => {
+            let why = evidence.peer.as_ref().map(wants).unwrap_or_default();
+            say(
+                "",
+                ReasonCode::GeneratorLimited,
+                format!(
+                    "the load generator is most likely at its own limit: {gave_up}, and {why}. Give it more threads, or another machine, to see the program's gain in rate"
+                ),
+            );
+        }
+        (LoadKind::Limited, _) => say(
             "",
             ReasonCode::LoadLimited,
-            format!(
-                "the load sets the pace: of a pause the rate gave up {percent:.0} %. More speed means shorter times, not more units"
-            ),
+            format!("the load sets the pace: {gave_up}. A faster program has shorter times, not more units"),
         ),
-        LoadKind::Mixed => say(
+        (LoadKind::Mixed, _) => say(
             "",
             ReasonCode::LoadLimited,
-            format!(
-                "a part of the load sets its own pace: of a pause the rate gave up {percent:.0} %, and gains are scaled by that"
-            ),
+            format!("a part of the load sets its own pace: {gave_up}, and the gains are scaled by this"),
         ),
-        LoadKind::Closed if seen.has_load && units > 0 && seen.is_final && seen.verdict.blocks == 0 => say(
-            "",
-            ReasonCode::Imprecise,
-            "whether the load follows the program's pace could not be tried well enough; it is taken to do so".into(),
-        ),
-        LoadKind::Closed => {}
     }
 }
 
-/// What the sampler did not see, where that is enough to matter.
+/// Adds a reason if too many samples or any threads are missing.
 fn lost(say: &mut impl FnMut(&str, ReasonCode, String), lost: &Lost, taken: u64) {
     let Lost { samples, threads } = *lost;
     let all = samples + taken;
-    if samples as f64 > LOST * all as f64 {
-        let text = format!(
-            "{samples} of {all} samples were lost, since nobody took them in time: busy threads are seen too little"
-        );
+    // A share and not a number: a long profile may lose many without effect.
+    if samples as f64 > NOTED_SAMPLES_LOST * all as f64 {
+        let text = format!("{samples} of {all} samples were lost, not read in time: busy threads are underrepresented");
         say("", ReasonCode::TooMany, text);
     }
     if threads > 0 {
@@ -293,9 +314,10 @@ fn lost(say: &mut impl FnMut(&str, ReasonCode, String), lost: &Lost, taken: u64)
     }
 }
 
-/// Whether the first half of the run was like the second; where one of them has no windows nobody knows.
+/// Adds a reason if the rate differs between the halves of the run. Unknown if one half has no windows.
 fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, name: &str) {
     let Some(point) = progress::points().iter().position(|point| point == name) else { return };
+    // A short profile has no second half to compare.
     if evidence.halves.iter().any(|&(time, _)| time == 0) {
         return;
     }
@@ -304,15 +326,17 @@ fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, 
         (hits / half.0 as f64 * 1e9, hits)
     };
     let [(first, some), (second, more)] = [rate(&evidence.halves[0]), rate(&evidence.halves[1])];
+    // Standard error of the logarithm of a ratio of Poisson counts.
     let error = (1.0 / some.max(1.0) + 1.0 / more.max(1.0)).sqrt();
     let change = (second / first).ln().abs();
-    if some.max(more) < UNITS_FEW as f64 || change <= CHANGED || change <= 4.0 * error {
+    // Report only a large change, and one that is clearly not noise.
+    if some.max(more) < NOTED_UNITS_FEW as f64 || change <= NOTED_RATE_CHANGE || change <= NOTED_RATE_ERRORS * error {
         return;
     }
     let text = if first == 0.0 {
         format!("`{name}` was not reached in the first half of the run")
     } else if second == 0.0 {
-        format!("`{name}` was not reached any more in the second half of the run; is whoever asked for it still there?")
+        format!("`{name}` was no longer reached in the second half of the run; has its load stopped?")
     } else {
         format!(
             "the rate of `{name}` was {:.0} % {} in the second half of the run than in the first",
@@ -323,21 +347,22 @@ fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, 
     say("", ReasonCode::Changed, text);
 }
 
-/// What is to be said about single targets.
-fn targets(report: &mut Report, seen: &Seen<'_>) {
+/// Adds reasons about single targets.
+fn targets(report: &mut Report, seen: &ReasonFacts<'_>) {
     let is_limited = seen.verdict.kind == LoadKind::Limited;
     let mut reasons = Vec::new();
     let mut said = Vec::new();
-    for target in &report.targets {
+    for target in report.shown() {
         let curve = if is_limited { &target.latency } else { &target.curve };
         let Some(point) = curve.iter().find(|point| point.speedup == seen.common) else { continue };
-        // A function and its only caller are one.
-        if said.contains(&point.gain) || said.len() == TOP {
+        // A function and its only caller have one result: count it once.
+        if said.contains(&point.gain) || said.len() == NOTED_TARGETS {
             continue;
         }
         said.push(point.gain);
         let half = (point.high - point.low) / 2.0;
-        if half > WIDE.0.max(WIDE.1 * point.gain.abs()) {
+        // Wide in points and in proportion: ± 3 points are nothing at a gain of 60, and everything at 4.
+        if half > NOTED_WIDE_POINTS.max(NOTED_WIDE_PART * point.gain.abs()) {
             let text = format!(
                 "the interval at {:.0} % is ± {:.1} points; profile for longer",
                 seen.common * 100.0,
@@ -346,8 +371,8 @@ fn targets(report: &mut Report, seen: &Seen<'_>) {
             reasons.push(reason(&target.name, ReasonCode::Imprecise, text));
         }
         let is_sampled = !matches!(target.kind, crate::target::TargetKind::Span | crate::target::TargetKind::Upstream);
-        if is_sampled && target.samples < SAMPLES_FEW && seen.modes != Modes::Confirm {
-            let text = format!("it was in {} samples only", target.samples);
+        if is_sampled && target.samples < NOTED_SAMPLES_FEW && seen.modes != Modes::Confirm {
+            let text = format!("it was in only {} samples", target.samples);
             reasons.push(reason(&target.name, ReasonCode::TooFew, text));
         }
     }
@@ -360,7 +385,14 @@ mod tests {
     use crate::target::{TargetKind, Weights};
 
     fn target(name: &str) -> Target {
-        Target { name: name.into(), kind: TargetKind::Function, share: 0.1, samples: 9, weights: Weights::default() }
+        Target {
+            name: name.into(),
+            kind: TargetKind::Function,
+            share: 0.1,
+            samples: 9,
+            weights: Weights::default(),
+            folded: None,
+        }
     }
 
     #[test]
@@ -370,9 +402,9 @@ mod tests {
         let wanted = ["encode_frames".to_owned(), "demo".into(), "xyz".into()];
         let reasons = unknown(&wanted, &found, seen);
         assert_eq!(reasons.len(), 2, "{reasons:?}");
-        assert!(reasons[0].text.contains("there are `demo::encode_frame`"), "{}", reasons[0].text);
-        assert!(reasons[1].text.contains("what was seen most is `serde_json::to_string`"), "{}", reasons[1].text);
-        assert!(unknown(&wanted[2..], &[], Vec::new)[0].text.contains("nor anything else"));
+        assert!(reasons[0].text.contains("similar names are `demo::encode_frame`"), "{}", reasons[0].text);
+        assert!(reasons[1].text.contains("the most frequent are `serde_json::to_string`"), "{}", reasons[1].text);
+        assert!(unknown(&wanted[2..], &[], Vec::new)[0].text.contains("and no other one"));
     }
 
     #[test]
@@ -391,7 +423,7 @@ mod tests {
         assert_eq!(said("xyz", &names, &all), [none]);
         let idle = "the progress point `route /api/*` was not reached while windows were recorded";
         assert_eq!(said("route /api/*", &names, &all), [idle]);
-        assert!(said("route /api/*", &names, &[false; 3]).is_empty(), "nothing was reached: that is said for all");
+        assert!(said("route /api/*", &names, &[false; 3]).is_empty(), "no point was reached: one reason for all");
         assert!(said("xyz", &[], &[]).is_empty());
     }
 
@@ -410,15 +442,15 @@ mod tests {
         assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
     }
 
-    /// What was found for a function holds for its only caller: no more is wanting there.
+    /// A confirmed result also holds for the function's only caller: no reason for that one.
     #[test]
     fn a_twin_of_what_was_confirmed_lacks_nothing() {
-        use crate::estimate::Block;
-        use crate::target::Part;
-        let part = |part| Weights { parts: vec![Part { part, error: 0.0 }], calls: None };
+        use crate::estimate::ConfirmBlock;
+        use crate::target::KindShare;
+        let part = |part| Weights { parts: vec![KindShare { part, error: 0.0 }], calls: None };
         let targets = [("a", 0.5), ("caller of a", 0.5), ("b", 0.4)]
             .map(|(name, of)| Target { weights: part(of), ..target(name) });
-        let evidence = Evidence { blocks: vec![Block::new("a", 0.5, 0.0)], ..Evidence::default() };
+        let evidence = Evidence { blocks: vec![ConfirmBlock::new("a", 0.5, 0.0)], ..Evidence::default() };
         for (name, want) in [("a", true), ("caller of a", true), ("b", false), ("gone", false)] {
             assert_eq!(is_confirmed(name, &targets, &evidence), want, "{name}");
         }
@@ -437,7 +469,7 @@ mod tests {
         }
     }
 
-    /// Hits per half, and what is said of them; the first half has 10 ms of windows, the second as many as `time`.
+    /// Hits per half, and the expected reason; the first half has 10 ms of windows, the second `time` ms.
     #[test]
     fn halves_that_differ_are_said_to() {
         let point = progress::Point::named("reasons halves");
@@ -446,7 +478,7 @@ mod tests {
             ([100, 10], 10, Some("90 % lower")),
             ([40, 100], 10, Some("150 % higher")),
             ([100, 200], 20, None),
-            ([100, 0], 10, Some("not reached any more")),
+            ([100, 0], 10, Some("no longer reached")),
             ([0, 100], 10, Some("in the first half")),
             ([20, 0], 10, None),
             ([100, 0], 0, None),
@@ -470,7 +502,7 @@ mod tests {
     fn a_phase_is_corrected_where_it_is_sure() {
         let mut reasons = Vec::new();
         assert_eq!(phase("a", None, &mut reasons), (1.0, 0.0));
-        assert_eq!(phase("a", Some((1.3, 0.1)), &mut reasons), (1.0, 0.0), "that may be chance");
+        assert_eq!(phase("a", Some((1.3, 0.1)), &mut reasons), (1.0, 0.0), "that may be noise");
         assert_eq!(phase("a", Some((1.1, 0.01)), &mut reasons), (1.1, 0.01));
         assert!(reasons.is_empty());
         assert_eq!(phase("a", Some((0.5, 0.01)), &mut reasons), (0.5, 0.01));

@@ -1,4 +1,4 @@
-//! Windows that were recorded, kept for the time when there is something to ask them.
+//! Recorded windows, kept to be replayed later.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,45 +8,46 @@ use crate::experiment::Dice;
 use crate::load::Habit;
 use crate::trace::{Event, Hooks, Packed, Thread, Trace};
 
-/// A window that was recorded, with what is known of it at once.
+/// A recorded window, with the facts that are computed at once.
 #[derive(Debug)]
 pub struct Recording {
-    /// What happened.
+    /// Its events.
     pub packed: Packed,
-    /// How long it was, nanoseconds.
+    /// Its length, nanoseconds.
     pub length: u64,
-    /// Events in the log that has most.
+    /// Number of events in its fullest log.
     pub events_max: usize,
-    /// How many times a thread began another kind of work.
+    /// Number of changes of a thread's kind of work.
     pub changes: usize,
-    /// Time for which threads had or wanted a processor, nanoseconds, by kind of work.
+    /// By kind of work: the time for which threads had a processor or were waiting for one, nanoseconds.
     pub kinds: BTreeMap<u32, f64>,
-    /// The sum of that.
+    /// The sum of `kinds`.
     pub busy: f64,
-    /// What hooks took besides, nanoseconds.
+    /// Additional time of hooks, nanoseconds.
     pub hooks: f64,
-    /// How many there were that took something.
+    /// Number of hooks with a time.
     pub hook_count: u64,
-    /// What it took to read the window, nanoseconds of processor time, by processor; 0 where that is not known.
+    /// Processor time to read the window, divided by the number of processors, nanoseconds; 0 if unknown.
     pub reading: u64,
     /// Units of progress, by point.
     pub hits: Vec<u64>,
-    /// Spans of what was asked outside.
+    /// Spans of the outside calls in it.
     pub calls: Vec<u32>,
-    /// Whether anything came from outside.
+    /// Whether any bytes arrived from outside.
     pub has_load: bool,
-    /// How those behave who are outside.
+    /// The behaviour of the clients.
     pub habit: Habit,
-    /// How long event loops that slept took to be up for what came, nanoseconds, where the kernel said when it did: some of them.
+    /// Wakeup latencies of sleeping event loops, nanoseconds, from arrival times recorded by the kernel. At most 64 of
+    /// them.
     pub lags: Vec<u64>,
 }
 
-/// Lags of a window that are kept.
+/// Maximum number of lags kept per window.
 const LAGS_MAX: usize = 64;
 
 impl Recording {
-    /// Reads a trace. `wanted` says for how long an account's thread had a processor in the window, or waited for one; `None` when that
-    /// is not known.
+    /// Reads a trace. `wanted` returns the time for which an account's thread had a processor in the window or was
+    /// waiting for one; `None` if unknown.
     #[must_use]
     pub fn new(trace: &Trace, wanted: impl Fn(u32) -> Option<u64>) -> Self {
         let length = trace.span.end.saturating_sub(trace.span.start);
@@ -58,10 +59,11 @@ impl Recording {
         for (thread, head) in trace.threads.iter().zip(&mut packed.threads) {
             let (own, hooked) = time_by_kind(thread, &trace.span, Hooks::new(trace.hook));
             let wall: f64 = own.values().sum();
+            // In the rest of its unblocked time, the thread was in a wait that no hook reports.
             if let Some(wanted) = wanted(thread.number)
                 && wall > 0.0
             {
-                // Blocking costs processor time too, and is not work; so no more than all.
+                // The system call that blocks takes processor time, too, which is not work: hence the upper bound.
                 head.running = ((wanted as f64 - hooked.taken) / wall).clamp(0.01, 1.0);
             }
             hooks += hooked.taken;
@@ -105,27 +107,28 @@ impl Recording {
         }
     }
 
-    /// Whether any of its threads runs an event loop.
+    /// Returns whether any of its threads runs an event loop.
     #[must_use]
     pub fn has_loop(&self) -> bool {
         self.packed.threads.iter().any(|thread| thread.is_worker)
     }
 
-    /// How much memory it takes.
+    /// Returns the memory that it uses, bytes.
     #[must_use]
-    pub fn octets(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let sums = self.kinds.len() * size_of::<(u32, f64)>() + size_of_val(self.hits.as_slice());
-        size_of::<Self>() + self.packed.octets() + sums + size_of_val(self.lags.as_slice())
+        size_of::<Self>() + self.packed.bytes() + sums + size_of_val(self.lags.as_slice())
     }
 
-    /// Units of progress at a point.
+    /// Returns the units of progress at a point.
     #[must_use]
     pub fn hits(&self, point: u32) -> u64 {
         self.hits.get(point as usize).copied().unwrap_or(0)
     }
 }
 
-/// For each time that an event loop slept: from when the first octets had come that it then found until it was up.
+/// Returns the wakeup latency of each sleep of an event loop that an arrival ended: the time from the first arrival
+/// until the loop ran.
 fn wake_ups(thread: &Thread) -> impl Iterator<Item = u64> {
     let (mut since, mut woken) = (None, None);
     thread.events.iter().filter_map(move |&(at, event)| {
@@ -133,7 +136,7 @@ fn wake_ups(thread: &Thread) -> impl Iterator<Item = u64> {
             Event::BlockBegan => since = Some(at),
             Event::BlockEnded => woken = Some(since.take()?..at),
             Event::Kind(_) => {}
-            // Where it is not known when they came, it is when they were found.
+            // An arrival at the time of its own event has no recorded time.
             Event::Arrived { at: came, .. } if came != at => {
                 return woken.take().filter(|slept| slept.contains(&came)).map(|slept| slept.end - came);
             }
@@ -143,13 +146,13 @@ fn wake_ups(thread: &Thread) -> impl Iterator<Item = u64> {
     })
 }
 
-/// For how long the thread was not blocked, by kind of work, but for what hooks took of it; and that.
+/// Returns the unblocked time of a thread by kind of work, without the time of hooks; and that time.
 fn time_by_kind(thread: &Thread, span: &Range<u64>, mut hooks: Hooks) -> (BTreeMap<u32, f64>, Hooks) {
     let mut times = BTreeMap::new();
     let mut add = |kind, time: f64| *times.entry(kind).or_insert(0.0) += time - hooks.take(time);
     let (mut kind, mut from, mut blocks) = (thread.kind, span.start, false);
     let ahead = thread.events.iter().find(|(_, event)| !matches!(event, Event::Kind(_)));
-    // A thread whose first word is that it waits no more was waiting before.
+    // A thread whose first event is the end of a block was blocked before.
     blocks |= matches!(ahead, Some((_, Event::BlockEnded)));
     for &(at, event) in &thread.events {
         let blocked = match event {
@@ -174,37 +177,39 @@ fn time_by_kind(thread: &Thread, span: &Range<u64>, mut hooks: Hooks) -> (BTreeM
     (times, hooks)
 }
 
-/// As many windows as fit into a bounded memory, each with the same chance, whenever it came.
+/// A random sample of all windows in bounded memory: each has an equal chance to be kept, whenever it was recorded.
 #[derive(Debug)]
 pub struct Recordings {
-    octets_max: usize,
-    octets: usize,
+    bytes_max: usize,
+    bytes: usize,
     dice: Dice,
-    /// By a number that each drew: those with the smallest stay. So in any order that begins at the front they are a fair sample, too.
+    /// Each with the random number that it drew, ascending: those with the smallest numbers are kept. So any prefix is
+    /// a random sample, too.
     kept: Vec<(u64, Arc<Recording>)>,
 }
 
 impl Recordings {
-    /// None yet.
+    /// Makes an empty sample.
     #[must_use]
-    pub fn new(octets_max: usize, seed: u64) -> Self {
-        Self { octets_max, octets: 0, dice: Dice::new(seed), kept: Vec::new() }
+    pub fn new(bytes_max: usize, seed: u64) -> Self {
+        Self { bytes_max, bytes: 0, dice: Dice::new(seed), kept: Vec::new() }
     }
 
-    /// One more; another one may have to go, or this one.
+    /// Adds a window. To stay within the memory limit, drops those with the largest numbers, possibly the new one.
     pub fn push(&mut self, recording: Recording) {
         let drawn = self.dice.bits();
-        self.octets += recording.octets();
+        self.bytes += recording.bytes();
         let at = self.kept.partition_point(|&(other, _)| other < drawn);
         self.kept.insert(at, (drawn, Arc::new(recording)));
-        while self.octets > self.octets_max && self.kept.len() > 2 {
+        // At least two windows are kept, however large: the least that shows a variation.
+        while self.bytes > self.bytes_max && self.kept.len() > 2 {
             if let Some((_, gone)) = self.kept.pop() {
-                self.octets -= gone.octets();
+                self.bytes -= gone.bytes();
             }
         }
     }
 
-    /// All that are kept, in random order.
+    /// Returns all kept windows, in random order.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Recording>> {
         self.kept.iter().map(|(_, recording)| recording.clone()).collect()
@@ -219,11 +224,11 @@ mod tests {
         Thread { number: 0, is_worker: false, running: 1.0, kind: 1, events: events.to_vec() }
     }
 
-    /// Blocked time is nobody's; what a window cuts in two counts as far as it lies within.
+    /// Blocked time belongs to no kind. A block that crosses an edge of the window counts as far as it is within.
     #[test]
     fn time_belongs_to_the_kind_at_which_it_was_spent() {
-        type Case<'a> = (&'a str, &'a [(u64, Event)], &'a [(u32, f64)]);
-        let cases: [Case<'_>; 8] = [
+        type RecordingCase<'a> = (&'a str, &'a [(u64, Event)], &'a [(u32, f64)]);
+        let cases: [RecordingCase<'_>; 8] = [
             ("one kind", &[(1010, Event::Hit { point: 0 })], &[(1, 100.0)]),
             ("two kinds", &[(1030, Event::Kind(2)), (1040, Event::Kind(1))], &[(1, 90.0), (2, 10.0)]),
             ("a wake", &[(1030, Event::Waking(2)), (1040, Event::Kind(1))], &[(1, 90.0), (2, 10.0)]),
@@ -250,8 +255,9 @@ mod tests {
         }
     }
 
-    /// One hook in each stretch of work, and none where a thread is blocked; what does not fit into a short one is the next one's. A thread
-    /// that had its processor all the time had it also without hooks.
+    /// One hook is taken off each stretch of work, and none while the thread is blocked; the excess over a short
+    /// stretch is taken off the next one. A thread that had its processor all the time also has it all the time without
+    /// hooks.
     #[test]
     fn hooks_are_no_kind_of_work() {
         let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];
@@ -279,7 +285,8 @@ mod tests {
         assert_eq!((nothing.busy, nothing.length, nothing.has_load), (0.0, 0, false));
     }
 
-    /// Only what came while it slept woke it, and only the first one did; one that is found when it came has no time of its own.
+    /// Only an arrival during the sleep ended it, and of these the first one. An arrival at the time of its own event
+    /// does not count.
     #[test]
     fn a_recording_knows_how_long_its_loops_took_to_be_up() {
         let slept = |from, until| [(from, Event::BlockBegan), (until, Event::BlockEnded)];
@@ -299,12 +306,12 @@ mod tests {
         assert_eq!(Recording::new(&trace, |_| None).lags, [7, 5]);
     }
 
-    /// Each window has the same chance to be kept, the first as well as the last, and memory is bounded.
+    /// Each window has an equal chance to be kept, the first as well as the last, and memory is bounded.
     #[test]
     fn those_that_are_kept_are_a_fair_sample() {
         let mut kept = [0_u32; 100];
         for seed in 0..400 {
-            let one = Recording::new(&Trace::default(), |_| None).octets();
+            let one = Recording::new(&Trace::default(), |_| None).bytes();
             let mut recordings = Recordings::new(20 * one, seed);
             for at in 0..100 {
                 recordings.push(Recording::new(&Trace { span: at..at, ..Trace::default() }, |_| None));
@@ -313,7 +320,7 @@ mod tests {
             assert_eq!(all.len(), 20);
             all.iter().for_each(|one| kept[one.packed.span.start as usize] += 1);
         }
-        // 80 each, with a standard deviation of 8.
+        // Expected: 80 each, with a standard deviation of 8.
         assert!(kept.iter().all(|&count| (45..=115).contains(&count)), "{kept:?}");
         for half in kept.chunks(50) {
             assert!((3800..4200).contains(&half.iter().sum::<u32>()));

@@ -1,39 +1,41 @@
-//! Mode A: recorded windows replayed with each target made faster.
+//! Mode A: replays of recorded windows with each target made faster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::constants::WAKEUPS_MIN;
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{Cold, LAGS_MIN, Pace, Replay, usual_lag};
+use crate::replay::{Cold, Pace, Replay, usual_lag};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
 use crate::trace::Trace;
 
-/// A question to all windows: that target, that much faster.
+/// A question to all windows: one target at one speed-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// Which part of each kind of work is the target's.
+    /// The target's fraction of each kind of work.
     pub weights: &'a Weights,
-    /// How much of that is saved.
+    /// The fraction of the target's time to save.
     pub speedup: f64,
 }
 
-/// What the windows answer, for one question and one progress point: ratios of what came of it to what was before.
+/// The answer of all windows to one question at one progress point: ratios of the time after the change to the time
+/// before.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Answer {
-    /// Of the time per unit.
+pub struct ScreenResult {
+    /// Ratio of the time per unit.
     pub time: Ratio,
-    /// Of the mean time from a unit's begin to its end.
+    /// Ratio of the mean time from a unit's begin to its end.
     pub latency: Ratio,
-    /// Which part of the time those wait who do the work: before the change or after it, whichever is more. What their work takes was seen
-    /// in the one and is believed of the other.
+    /// Fraction of the time that the working threads wait: before the change or after it, the larger one. The time of
+    /// their work was measured in the first state and is assumed in the second.
     pub waiting: Stream,
 }
 
-impl Answer {
+impl ScreenResult {
     fn push(&mut self, before: PointOutcome, after: PointOutcome) {
         self.time.push(before.ns_per_unit * before.hits as f64, after.ns_per_unit / before.ns_per_unit);
         self.latency.push(before.latency_mean * before.timed as f64, after.latency_mean / before.latency_mean);
@@ -48,42 +50,43 @@ impl Answer {
         self.waiting.merge(&other.waiting);
     }
 
-    /// The ratio that counts: under a load that goes at its own pace only the time of a unit can get shorter.
+    /// Returns the ratio that counts: with an open-loop load only the time from begin to end can get shorter.
     #[must_use]
     pub fn counted(&self, load: LoadKind) -> &Ratio {
         if load == LoadKind::Limited && self.latency.count() > 0 { &self.latency } else { &self.time }
     }
 }
 
-/// What all windows answered.
+/// The answers of all windows.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
-    /// By question, then by the place of the point.
-    pub answers: Vec<Vec<Answer>>,
-    /// Replayed without a change over measured: what the replay itself gets wrong, at the first point.
-    pub fidelity: Answer,
-    /// Replayed without hooks over replayed with them: what the profiler itself makes slower, by point.
-    pub bare: Vec<Answer>,
-    /// The busiest thread's utilisation.
+    /// By question, then by the index of the point.
+    pub answers: Vec<Vec<ScreenResult>>,
+    /// An unchanged replay relative to the recorded window, at the first point: the error of replays.
+    pub fidelity: ScreenResult,
+    /// A replay without hooks relative to one with them, by point: the slow-down by the profiler.
+    pub bare: Vec<ScreenResult>,
+    /// Utilisation of the busiest thread.
     pub busiest: Stream,
-    /// How many windows were asked.
+    /// Number of windows replayed.
     pub windows: usize,
 }
 
-/// What all windows tell together, and one alone may not.
+/// Facts from all windows together, which a single window may lack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usual {
-    /// How long an event loop takes to be up, for windows in which it was hardly idle. `None` where no loop slept in any, and nothing but
-    /// the machine tells.
+    /// Wakeup latency of event loops, nanoseconds, for windows in which they were hardly idle. `None` if no loop slept
+    /// in any window; then the machine's assumption is used.
     pub lag: Option<f64>,
-    /// What its work takes more behind sleep.
+    /// The extra cost of their work after sleep.
     pub cold: Cold,
-    /// What a hook took, nanoseconds, where that is known better than each window has it.
+    /// Time of a hook, nanoseconds, if known better than when the windows were recorded.
     pub hook: Option<f64>,
 }
 
 impl Usual {
-    /// Takes some tens of milliseconds at most: the first few thousand jobs are gone through, and all lags sorted.
+    /// Computes the facts. Takes some tens of milliseconds at most: it reads the first few thousand jobs, and sorts all
+    /// lags.
     #[must_use]
     pub fn of(recordings: &[Arc<Recording>], hook: Option<f64>) -> Self {
         let lags = recordings.iter().flat_map(|recording| &recording.lags);
@@ -97,36 +100,37 @@ impl Usual {
     }
 }
 
-/// Who asks.
+/// The threads that replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crew {
-    /// Threads beside the one that calls; 0 when that does it itself.
+    /// Number of threads besides the caller; 0 if the caller itself replays.
     pub threads: usize,
-    /// How much these let others go first, from 0 to 19.
+    /// Their nice value, from 0 to 19.
     pub nice: i32,
 }
 
-/// Where windows are replayed, one after the other: each in the memory of the one before. Whoever thinks has little of a processor, and what
-/// he gave back and took again would be new memory each time.
+/// Memory for replaying windows one after the other. It is reused, because these threads run rarely, and memory freed
+/// and allocated again would have to be touched anew each time.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct ReplayMemory {
     trace: Trace,
     replay: Replay,
 }
 
-impl Desk {
-    /// As [`Replay::new`].
+impl ReplayMemory {
+    /// Unpacks and reads a window; as [`Replay::new`].
     pub(super) fn replay(&mut self, recording: &Recording, usual: &Usual) -> &Replay {
         recording.packed.unpack(&mut self.trace);
         self.trace.hook = usual.hook.unwrap_or(self.trace.hook);
-        let lag = usual.lag.filter(|_| recording.lags.len() < LAGS_MIN);
+        // A window with enough lags of its own uses those.
+        let lag = usual.lag.filter(|_| recording.lags.len() < WAKEUPS_MIN);
         self.replay = std::mem::take(&mut self.replay).next(&self.trace, lag, &usual.cold);
         &self.replay
     }
 }
 
 impl Screen {
-    /// Asks the windows, in their order, until there are no more or `go_on` says so; it is told how many there were.
+    /// Replays the windows in their order, until there are no more or `go_on` returns false for the number of a window.
     pub fn ask(
         recordings: &[Arc<Recording>],
         usual: &Usual,
@@ -138,10 +142,11 @@ impl Screen {
     ) -> Self {
         let next = AtomicUsize::new(0);
         let work = || {
-            let none = vec![Answer::default(); points.len()];
+            let none = vec![ScreenResult::default(); points.len()];
             let mut screen = Self { answers: vec![none.clone(); questions.len()], bare: none, ..Self::default() };
-            let mut desk = Desk::default();
+            let mut desk = ReplayMemory::default();
             loop {
+                // Threads take the windows in order, so that the ones replayed are always a prefix: a random sample.
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
                     Some(recording) if go_on(number) => {
@@ -158,7 +163,7 @@ impl Screen {
         }
         std::thread::scope(|scope| {
             let member = || {
-                // Of no consequence if the system refuses.
+                // If the system refuses, the threads only run at normal priority.
                 let _ = rustix::process::setpriority_process(None, crew.nice);
                 work()
             };
@@ -167,6 +172,7 @@ impl Screen {
                     std::thread::Builder::new().name("causal-replay".into()).spawn_scoped(scope, member).ok()
                 })
                 .collect();
+            // If the system starts no thread, the caller does the work.
             let mut all = if members.is_empty() { work() } else { Self::default() };
             for member in members {
                 match member.join() {
@@ -200,7 +206,7 @@ impl Screen {
         questions: &[Question<'_>],
         points: &[u32],
         pace: Pace,
-        desk: &mut Desk,
+        desk: &mut ReplayMemory,
     ) {
         self.windows += 1;
         own::rest();
@@ -210,6 +216,7 @@ impl Screen {
             self.busiest.push(before.busiest);
         }
         if let Some(&first) = points.first() {
+            // The replay with hooks is compared with the recording, which contains them.
             let again = if recording.packed.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
             self.fidelity.push(replay.measured(pace).point(first), again.point(first));
             for (&point, bare) in points.iter().zip(&mut self.bare) {
@@ -218,7 +225,7 @@ impl Screen {
         }
         for (question, answers) in questions.iter().zip(&mut self.answers) {
             own::rest();
-            // Without the target in the window there is nothing to replay.
+            // Without time of the target in the window, the result is that without a change.
             let after = if concerns(recording, question.weights) {
                 &replay.run(question.weights, question.speedup, pace)
             } else {
@@ -231,7 +238,7 @@ impl Screen {
     }
 }
 
-/// Whether a window has any time of a target's.
+/// Returns whether a window has any time of the target.
 fn concerns(recording: &Recording, weights: &Weights) -> bool {
     weights.calls.is_some_and(|span| recording.calls.contains(&span))
         || recording.kinds.iter().any(|(&kind, &time)| time > 0.0 && weights.part(kind) > 0.0)
@@ -241,12 +248,13 @@ fn concerns(recording: &Recording, weights: &Weights) -> bool {
 mod tests {
     use super::*;
 
-    /// Who waited for an upstream that now answers at once never waits any more; what he then takes for a unit nobody has seen.
+    /// If the upstream that a thread waited for answers at once, the thread no longer waits; the time of its work in
+    /// that state was not measured.
     #[test]
     fn an_answer_knows_who_waits_before_or_after() {
         let point = |waiting| PointOutcome { hits: 10, ns_per_unit: 100.0, waiting, ..PointOutcome::default() };
         for (before, after) in [(0.5, 0.0), (0.0, 0.5), (0.2, 0.5)] {
-            let mut answer = Answer::default();
+            let mut answer = ScreenResult::default();
             answer.push(point(before), point(after));
             assert_eq!((answer.waiting.mean(), answer.waiting.count()), (0.5, 1), "{before}, {after}");
         }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::target::Part;
+use crate::target::KindShare;
 use crate::trace::{Event, Thread, Trace};
 
-/// A thread that does units of two kinds of work, 30 and 70 µs, for ten milliseconds.
+/// A thread that alternates between two kinds of work, 30 and 70 µs, for ten milliseconds.
 fn recording(point: u32) -> Arc<Recording> {
     let mut events = Vec::new();
     for unit in 0..100 {
@@ -15,11 +15,11 @@ fn recording(point: u32) -> Arc<Recording> {
 }
 
 fn weights(one: f64, two: f64, error: f64) -> Weights {
-    let part = |part| Part { part, error };
-    Weights { parts: vec![Part::default(), part(one), part(two)], calls: None }
+    let part = |part| KindShare { part, error };
+    Weights { parts: vec![KindShare::default(), part(one), part(two)], calls: None }
 }
 
-/// The same whoever asks: one thread, several, in whatever order.
+/// The result does not depend on the number of threads or their order.
 #[test]
 fn a_crew_finds_what_one_finds() {
     let point = progress::Point::named("estimate crew").id();
@@ -41,8 +41,8 @@ fn a_crew_finds_what_one_finds() {
     }
 }
 
-/// A loop that is always busy with four clients who are away for 100 µs, units of 50, 40 of them the target's; and one whose client
-/// wakes it each time, 20 µs before it is up.
+/// A loop that is always busy, with four clients that are away for 100 µs, and units of 50 µs, 40 of them the target's.
+/// And a loop whose client wakes it each time, with a latency of 20 µs.
 fn loops(point: u32) -> [Arc<Recording>; 2] {
     let (mut busy, mut idle) = (Vec::new(), Vec::new());
     for unit in 0..200_u64 {
@@ -69,7 +69,8 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
     })
 }
 
-/// Without the target's time the busy loop would be idle before each turn. Only the other window tells that it then takes 20 µs to be up.
+/// Without the target's time the busy loop would be idle before each turn. Its wakeup latency of 20 µs is only in the
+/// other window.
 #[test]
 fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
     let point = progress::Point::named("estimate lags").id();
@@ -78,7 +79,7 @@ fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
     assert_eq!(Usual::of(&[busy.clone(), idle.clone()], None).lag, Some(20_000.0));
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Question { weights: &hot, speedup: 1.0 }];
-    // The first window alone is asked.
+    // Replays only the first window.
     let left = |recordings: &[Arc<Recording>]| {
         let pace = Pace::Closed;
         let screen = Screen::ask(
@@ -96,7 +97,7 @@ fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
     assert!((alone - 110.0 / 200.0).abs() < 0.01 && (told - 130.0 / 200.0).abs() < 0.01, "{alone}, {told}");
 }
 
-/// Of a few lags each may be of a loop that had no processor: no more is believed than a wake-up takes.
+/// With few lags, each may be of a loop that waited for a processor: the result is at most the time of a wakeup.
 #[test]
 fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
     let few = |lags: &[u64]| {
@@ -109,7 +110,8 @@ fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
     assert_eq!(few(&[400_000; 20]), Some(400_000.0));
 }
 
-/// Two hooks of 5 µs in each unit of 100: 90 are left, 25 of them the target's. Units of the other thread have one.
+/// Two hooks of 5 µs in each unit of 100 µs: 90 µs remain, 25 of them the target's. Units of the other thread have one
+/// hook.
 #[test]
 fn hooks_are_nobody_s_gain() {
     let [point, other] = ["estimate hooks", "estimate fewer hooks"].map(|name| progress::Point::named(name).id());
@@ -135,13 +137,14 @@ fn hooks_are_nobody_s_gain() {
     near(&screen.bare[0].time, 0.9);
     near(&screen.bare[1].time, 0.95);
     assert!(screen.answers[0][0].waiting.mean() < 1e-3, "it never waits");
-    // Where the whole run tells that a hook took twice as much as each window believed, 80 are left, 20 of them the target's.
+    // If the whole run shows that a hook took twice as long as assumed in the windows, 80 µs remain, 20 of them the
+    // target's.
     let known = Usual { hook: Some(10_000.0), ..Usual::default() };
     let screen = Screen::ask(&recordings, &known, &questions, &[point], pace, Crew::default(), |_| true);
     near(&screen.answers[0][0].time, 1.0 - 10.0 / 80.0);
     near(&screen.fidelity.time, 1.0);
     near(&screen.bare[0].time, 0.8);
-    // What is said of progress is what there is when nobody listens.
+    // The reported progress is that without hooks.
     let evidence = Evidence {
         recorded: (3, 30_000_000),
         halves: [(15_000_000, vec![150; point as usize + 1]), (15_000_000, vec![150; point as usize + 1])],
@@ -152,7 +155,8 @@ fn hooks_are_nobody_s_gain() {
     assert!((said[0].baseline_ns - 80_000.0).abs() < 1e-6, "{said:?}");
 }
 
-/// 250 of 1000 µs that one works are hooks. Of 80 % of the time 20 are theirs: those who wait for answers come sooner without them.
+/// 250 of 1000 µs of work are hooks. Of a utilisation of 80 %, they are 20 points: clients in a closed loop return
+/// sooner without them.
 #[test]
 fn a_thread_is_less_busy_when_nobody_listens() {
     let one = Arc::into_inner(recording(0)).expect("the only one");
@@ -166,7 +170,8 @@ fn a_thread_is_less_busy_when_nobody_listens() {
     assert_eq!(bare_utilisation(1.2, &[], 1.0), 1.0);
 }
 
-/// Delta method: 10 % of the target's time unknown is 10 % of its part of it, and errors of different kinds are independent.
+/// Delta method: an error of 10 % in the target's time gives 10 % in its gain, and errors of different kinds are
+/// independent.
 #[test]
 fn what_samples_leave_open_is_weighed_by_time() {
     let recordings = [recording(0)];
@@ -197,7 +202,7 @@ fn targets_of_the_same_time_are_one_question() {
     assert!(!is_same(&Weights::default(), &Weights { calls: Some(1), ..Weights::default() }));
 }
 
-/// The first that was asked for, else the one with most hits, of equals the first.
+/// The requested point first, else the one with the most hits, the first one if equal.
 #[test]
 fn points_are_chosen() {
     let names = ["a", "b", "c", "never"].map(String::from);
@@ -220,7 +225,7 @@ fn speed_ups_are_compared_near_a_half() {
     assert_eq!(common(&[]), 0.5);
 }
 
-/// An event loop whose units take 40 µs each, one every 100.
+/// An event loop with units of 40 µs, one every 100 µs.
 #[test]
 fn a_replay_is_held_against_both_times() {
     let point = progress::Point::named("estimate fidelity").id();
@@ -239,15 +244,19 @@ fn a_replay_is_held_against_both_times() {
         Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
     let (pace, crew) = (Pace::Open, Crew::default());
     let screen = Screen::ask(&[recording.clone(), recording], &Usual::default(), &[], &[point], pace, crew, |_| true);
-    let Answer { time, latency, .. } = screen.fidelity;
+    let ScreenResult { time, latency, .. } = screen.fidelity;
     assert_eq!((time.count(), latency.count()), (2, 2));
     assert!(misfit(&time) < 1e-3 && misfit(&latency) < 1e-3, "{time:?} {latency:?}");
     assert_eq!(screen.fidelity.counted(LoadKind::Limited), &latency);
     assert_eq!(screen.fidelity.counted(LoadKind::Closed), &time);
-    assert_eq!(Answer { time, ..Answer::default() }.counted(LoadKind::Limited), &time, "where it is not measured");
+    assert_eq!(
+        ScreenResult { time, ..ScreenResult::default() }.counted(LoadKind::Limited),
+        &time,
+        "where it is not measured"
+    );
 }
 
-/// However little a replay is off, it is off.
+/// Any error of a replay counts, however small.
 #[test]
 fn a_misfit_counts_from_the_first_part_on() {
     let of = |ratio: f64| {
@@ -261,7 +270,7 @@ fn a_misfit_counts_from_the_first_part_on() {
     assert_eq!(misfit(&Ratio::default()), 0.0);
 }
 
-/// The effect at one point says nothing of another: where many are looked at, what is found at each must be sure by itself.
+/// The effect at one point is no evidence for another: among many points, each effect must be significant by itself.
 #[test]
 fn what_is_believed_is_believed_point_by_point() {
     let target = Target {
@@ -270,18 +279,19 @@ fn what_is_believed_is_believed_point_by_point() {
         share: 0.3,
         samples: 100,
         weights: Weights::default(),
+        folded: None,
     };
-    // Nine windows that differ by a hundredth.
+    // Nine windows that vary by 1 %.
     let curve = |gain: f64| {
         let of = |_| {
-            let mut answer = Answer::default();
+            let mut answer = ScreenResult::default();
             (0..9).for_each(|window| answer.time.push(1.0, 1.0 - gain + 0.009 * f64::from(window % 3 - 1)));
             answer
         };
         let sure = Error { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
         Curve::new(&[0.5], 0.3, &[sure; 2], of)
     };
-    let case = |gains: [f64; 2]| Case { target: &target, curves: gains.map(curve).into(), gain: gains[0] };
+    let case = |gains: [f64; 2]| TargetResults { target: &target, curves: gains.map(curve).into(), gain: gains[0] };
     let is_effect = |curve: &Curve| curve.gains()[0].low > 0.0;
     let mut cases = [case([0.2, 0.008]), case([0.0, 0.0]), case([0.0, 0.0]), case([0.0, 0.2])];
     assert!(is_effect(&cases[0].curves[1]), "alone it would be believed");
@@ -290,7 +300,8 @@ fn what_is_believed_is_believed_point_by_point() {
     assert_eq!(shown, [[true, false], [false, false], [false, false], [false, true]]);
 }
 
-/// The last look goes by the clock, others by what they took of a processor; two windows are asked in any case, unless nobody waits.
+/// The last look is limited by wall time, others by processor time. At least two windows are replayed, unless the
+/// result is superfluous.
 #[test]
 fn a_look_ends_when_its_time_is_over_or_nobody_waits() {
     let is_superfluous = Arc::new(AtomicBool::new(false));
@@ -301,11 +312,80 @@ fn a_look_ends_when_its_time_is_over_or_nobody_waits() {
     };
     assert!(!watch(true, 0).is_within(1.0, 2));
     assert!(watch(true, 0).is_within(1.0, 1));
-    // What this thread did before is not the look's.
+    // Processor time of this thread before the look does not count.
     own::tell();
     assert!(watch(false, 300).is_within(1.0, 2));
     assert!(!watch(false, 300).is_within(0.5, 2));
     assert!(!watch(false, 500).is_within(1.0, 2));
     is_superfluous.store(true, Relaxed);
     assert!(!watch(false, 0).is_within(1.0, 0));
+}
+
+/// Names one function, which takes all work of kind 1.
+struct OneFunction;
+
+impl Naming for OneFunction {
+    fn upstreams(&mut self, _: &[u32]) {}
+
+    fn samples(&self) -> u64 {
+        1000
+    }
+
+    fn shortcoming(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn targets(&mut self, _: &[String], _: usize) -> Vec<Target> {
+        let (name, kind) = ("hot".to_owned(), crate::target::TargetKind::Function);
+        vec![Target { name, kind, share: 0.3, samples: 300, weights: weights(1.0, 0.0, 0.0), folded: None }]
+    }
+
+    fn names(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn stacks(&mut self) -> Vec<Stack> {
+        Vec::new()
+    }
+}
+
+/// Pauses found a gain of 40 % where the replay, which reproduces the recorded time, finds 15 %.
+#[test]
+fn a_disagreement_names_the_result_that_the_curve_shows() {
+    let name = "estimate disagreement";
+    let point = progress::Point::named(name).id();
+    let blocks = (0..6).map(|number| {
+        let time = 600.0 + f64::from(number % 3);
+        let sums = [(10.0, 1000.0), (10.0, time)].map(|(units, time)| Progressed { units, time });
+        ConfirmBlock { sums: vec![sums; point as usize + 1], ..ConfirmBlock::new("hot", 0.5, 0.0) }
+    });
+    let evidence = Evidence {
+        elapsed: 1_000_000_000,
+        recordings: (0..9).map(|_| recording(point)).collect(),
+        recorded: (9, 90_000_000),
+        blocks: blocks.collect(),
+        ..Evidence::default()
+    };
+    for (modes, shown, mode, gain) in [
+        (Modes::Both, "the result of the replay", Mode::A, 0.15),
+        (Modes::Confirm, "the result of pauses", Mode::B, 0.4),
+    ] {
+        let request = ProfileRequest {
+            program: "test".into(),
+            speech: Speech::default(),
+            began: 0,
+            targets: Vec::new(),
+            progress: vec![name.into()],
+            speedups: vec![0.5],
+            modes,
+            budget: 0.03,
+        };
+        let effort = Effort { time: Duration::from_secs(10), is_final: true, crew: Crew::default() };
+        let report = Analyst::new(request, OneFunction).look(&evidence, effort).report;
+        let found = report.reasons.iter().find(|reason| reason.code == crate::report::ReasonCode::Disagreement);
+        assert!(found.is_some_and(|reason| reason.text.contains(shown)), "{modes:?}: {:?}", report.reasons);
+        let target = &report.targets[0];
+        assert_eq!(target.mode, mode, "{modes:?}");
+        assert!((target.curve[0].gain - gain).abs() < 0.01, "{modes:?}: {:?}", target.curve);
+    }
 }

@@ -1,17 +1,17 @@
-//! Chance that a seed decides.
+//! Seeded random numbers.
 
-/// Random numbers (SplitMix64): the same ones for the same seed.
+/// A random number generator (SplitMix64). Deterministic for a seed.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// By a seed.
+    /// Starts with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,17 +20,17 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub fn part(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Below `bound`; 0 for 0.
+    /// Returns a number below `bound`; 0 for 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Normally distributed, with mean 0 and variance 1 (Box & Muller).
+    /// Returns a normally distributed number, with mean 0 and variance 1 (Box & Muller).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.part()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.part()).cos()

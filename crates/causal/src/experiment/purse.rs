@@ -1,6 +1,6 @@
-//! What may be lost, and what is.
+//! The budget of lost time, and the time lost.
 
-/// A budget that fills with time: at any moment no more is spent than its part of the time that has passed.
+/// A budget that accrues with time: at any moment at most its fraction of the time passed is spent.
 #[derive(Clone, Debug)]
 pub struct Purse {
     budget: f64,
@@ -9,20 +9,20 @@ pub struct Purse {
 }
 
 impl Purse {
-    /// Empty, and filling with `budget` of the time from now on.
+    /// Makes an empty budget that accrues at `budget` of the time from now on.
     #[must_use]
     pub fn new(budget: f64, now: u64) -> Self {
         Self { budget, began: now, spent: 0 }
     }
 
-    /// What may be spent now, nanoseconds.
+    /// Returns the time that may be spent now, nanoseconds.
     #[must_use]
     pub fn left(&self, now: u64) -> u64 {
         let filled = self.budget * now.saturating_sub(self.began) as f64;
         (filled as u64).saturating_sub(self.spent)
     }
 
-    /// How long until so much may be spent; for ever without a budget.
+    /// Returns the time until `needed` may be spent, nanoseconds; `u64::MAX` without a budget.
     #[must_use]
     pub fn until(&self, now: u64, needed: u64) -> u64 {
         let missing = needed.saturating_sub(self.left(now));
@@ -35,12 +35,12 @@ impl Purse {
         }
     }
 
-    /// So much was lost.
+    /// Spends this much, nanoseconds. May exceed the budget.
     pub fn pay(&mut self, spent: u64) {
         self.spent += spent;
     }
 
-    /// All that was lost.
+    /// Returns all time spent, nanoseconds.
     #[must_use]
     pub fn spent(&self) -> u64 {
         self.spent

@@ -1,84 +1,84 @@
 use super::*;
 
-fn settings(seed: u64, modes: Modes, budget: f64) -> Settings {
-    Settings {
+fn settings(seed: u64, modes: Modes, budget: f64) -> ExperimentSettings {
+    ExperimentSettings {
         modes,
         budget,
         duration: 30_000 * MS,
         speedups: vec![0.5, 0.25, 0.5, 1.0],
         seed,
-        octets_max: 4e6,
-        octets_all: 64e6,
+        bytes_max: 4e6,
+        bytes_all: 64e6,
         entries_max: 262_144.0,
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default)]
-struct Run {
+struct RunResult {
     recorded: u64,
     records: Vec<(u64, u64)>,
     pauses: Vec<Pause>,
     spent: u64,
-    /// The same with what hooks cost.
+    /// The time spent, including hooks.
     paid: u64,
     aborted: u32,
 }
 
-/// Goes through a plan in simulated time: what else is to be done before each step, when a window was recorded, and when one pauses, and
-/// how long that took.
+/// Runs a plan in simulated time. Calls `before` before each step, `recorded` after each recording, and `pause` for
+/// each window with pauses, which returns its length.
 fn drive(
-    plan: &mut Plan,
+    plan: &mut ExperimentPlan,
     mut now: u64,
-    mut before: impl FnMut(&mut Plan, u64),
-    mut recorded: impl FnMut(&mut Plan, u64, u64),
-    mut pause: impl FnMut(&mut Plan, u64, Pause) -> u64,
+    mut before: impl FnMut(&mut ExperimentPlan, u64),
+    mut recorded: impl FnMut(&mut ExperimentPlan, u64, u64),
+    mut pause: impl FnMut(&mut ExperimentPlan, u64, Pause) -> u64,
 ) {
     loop {
         before(plan, now);
         let step = plan.next(now);
         now += match step {
-            Step::Done => break,
-            Step::Rest(length) => length,
-            Step::Record(length) => {
+            RunStep::Done => break,
+            RunStep::Rest(length) => length,
+            RunStep::Record(length) => {
                 recorded(plan, now + length, length);
                 length
             }
-            Step::Pause(window) => pause(plan, now, window),
+            RunStep::Pause(window) => pause(plan, now, window),
         };
-        assert!(!matches!(step, Step::Rest(0)));
-        assert!(now <= plan.ends() + 2 * POLL, "{step:?} is longer than the run");
+        assert!(!matches!(step, RunStep::Rest(0)));
+        assert!(now <= plan.ends() + 2 * COST_CHECK, "{step:?} is longer than the run");
     }
 }
 
-/// Goes through a plan. Delays grow as `growth` says, looked at every [`POLL`]; that no more than the budget's part is lost is asserted at
-/// every one of these moments.
+/// Runs a plan. Delays grow at the rate `growth`, and are checked every [`COST_CHECK`]: each time asserts that the loss is
+/// within the budget.
 fn run(
-    settings: Settings,
+    settings: ExperimentSettings,
     tempo: Tempo,
     has_load: bool,
     targets: &[(&str, f64)],
     growth: impl Fn(&Pause, u64) -> f64,
-) -> Run {
+) -> RunResult {
     let (began, budget) = (1_000_000_000, settings.budget);
-    let mut run = Run::default();
-    let mut plan = Plan::new(settings, began);
-    let recorded = |plan: &mut Plan, now, length| {
+    let mut run = RunResult::default();
+    let mut plan = ExperimentPlan::new(settings, began);
+    let recorded = |plan: &mut ExperimentPlan, now, length| {
         run.records.push((now - length, length));
         run.recorded += length;
         plan.recorded(now, length, tempo, has_load);
         plan.confirm(targets.iter().copied());
     };
-    let pause = |plan: &mut Plan, opened, window: Pause| {
+    let pause = |plan: &mut ExperimentPlan, opened, window: Pause| {
         let (mut now, mut cost) = (opened, 0.0);
         while now < opened + window.length {
             let rate = if window.treated { growth(&window, now).min(window.speedup) } else { 0.0 };
-            cost += rate * POLL as f64;
-            now += POLL;
+            cost += rate * COST_CHECK as f64;
+            now += COST_CHECK;
             let lost = run.spent as f64 + cost;
-            let filled = COUNTED * budget * (now - began) as f64;
+            let filled = BUDGET_COUNTED * budget * (now - began) as f64;
             assert!(lost <= filled + 1.0, "{lost} lost {} after the start", now - began);
-            if Plan::is_too_dear(&window, cost as u64) {
+            if ExperimentPlan::is_too_dear(&window, cost as u64) {
                 run.aborted += 1;
                 break;
             }
@@ -96,7 +96,7 @@ fn run(
 
 const SERVER: Tempo = Tempo {
     entries: 1e-4,
-    octets: 1e-2,
+    bytes: 1e-2,
     hits: 2e-5,
     latency: 1e6,
     recording: 0.02,
@@ -105,7 +105,7 @@ const SERVER: Tempo = Tempo {
     busy: 1.0,
 };
 
-/// What is lost stays within the budget, at any moment and whatever the windows cost.
+/// The loss stays within the budget at every moment, at any cost of the windows.
 #[test]
 fn no_more_is_lost_than_the_budget_at_any_moment() {
     for seed in 0..300 {
@@ -126,7 +126,7 @@ fn no_more_is_lost_than_the_budget_at_any_moment() {
     }
 }
 
-/// What the budget is there for is used: a block of four in one of the two orders, everybody in turns.
+/// The budget is used: in blocks of four windows in one of the two orders, and for all targets in turns.
 #[test]
 fn blocks_are_balanced_and_fair() {
     let targets = [("a", 0.3), ("b", 0.2), ("c", 0.1)];
@@ -149,8 +149,8 @@ fn blocks_are_balanced_and_fair() {
             }] += 1;
         }
         let (min, max) = (blocks[..3].iter().min().unwrap(), blocks[..3].iter().max().unwrap());
-        assert!(*min >= ROUND && max - min <= ROUND, "{seed}: {blocks:?}");
-        assert!(blocks[3] >= PROBES[0], "{seed}: {blocks:?}");
+        assert!(*min >= CONFIRMED_IN_TURN && max - min <= CONFIRMED_IN_TURN, "{seed}: {blocks:?}");
+        assert!(blocks[3] >= PROBE_BLOCKS[0], "{seed}: {blocks:?}");
         let [spent, paid] = [run.spent, run.paid].map(|sum| sum as f64 / 30e9);
         assert!(paid > 0.02 && spent > 0.01, "{seed}: of 3 % only {paid} is used, {spent} for pauses");
         assert!(run.recorded as f64 > 0.1 * 30e9, "{seed}: recorded {}", run.recorded);
@@ -158,7 +158,8 @@ fn blocks_are_balanced_and_fair() {
     assert!((150..).contains(&firsts), "both orders come: {firsts}");
 }
 
-/// A busy server is recorded for as much of the time as recording and reading may cost, and a window fits into logs and memory.
+/// A busy server is recorded for as large a fraction of the time as recording and reading may cost, and a window fits
+/// into logs and memory.
 #[test]
 fn recording_costs_no_more_than_its_part() {
     let cases = [
@@ -170,17 +171,17 @@ fn recording_costs_no_more_than_its_part() {
         (0.001, 0.0, 1e-6, 1e-5),
         (0.001, 0.001, 1e-6, 1e-5),
     ];
-    for (recording, reading, entries, octets) in cases {
-        let tempo = Tempo { recording, reading, entries, octets, ..SERVER };
+    for (recording, reading, entries, bytes) in cases {
+        let tempo = Tempo { recording, reading, entries, bytes, ..SERVER };
         for seed in 0..20 {
             let run = run(settings(seed, Modes::Screen, 0.0), tempo, true, &[("a", 0.5)], |_, _| 1.0);
             let part = run.recorded as f64 / 30e9 * (recording + reading);
             assert!(part <= RECORDING_FREE * 1.3, "{recording}, {reading}: {part}");
             assert!(run.pauses.is_empty(), "no budget, no probes");
             for (_, length) in &run.records[1..] {
-                assert!(*length as f64 * entries <= 262_144.0 && *length as f64 * octets <= 4e6, "{length}");
+                assert!(*length as f64 * entries <= 262_144.0 && *length as f64 * bytes <= 4e6, "{length}");
             }
-            // From one end of the run to the other.
+            // Spread over the whole run.
             let thirds: Vec<usize> = (0..3)
                 .map(|third| {
                     run.records.iter().filter(|(at, _)| (at - 1_000_000_000) / 10_000_000_000 == third).count()
@@ -191,26 +192,28 @@ fn recording_costs_no_more_than_its_part() {
     }
 }
 
-/// Where a unit takes long, or few are done, windows are longer.
+/// With slow units, or few of them, windows are longer.
 #[test]
 fn windows_are_as_long_as_progress_needs() {
-    let slow = Tempo { hits: 1e-8, octets: 1e-3, ..SERVER };
+    let slow = Tempo { hits: 1e-8, bytes: 1e-3, ..SERVER };
     let far = run(settings(1, Modes::Both, 0.05), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
-    assert!(far.records[1..].iter().filter(|(_, length)| *length == RECORD[2]).count() + 2 >= far.records.len());
+    assert!(
+        far.records[1..].iter().filter(|(_, length)| *length == RECORD_LENGTHS[2]).count() + 2 >= far.records.len()
+    );
     let targets = || far.pauses.iter().filter(|one| one.subject != Subject::Load);
-    assert!(targets().filter(|one| one.length == PAUSE[1]).count() * 2 > targets().count());
+    assert!(targets().filter(|one| one.length == PAUSE_LENGTHS[1]).count() * 2 > targets().count());
     let near = run(settings(1, Modes::Both, 0.03), SERVER, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
     assert!(
-        near.records[1..near.records.len() - 1].iter().all(|(_, length)| *length == RECORD[1]),
+        near.records[1..near.records.len() - 1].iter().all(|(_, length)| *length == RECORD_LENGTHS[1]),
         "{:?}",
         near.records
     );
 }
 
-/// A probe's windows with pauses are short, those without twice as long; a target's are all alike.
+/// A probe's windows with pauses are short, and its controls twice as long. A target's windows are all equally long.
 #[test]
 fn the_control_of_a_probe_is_longer() {
-    for (hits, length) in [(2e-5, PROBED[0]), (1e-8, PROBED[1])] {
+    for (hits, length) in [(2e-5, PROBE_LENGTHS[0]), (1e-8, PROBE_LENGTHS[1])] {
         let run = run(settings(1, Modes::Both, 0.05), Tempo { hits, ..SERVER }, true, &[("a", 0.1)], |pause, _| {
             if pause.subject == Subject::Load { PROBE } else { 0.1 * pause.speedup }
         });
@@ -225,12 +228,12 @@ fn the_control_of_a_probe_is_longer() {
     }
 }
 
-/// Where too much was held at the end of short probes, those that follow are as long as they may be.
+/// If too many messages were held at the end of short probes, further probes have the maximum length.
 #[test]
 fn probes_become_longer_where_that_is_wanted() {
-    let mut plan = Plan::new(settings(5, Modes::Screen, 0.03), 0);
+    let mut plan = ExperimentPlan::new(settings(5, Modes::Screen, 0.03), 0);
     let mut lengths = [Vec::new(), Vec::new()];
-    let recorded = |plan: &mut Plan, now, length| {
+    let recorded = |plan: &mut ExperimentPlan, now, length| {
         plan.recorded(now, length, SERVER, true);
         if now > 5_000 * MS {
             plan.probe_longer();
@@ -251,17 +254,21 @@ fn probes_become_longer_where_that_is_wanted() {
         },
     );
     let [before, after] = lengths;
-    assert!(before.len() >= 4 && before.iter().filter(|&&length| length == PROBED[0]).count() >= 4, "{before:?}");
-    assert!(after.len() >= 4 && after.iter().all(|&length| length == PROBED[1]), "{after:?}");
+    assert!(
+        before.len() >= 4 && before.iter().filter(|&&length| length == PROBE_LENGTHS[0]).count() >= 4,
+        "{before:?}"
+    );
+    assert!(after.len() >= 4 && after.iter().all(|&length| length == PROBE_LENGTHS[1]), "{after:?}");
 }
 
-/// A target for which not even two short windows are within the budget is said to be out of reach, not tried in vain.
+/// A target for which the budget does not allow two short windows is reported as out of reach, and no window is run for
+/// it.
 #[test]
 fn what_is_too_dear_is_given_up_and_named() {
     let mut short = settings(3, Modes::Confirm, 0.001);
     short.duration = 3_000 * MS;
-    let mut plan = Plan::new(short, 0);
-    let recorded = |plan: &mut Plan, now, length| {
+    let mut plan = ExperimentPlan::new(short, 0);
+    let recorded = |plan: &mut ExperimentPlan, now, length| {
         plan.recorded(now, length, SERVER, false);
         plan.confirm([("all of it", 0.9)].into_iter());
     };
@@ -269,7 +276,7 @@ fn what_is_too_dear_is_given_up_and_named() {
     assert_eq!(plan.unaffordable().collect::<Vec<_>>(), ["all of it"]);
 }
 
-/// A short run says something of the first target rather than nothing of three; what is out of reach takes nobody's place.
+/// A short run confirms the first target rather than none of three. A target out of reach takes no other target's turn.
 #[test]
 fn the_most_worthwhile_is_confirmed_first() {
     let targets = [("all of it", 1.0), ("a", 0.3), ("b", 0.2), ("c", 0.1), ("d", 0.1)];
@@ -282,12 +289,12 @@ fn the_most_worthwhile_is_confirmed_first() {
     assert!(blocks[..4].iter().all(|block| block[0].subject == first && block[0].speedup == 0.5), "{:?}", run.pauses);
 }
 
-/// Once the load is known to set the pace, pauses for targets end.
+/// Once the load is known to set the rate, pauses for targets end.
 #[test]
 fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
-    let mut plan = Plan::new(settings(5, Modes::Both, 0.03), 0);
+    let mut plan = ExperimentPlan::new(settings(5, Modes::Both, 0.03), 0);
     let (mut sooner, mut after) = (0, 0);
-    let recorded = |plan: &mut Plan, now, length| {
+    let recorded = |plan: &mut ExperimentPlan, now, length| {
         plan.recorded(now, length, SERVER, true);
         plan.confirm([("a", 0.2)].into_iter());
         plan.load_known(now > 10_000 * MS, now < 10_000 * MS);
@@ -308,18 +315,18 @@ fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
     assert!(sooner >= 4 && after == 0, "{sooner} before it was known, {after} after");
 }
 
-/// What the profiler's own threads take leaves less for pauses, and gives nobody up: it is paid back with time.
+/// Time of the profiler's own threads leaves less for pauses, but no target is given up: the budget recovers with time.
 #[test]
 fn own_work_in_the_middle_of_a_block_is_waited_out() {
-    let mut plan = Plan::new(settings(7, Modes::Confirm, 0.03), 0);
+    let mut plan = ExperimentPlan::new(settings(7, Modes::Confirm, 0.03), 0);
     let (mut spent, mut own, mut windows, mut recording, mut paused) = (0, 0, 0, 0, Vec::new());
-    // A look now and then: 50 ms of processor time at once.
-    let look = |plan: &mut Plan, now: u64| {
+    // Readings of samples now and then, with 50 ms of processor time each.
+    let look = |plan: &mut ExperimentPlan, now: u64| {
         let took = if now / (5_000 * MS) > own / (50 * MS) { 50 * MS } else { 0 };
         own += took;
         plan.passed(now, took);
     };
-    let recorded = |plan: &mut Plan, now, length| {
+    let recorded = |plan: &mut ExperimentPlan, now, length| {
         recording += length;
         plan.recorded(now, length, SERVER, false);
         plan.confirm([("a", 0.3)].into_iter());
@@ -328,7 +335,7 @@ fn own_work_in_the_middle_of_a_block_is_waited_out() {
         let now = opened + pause.length;
         let delayed = if pause.treated { pause.length * 3 / 20 } else { 0 };
         (spent, windows) = (spent + delayed, windows + pause.length);
-        assert!(spent <= (COUNTED * 0.03 * now as f64) as u64, "{spent} of {now}");
+        assert!(spent <= (BUDGET_COUNTED * 0.03 * now as f64) as u64, "{spent} of {now}");
         paused.push(now);
         plan.paused(now, &pause, pause.length, delayed);
         pause.length
@@ -337,15 +344,15 @@ fn own_work_in_the_middle_of_a_block_is_waited_out() {
     assert_eq!(plan.unaffordable().count(), 0);
     let last = *paused.last().expect("it is tried");
     assert!(paused.len() >= 16 && last > 20_000 * MS, "{} until {last}", paused.len());
-    // Hooks in windows are paid, and spans that are kept all the time are, too, as soon as the first window has told of them.
+    // The plan pays for hooks in windows, and for the tracking of spans since the first recorded window.
     let hooks = 0.002 * 29e9 + 0.02 * (recording + windows) as f64;
     assert!(plan.hooks() as f64 > hooks && plan.purse().spent() >= spent + own + plan.hooks());
 }
 
-/// Where nothing is done, windows do not follow each other for ever.
+/// In an idle program, windows do not follow each other endlessly.
 #[test]
 fn an_idle_program_is_recorded_now_and_then() {
-    let idle = Tempo { hits: 0.0, entries: 0.0, octets: 1e-3, recording: 0.0, keeping: 0.0, ..SERVER };
+    let idle = Tempo { hits: 0.0, entries: 0.0, bytes: 1e-3, recording: 0.0, keeping: 0.0, ..SERVER };
     let idle = run(settings(1, Modes::Screen, 0.03), idle, false, &[], |_, _| 0.0);
     assert!(idle.records.len() < 200, "{}", idle.records.len());
     assert!(idle.records.last().is_some_and(|&(at, _)| at > 20_000_000_000));

@@ -1,15 +1,15 @@
 use super::*;
-use crate::outcome::Outcome;
-use crate::target::Part;
+use crate::outcome::WindowOutcome;
+use crate::target::KindShare;
 
 const US: u64 = 1_000;
 const WINDOW: u32 = 6;
-/// The window's begin, by the clock.
+/// The window's begin, clock time.
 const T0: u64 = 10_000_000;
 
-/// Kind 1 is the target, kind 2 half of it is.
+/// Opens a window whose target is all of kind 1 and half of kind 2.
 fn opened(speedup: f64) -> Ledger {
-    let parts = [0.0, 1.0, 0.5].map(|part| Part { part, error: 0.0 });
+    let parts = [0.0, 1.0, 0.5].map(|part| KindShare { part, error: 0.0 });
     let ledger = Ledger::new();
     ledger.open(WINDOW, &Experiment { weights: Some(&Weights { parts: parts.to_vec(), calls: Some(7) }), speedup }, T0);
     ledger
@@ -22,14 +22,14 @@ fn thread(ledger: &Ledger, number: u32, kind: u32) -> Account {
     account
 }
 
-/// Has G grow by so much until `now`, by a thread that runs nothing but the target.
+/// Raises G by `until`, with a thread that runs nothing except the target.
 fn pause(ledger: &Ledger, until: u64) {
     ledger.credit(&thread(ledger, 99, 1), T0 + until);
 }
 
 #[track_caller]
 fn near(got: u64, want: u64) {
-    // Times in stamps are kept to half a microsecond.
+    // Stamps round times to about half a microsecond.
     assert!(got.abs_diff(want) <= UNIT, "{got} instead of {want}");
 }
 
@@ -47,13 +47,13 @@ fn the_target_s_time_is_credited_by_kind() {
         (2, 0.5, 1.0, 250 * US),
         (3, 0.5, 1.0, 0),
         (1, 0.0, 1.0, 0),
-        // Preempted for half of the time: that half was not the target's.
+        // Preempted for half of the time: that half is not the target's.
         (1, 0.5, 0.5, 250 * US),
     ] {
         let ledger = opened(speedup);
         let account = thread(&ledger, 0, kind);
         ledger.set_running(&account, running);
-        // In pieces or whole, it is the same.
+        // One credit or several give the same sum.
         for part in 1..=4 {
             ledger.credit(&account, T0 + part * 250 * US);
         }
@@ -72,12 +72,15 @@ fn what_was_there_before_the_window_owes_all_of_it_and_what_begins_owes_nothing(
     assert_eq!(ledger.owed(&new, Urgency::Awaited, T0 + 300 * US), 0);
 }
 
-// A debt below a quantum waits, unless somebody waits for the thread.
+// A debt below a quantum is not paid yet, unless other threads wait for this one.
 #[test]
 fn debts_are_paid_when_they_are_worth_a_sleep() {
-    for (debt, awaited, unawaited) in
-        [(URGENT - 1, 0, 0), (URGENT, URGENT, 0), (QUANTUM - 1, QUANTUM - 1, 0), (QUANTUM, QUANTUM, QUANTUM)]
-    {
+    for (debt, awaited, unawaited) in [
+        (DEBT_URGENT - 1, 0, 0),
+        (DEBT_URGENT, DEBT_URGENT, 0),
+        (DEBT_QUANTUM - 1, DEBT_QUANTUM - 1, 0),
+        (DEBT_QUANTUM, DEBT_QUANTUM, DEBT_QUANTUM),
+    ] {
         let ledger = opened(1.0);
         pause(&ledger, debt);
         let account = thread(&ledger, 0, 0);
@@ -86,7 +89,7 @@ fn debts_are_paid_when_they_are_worth_a_sleep() {
     }
 }
 
-// Overshoot never pushes G; the excess is carried to the next pause.
+// Overshoot never raises G: the excess is carried over to the next pause.
 #[test]
 fn what_was_slept_too_long_is_taken_off_the_next_pause() {
     let ledger = opened(1.0);
@@ -102,17 +105,17 @@ fn what_was_slept_too_long_is_taken_off_the_next_pause() {
     assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + 670 * US), 0);
     ledger.credit(&other, T0 + 400 * US);
     assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + 670 * US), 30 * US);
-    // A window that ends cuts a sleep short: only what was slept is paid.
+    // The end of a window cuts a sleep short: only the time slept is paid.
     ledger.paid(&account, 30 * US, T0 + 670 * US, T0 + 680 * US);
     assert_eq!(delay(&account), 380 * US);
 }
 
-// d_B += min(d_m − d_B, time blocked). Waiting absorbs debt, never more than it lasted.
+// d_B += min(d_m − d_B, time blocked). Waiting absorbs debt, but never more than its own length.
 #[test]
 fn waiting_for_a_message_pays_debt() {
     for (why, blocked, sender, want) in [
         ("it waited long enough", 500 * US, 300 * US, 300 * US),
-        ("it waited for less than it owes", 100 * US, 300 * US, 100 * US),
+        ("it waited for less than its debt", 100 * US, 300 * US, 100 * US),
         ("it did not wait", 0, 300 * US, 0),
     ] {
         let ledger = opened(1.0);
@@ -126,7 +129,8 @@ fn waiting_for_a_message_pays_debt() {
     }
 }
 
-// A message whose sender is ahead in virtual time makes its receiver owe what the sender did: virtual time never runs backwards.
+// A message from a sender ahead in virtual time gives its receiver the sender's debt: virtual time never runs
+// backwards.
 #[test]
 fn a_debt_travels_with_a_message() {
     let ledger = opened(1.0);
@@ -134,7 +138,7 @@ fn a_debt_travels_with_a_message() {
     let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
     ledger.credit(&to, T0);
     to.delay.store(300 * US, Relaxed);
-    // Sent without having paid anything, and taken 40 us later.
+    // Sent without any payment, and taken 40 us later.
     let stamp = ledger.sent(&from, WINDOW, T0 + 500 * US);
     ledger.received(&to, WINDOW, stamp, 0, T0 + 540 * US);
     near(delay(&to), 40 * US);
@@ -153,7 +157,7 @@ fn a_thread_that_is_new_to_the_window_goes_on_where_its_first_message_was() {
     near(delay(&to), 300 * US);
 }
 
-// A worker that was parked absorbs what it owed, for as long as it was.
+// A parked worker absorbs its debt, for as long as it was parked.
 #[test]
 fn an_idle_loop_owes_nothing() {
     let ledger = opened(1.0);
@@ -164,7 +168,7 @@ fn an_idle_loop_owes_nothing() {
     ledger.block_ended(&account, T0 + 400 * US);
     assert_eq!(delay(&account), 300 * US);
     assert_eq!(ledger.busy(&account, T0 + 500 * US), 200 * US);
-    // One that was idle before the window began has been so since then.
+    // A thread that was idle before the window began counts as idle since the begin.
     let account = Account::new(1, "idle");
     account.blocked_since.store(1, Relaxed);
     ledger.join(&account, WINDOW);
@@ -176,11 +180,11 @@ fn an_idle_loop_owes_nothing() {
 #[test]
 fn what_comes_from_outside_is_held_until_it_is_due() {
     for (why, answered, arrived, now, want) in [
-        ("nothing was paused since", 300, 5000, 5005, None),
-        ("100 us were", 200, 5000, 5000, Some(100)),
-        ("and it has waited for 40 of them", 200, 5000, 5040, Some(60)),
-        ("and for most of them", 200, 5000, 5080, None),
-        ("it waited longer than that", 200, 5000, 5200, None),
+        ("no pause since the answer", 300, 5000, 5005, None),
+        ("100 us of pauses", 200, 5000, 5000, Some(100)),
+        ("100 us, of which it has waited 40", 200, 5000, 5040, Some(60)),
+        ("100 us, of which it has waited most", 200, 5000, 5080, None),
+        ("it waited longer than the pauses", 200, 5000, 5200, None),
     ] {
         let ledger = opened(1.0);
         pause(&ledger, 300 * US);
@@ -195,15 +199,15 @@ fn what_comes_from_outside_is_held_until_it_is_due() {
     }
 }
 
-// Neither the message waits nor whoever takes it, which may be a loop with a thousand other connections.
+// Neither the message nor its receiver is paused: the receiver may be a loop with a thousand other connections.
 #[test]
 fn what_would_be_held_for_too_long_is_let_through_and_forgiven() {
     let now = T0 + 10 * HOLD_MAX;
-    // A stamp of another window: the answer came before this one began.
+    // A stamp of another window: the answer was sent before this one began.
     let old = Stamp::new(WINDOW - 4, 1);
     for (why, paused, waited, is_forgiven) in [
-        ("it is far too early", HOLD_MAX + QUANTUM, 0, true),
-        ("it has waited for a part of that", HOLD_MAX + QUANTUM, 2 * QUANTUM, false),
+        ("it is far too early", HOLD_MAX + DEBT_QUANTUM, 0, true),
+        ("it has waited for a part of the hold", HOLD_MAX + DEBT_QUANTUM, 2 * DEBT_QUANTUM, false),
         ("it is not so early", HOLD_MAX, 0, false),
     ] {
         let ledger = opened(1.0);
@@ -215,10 +219,10 @@ fn what_would_be_held_for_too_long_is_let_through_and_forgiven() {
         ledger.arrived(&account, WINDOW, old, now - waited, now);
         assert_eq!(delay(&account), if is_forgiven { paused } else { waited }, "{why}");
         assert_eq!(ledger.spent(now).dropped, u64::from(is_forgiven), "{why}");
-        // A unit begins when the message came, by the time of whoever works on it.
+        // A unit begins when the message arrived, in the virtual time of the thread that handles it.
         let began = Ledger::start() + 10 * HOLD_MAX - waited - if is_forgiven { paused } else { 0 };
         assert_eq!(ledger.visit_began(&account, now), began, "{why}");
-        // An answer of somebody outside likewise.
+        // An upstream's answer likewise.
         account.delay.store(paused, Relaxed);
         ledger.answered(&account, WINDOW, old, now - waited, now);
         assert_eq!(delay(&account), if is_forgiven { paused } else { waited }, "{why}");
@@ -232,19 +236,19 @@ fn what_came_at_a_time_that_is_not_known_is_not_held() {
     let account = thread(&ledger, 0, 0);
     let stamp = ledger.sent(&account, WINDOW, T0 + 310 * US);
     assert_eq!(ledger.hold(WINDOW, stamp, 0, T0 + 310 * US), None);
-    // Whoever takes it owes what it is ahead.
+    // The thread that takes it gets the difference as debt.
     account.delay.store(300 * US, Relaxed);
     ledger.arrived(&account, WINDOW, stamp, 0, T0 + 310 * US);
     assert_eq!(delay(&account), 0);
 }
 
-// A thread that stood still in the middle of a hook, while its window ended and the next one began.
+// A thread preempted within a hook while its window ended and the next one began.
 #[test]
 fn an_account_of_an_earlier_window_raises_nothing() {
     let ledger = opened(1.0);
     let late = thread(&ledger, 0, 1);
     ledger.credit(&late, T0 + 300 * US);
-    let weights = Weights { parts: vec![Part { part: 1.0, error: 0.0 }; 2], calls: Some(7) };
+    let weights = Weights { parts: vec![KindShare { part: 1.0, error: 0.0 }; 2], calls: Some(7) };
     ledger.open(WINDOW + 4, &Experiment { weights: Some(&weights), speedup: 1.0 }, T0 + 400 * US);
     ledger.credit(&late, T0 + 500 * US);
     assert_eq!(ledger.total(T0 + 500 * US), 0);
@@ -256,8 +260,8 @@ fn an_account_of_an_earlier_window_raises_nothing() {
     assert_eq!(ledger.total(T0 + 700 * US), 300 * US);
 }
 
-// An unheld message that comes a little too early for virtual time: whoever takes it owes the rest, though not for the time it took to
-// wake, which is the program's own.
+// A message slightly too early in virtual time, and not held: its receiver gets the rest as debt, except for the time
+// of the wakeup, which is the program's own.
 #[test]
 fn who_works_ahead_owes_it() {
     let ledger = opened(1.0);
@@ -274,7 +278,8 @@ fn who_works_ahead_owes_it() {
     near(ledger.visit_began(&account, T0 + 511 * US), Ledger::start() + 220 * US);
 }
 
-// An upstream that is the target has d = d_sent + v·latency; what it answers is due at once, and the rest owes it.
+// An upstream that is the target has d = d_sent + v·latency: its answer is due at once, and all threads get the
+// difference as debt.
 #[test]
 fn an_upstream_s_time_is_credited_while_it_is_asked() {
     let ledger = opened(0.5);
@@ -288,15 +293,15 @@ fn an_upstream_s_time_is_credited_while_it_is_asked() {
     ledger.answered(&account, WINDOW, first, T0 + 400 * US, T0 + 400 * US);
     ledger.answered(&account, WINDOW, second, T0 + 500 * US, T0 + 500 * US);
     assert_eq!(ledger.total(T0 + 900 * US), 150 * US);
-    // What somebody else answers is not due yet.
+    // The answer of another upstream is not due yet.
     assert!(ledger.hold(WINDOW, other, T0 + 900 * US, T0 + 900 * US).is_some_and(|hold| hold >= 149 * US));
-    // An answer to nothing changes nothing.
+    // An answer without a pending call changes no delay.
     ledger.answered(&account, WINDOW, second, T0 + 900 * US, T0 + 900 * US);
     ledger.answered(&account, WINDOW, Stamp::default(), T0 + 900 * US, T0 + 900 * US);
     assert_eq!(ledger.total(T0 + 950 * US), 150 * US);
 }
 
-// Timers go on while everything is paused, so who sleeps sleeps on: deadline += ΔG.
+// Timers run on during pauses, so a sleeping thread pays nothing: deadline += ΔG.
 #[test]
 fn a_sleep_pays_nothing() {
     let ledger = opened(1.0);
@@ -307,7 +312,7 @@ fn a_sleep_pays_nothing() {
     assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + 1000 * US), 300 * US);
 }
 
-// Readers give a lock up in any order: the next writer follows the last of them.
+// Readers release a lock in any order: the next writer follows the last of them.
 #[test]
 fn a_lock_carries_its_last_reader() {
     let ledger = opened(1.0);
@@ -338,17 +343,17 @@ fn a_window_that_lasts_too_long_stamps_no_more() {
     assert_eq!(ledger.total(T0 + 2 * WINDOW_MAX), 0);
 }
 
-// p is virtual time by units; here as the slope of their count, and without what was done ahead of the window's end.
+// p is virtual time per unit: here from the slope of the count, without the units beyond the window's end.
 #[test]
 fn a_window_comes_to_its_units_in_virtual_time() {
     let at = |at: u64, began| Unit { at: Ledger::start() + at, point: 1, began };
     let mut units: Vec<_> = (1..2000).map(|n| at(n * 50 * US, Some(Ledger::start() + n * 50 * US - 20 * US))).collect();
-    // 100 ms of the clock, 10 of which were pauses: units behind 90 ms of virtual time are nobody's yet.
+    // 100 ms of the clock, 10 of them pauses: units after 90 ms of virtual time are not counted.
     let came = outcome(&units, 100_000 * US, 10_000 * US);
     let point = came.point(1);
     assert_eq!((came.point(0).hits, point.hits, point.timed), (0, 1800, 1800));
     assert!((point.ns_per_unit / 50_000.0 - 1.0).abs() < 1e-4, "{}", point.ns_per_unit);
     assert_eq!((point.latency_mean, point.latency_p99), (20_000.0, 20_000.0));
     units.clear();
-    assert_eq!(outcome(&units, 100, 200), Outcome::default());
+    assert_eq!(outcome(&units, 100, 200), WindowOutcome::default());
 }

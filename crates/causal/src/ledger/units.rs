@@ -1,23 +1,23 @@
-//! From units of progress in virtual time to what a window came to.
+//! Computes a window's outcome from its units of progress in virtual time.
 
 use super::BEFORE;
-use crate::outcome::{Outcome, PointOutcome};
+use crate::outcome::{PointOutcome, WindowOutcome};
 
-/// One unit of progress.
+/// One unit of progress in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Virtual time at which it was done, as [`super::Ledger::virtual_time`] gives it.
+    /// Virtual time at which it was done, as [`super::Ledger::virtual_time`] returns it.
     pub at: u64,
     /// The point's number.
     pub point: u32,
-    /// Virtual time at which it began, where that is known.
+    /// Virtual time at which it began; `None` if unknown.
     pub began: Option<u64>,
 }
 
-/// What a window of `time` nanoseconds came to in which G rose to `delayed`. Units that threads did ahead of the others, without
-/// having paid for it, are not counted: they belong behind the window's end.
+/// Returns the outcome of a window of `time` nanoseconds in which G rose to `delayed`. Skips units later than the
+/// window's end in virtual time: their threads ran ahead, with debt that they had not paid yet.
 #[must_use]
-pub fn outcome(units: &[Unit], time: u64, delayed: u64) -> Outcome {
+pub fn outcome(units: &[Unit], time: u64, delayed: u64) -> WindowOutcome {
     let virtual_time = time.saturating_sub(delayed);
     let counted = || units.iter().filter(move |unit| unit.at <= BEFORE + virtual_time);
     let points = counted().map(|unit| unit.point + 1).max().unwrap_or(0);
@@ -27,12 +27,13 @@ pub fn outcome(units: &[Unit], time: u64, delayed: u64) -> Outcome {
         let mut times: Vec<f64> = of().filter_map(|unit| Some(unit.at.saturating_sub(unit.began?) as f64)).collect();
         PointOutcome::new(of().count() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &mut times)
     };
-    Outcome { points: (0..points).map(point).collect(), busiest: 0.0 }
+    WindowOutcome { points: (0..points).map(point).collect(), busiest: 0.0 }
 }
 
-/// What one unit at `at` of a window adds to the rate: the slope of the straight line through the count over time. Where units come in
-/// step, as answers to clients that are far away do, a count alone is off by how many happen to fall into the window; and what a
-/// window's begin still has of the time before it counts little.
+/// Returns the contribution to the rate of one unit at `at` in a window: its weight in the slope of the straight line
+/// fitted to the count over time. A plain count is worse where units come in batches, as answers to distant clients do:
+/// it depends on how many batches happen to fall into the window. This weight is near 0 at both ends, so that work left
+/// from before the window counts little.
 fn weight(at: f64, time: f64) -> f64 {
     if time > 0.0 { 6.0 * at * (time - at) / (time * time * time) } else { 0.0 }
 }

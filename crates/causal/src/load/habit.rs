@@ -1,39 +1,42 @@
-//! What drives the program, as far as that can be seen without trying: how clients behave.
+//! Evidence of the kind of load without probes, from the clients' behaviour.
 //!
-//! Two habits give a load away that comes at its own pace. A client with a pace of its own is away the shorter, the longer he had to wait. And
-//! where clients wait for their answers, the fewer can ask the more of them wait already; where they do not, as many come as ever.
+//! An open loop shows in two ways. A client with a rate of its own returns the sooner, the longer it had to wait. And
+//! in a closed loop, fewer requests arrive while more clients are waiting for answers; in an open loop, the rate of
+//! arrivals does not change.
+//!
+//! A load generator at its limit shows the first sign, too: its clients wait for the generator instead of the program.
+//! Habits alone do not distinguish it from a generator with a fixed rate.
 
 use std::collections::HashMap;
 
+use crate::constants::{HABIT_FIXED_MIN, HABIT_HALF_WIDTH_MAX, HABIT_POINTS_MIN, HABIT_STRETCHES_MAX};
 use crate::trace::{Event, Trace};
 
-/// What was seen of clients' habits. Sums, so that windows add up.
+/// The clients' habits, as sums over windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Habit {
     away: Slope,
     crowd: Slope,
+    /// Arrivals in windows with a fixed set of connections that each have one request in flight at a time, and all
+    /// arrivals.
+    fixed: [f64; 2],
 }
 
-/// A line through points, by sums of what deviates from the means of each window.
+/// Linear regression through points, as sums of deviations from the means of each window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Slope {
     count: f64,
     squares: f64,
     products: f64,
-    /// For the slope's own error.
+    /// For the standard error of the slope.
     noise: f64,
 }
 
-/// Points below which a habit says nothing, and how well its slope must be known.
-const POINTS_MIN: f64 = 200.0;
-const HALF_WIDTH_MAX: f64 = 0.25;
-/// How many stretches of time there may be for each that comes.
-const STRETCHES_MAX: u64 = 20;
-
 impl Slope {
-    /// Of points whose slope, times `scale`, is the elasticity that they speak for.
+    /// Computes the sums of points whose slope, times `scale`, is an estimate of the elasticity.
     fn of(points: &[(f64, f64)], scale: f64) -> Self {
         let count = points.len() as f64;
+        // Too few points for a slope and its error.
         if points.len() < 3 || !scale.is_finite() {
             return Self::default();
         }
@@ -54,15 +57,15 @@ impl Slope {
         }
     }
 
-    /// The slope, where there is enough to say.
+    /// Returns the slope, if it is known well enough.
     fn known(self) -> Option<f64> {
         let half_width = 2.0 * self.noise.sqrt() / self.squares;
-        (self.count >= POINTS_MIN && half_width < HALF_WIDTH_MAX).then(|| self.products / self.squares)
+        (self.count >= HABIT_POINTS_MIN && half_width < HABIT_HALF_WIDTH_MAX).then(|| self.products / self.squares)
     }
 }
 
 impl Habit {
-    /// What the connections of a window show.
+    /// Reads the habits from the connections of a window.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
         let mut connections: HashMap<u64, Vec<(u64, bool)>> = HashMap::new();
@@ -75,10 +78,13 @@ impl Habit {
         }
         let mut habit = Self::default();
         let (mut moments, mut in_turns, mut away) = (Vec::new(), 0, (0.0, 0.0));
+        // Number of connections with more than one arrival.
+        let again = connections.values().filter(|all| all.iter().filter(|moment| moment.1).count() > 1).count();
         for connection in connections.values_mut() {
             connection.sort_unstable();
+            // Arrivals and answers alternate if there is never more than one request in flight.
             in_turns += connection.array_windows::<2>().filter(|[a, b]| a.1 != b.1).count() + 1;
-            // Came, was answered, came again.
+            // An arrival, its answer, and the next arrival.
             let pairs: Vec<_> = connection
                 .array_windows::<3>()
                 .filter(|[a, b, c]| a.1 && !b.1 && c.1)
@@ -88,21 +94,40 @@ impl Habit {
             away = pairs.iter().fold(away, |sum, pair| (sum.0 + pair.1, sum.1 + 1.0));
             moments.append(connection);
         }
-        // Where several requests are under way on a connection, nobody knows which one waits.
+        // With several requests in flight on a connection, the waiting one is unknown.
         if in_turns * 10 > moments.len() * 9 {
             moments.sort_unstable();
+            let came = moments.iter().filter(|moment| moment.1).count() as f64;
+            habit.fixed[0] = if again * 10 >= connections.len() * 9 { came } else { 0.0 };
             habit.crowd = crowd(&moments, connections.len() as f64, away.0 / f64::max(away.1, 1.0));
         }
+        habit.fixed[1] = moments.iter().filter(|moment| moment.1).count() as f64;
         habit
     }
 
-    /// Both together.
+    /// Adds the sums of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self { away: self.away.and(other.away), crowd: self.crowd.and(other.crowd) }
+        let sum = |a: [f64; 2], b: [f64; 2]| [a[0] + b[0], a[1] + b[1]];
+        Self {
+            away: self.away.and(other.away),
+            crowd: self.crowd.and(other.crowd),
+            fixed: sum(self.fixed, other.fixed),
+        }
     }
 
-    /// The elasticity that the habits speak for, between 0 and 1; the lower one.
+    /// Returns whether the set of connections is fixed, each with one request in flight at a time.
+    pub(super) fn is_fixed(self) -> bool {
+        let [fixed, all] = self.fixed;
+        all >= HABIT_POINTS_MIN && fixed >= HABIT_FIXED_MIN * all
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_fixed_connections() -> Self {
+        Self { fixed: [2.0 * HABIT_POINTS_MIN; 2], ..Self::default() }
+    }
+
+    /// Returns the elasticity by the habits, from 0 to 1; the lower one of both. `None` if neither is known.
     pub(super) fn elasticity(self) -> Option<f64> {
         let away = self.away.known().map(|slope| 1.0 + slope);
         let of = [away, self.crowd.known()].into_iter().flatten();
@@ -110,20 +135,23 @@ impl Habit {
     }
 }
 
-/// In short stretches of time, how many came against how many waited when it began. `moments` says when somebody came or was answered;
-/// clients are `away` so long on average.
+/// Compares, in short stretches of time, the number of arrivals with the number of clients waiting at its begin.
+/// `moments` are the times of arrivals (`true`) and answers; a client is `away` for that long on average.
 ///
-/// A stretch is short against that: else most who come in it were answered in it, and who waited when it began does not matter.
+/// A stretch must be much shorter than that: otherwise most arrivals in it follow an answer in it, and the number at
+/// its begin is irrelevant.
 fn crowd(moments: &[(u64, bool)], clients: f64, away: f64) -> Slope {
     let (Some(&(first, _)), Some(&(last, _))) = (moments.first(), moments.last()) else { return Slope::default() };
     let arrivals = moments.iter().filter(|moment| moment.1).count() as u64;
+    // The mean time between two arrivals.
     let distance = (last - first) / arrivals.max(1);
     let stretch = distance.min(away as u64 / 4);
-    if stretch == 0 || stretch * STRETCHES_MAX < distance {
+    if stretch == 0 || stretch * HABIT_STRETCHES_MAX < distance {
         return Slope::default();
     }
     let (mut waiting, mut points, mut end, mut at_begin, mut came) = (0.0_f64, Vec::new(), first + stretch, 0.0, 0.0);
     for &(at, is_arrival) in moments {
+        // Close all stretches that ended before this moment, including empty ones.
         while at >= end {
             points.push((at_begin, came));
             (end, at_begin, came) = (end + stretch, waiting, 0.0);
@@ -135,7 +163,7 @@ fn crowd(moments: &[(u64, bool)], clients: f64, away: f64) -> Slope {
             waiting = f64::max(waiting - 1.0, 0.0);
         }
     }
-    // Until each of them was seen, it is not known who waits.
+    // The number of waiting clients is not right until each of them has been seen.
     points.drain(..points.len() / 10);
     let count = points.len().max(1) as f64;
     let (waiting, came) =
@@ -149,8 +177,8 @@ mod tests {
     use crate::experiment::Dice;
     use crate::trace::Thread;
 
-    /// Requests at a server that takes 50 to 150 for each, one after the other: who comes when is said by how often one has come and
-    /// when the last answer on the connection was.
+    /// Simulates a server that takes 50 to 150 per request, one after the other. `next` returns a client's next arrival
+    /// from the number of requests so far and the time of its last answer.
     fn habit(clients: usize, mut next: impl FnMut(&mut Dice, u64, u64) -> u64) -> Option<f64> {
         let mut dice = Dice::new(7);
         let mut due: Vec<u64> = (0..clients as u64).map(|client| client * 31).collect();
@@ -187,7 +215,7 @@ mod tests {
         assert!(paced.is_some_and(|elasticity| elasticity < 0.3), "{paced:?}");
     }
 
-    // Whoever is free carries the next request, which comes when it comes.
+    // A free connection carries the next request, which arrives at random.
     #[test]
     fn a_crowd_that_comes_whoever_waits() {
         let mut at = 0;

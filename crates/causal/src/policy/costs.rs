@@ -1,4 +1,4 @@
-//! What hooks cost: as far as it can be measured before anything is recorded, and then on the program itself.
+//! The cost of hooks: a first estimate by a loop, then a measurement in the profiled program.
 
 use std::ops::Add;
 use std::sync::OnceLock;
@@ -11,32 +11,30 @@ use progress::{Account, Policy, Span};
 
 use super::{COUNT_SHIFT, Recorder, Rule, WINDOW_MASK};
 use crate::clock;
+use crate::constants::{HOOK_COST_ERROR, HOOK_COST_REAL, HOOK_COSTS, HOOK_UNITS_MIN, HOOK_WINDOWS_MIN};
 use crate::statistics::Ratio;
 
-/// What a hook costs, nanoseconds.
+/// The cost of one hook, nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
-    /// While a window is open.
+    /// The cost while a window is open.
     pub heard: f64,
-    /// Between windows, where a span that begins or ends is kept.
+    /// The cost between windows, where spans are tracked but no events recorded.
     pub kept: f64,
 }
 
-/// No hook is believed to cost less or more, nanoseconds.
-const HOOK: [f64; 2] = [1.0, 1000.0];
-/// What a hook costs a server, over what it costs in a loop: measured on ours, by processor time with windows and without.
-const REAL: f64 = 2.5;
-
 impl Costs {
-    /// Measured here and now: the one on an account that is no thread's, the other on the calling thread, while spans are heard; and so
-    /// many times as much as a real program has other things in its caches.
+    /// Measures both costs in a loop: `heard` on an account that belongs to no thread, `kept` on the calling thread,
+    /// while spans are tracked. Multiplies both by 2.5, because in a real program other data occupies the caches.
+    /// Takes under a millisecond.
     #[must_use]
     pub fn measure() -> Self {
+        /// Spans entered and left in one run of the loop.
         const PAIRS: u64 = 1024;
         static TRIED: OnceLock<(Recorder, Account)> = OnceLock::new();
         let (recorder, account) = TRIED.get_or_init(|| (Recorder::new(), Account::new(0, "")));
         let policy: &dyn Policy = std::hint::black_box(recorder);
-        // By its name it is the profiler's own, and no target of the program's.
+        // A name of the profiler's own, so that the span is no target of the program.
         let span = Span::named("causal::policy::costs");
         let heard = || {
             let count = recorder.count.fetch_add(1, Relaxed) + 1;
@@ -56,16 +54,16 @@ impl Costs {
             clock::now() - began
         };
         let best = |run: &dyn Fn() -> u64| {
-            // The first run pays for the memory; another thread may disturb one of the others.
+            // The first run touches new memory, and another thread may disturb a later one: take the minimum.
             run();
             let best = (0..4).map(|_| run()).min().unwrap_or_default();
-            (best as f64 / (2 * PAIRS) as f64 * REAL).clamp(HOOK[0], HOOK[1])
+            (best as f64 / (2 * PAIRS) as f64 * HOOK_COST_REAL).clamp(HOOK_COSTS[0], HOOK_COSTS[1])
         };
         Self { heard: best(&heard), kept: best(&kept) }
     }
 }
 
-/// What the threads of a program did in a stretch of time.
+/// The work of a program's threads in a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stretch {
     /// Processor time, nanoseconds.
@@ -74,7 +72,7 @@ pub struct Stretch {
     pub hits: u64,
 }
 
-/// What was done in both.
+/// The sum of both.
 impl Add for Stretch {
     type Output = Self;
 
@@ -83,40 +81,38 @@ impl Add for Stretch {
     }
 }
 
-/// What a hook takes of the program that is profiled: a unit of progress takes it more processor time in windows that are heard than in the
-/// stretches before and behind them. It takes some windows to tell, and many where a unit has few hooks.
+/// The time that a hook takes in the profiled program, found by comparison: a unit of progress takes more processor
+/// time in recorded windows than in the stretches before and after them. Needs several windows, and many if a unit has
+/// few hooks.
 #[derive(Clone, Debug)]
 pub struct Toll {
     expected: f64,
-    /// The stretch before the last window; and if everything was heard in that, what was done in it and how many hooks there were.
+    /// The stretch before the last window; and if that window was recorded, its work and its number of hooks.
     quiet: Stretch,
     heard: Option<(Stretch, f64)>,
-    /// What windows took, over what their units usually take; and the sum of that, nanoseconds, with all of their hooks.
+    /// The processor time of windows relative to the usual time of their units; the sum of these usual times,
+    /// nanoseconds; and the number of hooks in all of the windows.
     ratio: Ratio,
     usual: f64,
     hooks: f64,
 }
 
-/// Stretches tell something from so many units on, and windows from so many on.
-const HITS_MIN: u64 = 20;
-const WINDOWS_MIN: u64 = 8;
-/// What was expected may be off by that part of it (one standard error).
-const UNSURE: f64 = 0.5;
-
 impl Toll {
-    /// Nothing but `expected` is known, nanoseconds.
+    /// Starts with the expected cost alone, nanoseconds.
     #[must_use]
     pub fn new(expected: f64) -> Self {
         let (quiet, ratio) = (Stretch::default(), Ratio::default());
         Self { expected, quiet, heard: None, ratio, usual: 0.0, hooks: 0.0 }
     }
 
-    /// A window is about to begin, of whatever rule; that was done since the last one, or nothing that could be told.
+    /// Called before each window, of any rule. `stretch` is the work since the last window; zero if it is unknown.
     pub fn quiet(&mut self, stretch: Stretch) {
+        // The stretches before and after the last window.
         let around = std::mem::replace(&mut self.quiet, stretch) + stretch;
         let Some((heard, hooks)) = self.heard.take() else { return };
         let has_worked = heard.processor.min(around.processor) > 0;
-        if heard.hits.min(around.hits) >= HITS_MIN && has_worked && hooks > 0.0 {
+        if heard.hits.min(around.hits) >= HOOK_UNITS_MIN && has_worked && hooks > 0.0 {
+            // The processor time that the window's units would take outside of it.
             let usual = around.processor as f64 / around.hits as f64 * heard.hits as f64;
             self.ratio.push(usual, heard.processor as f64 / usual);
             self.usual += usual;
@@ -124,24 +120,26 @@ impl Toll {
         }
     }
 
-    /// A window is over in which so many hooks were heard.
+    /// Called after a recorded window with its work and its number of hooks.
     pub fn heard(&mut self, stretch: Stretch, hooks: f64) {
         self.heard = Some((stretch, hooks));
     }
 
-    /// What a hook takes, nanoseconds: what was expected and what windows told, each by how sure it is. `None` until they told something.
+    /// Returns the time of a hook, nanoseconds: the expected and the measured one, weighted by their variances. `None`
+    /// until there are enough windows.
     #[must_use]
     pub fn told(&self) -> Option<f64> {
-        let ratio = self.ratio.estimate().filter(|_| self.ratio.count() >= WINDOWS_MIN)?;
+        let ratio = self.ratio.estimate().filter(|_| self.ratio.count() >= HOOK_WINDOWS_MIN)?;
         let of_hook = self.usual / self.hooks;
         let (told, error) = ((ratio.mean - 1.0) * of_hook, ratio.error * of_hook);
-        let unsure = (UNSURE * self.expected).powi(2);
+        // Inverse-variance weighting of the expected and the measured cost.
+        let unsure = (HOOK_COST_ERROR * self.expected).powi(2);
         let hook = self.expected + (told - self.expected) * unsure / (unsure + error.powi(2));
-        // No program's hooks are cheaper than those of a loop that does nothing else.
-        Some(hook.clamp((self.expected / REAL).max(HOOK[0]), HOOK[1]))
+        // A hook costs at least as much as in a loop with nothing else in the caches.
+        Some(hook.clamp((self.expected / HOOK_COST_REAL).max(HOOK_COSTS[0]), HOOK_COSTS[1]))
     }
 
-    /// The same, or what was expected.
+    /// Returns the time of a hook, or the expected one until there are enough windows.
     #[must_use]
     pub fn hook(&self) -> f64 {
         self.told().unwrap_or(self.expected)
@@ -156,12 +154,12 @@ mod tests {
     const QUIET: Stretch = Stretch { processor: 10_000_000, hits: 1000 };
     const NOTHING: Stretch = Stretch { processor: 0, hits: 0 };
 
-    /// A thousand units of 10 µs, each with ten hooks that take so long.
+    /// A thousand units of 10 µs, each with ten hooks that take `hook` ns.
     fn heard(hook: f64) -> (Stretch, f64) {
         (Stretch { processor: 10_000_000 + (10_000.0 * hook) as u64, hits: 1000 }, 10_000.0)
     }
 
-    /// With 30 ns expected, after so many windows between stretches of the same kind.
+    /// A toll that expects 30 ns, after `windows` windows between equal stretches.
     fn after(windows: u64, quiet: Stretch, window: impl Fn() -> (Stretch, f64)) -> Toll {
         let mut toll = Toll::new(30.0);
         toll.quiet(quiet);
@@ -173,7 +171,7 @@ mod tests {
         toll
     }
 
-    /// Windows whose time varies by a hundredth, which is 10 ns of each hook: a hundred of them tell it to one.
+    /// The time of a window varies by 1 %, which is 10 ns per hook: after a hundred windows the error is 1 ns.
     #[test]
     fn a_program_tells_what_its_hooks_take() {
         let dice = std::cell::RefCell::new(Dice::new(7));
@@ -181,7 +179,7 @@ mod tests {
         assert!((47.0..53.0).contains(&toll.hook()), "{}", toll.hook());
     }
 
-    /// Where a unit has one hook, what a window tells of it is chance: a microsecond, the one way or the other.
+    /// If a unit has one hook, a window's measurement is noise: a microsecond in either direction.
     #[test]
     fn what_is_expected_stays_where_nothing_better_is_known() {
         let dice = std::cell::RefCell::new(Dice::new(3));
@@ -189,14 +187,14 @@ mod tests {
             let varies = 100_000.0 + 1_000_000.0 * dice.borrow_mut().normal();
             (Stretch { processor: (10_000_000.0 + varies) as u64, hits: 1000 }, 1000.0)
         };
-        for windows in [0, 1, WINDOWS_MIN - 1] {
+        for windows in [0, 1, HOOK_WINDOWS_MIN - 1] {
             assert_eq!(after(windows, QUIET, window).told(), None, "{windows}");
         }
         let toll = after(100, QUIET, window);
         assert!((25.0..35.0).contains(&toll.told().unwrap()), "{toll:?}");
     }
 
-    /// What comes seldom is in every long stretch and in few windows: they are believed as far as they vary.
+    /// A rare event is in every long stretch and in few windows. The windows vary accordingly, so they count little.
     #[test]
     fn what_comes_seldom_is_no_hook() {
         let count = std::cell::Cell::new(0);
@@ -215,18 +213,18 @@ mod tests {
 
     #[test]
     fn windows_that_can_t_be_compared_tell_nothing() {
-        let few = Stretch { hits: HITS_MIN - 1, ..QUIET };
-        type Case<'a> = (&'a str, Stretch, (Stretch, f64));
-        let cases: [Case<'_>; 4] = [
+        let few = Stretch { hits: HOOK_UNITS_MIN - 1, ..QUIET };
+        type CostCase<'a> = (&'a str, Stretch, (Stretch, f64));
+        let cases: [CostCase<'_>; 4] = [
             ("few units in windows", QUIET, (few, 100.0)),
-            ("few between them", Stretch { hits: HITS_MIN / 2 - 1, ..QUIET }, heard(90.0)),
+            ("few between them", Stretch { hits: HOOK_UNITS_MIN / 2 - 1, ..QUIET }, heard(90.0)),
             ("threads that come and go", NOTHING, heard(90.0)),
             ("no hooks", QUIET, (heard(90.0).0, 0.0)),
         ];
         for (why, quiet, window) in cases {
             assert_eq!(after(100, quiet, || window).told(), None, "{why}");
         }
-        // One whose other side is not known tells by the one that is.
+        // With an unknown stretch on one side, a window is compared with the stretch on the known side.
         let mut toll = Toll::new(30.0);
         for _ in 0..100 {
             toll.quiet(QUIET);
@@ -234,7 +232,7 @@ mod tests {
             toll.quiet(NOTHING);
         }
         assert!((49.0..51.0).contains(&toll.hook()), "{}", toll.hook());
-        // One of which the system says no time is left out whole: its hooks do not make the others' cheaper.
+        // A window without processor time is left out entirely: its hooks do not make the others look cheaper.
         let mut toll = after(50, QUIET, || heard(50.0));
         let before = toll.hook();
         for idle in [Stretch { processor: 0, ..QUIET }, QUIET] {
@@ -242,16 +240,17 @@ mod tests {
             toll.quiet(idle);
         }
         assert_eq!(toll.hook(), before);
-        // Stretches are not taken for those around a window that was not heard.
+        // Stretches around a window that was not recorded are not compared.
         let mut toll = Toll::new(30.0);
         (0..100).for_each(|_| toll.quiet(QUIET));
         assert_eq!(toll.told(), None);
     }
 
-    /// Chance, or whoever works between windows alone: a hook takes something all the same.
+    /// By noise, or if some threads work only between windows, windows look cheaper. The lower bound holds all the
+    /// same.
     #[test]
     fn no_hook_is_cheaper_than_in_a_loop() {
         let toll = after(100, QUIET, || (Stretch { processor: 9_000_000, hits: 1000 }, 10_000.0));
-        assert_eq!(toll.hook(), 30.0 / REAL);
+        assert_eq!(toll.hook(), 30.0 / HOOK_COST_REAL);
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out the plan of a profile.
+//! The controller: runs the windows of a profile by its plan, and starts an analysis of the evidence at intervals.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -6,93 +6,85 @@ use std::time::Duration;
 
 use progress::ENTRIES_MAX;
 
-use crate::estimate::{Block, Crew, Effort, Evidence, Finding, Kinds, Recording, Recordings, Request, sampling_error};
-use crate::experiment::{POLL, Pause, Plan, Settings, Step, Subject, Tempo};
+use crate::constants::{
+    CONFIRMED_SPEEDUPS, COST_CHECK, LOOK_INTERVAL_MIN, LOOK_REST, LOOK_REST_DECIDING, LOOK_TIME, LOOK_TIME_DECIDING,
+    LOOK_TIMES_LAST, SAMPLES_DRAINED_EVERY,
+};
+use crate::estimate::{
+    ConfirmBlock, Crew, Effort, Evidence, Finding, Kinds, ProfileRequest, Recording, Recordings, sampling_error,
+};
+use crate::experiment::{ExperimentPlan, ExperimentSettings, Pause, RunStep, Subject, Tempo};
 use crate::ledger::Spent;
 use crate::load::ProbeBlock;
-use crate::outcome::Outcome;
+use crate::outcome::WindowOutcome;
 use crate::policy::Costs;
 use crate::profiler::Phase;
 use crate::report::{LoadKind, Reason, ReasonCode, Report};
 use crate::sample::Lost;
 use crate::target::{Target, Weights};
 
-/// Memory that recorded windows may take, octets.
+/// Bound on the memory of recorded windows, bytes.
 const MEMORY: usize = 8 << 20;
-/// Of that, what one window may take at most.
+/// Of that, the bound for one window.
 const MEMORY_ONE: usize = MEMORY / 128;
-/// Entries in one log that end a window: where nothing happened before, nobody knows how many come.
+/// Entries in one log that end a window early: the first windows have no estimate of the program's event rate.
 const ENTRIES_ONE: usize = ENTRIES_MAX / 4;
-/// How often samples are taken from where signals put them.
-const DRAIN: u64 = 50_000_000;
-/// How often what is known is worked out, and how long that may take. The next time comes when what the last one took of the processors is
-/// so small a part of all that passed since it began: it is taken from what the profile may cost.
-const LOOK: u64 = 1_000_000_000;
-const LOOK_REST: u64 = 180;
-const LOOK_TIME: Duration = Duration::from_millis(50);
-/// The same where what is found decides how long to measure.
-const LOOK_REST_DECIDING: u64 = 120;
-const LOOK_TIME_DECIDING: Duration = Duration::from_millis(1500);
-/// How long the last look may take, by how long was measured: a quarter, within bounds.
-const LAST_TIME: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
-/// Who replays windows while others are measured: what processors have left over.
+/// The threads that replay windows while others are measured: one, at the lowest priority.
 const MEANWHILE: Crew = Crew { threads: 1, nice: 19 };
-/// How many do in the end.
+/// Bound on the replaying threads of the final analysis.
 const THREADS_MAX: usize = 4;
-/// The speed-ups that are confirmed, in turns; the nearest of those that were asked for.
-const CONFIRMED: [f64; 4] = [0.5, 0.25, 0.5, 1.0];
 
-/// What is profiled, as the controller sees it. A simulation is one, too.
+/// The profiled program: this process ([`super::live`]), or a simulation in tests.
 pub(super) trait Program {
-    /// Nanoseconds.
+    /// The time, nanoseconds.
     fn now(&self) -> u64;
-    /// Lets so much time pass, less when it is to stop.
+    /// Lets `length` nanoseconds pass, fewer if a stop is requested.
     fn sleep(&mut self, length: u64);
-    /// Whether somebody wants it to end.
+    /// Whether a stop is requested.
     fn is_stopped(&self) -> bool;
     /// Opens a window that is recorded.
     fn record(&mut self);
-    /// How many entries it has so far, in the log that has most.
+    /// The number of entries in the fullest log of the open window.
     fn entries(&self) -> usize;
-    /// Closes it.
+    /// Closes the recorded window.
     fn recorded(&mut self) -> Recording;
-    /// Opens a window that pauses: for a target, or for nobody's benefit.
+    /// Opens a window with pauses for a target; without `weights` for a load probe.
     fn pause(&mut self, weights: Option<&Weights>, speedup: f64);
-    /// What the open window cost so far, nanoseconds.
+    /// The delay that the open window has inserted so far, nanoseconds.
     fn spent(&self) -> u64;
-    /// Closes it: what it came to and what it cost.
-    fn paused(&mut self) -> (Outcome, Spent);
-    /// Takes the samples since the last time, and tells the kind of each.
+    /// Closes the window with pauses. Returns its outcome and its cost.
+    fn paused(&mut self) -> (WindowOutcome, Spent);
+    /// Takes all new samples, and calls `seen` with the kind of each.
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
-    /// What was not sampled so far.
+    /// The samples and threads that the sampler has missed so far.
     fn lost(&self) -> Lost;
-    /// What hooks cost, as far as that is known.
+    /// The cost of hooks, as measured so far.
     fn costs(&self) -> Costs;
-    /// What a hook took in windows, where that is known better than when they were recorded.
+    /// The cost of one hook in recorded windows, nanoseconds, if it is known better than at the time of recording.
     fn hook(&self) -> Option<f64>;
-    /// What the profiler's own threads took so far: nanoseconds of processor time, by processor.
+    /// Processor time of the profiler's own threads so far: nanoseconds, divided by the number of processors.
     fn own(&self) -> u64;
-    /// Begins to work out what the evidence shows, beside the program; nothing while it still does.
+    /// Starts an analysis of the evidence on another thread; does nothing while one runs.
     fn think(&mut self, evidence: Evidence, effort: Effort);
-    /// What came of it, once.
+    /// The result of that analysis, once.
     fn thought(&mut self) -> Option<Finding>;
-    /// Works out what the evidence shows, for the last time.
+    /// Performs the final analysis of the evidence.
     fn conclude(&mut self, evidence: Evidence, effort: Effort) -> Option<Finding>;
 }
 
-/// One profile.
-pub(super) struct Run {
-    pub(super) request: Request,
+/// The parameters of one profile.
+pub(super) struct RunParameters {
+    pub(super) request: ProfileRequest,
     pub(super) duration: Duration,
     pub(super) seed: u64,
     pub(super) until_precise: bool,
 }
 
-/// Somebody who is told how it stands.
+/// Called with each new phase, and with the report if there is a new one.
 type Publish<'a> = &'a mut dyn FnMut(Phase, Option<Report>);
 
-impl Run {
-    /// From the first window to the report.
+impl RunParameters {
+    /// Runs the profile from its first window to the report.
     pub(super) fn carry_out<P: Program>(self, program: &mut P, publish: Publish<'_>) -> Report {
         let began = program.now();
         let duration = u64::try_from(self.duration.as_nanos()).unwrap_or(u64::MAX);
@@ -100,26 +92,26 @@ impl Run {
             let distance = |one: &f64| (one - wanted).abs();
             self.request.speedups.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(wanted)
         };
-        let settings = Settings {
+        let settings = ExperimentSettings {
             modes: self.request.modes,
             budget: self.request.budget,
             duration,
-            speedups: CONFIRMED.map(nearest).to_vec(),
+            speedups: CONFIRMED_SPEEDUPS.map(nearest).to_vec(),
             seed: self.seed,
-            octets_max: MEMORY_ONE as f64,
-            octets_all: MEMORY as f64,
+            bytes_max: MEMORY_ONE as f64,
+            bytes_all: MEMORY as f64,
             entries_max: ENTRIES_MAX as f64,
         };
         let mut controller = Controller {
             began,
             duration,
-            plan: Plan::new(settings, began),
+            plan: ExperimentPlan::new(settings, began),
             recordings: Recordings::new(MEMORY, self.seed),
             evidence: Evidence::default(),
             finding: None,
             open: None,
             looked: (began, 0),
-            look_due: began + LOOK,
+            look_due: began + LOOK_INTERVAL_MIN,
             program,
             publish,
         };
@@ -133,30 +125,32 @@ struct Controller<'a, P> {
     publish: Publish<'a>,
     began: u64,
     duration: u64,
-    plan: Plan,
+    plan: ExperimentPlan,
     recordings: Recordings,
     evidence: Evidence,
     finding: Option<Finding>,
     open: Option<Open>,
-    /// When the last look began, and what the profiler's own threads had taken then; when the next one may.
+    /// When the last analysis began, and the profiler's own processor time at that moment; then, the earliest time of
+    /// the next one.
     looked: (u64, u64),
     look_due: u64,
 }
 
-/// A block that is under way.
+/// A block of windows in progress.
 struct Open {
     number: u32,
     windows: u32,
     of: Of,
 }
 
+/// The subject of a block, with the sums of its windows.
 enum Of {
     Load(ProbeBlock, Vec<[f64; 2]>),
-    Target { block: Block, targets: Arc<Vec<Target>>, at: usize, kinds: Kinds },
+    Target { block: ConfirmBlock, targets: Arc<Vec<Target>>, at: usize, kinds: Kinds },
 }
 
 impl Of {
-    /// Where the kinds of its windows' samples are counted.
+    /// The count of its windows' samples by kind.
     fn kinds(&mut self) -> Option<&mut Kinds> {
         match self {
             Self::Load(..) => None,
@@ -172,31 +166,34 @@ impl<P: Program> Controller<'_, P> {
         loop {
             if let Some(finding) = self.program.thought() {
                 let took = self.program.own() - self.looked.1;
-                self.look_due = (self.program.now() + LOOK).max(self.looked.0 + look_rest * took);
+                self.look_due = (self.program.now() + LOOK_INTERVAL_MIN).max(self.looked.0 + look_rest * took);
                 self.adopt(finding);
             }
+            // Only an analysis can show that the intervals are narrow enough.
             let is_precise = until_precise && self.finding.as_ref().is_some_and(|finding| finding.is_precise);
             if is_precise || self.program.is_stopped() {
                 break;
             }
             let now = self.program.now();
             if now >= self.look_due {
+                // No further analysis until this one's result has set the time of the next.
                 (self.looked, self.look_due) = ((now, self.program.own()), u64::MAX);
                 let evidence = self.evidence();
                 self.program.think(evidence, Effort { time: look_time, is_final: false, crew: MEANWHILE });
             }
             self.pay();
             match self.plan.next(now) {
-                Step::Done => break,
-                Step::Rest(length) => self.pass(length, DRAIN, |_| false),
-                Step::Record(length) => self.record(length),
-                Step::Pause(pause) => self.pause(&pause),
+                RunStep::Done => break,
+                RunStep::Rest(length) => self.pass(length, SAMPLES_DRAINED_EVERY, |_| false),
+                RunStep::Record(length) => self.record(length),
+                RunStep::Pause(pause) => self.pause(&pause),
             }
         }
+        // Distinguishes a stop from the end of the plan.
         self.evidence.is_stopped = self.program.is_stopped();
     }
 
-    /// Pays for what goes on all the time.
+    /// Charges the budget for the continuous costs: spans, and the profiler's own threads.
     fn pay(&mut self) {
         let own = self.program.own();
         self.plan.passed(self.program.now(), own - std::mem::replace(&mut self.evidence.own, own));
@@ -207,26 +204,27 @@ impl<P: Program> Controller<'_, P> {
         self.pay();
         self.sample(None);
         let time = (self.program.now() - self.began) / 4;
-        let time = Duration::from_nanos(time).clamp(LAST_TIME[0], LAST_TIME[1]);
+        let time = Duration::from_nanos(time).clamp(LOOK_TIMES_LAST[0], LOOK_TIMES_LAST[1]);
         let evidence = self.evidence();
+        // Measuring is over, so the final analysis may use more threads, at a lower niceness than before.
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
         let crew = Crew { threads, nice: 5 };
         let report = match self.program.conclude(evidence, Effort { time, is_final: true, crew }) {
             Some(finding) => finding.report,
             None => {
-                // A panic of the profiler's own: what was known before is better than nothing.
+                // The profiler's analysis panicked: the last report is better than none.
                 let mut report = self.finding.take()?.report;
-                let text = "the profiler itself failed; this is what was known shortly before".to_owned();
+                let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
                 report.reasons.push(Reason { target: String::new(), code: ReasonCode::Stopped, text });
                 report
             }
         };
-        // It is finished when hooks are off and another profile may begin: whoever owns the thread says so.
+        // Not `Finished` yet: hooks must be off, and another profile possible, which the owner of the thread reports.
         (self.publish)(Phase::Analysing, Some(report.clone()));
         Some(report)
     }
 
-    /// Lets time pass, in pieces, and takes samples meanwhile.
+    /// Lets time pass in pieces, and takes samples after each.
     fn pass(&mut self, length: u64, piece: u64, is_over: impl Fn(&P) -> bool) {
         let until = self.program.now() + length;
         loop {
@@ -251,19 +249,21 @@ impl<P: Program> Controller<'_, P> {
 
     fn record(&mut self, length: u64) {
         self.program.record();
-        self.pass(length, 5 * POLL, |program| program.entries() > ENTRIES_ONE);
+        self.pass(length, 5 * COST_CHECK, |program| program.entries() > ENTRIES_ONE);
         let recording = self.program.recorded();
         let now = self.program.now();
         let (length, per) = (recording.length, 1.0 / recording.length.max(1) as f64);
         let costs = self.program.costs();
-        // Who has nothing to do has time for hooks.
+        // An idle program has time for the hooks: their cost counts against wall time, if that is longer than its busy
+        // time.
         let busy = (recording.busy + recording.hooks).max(length as f64).max(1.0);
         let point = self.point(&recording);
         let latency = self.finding.as_ref().and_then(|finding| finding.report.progress.first());
+        // The plan sizes later windows, and the gaps between them, by these rates.
         let tempo = Tempo {
-            // Half of the events have more to say.
+            // Half of the events have a second entry.
             entries: recording.events_max as f64 * 1.5 * per,
-            octets: recording.octets() as f64 * per,
+            bytes: recording.bytes() as f64 * per,
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
             latency: latency.map_or(0.0, |progress| progress.baseline_ns),
             recording: recording.hook_count as f64 * costs.heard / busy,
@@ -274,6 +274,7 @@ impl<P: Program> Controller<'_, P> {
         self.plan.recorded(now, length, tempo, recording.has_load);
         self.evidence.recorded.0 += 1;
         self.evidence.recorded.1 += length;
+        // Rates of the first and the second half of the run show whether the program changed.
         let (time, hits) = &mut self.evidence.halves[usize::from(now - self.began > self.duration / 2)];
         *time += length;
         if hits.len() < recording.hits.len() {
@@ -283,7 +284,7 @@ impl<P: Program> Controller<'_, P> {
         self.recordings.push(recording);
     }
 
-    /// The point that counts, as far as that is known.
+    /// The progress point that counts: the one of the last finding, else the one with most hits.
     fn point(&self, recording: &Recording) -> Option<u32> {
         let known = self.finding.as_ref().and_then(|finding| finding.point);
         known.or_else(|| (0..recording.hits.len() as u32).max_by_key(|&point| recording.hits(point)))
@@ -295,7 +296,7 @@ impl<P: Program> Controller<'_, P> {
             _ => match self.begin(pause) {
                 Some(open) => open,
                 None => {
-                    // It is not among those that were found last.
+                    // The target is not in the last finding.
                     return self.plan.lost(pause);
                 }
             },
@@ -306,37 +307,39 @@ impl<P: Program> Controller<'_, P> {
         let speedup = if pause.treated { pause.speedup } else { 0.0 };
         match &open.of {
             Of::Target { targets, at, .. } => self.program.pause(Some(&targets[*at].weights), speedup),
-            // The control of a probe: all rules hold, and nobody gains.
+            // A probe's treated window pauses every thread, without a target that gains.
             Of::Load(..) if pause.treated => self.program.pause(None, speedup),
+            // A probe's control: the machinery runs, and inserts no delay.
             Of::Load(..) => self.program.pause(Some(&Weights::default()), 0.0),
         }
         let mut is_aborted = false;
-        let mut drain_due = opened + DRAIN;
+        let mut drain_due = opened + SAMPLES_DRAINED_EVERY;
         loop {
             let left = (opened + pause.length).saturating_sub(self.program.now());
             if left == 0 || self.program.is_stopped() {
                 break;
             }
-            self.program.sleep(left.min(POLL));
+            self.program.sleep(left.min(COST_CHECK));
             if self.program.now() >= drain_due {
-                drain_due += DRAIN;
+                drain_due += SAMPLES_DRAINED_EVERY;
                 self.sample(open.of.kinds());
             }
-            if pause.treated && Plan::is_too_dear(pause, self.program.spent()) {
+            if pause.treated && ExperimentPlan::is_too_dear(pause, self.program.spent()) {
                 is_aborted = true;
                 break;
             }
         }
-        // What it takes to close it is not in it: short windows would seem to do less than long ones.
+        // Measured before the window is closed: the cost of closing would count for more in short windows.
         let lasted = self.program.now() - opened;
         let (outcome, spent) = self.program.paused();
-        // What is held on connections is a part of the same delay.
+        // `spent.held` is part of this delay.
         self.plan.paused(self.program.now(), pause, lasted, spent.delayed);
         self.evidence.paused += 1;
         self.evidence.aborted += u64::from(is_aborted);
         self.evidence.spent += spent.delayed;
         open.windows += 1;
         self.count(&mut open, pause, &outcome, lasted, spent);
+        // A block has four windows, in ABBA or BAAB order.
         if open.windows < 4 {
             self.open = Some(open);
         } else {
@@ -353,13 +356,13 @@ impl<P: Program> Controller<'_, P> {
                 let name = self.plan.candidate(number);
                 let at = targets.iter().position(|target| target.name == name)?;
                 let samples = sampling_error(&targets[at].weights, &self.recordings.all());
-                Of::Target { block: Block::new(name, pause.speedup, samples), targets, at, kinds: Kinds::new() }
+                Of::Target { block: ConfirmBlock::new(name, pause.speedup, samples), targets, at, kinds: Kinds::new() }
             }
         };
         Some(Open { number: pause.block, windows: 0, of })
     }
 
-    fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &Outcome, lasted: u64, spent: Spent) {
+    fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &WindowOutcome, lasted: u64, spent: Spent) {
         let points = progress::points().len().max(outcome.points.len());
         match &mut open.of {
             Of::Load(block, units) => {
@@ -376,6 +379,7 @@ impl<P: Program> Controller<'_, P> {
                 }
             }
             Of::Target { block, .. } => {
+                // The window's length in virtual time.
                 block.add(outcome, lasted.saturating_sub(spent.delayed) as f64, pause.treated, points);
             }
         }
@@ -399,7 +403,7 @@ impl<P: Program> Controller<'_, P> {
         }
     }
 
-    /// All that is known now.
+    /// A snapshot of all evidence so far.
     fn evidence(&mut self) -> Evidence {
         self.evidence.elapsed = self.program.now() - self.began;
         self.evidence.hooks = self.plan.hooks();
@@ -414,6 +418,7 @@ impl<P: Program> Controller<'_, P> {
             |name: &String| finding.targets.iter().find(|target| target.name == *name).map(|target| target.share);
         self.plan.confirm(finding.candidates.iter().filter_map(|name| Some((name.as_str(), share(name)?))));
         let is_limited = finding.verdict.kind == LoadKind::Limited;
+        // Under an open load pauses cannot confirm a gain in throughput.
         self.plan.load_known(finding.verdict.is_known(), !is_limited);
         if finding.verdict.wants_longer {
             self.plan.probe_longer();

@@ -1,20 +1,22 @@
-//! This process, as the controller of a profile sees it.
+//! This process, as the profiled program of the controller.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use progress::{Account, Attention, ENTRIES_MAX, accounts, attend};
 
 use crate::clock;
-use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
+use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, ProfileRequest, Recording};
 use crate::ledger::{Experiment, Spent};
-use crate::outcome::Outcome;
+use crate::outcome::WindowOutcome;
 use crate::own;
+use crate::peers::Peers;
 use crate::policy::{Costs, Recorder, Rule, Stretch, Toll};
 use crate::profiler::controller::Program;
-use crate::profiler::{StartError, Stop};
+use crate::profiler::{StartError, StopRequest};
 use crate::report::Stack;
 use crate::sample::{Lost, Rate, Sample, Sampler, cpu_time};
 use crate::symbols::Symbols;
@@ -24,48 +26,49 @@ use crate::trace::Trace;
 /// Installed once, for the life of the process.
 static RECORDER: Recorder = Recorder::new();
 
-/// After a window's end, until the hooks that were under way have written what they had to say.
+/// Time after a window's end for hooks in progress to write their entries.
 const GRACE: Duration = Duration::from_millis(1);
-/// How much analysis lets the program go first; those who replay windows do so more while others are measured.
+/// The niceness of the analysis thread, below the program's; threads that replay windows during measurements have a
+/// higher one.
 const NICENESS: i32 = 5;
-/// Samples that are handed over at once, at most, in frames.
+/// Bound on the frames of a batch of samples.
 const FRAMES_MAX: usize = 1 << 18;
 
-/// Puts the profiler behind the hooks.
+/// Installs the profiler's policy, once per process.
 pub(super) fn prepare() -> Result<(), StartError> {
     static OURS: OnceLock<bool> = OnceLock::new();
     let is_ours = *OURS.get_or_init(|| progress::install(&RECORDER).is_ok());
     if is_ours { Ok(()) } else { Err(StartError::Foreign) }
 }
 
-/// Ends the window that is open.
+/// Ends the open window.
 fn close() {
     RECORDER.close();
     attend(Attention::Spans);
 }
 
-/// The process. While there is one, spans are heard; everything is while a window is open.
+/// This process under profile. While it lives, spans are tracked; while a window is open, every hook calls the policy.
 pub(super) struct Live {
-    stop: Arc<Stop>,
+    stop: Arc<StopRequest>,
     sampler: Option<Sampler>,
     batch: Batch,
     thinker: Option<Thinker>,
-    /// What each thread had done when the stretch of time began in which we are: a window, or what is measured between two.
-    begun: Vec<Seen>,
-    /// For how long each had waited for a processor when the window began.
+    /// Each thread's totals at the start of the current stretch: of a window, or of the time between two.
+    begun: Vec<ThreadTotals>,
+    /// Each thread's time in the run queue at the window's start, by thread id, nanoseconds.
     waited: Vec<(i32, u64)>,
     toll: Toll,
-    /// Which part of the time that it was not blocked each thread had or waited for one, lately.
+    /// The part of its unblocked time for which each thread had or waited for a processor, in the last recorded window.
     running: Vec<(u32, f64)>,
-    /// The last window, for the memory that it has.
+    /// The trace of the last window, kept for its allocations.
     trace: Trace,
     costs: Costs,
-    /// What the profiler's threads had taken before.
+    /// Processor time of the profiler's threads before this profile.
     taken: u64,
 }
 
 impl Live {
-    pub(super) fn start(rate: Rate, request: Request) -> Result<Self, StartError> {
+    pub(super) fn start(rate: Rate, request: ProfileRequest) -> Result<Self, StartError> {
         progress::on_each_thread();
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
         let thinker = Thinker::start(request, rate.period()).map_err(StartError::Thread)?;
@@ -89,7 +92,7 @@ impl Live {
         })
     }
 
-    pub(super) fn stop(&self) -> &Arc<Stop> {
+    pub(super) fn stop(&self) -> &Arc<StopRequest> {
         &self.stop
     }
 
@@ -99,6 +102,7 @@ impl Live {
         own::let_go_on();
         self.sampler = None;
         self.trace = Trace::default();
+        // The logs are megabytes for each thread: their memory goes back to the system.
         for account in accounts() {
             account.log().give_back();
         }
@@ -128,7 +132,7 @@ impl Program for Live {
         self.end_quiet();
         self.waited.clear();
         self.waited.extend(self.begun.iter().map(|one| (one.tid, waited(one.tid))));
-        // Whoever meets the window tells it everything from there on.
+        // Hooks call the policy before the window opens: a thread joins the window at its first hook in it.
         attend(Attention::Everything);
         RECORDER.open(Rule::Record);
     }
@@ -143,18 +147,22 @@ impl Program for Live {
         let began = std::mem::replace(&mut self.begun, seen());
         let wanted: Vec<(u32, u64)> = self.begun.iter().filter_map(|now| self.wanted(&began, now)).collect();
         own::let_go_on();
+        // Hooks that began before the window's end may still write.
         std::thread::sleep(GRACE);
         let hook = self.toll.hook();
+        // A full log lost events: its hooks cannot be counted.
         let is_whole = RECORDER.entries() < ENTRIES_MAX;
         RECORDER.take(hook, &mut self.trace);
+        // A thread that began during the window has no earlier total, and so no entry.
         let of_account = |number| wanted.iter().find(|&&(one, _)| one == number).map(|&(_, wanted)| wanted);
         let mut recording = Recording::new(&self.trace, of_account);
         if let Some(mut heard) = since(&began, &self.begun).filter(|_| is_whole) {
-            // Between windows spans are kept: that is no part of what a unit takes without a profile.
+            // The cost of spans between windows is part of a unit's time without a window, so both sides must include
+            // it.
             heard.processor += (self.costs.kept * recording.changes as f64) as u64;
             self.toll.heard(heard, recording.hook_count as f64);
         }
-        // What it took to read the window belongs to no stretch of the program's.
+        // The time to read the window belongs to neither stretch.
         self.begun = seen();
         self.running.clear();
         self.running.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.running)));
@@ -177,7 +185,7 @@ impl Program for Live {
         RECORDER.ledger().spent(clock::now()).delayed
     }
 
-    fn paused(&mut self) -> (Outcome, Spent) {
+    fn paused(&mut self) -> (WindowOutcome, Spent) {
         close();
         own::let_go_on();
         std::thread::sleep(GRACE);
@@ -194,6 +202,7 @@ impl Program for Live {
                 self.batch.push(sample);
             });
         }
+        // Samples are handed over in batches; this bounds a batch between two analyses.
         if self.batch.frames.len() > FRAMES_MAX {
             self.hand_over();
         }
@@ -221,7 +230,7 @@ impl Program for Live {
         if let Some(thinker) = &mut self.thinker
             && !thinker.is_busy
         {
-            thinker.is_busy = thinker.ask.send(Ask::Look(Box::new(evidence), effort)).is_ok();
+            thinker.is_busy = thinker.ask.send(AnalysisRequest::Look(Box::new(evidence), effort)).is_ok();
         }
     }
 
@@ -233,22 +242,27 @@ impl Program for Live {
     }
 
     fn conclude(&mut self, evidence: Evidence, effort: Effort) -> Option<Finding> {
-        // Whatever is measured is measured; the program runs on without us.
+        // Measuring is over: the program runs without hooks during the analysis.
         self.let_go();
         self.hand_over();
-        let Thinker { ask, found, is_busy, is_superfluous } = self.thinker.take()?;
+        let Thinker { ask, found, is_busy, is_superfluous, thread } = self.thinker.take()?;
         if is_busy {
+            // An analysis in progress is cut short: its result is not used.
             is_superfluous.store(true, Relaxed);
             drop(found.recv());
             is_superfluous.store(false, Relaxed);
         }
-        ask.send(Ask::Look(Box::new(evidence), effort)).ok()?;
-        found.recv().ok()
+        ask.send(AnalysisRequest::Look(Box::new(evidence), effort)).ok()?;
+        let finding = found.recv().ok();
+        // Ends the thread, which frees its symbols and samples.
+        drop(ask);
+        let _ = thread.join();
+        finding
     }
 }
 
 impl Live {
-    /// A window is about to begin: the profiler's other threads rest, and the stretch since the last one is over.
+    /// Ends the stretch between two windows, and suspends the profiler's other threads for the window that follows.
     fn end_quiet(&mut self) {
         own::let_rest();
         let now = seen();
@@ -256,11 +270,12 @@ impl Live {
         self.begun = now;
     }
 
-    /// For how long a thread has had a processor since then or waited for one, by its account; `None` where it was another one then.
+    /// How long a thread has had a processor or waited for one since `then`, by its account; `None` for another thread.
     ///
-    /// Who waits for a processor waits the longer the more it has to do, so that time shrinks as its work does. What is neither this nor a
-    /// block that the program told of is a wait that nobody told of (a file, a page, a lock that has no hook), and is not made shorter.
-    fn wanted(&self, then: &[Seen], now: &Seen) -> Option<(u32, u64)> {
+    /// A thread's time in the run queue is proportional to its work, so it shrinks with that work. The remaining time,
+    /// neither this nor a block that the program reported, is an unreported wait (a file, a page fault, a lock without
+    /// a hook), which a faster target does not shorten.
+    fn wanted(&self, then: &[ThreadTotals], now: &ThreadTotals) -> Option<(u32, u64)> {
         let then = then.iter().find(|one| one.tid == now.tid && one.number == now.number)?;
         let (_, before) = self.waited.iter().find(|&&(tid, _)| tid == now.tid)?;
         Some((now.number, now.had.saturating_sub(then.had) + waited(now.tid).saturating_sub(*before)))
@@ -268,46 +283,53 @@ impl Live {
 
     fn hand_over(&mut self) {
         if let Some(thinker) = &self.thinker {
-            // Nobody there: then nobody will miss them.
-            let _ = thinker.ask.send(Ask::Samples(std::mem::take(&mut self.batch)));
+            // Fails only if the analysis thread has ended: the samples are then not needed.
+            let _ = thinker.ask.send(AnalysisRequest::Samples(std::mem::take(&mut self.batch)));
         }
     }
 }
 
-/// The thread that works out what is known.
+/// The thread that analyses the evidence.
 struct Thinker {
-    ask: Sender<Ask>,
+    ask: Sender<AnalysisRequest>,
     found: Receiver<Finding>,
     is_busy: bool,
-    /// Set: what it works out at the moment nobody waits for.
+    /// Set when the result of the analysis in progress is not needed.
     is_superfluous: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
 }
 
-enum Ask {
+enum AnalysisRequest {
     Samples(Batch),
     Look(Box<Evidence>, Effort),
 }
 
 impl Thinker {
-    /// Each sample stands for `period` nanoseconds.
-    fn start(request: Request, period: u64) -> std::io::Result<Self> {
+    /// Starts the thread. Each sample stands for `period` nanoseconds.
+    fn start(request: ProfileRequest, period: u64) -> std::io::Result<Self> {
         let (ask, asked) = channel();
         let (tell, found) = channel();
         let is_superfluous = Arc::<AtomicBool>::default();
         let theirs = Arc::clone(&is_superfluous);
-        std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
-            // Of no consequence if the system refuses.
+        let thread = std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
+            // Best effort: the analysis is correct at any priority.
             let _ = rustix::process::setpriority_process(None, NICENESS);
+            let mut peers = Peers::default();
             let mut analyst = Analyst::new(request, Profile::new(period)).ending_by(theirs);
             for ask in asked {
                 match ask {
-                    Ask::Samples(batch) => batch.each(|sample| {
+                    AnalysisRequest::Samples(batch) => batch.each(|sample| {
                         own::rest();
                         analyst.naming().add(sample);
                     }),
-                    Ask::Look(evidence, effort) => {
+                    AnalysisRequest::Look(mut evidence, effort) => {
+                        // Without outside load there is no client process to look for.
+                        if evidence.recordings.iter().any(|one| one.has_load) {
+                            own::rest();
+                            evidence.peer = peers.look();
+                        }
                         let finding = analyst.look(&evidence, effort);
-                        // Before anybody begins another profile, which is not to pay for it.
+                        // Before the result is sent: a profile that starts after it must not be charged for this time.
                         own::tell();
                         if tell.send(finding).is_err() {
                             break;
@@ -317,11 +339,11 @@ impl Thinker {
                 own::tell();
             }
         })?;
-        Ok(Self { ask, found, is_busy: false, is_superfluous })
+        Ok(Self { ask, found, is_busy: false, is_superfluous, thread })
     }
 }
 
-/// Samples on their way to the thinker.
+/// Samples on their way to the analysis thread: frames in one vector, heads that index it.
 #[derive(Default)]
 struct Batch {
     heads: Vec<Head>,
@@ -363,9 +385,16 @@ impl Naming for Profile {
         match self.is_symbolic() {
             Symbols::Lines => None,
             Symbols::Functions => Some(
-                "the program has no line table: there are functions, and no lines or inlined frames; build with debug = \"line-tables-only\"",
+                "the program has no line table: the report has functions, but no lines or inlined frames; build with \
+                 debug = \"line-tables-only\"",
             ),
-            Symbols::None => Some("the program has no symbol table: there are spans alone; build with strip = false"),
+            Symbols::Large => Some(
+                "the program's line tables are too large for the profiler's memory limit: the report has functions, \
+                 but no lines or inlined frames",
+            ),
+            Symbols::None => {
+                Some("the program has no symbol table: the report has spans only; build with strip = false")
+            }
         }
     }
 
@@ -382,25 +411,30 @@ impl Naming for Profile {
     }
 }
 
-/// What a thread had done at some moment.
-struct Seen {
+/// A thread's totals at some moment.
+struct ThreadTotals {
     number: u32,
     tid: i32,
-    /// For how long it has had a processor, nanoseconds.
+    /// Processor time so far, nanoseconds.
     had: u64,
     hits: u64,
 }
 
-/// What all threads have done so far.
-fn seen() -> Vec<Seen> {
+/// The totals of all live threads.
+fn seen() -> Vec<ThreadTotals> {
     let of_account = |account: &Account| {
-        Some(Seen { number: account.number(), tid: account.tid()?, had: cpu_time(account)?, hits: account.hits() })
+        Some(ThreadTotals {
+            number: account.number(),
+            tid: account.tid()?,
+            had: cpu_time(account)?,
+            hits: account.hits(),
+        })
     };
     accounts().into_iter().filter_map(of_account).collect()
 }
 
-/// What they did between two moments; `None` where they are not the same threads.
-fn since(then: &[Seen], now: &[Seen]) -> Option<Stretch> {
+/// The sum over all threads between two moments; `None` if a thread began or ended between them.
+fn since(then: &[ThreadTotals], now: &[ThreadTotals]) -> Option<Stretch> {
     let pairs = || then.iter().zip(now);
     let are_same = then.len() == now.len() && pairs().all(|(then, now)| then.tid == now.tid);
     are_same.then(|| Stretch {
@@ -409,7 +443,7 @@ fn since(then: &[Seen], now: &[Seen]) -> Option<Stretch> {
     })
 }
 
-/// For how long a thread has waited for a processor, nanoseconds; 0 where the system does not say.
+/// A thread's time in the run queue so far, nanoseconds; 0 if the system does not report it.
 fn waited(tid: i32) -> u64 {
     let statistics = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).unwrap_or_default();
     statistics.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -1,37 +1,38 @@
-//! Whole profiles of a program that is simulated: no threads, no signals, no time.
+//! Whole profiles of a simulated program: no threads, no signals, no real time.
 
 use std::sync::Mutex as StdMutex;
 
-use super::controller::{Program, Run};
+use super::controller::{Program, RunParameters};
 use super::*;
+use crate::constants::BUDGET_COUNTED;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording};
-use crate::experiment::{COUNTED, Dice};
+use crate::experiment::Dice;
 use crate::ledger::{PROBE, Spent};
-use crate::outcome::{Outcome, PointOutcome};
+use crate::outcome::{PointOutcome, WindowOutcome};
 use crate::policy::Costs;
 use crate::report::{LoadKind, Mode, Stack, TargetReport};
 use crate::sample::Lost;
-use crate::target::{Part, Target, TargetKind, Weights};
+use crate::target::{KindShare, Target, TargetKind, Weights};
 use crate::trace::{Event, Thread, Trace};
 
-/// Kinds of work: what is hot, and all else.
+/// Kinds of work: the hot one, and the rest.
 const HOT: u32 = 1;
 const REST: u32 = 2;
 
-/// One thread that does one unit after the other, or an event loop that answers what comes.
+/// One thread that performs unit after unit, or an event loop that serves requests.
 #[derive(Clone, Debug)]
 struct Sim {
-    /// What a unit takes of each kind, nanoseconds; it varies by a tenth.
+    /// The time of each kind in a unit, nanoseconds; it varies by a tenth.
     unit: [f64; 2],
-    /// What each of the two hooks of a unit takes that are not at the same moment as another one.
+    /// The time of each of the two hooks of a unit that do not coincide with another one, nanoseconds.
     hook: f64,
-    /// Whether what a unit needs comes from outside, and when: at its own pace, or after the last answer.
+    /// Whether units are requests of clients, in an open or a closed loop.
     load: Option<LoadKind>,
-    /// What pauses find in place of the truth.
+    /// Added to the true gain in windows with pauses.
     bias: f64,
-    /// Until when it does anything.
+    /// When the program stops working, nanoseconds.
     until: u64,
-    /// How delays grow, as a part of what they should.
+    /// The growth of delays, relative to the expected one.
     growth: f64,
     point: u32,
     now: u64,
@@ -71,18 +72,18 @@ impl Sim {
         self.unit.iter().sum()
     }
 
-    /// How much time there is per unit if it is left alone.
+    /// Wall time per unit without pauses, nanoseconds.
     fn pace(&self) -> f64 {
         if self.load == Some(LoadKind::Limited) { 2.0 * self.cost() } else { self.cost() }
     }
 
-    /// Everything that happens in a window.
+    /// The events of the window.
     fn trace(&mut self) -> Trace {
         let (from, to) = (self.opened, self.now);
         let mut events = Vec::new();
         let (mut at, mut due) = (from as f64, from as f64);
         let end = to.min(self.until) as f64;
-        // Four connections, whose clients ask again at once.
+        // Four connections, whose clients send the next request at once.
         let mut written = [at; 4];
         for visit in 1.. {
             let connection = visit % 4;
@@ -127,12 +128,12 @@ impl Sim {
     }
 }
 
-/// A [`Sim`] whose findings are worked out at once.
+/// A [`Sim`] whose analysis runs synchronously.
 struct Simulated {
     sim: Sim,
     analyst: Analyst<Names>,
     finding: Option<Finding>,
-    /// What was lost, at the end of every window, against what may have been.
+    /// When each window with pauses ended, and its delay.
     purse: Vec<(u64, f64)>,
 }
 
@@ -155,23 +156,30 @@ impl Naming for Names {
 
     fn targets(&mut self, _: &[String], _: usize) -> Vec<Target> {
         let target = |&name: &&'static str| {
-            let mut parts = vec![Part::default(); 4];
+            let mut parts = vec![KindShare::default(); 4];
             let share = match name {
                 "hot" => {
-                    parts[HOT as usize] = Part { part: 1.0, error: 0.0 };
+                    parts[HOT as usize] = KindShare { part: 1.0, error: 0.0 };
                     0.3
                 }
                 "half of the rest" => {
-                    parts[REST as usize] = Part { part: 0.5, error: 0.5 / (self.samples.max(1) as f64).sqrt() };
+                    parts[REST as usize] = KindShare { part: 0.5, error: 0.5 / (self.samples.max(1) as f64).sqrt() };
                     0.35
                 }
                 _ => {
-                    parts[3] = Part { part: 1.0, error: 0.0 };
+                    parts[3] = KindShare { part: 1.0, error: 0.0 };
                     0.2
                 }
             };
             let weights = Weights { parts, calls: None };
-            Target { name: name.into(), kind: TargetKind::Function, share, samples: self.samples, weights }
+            Target {
+                name: name.into(),
+                kind: TargetKind::Function,
+                share,
+                samples: self.samples,
+                weights,
+                folded: None,
+            }
         };
         self.named.iter().map(target).collect()
     }
@@ -232,7 +240,7 @@ impl Program for Simulated {
         self.sim.spent as u64
     }
 
-    fn paused(&mut self) -> (Outcome, Spent) {
+    fn paused(&mut self) -> (WindowOutcome, Spent) {
         let sim = &mut self.sim;
         let (_, gain) = sim.pausing.take().unwrap();
         let wall = (sim.now - sim.opened) as f64;
@@ -248,7 +256,7 @@ impl Program for Simulated {
             ..PointOutcome::default()
         };
         self.purse.push((sim.now, sim.spent));
-        (Outcome { points, busiest: 1.0 }, Spent { delayed: sim.spent as u64, ..Spent::default() })
+        (WindowOutcome { points, busiest: 1.0 }, Spent { delayed: sim.spent as u64, ..Spent::default() })
     }
 
     fn samples(&mut self, seen: &mut dyn FnMut(u32)) {
@@ -281,7 +289,7 @@ impl Program for Simulated {
     }
 
     fn think(&mut self, evidence: Evidence, effort: Effort) {
-        // Without optimisation it takes longer.
+        // More time for an unoptimised build.
         let effort = Effort { time: effort.time * 10, ..effort };
         self.finding = Some(self.analyst.look(&evidence, effort));
     }
@@ -295,7 +303,7 @@ impl Program for Simulated {
     }
 }
 
-/// A profile of a simulated program, that is asked for like any other.
+/// Profiles a simulated program, with a request built as for a real one.
 fn profile(sim: Sim, builder: &Builder) -> Report {
     let request = builder.request().unwrap();
     let names = Names { named: sim.named.clone(), samples: 0 };
@@ -303,18 +311,18 @@ fn profile(sim: Sim, builder: &Builder) -> Report {
     let seed = builder.seed.unwrap_or(1);
     let mut program =
         Simulated { sim, analyst: Analyst::new(request.clone(), names), finding: None, purse: Vec::new() };
-    let run = Run { request, duration: builder.duration, seed, until_precise: builder.until_precise };
+    let run = RunParameters { request, duration: builder.duration, seed, until_precise: builder.until_precise };
     let phases = StdMutex::new(Vec::new());
     let report = run.carry_out(&mut program, &mut |phase, _| phases.lock().unwrap().push(phase));
     let mut lost = 0.0;
     for (at, spent) in program.purse {
         lost += spent;
-        assert!(lost <= COUNTED * budget * (at - began) as f64 + 1.0, "{lost} lost after {}", at - began);
+        assert!(lost <= BUDGET_COUNTED * budget * (at - began) as f64 + 1.0, "{lost} lost after {}", at - began);
     }
     let phases = phases.into_inner().unwrap();
     assert_eq!(phases.last(), Some(&Phase::Analysing));
     assert!(!phases.contains(&Phase::Finished), "its slot is still taken");
-    // Whatever happened, it can be written down and read.
+    // Every report survives a round trip through JSON.
     assert_eq!(Report::from_json(&report.to_json()).unwrap().targets.len(), report.targets.len());
     for point in
         report.targets.iter().flat_map(|target| target.curve.iter().chain(&target.latency).chain(&target.confirmed))
@@ -347,7 +355,7 @@ fn codes(report: &Report) -> Vec<(&str, ReasonCode)> {
     report.reasons.iter().map(|reason| (reason.target.as_str(), reason.code)).collect()
 }
 
-/// A unit is 30 % hot; half of the rest is 35 %; what never runs gives nothing.
+/// A unit is 30 % hot; half of the rest is 35 %; a target that never runs has no gain.
 #[test]
 fn screening_and_confirming_find_what_is_true() {
     for seed in 0..4 {
@@ -373,7 +381,7 @@ fn screening_and_confirming_find_what_is_true() {
     }
 }
 
-/// A seventh of the time in windows is the hooks': both ways find what there is without them, and so do rates.
+/// A seventh of the time in windows is the hooks': both modes, and the rates, give the values without hooks.
 #[test]
 fn hooks_are_left_out_of_everything() {
     let report = profile(Sim { hook: 16_000.0, load: Some(LoadKind::Closed), ..Sim::new(3) }, &seconds(12));
@@ -388,11 +396,11 @@ fn hooks_are_left_out_of_everything() {
     }
     let progress = &report.progress[0];
     assert!((progress.baseline_rate - 5000.0).abs() < 100.0, "{progress:?}");
-    // Four clients, one after the other.
+    // Four clients, served in turn.
     assert!((progress.baseline_ns - 800_000.0).abs() < 20_000.0, "{progress:?}");
 }
 
-/// A load that comes at its own pace: no gain in throughput, but a shorter time for each.
+/// An open loop: no gain in throughput, but a shorter latency.
 #[test]
 fn a_load_that_sets_the_pace_is_found_out() {
     let sim = Sim { load: Some(LoadKind::Limited), ..Sim::new(3) };
@@ -416,7 +424,7 @@ fn clients_that_wait_are_found_out() {
     gains(&report, "hot", 0.3, 0.015);
 }
 
-/// Where pauses find something else than a replay that keeps the time, it is said, and both are shown.
+/// Where the pauses' result differs from the replay's and the replay keeps the time, the report has both, and a reason.
 #[test]
 fn a_disagreement_is_said() {
     let report = profile(Sim { bias: 0.1, ..Sim::new(2) }, &seconds(12));
@@ -437,7 +445,7 @@ fn modes_keep_to_their_windows() {
     assert!(confirm.perturbation.windows[1] > confirm.perturbation.windows[0]);
 }
 
-/// What is not there is said, with what is called alike.
+/// Missing targets and points are named in a reason, with the nearest existing name.
 #[test]
 fn what_was_not_seen_is_said() {
     let unknown = profile(Sim::new(1), &seconds(4).target("hott"));
@@ -449,7 +457,7 @@ fn what_was_not_seen_is_said() {
 
     let idle = profile(Sim { until: 0, ..Sim::new(1) }, &seconds(4));
     assert!(codes(&idle).contains(&("", ReasonCode::NoProgress)), "{:?}", idle.reasons);
-    assert!(idle.targets.iter().all(|target| target.curve.is_empty()), "shares, and no claims");
+    assert!(idle.targets.iter().all(|target| target.curve.is_empty()), "shares, but no curves");
 
     let deaf = profile(Sim { lost: Lost { samples: 1000, threads: 2 }, ..Sim::new(1) }, &seconds(4));
     assert_eq!(codes(&deaf).iter().filter(|&&code| code == ("", ReasonCode::TooMany)).count(), 2, "{:?}", deaf.reasons);
@@ -458,7 +466,7 @@ fn what_was_not_seen_is_said() {
     assert!(nothing.targets.is_empty() && codes(&nothing).contains(&("", ReasonCode::NoProgress)));
 }
 
-/// A program that ends, or goes idle, in the middle still has an answer.
+/// A program that ends or becomes idle during the profile still gets a result.
 #[test]
 fn a_program_may_end_in_the_middle() {
     let report = profile(Sim { until: 4_000_000_000, ..Sim::new(5) }, &seconds(10));
@@ -478,7 +486,7 @@ fn it_stops_when_told() {
     assert!(codes(&at_once).contains(&("", ReasonCode::NoProgress)));
 }
 
-/// Asked to, it ends once the best are known to a percentage point.
+/// With `until_precise` the profile ends once the best targets are known to a percentage point.
 #[test]
 fn it_ends_when_it_is_precise_if_asked_to() {
     let report = profile(Sim::new(1), &seconds(60).until_precise());
@@ -487,7 +495,8 @@ fn it_ends_when_it_is_precise_if_asked_to() {
     assert!(!codes(&report).iter().any(|(_, code)| *code == ReasonCode::Stopped));
 }
 
-/// Delays that grow faster than they should end their windows; the budget holds (checked in [`profile`]) and it is said.
+/// Delays that grow faster than planned end their windows early; the budget holds (checked in [`profile`]), and a
+/// reason is given.
 #[test]
 fn windows_that_cost_too_much_are_ended() {
     let report = profile(Sim { growth: 3.0, ..Sim::new(1) }, &seconds(12).budget(0.02));
@@ -499,11 +508,11 @@ fn windows_that_cost_too_much_are_ended() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let cases = [
-        (Profiler::builder().duration(Duration::ZERO), "more than nothing"),
+        (Profiler::builder().duration(Duration::ZERO), "more than 0 s"),
         (Profiler::builder().duration(Duration::from_secs(1 << 20)), "at most a day"),
         (Profiler::builder().budget(0.5), "from 0 to 0.25"),
         (Profiler::builder().budget(f64::NAN), "from 0 to 0.25"),
-        (Profiler::builder().speedups(&[0.5, 1.5]), "1.5 is no speed-up"),
+        (Profiler::builder().speedups(&[0.5, 1.5]), "1.5 is not a speed-up"),
         (Profiler::builder().speedups(&[]), "above 0"),
     ];
     for (builder, want) in cases {

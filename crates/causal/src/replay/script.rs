@@ -1,35 +1,35 @@
-//! A recorded window as something that can be done once more: what each thread did, as steps whose times follow from one another.
+//! A recorded window as a script: the steps of each thread, whose times follow from one another.
 //!
-//! Everything that somebody may wait for (a message, a write, a call, the begin of a sleep) is a *mark*: a moment that replaying sets.
-//! Whatever came of it came a *gap* after it.
+//! Every event that may end a wait (a message, a write, a call, the begin of a sleep) is a *mark*: an instant that the
+//! replay sets. Its effect follows a *gap* later.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use progress::Sharing;
 
-use super::{Cold, SPIN};
-use crate::machine::VIRTUAL_WAKE_UP;
+use super::Cold;
+use crate::constants::{POLL_MAX, SPIN, TAKEN_TOGETHER_MAX, WAKE_COST_MIN, WAKEUP_VIRTUAL, WAKEUPS_MIN};
 use crate::trace::{Event, Hooks, Trace};
 
-/// One step. Durations are nanoseconds.
+/// One step of a thread. Durations are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum ScriptStep {
     /// Work: a range of [`Script::work`].
     Work(u32, u32),
     /// Sets a mark.
     Mark(u32),
-    /// What it takes to wake whoever sleeps because of the step before, if somebody does: a range of [`Script::work`], empty where
-    /// nobody slept when it was recorded. Where somebody did and it was not told what that took, there is no such step: it is part of
-    /// the thread's work.
+    /// The work to wake the threads that sleep for the step before, done only if one does: a range of [`Script::work`].
+    /// The range is empty if none slept when recorded. If one did and the cost of waking was not recorded, there is no
+    /// such step: the cost is part of the thread's work.
     Wake(u32, u32),
-    /// Goes on when something has come.
+    /// Waits until the cause is ready.
     Await(Cause),
-    /// Stands still, for a reason that was not said.
+    /// Is blocked for a time, for an unspecified reason.
     Wait(f64),
     Lock(u32, Sharing, f64),
     Unlock(u32, Sharing),
-    /// A unit of progress, and when it was recorded.
+    /// A unit of progress, and the time at which it was recorded.
     Hit {
         point: u32,
         at: f64,
@@ -38,7 +38,7 @@ pub(super) enum Step {
         visit: u32,
         at: f64,
     },
-    /// The end of one; `visit` is [`NONE`] when its begin was not seen.
+    /// The end of a visit; `visit` is [`NONE`] if its begin was not recorded.
     VisitEnded {
         visit: u32,
         point: u32,
@@ -51,9 +51,9 @@ pub(super) enum Step {
 pub(super) struct Work {
     pub(super) kind: u32,
     pub(super) time: f64,
-    /// What hooks took besides.
+    /// Additional time of hooks.
     pub(super) hooks: f64,
-    /// What it takes more, or less, where its job begins from sleep and did not, or the other way round.
+    /// Change of `time`, positive or negative, if its job begins after sleep and was recorded without, or the reverse.
     pub(super) otherwise: f64,
 }
 
@@ -63,46 +63,46 @@ pub(super) const BEGIN: u32 = 0;
 /// No visit.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Why a step or a job comes when it comes.
+/// The reason for the time of a step or job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cause {
     pub(super) when: When,
-    /// What passed until the thread that stood still for it was up again; negative when it did not stand still.
+    /// Wakeup latency of the thread that was blocked for it; negative if none was.
     pub(super) lag: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum When {
-    /// At a time of the window: nothing that happened in it was the cause.
+    /// At this time of the window: no event in the window is the cause.
     At(f64),
-    /// So long after a mark.
+    /// `gap` after a mark.
     After { mark: u32, gap: f64, link: Link },
 }
 
-/// What lies between a mark and what came of it.
+/// The connection between a mark and its effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Link {
-    /// The program itself.
+    /// Within the program.
     Program,
-    /// Clients, and the way to them and back. It came at that time of the window.
+    /// A client, including the network both ways. Contains the recorded arrival time in the window.
     Clients(f64),
-    /// Somebody who was asked, by the span that is named after them.
+    /// An outside service, by the number of its span.
     Callee(u32),
 }
 
-/// What a thread does from one cause to the next; of a thread that does one thing after the other: all of it.
+/// The work of a thread from one cause to the next; for a thread without an event loop, all of its work.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) thread: u32,
     pub(super) cause: Cause,
     pub(super) steps: Range<u32>,
-    /// Whose progress this is: the connection, or the thread, that set it off.
+    /// The chain whose progress it makes: the connection or thread that started it.
     pub(super) chain: u32,
-    /// Whether the thread itself sent what it is for.
+    /// Whether its own thread sent the message that caused it.
     pub(super) is_own: bool,
     /// Whether the thread, an event loop, slept before it.
     pub(super) is_from_sleep: bool,
-    /// Whether its first work is to have asked the kernel for what was there.
+    /// Whether its first work is a look at the kernel's ready events.
     pub(super) has_looked: bool,
 }
 
@@ -111,10 +111,10 @@ pub(super) struct Job {
 pub(super) struct Script {
     pub(super) duration: f64,
     pub(super) is_worker: Vec<bool>,
-    /// Which part of the time that they worked the threads had a processor.
+    /// By thread: the fraction of its working time in which it had a processor.
     pub(super) running: Vec<f64>,
     pub(super) jobs: Vec<Job>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ScriptStep>,
     pub(super) work: Vec<Work>,
     pub(super) marks: u32,
     pub(super) locks: u32,
@@ -123,20 +123,20 @@ pub(super) struct Script {
     pub(super) chains: u32,
     /// Locks that were held when the window began.
     pub(super) held: Vec<(u32, Sharing)>,
-    /// How long a thread takes to be up again, where it is not known better.
+    /// Wakeup latency of a thread, if not known individually.
     pub(super) lag: f64,
-    /// The same for one that sleeps in front of a lock.
+    /// Wakeup latency of a thread that sleeps for a lock, if not known individually.
     pub(super) lock_lag: f64,
-    /// What it takes to wake a thread where that was not seen.
+    /// The work to wake a thread, if not recorded individually.
     pub(super) wake: Option<Work>,
-    /// Which part of the time the busiest thread was not blocked.
+    /// Fraction of the time that the busiest thread was not blocked.
     pub(super) busiest: f64,
-    /// How many messages, or free places of bounded channels, threads took that had lain there before the window.
+    /// Number of messages, or free places in bounded channels, from before the window that threads took in it.
     pub(super) backlog: usize,
 }
 
 impl Script {
-    /// An empty one that has the memory of this, with room for what most often becomes of so many events.
+    /// Empties the script but keeps its memory, with room for the usual number of steps for that many events.
     fn emptied(self, events: usize) -> Self {
         let Self { mut jobs, mut steps, mut work, .. } = self;
         jobs.clear();
@@ -148,11 +148,11 @@ impl Script {
     }
 }
 
-/// What marks a trace has, by what they are of.
+/// The marks of a trace, by their origin.
 #[derive(Default)]
 struct Marks {
     known: HashMap<(Of, u64), (u32, u64)>,
-    /// Writes on connections, by time.
+    /// By connection: the writes, in order of time.
     writes: HashMap<u64, Vec<(u64, u32)>>,
     count: u32,
 }
@@ -166,6 +166,7 @@ enum Of {
 
 impl Marks {
     fn find(trace: &Trace) -> Self {
+        // Marks are numbered before any thread is read, as an effect may be read before its cause.
         let mut marks = Self { count: BEGIN + 1, ..Self::default() };
         for &(at, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
             let key = match event {
@@ -186,7 +187,8 @@ impl Marks {
         marks
     }
 
-    /// How long clients are away, the median of those who woke a thread; 0 when none did.
+    /// Returns the median time from a write to the client's next request, from requests that woke a thread; 0 if there
+    /// are none.
     fn usual_gap(&self, trace: &Trace) -> u64 {
         let mut gaps = Vec::new();
         for thread in &trace.threads {
@@ -208,15 +210,16 @@ impl Marks {
         gaps.get(gaps.len() / 2).copied().unwrap_or(0)
     }
 
-    /// The last write on the connection that what came at `at` may be an answer to.
+    /// Returns the last write on the connection before `at`: the one that a message arriving at `at` may answer.
     fn write_before(&self, connection: u64, at: u64) -> Option<(u32, u64)> {
         let writes = self.writes.get(&connection)?;
+        // The last write at or before `at`.
         let (written, mark) = writes[writes.partition_point(|&(written, _)| written <= at).checked_sub(1)?];
         Some((mark, written))
     }
 }
 
-/// Numbers from 0 for what has numbers of its own.
+/// Maps arbitrary numbers to consecutive ones from 0.
 #[derive(Default)]
 struct Numbers(HashMap<u64, u32>);
 
@@ -227,7 +230,7 @@ impl Numbers {
     }
 }
 
-/// When a lock was given up, by the lock's number.
+/// By lock: the times of its releases.
 type Releases = HashMap<u64, Vec<u64>>;
 
 struct Writer<'a> {
@@ -239,68 +242,69 @@ struct Writer<'a> {
     chains: Numbers,
     releases: Releases,
     whoms: HashMap<u64, u32>,
-    /// Calls that had been asked when the window began. They are told of when the answer is there.
+    /// Calls sent before the window. Their first event in the window is that the answer has arrived.
     outstanding: HashSet<u64>,
-    /// Units that were seen to begin.
+    /// Visits whose begin was recorded.
     begun: HashSet<u64>,
-    /// How long clients are away, as seen by a thread that was idle when they came back.
+    /// Usual time from a write to the client's next request, as measured by idle threads.
     usual_gap: u64,
     lags: Vec<f64>,
     lock_lags: Vec<f64>,
     wakes: Vec<Work>,
     /// By mark: whether a thread slept for it.
     slept_for: Vec<bool>,
-    /// Locks that threads slept for, and those of which it was told what it takes to wake them.
+    /// Locks that threads slept for, and those whose cost of waking was recorded.
     slept_at: HashSet<u32>,
     woken_at: HashSet<u32>,
-    /// The job in which each mark is set.
+    /// By mark: the job that sets it.
     setters: Vec<u32>,
-    /// When each job came, for the order in which chains are found.
+    /// By job: the arrival time of its message, for the order in which chains are assigned.
     came: Vec<u64>,
 }
 
-/// The thread that is being written.
+/// The state of the thread whose events are being converted.
 struct Hand {
     thread: u32,
     is_worker: bool,
     kind: u32,
-    /// Up to when its time is accounted for.
+    /// The time up to which its work is accounted for.
     at: u64,
-    /// What hooks take of it.
+    /// The time of hooks, which is not its work.
     hooks: Hooks,
     work: Vec<Work>,
-    steps: Vec<Step>,
+    steps: Vec<ScriptStep>,
     cause: Cause,
-    /// When the job was begun, and when what caused it had come.
+    /// The time at which the job began, and at which its cause was ready.
     came: u64,
     ready: u64,
     chain: Option<u32>,
-    /// Whether the job's cause is only that the thread woke.
+    /// Whether the job's cause is not known yet, except that the thread woke.
     is_anonymous: bool,
-    /// How many of the steps are surely the job's: all but the work behind the last other one.
+    /// Number of steps that certainly belong to the job: all except the work after the last step of another type.
     own: usize,
-    /// Waits that one standstill explains (a barrier's): since when, until when, which one was the last to come and when.
+    /// Waits explained by one block (a barrier's): its begin and end, the step that became ready last, and when that
+    /// was.
     group: Option<(u64, u64, usize, u64)>,
-    /// Locks that it holds.
+    /// The locks that it holds.
     held: Vec<(u64, Sharing)>,
-    /// The step that has what it takes to wake somebody now.
+    /// The step that gets the cost of the wakeup in progress.
     wake: Option<usize>,
     is_waking: bool,
     blocked: Option<u64>,
-    /// A block that is over and not explained yet.
+    /// A block that has ended and is not explained yet.
     unexplained: Option<(u64, u64)>,
-    /// What kind of work it was at when that ended.
+    /// Its kind of work when that block ended.
     looked: u32,
-    /// Whether it had slept when the job began.
+    /// Whether it slept before the job began.
     is_from_sleep: bool,
-    /// Whether it has looked for the job.
+    /// Whether it looked at the kernel's ready events for the job.
     has_looked: bool,
-    /// For how long it was blocked so far.
+    /// The time for which it was blocked so far.
     idle: u64,
 }
 
-/// `lag` is how long a thread usually takes to be up, where that is known better than from the window, which knows it better than the
-/// machine. Written in the memory of another script.
+/// Converts a trace, reusing the memory of another script. `lag` is the usual wakeup latency from other windows. It is
+/// preferred to the latency measured in this window, which is preferred to the assumption for the machine.
 pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
@@ -315,6 +319,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script
                     asked.insert(call, at);
                 }
             }
+            // The answer arrived before the window's first event of the call, so the call was sent before the window.
             Event::Answered { call, at: came } if asked.get(&call).is_some_and(|&asked| came <= asked) => {
                 outstanding.insert(call);
             }
@@ -366,7 +371,7 @@ impl Writer<'_> {
     fn thread(&mut self, number: usize) {
         let thread = &self.trace.threads[number];
         let start = self.trace.span.start;
-        // A thread whose first word is that it waits no more was blocked before; any other one was at work.
+        // A thread whose first event is the end of a block was blocked before. Any other one was at work.
         let first = thread.events.iter().find(|(_, event)| !matches!(event, Event::Kind(_)));
         let blocked = matches!(first, Some((_, Event::BlockEnded))).then_some(start);
         let mut hand = Hand {
@@ -405,10 +410,11 @@ impl Writer<'_> {
             hand.account(self.trace.span.end, 0);
         }
         self.settle(&mut hand);
-        // In a replay others may be behind, and would wait for ever for what the window's end cut off.
+        // Release locks that were held at the window's end. In a replay, threads may come to them later and would wait
+        // forever.
         for (lock, sharing) in std::mem::take(&mut hand.held) {
             let lock = self.locks.of(lock);
-            hand.push(Step::Unlock(lock, sharing));
+            hand.push(ScriptStep::Unlock(lock, sharing));
         }
         self.end_job(&mut hand, usize::MAX);
         let busy = 1.0 - hand.idle as f64 / self.script.duration.max(1.0);
@@ -420,10 +426,12 @@ impl Writer<'_> {
             Event::Took { blocked, .. } | Event::Locked { blocked, .. } | Event::SleepEnded { blocked, .. } => blocked,
             _ => 0,
         };
+        // The blocked time is the end of the stretch up to `at`: it is no work.
         hand.idle += blocked;
         if hand.blocked.is_none() {
             hand.account(at, blocked);
         }
+        // The work since the last event was a wakeup, which ends with this event.
         if std::mem::take(&mut hand.is_waking) {
             self.woke(hand);
         }
@@ -435,6 +443,7 @@ impl Writer<'_> {
             }
             Event::BlockBegan => {
                 self.settle(hand);
+                // Steps up to here are the job's; work after the block belongs to the next one.
                 hand.own = hand.steps.len();
                 hand.blocked = Some(at);
             }
@@ -447,7 +456,8 @@ impl Writer<'_> {
                     hand.cause = Cause { when: When::At(self.since(at)), lag: -1.0 };
                     (hand.came, hand.ready) = (at, at);
                     hand.is_anonymous = true;
-                    hand.is_from_sleep = at.saturating_sub(since) >= LOOK_MAX;
+                    // A shorter block was only a poll of the kernel.
+                    hand.is_from_sleep = at.saturating_sub(since) >= POLL_MAX;
                 }
                 hand.unexplained = Some((since, at));
             }
@@ -455,6 +465,7 @@ impl Writer<'_> {
                 self.mark(hand, self.marks.known[&(Of::Message, message)].0);
                 hand.push_wake();
             }
+            // Its mark would be set too late: the call was sent before the window.
             Event::Called { call, .. } if self.outstanding.contains(&call) => {}
             Event::Called { call, .. } => self.mark(hand, self.marks.known[&(Of::Call, call)].0),
             Event::SleepBegan { timer } => self.mark(hand, self.marks.known[&(Of::Timer, timer)].0),
@@ -466,9 +477,9 @@ impl Writer<'_> {
             Event::Took { message, .. } => {
                 let sent = self.marks.known.get(&(Of::Message, message)).copied();
                 let (when, ready) = match sent {
-                    // Whoever took it may have read the clock a little before the sender did.
+                    // The receiver may have read the clock a little before the sender did, so the gap is 0.
                     Some((mark, sent)) => (When::After { mark, gap: 0.0, link: Link::Program }, Some(sent)),
-                    // It lay there before the window, so that whoever comes to it sooner takes it sooner.
+                    // It was there before the window, so a faster thread takes it sooner.
                     None if message == 0 && blocked == 0 && hand.unexplained.is_none() => {
                         let ready = if hand.is_worker {
                             hand.ready
@@ -483,6 +494,7 @@ impl Writer<'_> {
                 self.caused(hand, when, at, blocked, ready, None);
             }
             Event::Arrived { connection, at: came } => {
+                // Even numbers for connections; `finish` uses odd ones for threads.
                 let chain = Some(self.chains.of(connection << 1));
                 let came = self.arrival(hand, connection, came, at);
                 let when = match self.marks.write_before(connection, came) {
@@ -518,44 +530,45 @@ impl Writer<'_> {
                 let lag = self.lock_lag(lock, at, blocked).unwrap_or(-1.0);
                 hand.held.push((lock, sharing));
                 let lock = self.locks.of(lock);
+                // A thread blocked for longer than the spin time has slept.
                 if blocked as f64 > SPIN {
                     self.slept_at.insert(lock);
                 }
-                hand.push(Step::Lock(lock, sharing, lag));
+                hand.push(ScriptStep::Lock(lock, sharing, lag));
             }
             Event::Unlocked { lock: number, sharing } => {
                 self.settle(hand);
                 let lock = self.locks.of(number);
                 match hand.held.iter().rposition(|held| *held == (number, sharing)) {
                     Some(at) => drop(hand.held.remove(at)),
-                    // Its taking was not seen: it was held when the window began.
+                    // Its acquisition was not recorded: it was held when the window began.
                     None => self.script.held.push((lock, sharing)),
                 }
-                hand.push(Step::Unlock(lock, sharing));
+                hand.push(ScriptStep::Unlock(lock, sharing));
                 hand.push_wake();
             }
             Event::Hit { point } => {
                 self.settle(hand);
                 self.reached(point);
-                hand.push(Step::Hit { point, at: self.since(at) });
+                hand.push(ScriptStep::Hit { point, at: self.since(at) });
             }
             Event::VisitBegan { visit } => {
                 self.settle(hand);
-                // On an event loop a unit begins when its message came.
+                // On an event loop a unit begins at the arrival of its message.
                 let at = self.since(if hand.is_worker { hand.ready } else { at });
-                hand.push(Step::VisitBegan { visit: self.visits.of(visit), at });
+                hand.push(ScriptStep::VisitBegan { visit: self.visits.of(visit), at });
             }
             Event::VisitEnded { visit, point } => {
                 self.settle(hand);
                 self.reached(point);
                 let visit = if self.begun.contains(&visit) { self.visits.of(visit) } else { NONE };
-                hand.push(Step::VisitEnded { visit, point, at: self.since(at) });
+                hand.push(ScriptStep::VisitEnded { visit, point, at: self.since(at) });
             }
         }
     }
 
-    /// When something came on a connection, as far as that can be known. A thread that was idle was woken by it; one that was
-    /// busy may have looked late, so it is believed to have come as fast as others do.
+    /// Estimates the arrival time of a message on a connection, if it was recorded without one. An idle thread was
+    /// woken by the message. A busy thread may have looked late, so the estimate is the usual gap.
     fn arrival(&self, hand: &Hand, connection: u64, came: u64, now: u64) -> u64 {
         if came != now {
             return came;
@@ -571,11 +584,13 @@ impl Writer<'_> {
         self.script.points = self.script.points.max(point + 1);
     }
 
-    /// How long the thread took to be up after the lock was free. Not known where it was free more than once: others overtook it.
+    /// Returns the wakeup latency of a thread that slept for a lock. `None` if the lock was released more than once
+    /// since: other threads overtook it.
     fn lock_lag(&mut self, lock: u64, at: u64, blocked: u64) -> Option<f64> {
         let times = self.releases.get(&lock).filter(|_| blocked > 0)?;
         let (since, until) = (at.saturating_sub(blocked), times.partition_point(|&time| time <= at));
         let released = times[until.checked_sub(1)?];
+        // The lock was not released during the wait, or more than once.
         if released < since || until > 1 && times[until - 2] >= since {
             return None;
         }
@@ -584,30 +599,31 @@ impl Writer<'_> {
         Some(lag)
     }
 
-    /// Makes steps of the work so far, behind the wait that came before it.
+    /// Converts the work so far to a step, after a step for the wait before it.
     fn settle(&mut self, hand: &mut Hand) {
         if let Some((since, at)) = hand.unexplained.take()
             && !hand.is_worker
         {
-            hand.steps.push(Step::Wait((at - since) as f64));
+            hand.steps.push(ScriptStep::Wait((at - since) as f64));
         }
         self.work(hand);
     }
 
-    /// What the thread did last was to wake somebody, if it took long enough.
+    /// Records the thread's last work as the cost of waking a thread, if it is long enough.
     fn woke(&mut self, hand: &mut Hand) {
         let (Some(step), [work]) = (hand.wake.take(), &hand.work[..]) else { return };
         let work = *work;
-        if work.time < WAKE_MIN {
+        if work.time < WAKE_COST_MIN {
             return;
         }
-        if let Step::Unlock(lock, _) = hand.steps[step - 1] {
+        // The wakeup follows the step that caused it.
+        if let ScriptStep::Unlock(lock, _) = hand.steps[step - 1] {
             self.woken_at.insert(lock);
         }
         let from = self.script.work.len() as u32;
         self.script.work.push(work);
         hand.work.clear();
-        hand.steps[step] = Step::Wake(from, from + 1);
+        hand.steps[step] = ScriptStep::Wake(from, from + 1);
         self.wakes.push(work);
     }
 
@@ -615,20 +631,21 @@ impl Writer<'_> {
         if !hand.work.is_empty() {
             let from = self.script.work.len() as u32;
             self.script.work.append(&mut hand.work);
-            hand.steps.push(Step::Work(from, self.script.work.len() as u32));
+            hand.steps.push(ScriptStep::Work(from, self.script.work.len() as u32));
         }
     }
 
     fn mark(&mut self, hand: &mut Hand, mark: u32) {
         self.settle(hand);
-        // Which job this is becomes known when it ends.
-        hand.push(Step::Mark(mark));
+        // The job that sets the mark becomes known when the job ends.
+        hand.push(ScriptStep::Mark(mark));
     }
 
-    /// What the thread does from here on is because of `when`; it had been ready to be taken since `ready`.
+    /// Makes `when` the cause of the thread's further work; its message was ready to be taken at `ready`.
     fn caused(&mut self, hand: &mut Hand, when: When, at: u64, blocked: u64, ready: Option<u64>, chain: Option<u32>) {
-        // The thread stood still until `up`, and what it waited for was there at `ready`.
+        // The thread was blocked until `up`, and its message was there at `ready`.
         let stood = hand.unexplained.take().or((blocked > 0).then(|| (at.saturating_sub(blocked), at)));
+        // The latency is known only if the message arrived during the block.
         let lag = match (stood, ready) {
             (Some((since, up)), Some(ready)) if (since..=up).contains(&ready) => (up - ready) as f64,
             _ => -1.0,
@@ -642,18 +659,19 @@ impl Writer<'_> {
         }
         if let (true, Some((since, up)), Some(ready)) = (hand.is_worker && blocked == 0, stood, ready)
             && ready < since
-            && up - since < LOOK_MAX
+            && up - since < POLL_MAX
         {
-            // It did not sleep but asked the kernel for what was there: that is work, too.
+            // It did not sleep: it polled the kernel for ready events. That is work, too.
             hand.work.insert(0, Work { kind: hand.looked, time: (up - since) as f64, hooks: 0.0, otherwise: 0.0 });
             hand.idle -= hand.idle.min(up - since);
             hand.has_looked = true;
         }
         if !hand.is_worker || blocked > 0 {
             hand.join_group(stood, at, ready, &mut cause);
+            // Work recorded after a block that ended at `up` comes after the wait; other work before it.
             let behind = hand.work.split_off(if stood.is_some() && blocked == 0 { 0 } else { hand.work.len() });
             self.work(hand);
-            hand.steps.push(Step::Await(cause));
+            hand.steps.push(ScriptStep::Await(cause));
             if let Some(group) = hand.group.as_mut().filter(|group| group.2 == NO_STEP) {
                 group.2 = hand.steps.len() - 1;
             }
@@ -662,17 +680,17 @@ impl Writer<'_> {
         }
         self.work(hand);
         if !(hand.is_anonymous && hand.own == 0) {
-            // Work behind the last thing that the job did was for the next one: to read what has come.
+            // Work after the job's last step of another type belongs to the next job: it reads the next message.
             self.end_job(hand, if hand.own == 0 { usize::MAX } else { hand.own });
         } else if let (Some((since, up)), Some(ready)) = (stood, ready) {
-            // Where it is not known when it came, it is when the thread was up.
-            hand.is_from_sleep = ready >= since && (ready < up || up.saturating_sub(since) >= LOOK_MAX);
+            // Without a known arrival time, the message arrived when the thread woke.
+            hand.is_from_sleep = ready >= since && (ready < up || up.saturating_sub(since) >= POLL_MAX);
         }
         (hand.cause, hand.chain, hand.is_anonymous) = (cause, chain, false);
         (hand.came, hand.ready) = (at, ready.unwrap_or(at));
     }
 
-    /// Ends the job behind its first `own` steps; those that are left are the next one's.
+    /// Ends the job after its first `own` steps; the remaining steps belong to the next job.
     fn end_job(&mut self, hand: &mut Hand, own: usize) {
         let rest = hand.steps.split_off(own.min(hand.steps.len()));
         let chain = hand.chain.take().unwrap_or(NONE);
@@ -680,7 +698,7 @@ impl Writer<'_> {
             let from = self.script.steps.len() as u32;
             let job = self.script.jobs.len() as u32;
             for step in &hand.steps {
-                if let Step::Mark(mark) = step {
+                if let ScriptStep::Mark(mark) = step {
                     self.setters[*mark as usize] = job;
                 }
             }
@@ -700,16 +718,18 @@ impl Writer<'_> {
         for job in 0..self.script.jobs.len() {
             if let When::After { mark, gap: 0.0, link: Link::Program } = self.script.jobs[job].cause.when {
                 let setter = self.script.jobs.get(self.setters[mark as usize] as usize).map(|setter| setter.thread);
+                // A job is its thread's own if the same thread sets its mark.
                 self.script.jobs[job].is_own = setter == Some(self.script.jobs[job].thread);
             }
         }
-        // A job is its cause's chain's; causes come before what they cause.
+        // A job belongs to the chain of its cause. Causes come before their effects, hence the order.
         let mut order: Vec<usize> = (0..self.came.len()).collect();
         order.sort_unstable_by_key(|&job| self.came[job]);
         for job in order {
             if self.script.jobs[job].chain != NONE {
                 continue;
             }
+            // Follow the cause: the job that set the mark determines the chain.
             let inherited = match self.script.jobs[job].cause.when {
                 When::After { mark, .. } => match self.setters[mark as usize] {
                     NONE => NONE,
@@ -725,16 +745,18 @@ impl Writer<'_> {
         let own = usual_lag(&mut self.lags).unwrap_or(self.trace.wake_up);
         self.script.lag = lag.unwrap_or(own);
         self.script.lock_lag = usual_lag(&mut self.lock_lags).unwrap_or(own);
+        // A wakeup that happened but whose cost was not recorded is part of the thread's work: drop its `Wake` step.
         for at in 1..self.script.steps.len() {
             let is_told = match self.script.steps[at - 1] {
-                Step::Mark(mark) => !self.slept_for[mark as usize],
-                Step::Unlock(lock, _) => !self.slept_at.contains(&lock) || self.woken_at.contains(&lock),
+                ScriptStep::Mark(mark) => !self.slept_for[mark as usize],
+                ScriptStep::Unlock(lock, _) => !self.slept_at.contains(&lock) || self.woken_at.contains(&lock),
                 _ => true,
             };
-            if !is_told && self.script.steps[at] == Step::Wake(0, 0) {
-                self.script.steps[at] = Step::Work(0, 0);
+            if !is_told && self.script.steps[at] == ScriptStep::Wake(0, 0) {
+                self.script.steps[at] = ScriptStep::Work(0, 0);
             }
         }
+        // The median cost of all recorded wakeups, for those without a recorded cost.
         self.wakes.sort_unstable_by(|a, b| a.time.total_cmp(&b.time));
         self.script.wake = self.wakes.get(self.wakes.len() / 2).copied();
         self.script.locks = self.locks.0.len() as u32;
@@ -744,44 +766,38 @@ impl Writer<'_> {
     }
 }
 
-/// How long it may take an event loop to ask for what is there, nanoseconds: a system call.
-const LOOK_MAX: u64 = 20_000;
-
-/// What is over sooner, nanoseconds, has woken nobody: the kernel found nobody, or was not asked.
-const WAKE_MIN: f64 = 1_000.0;
-
-/// Lags below this number may all be of threads that had no processor; one of [`VIRTUAL_WAKE_UP`] at most is believed then.
-pub(crate) const LAGS_MIN: usize = 20;
-
-/// The median; of few no more than a wake-up takes where a processor is free. `None` of none.
+/// Returns the median; `None` for an empty slice. Sorts `lags`.
 pub(crate) fn usual_lag(lags: &mut [f64]) -> Option<f64> {
     lags.sort_unstable_by(f64::total_cmp);
     let median = *lags.get(lags.len() / 2)?;
-    Some(if lags.len() < LAGS_MIN { median.min(VIRTUAL_WAKE_UP) } else { median })
+    Some(if lags.len() < WAKEUPS_MIN { median.min(WAKEUP_VIRTUAL) } else { median })
 }
 
-/// A wait whose step is not written yet.
+/// The last wait of a group, before its step is pushed.
 const NO_STEP: usize = usize::MAX;
-/// How long a thread may take to look at all that one standstill was for.
-const GROUP: u64 = 20_000;
 
 impl Hand {
-    /// Where a thread stood still for several messages, it was the last of them that it stood still for, and that one's lag alone counts.
+    /// Handles messages for which a thread was blocked together: it was blocked for the last of them, so only that one
+    /// has a latency.
     fn join_group(&mut self, stood: Option<(u64, u64)>, at: u64, ready: Option<u64>, cause: &mut Cause) {
         let Some(ready) = ready else { return };
         if let Some((since, up)) = stood {
             self.group = Some((since, up, NO_STEP, ready));
             return;
         }
+        // This message did not block the thread: it may belong to the block before.
         let Some((since, up, step, last)) = self.group else { return };
-        let explained = at <= up + GROUP && ready <= up;
-        if !explained || !self.steps[step..].iter().all(|step| matches!(step, Step::Await(_) | Step::Work(..))) {
+        let explained = at <= up + TAKEN_TOGETHER_MAX && ready <= up;
+        if !explained
+            || !self.steps[step..].iter().all(|step| matches!(step, ScriptStep::Await(_) | ScriptStep::Work(..)))
+        {
             self.group = None;
             return;
         }
         cause.lag = 0.0;
         if ready > last {
-            if let Step::Await(earlier) = &mut self.steps[step] {
+            // This one arrived later, so it is the message that ended the block.
+            if let ScriptStep::Await(earlier) = &mut self.steps[step] {
                 earlier.lag = 0.0;
             }
             cause.lag = (up - ready) as f64;
@@ -789,26 +805,27 @@ impl Hand {
         }
     }
 
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: ScriptStep) {
         self.steps.push(step);
         self.own = self.steps.len();
         self.wake = None;
     }
 
-    /// Somebody may wait for the step that was pushed last.
+    /// Adds an empty wakeup step: threads may wait for the step pushed last.
     fn push_wake(&mut self) {
-        self.push(Step::Wake(0, 0));
+        self.push(ScriptStep::Wake(0, 0));
         self.wake = Some(self.steps.len() - 1);
     }
 
-    /// Accounts for the time until `at`, but for what it was blocked before it. From one hook's look at the clock to the next one's it
-    /// is the program's, but for what hooks take.
+    /// Accounts for the work until `at`, except for the last `blocked` nanoseconds. The time between two hooks' clock
+    /// readings is the program's, except for the time of the hook itself.
     fn account(&mut self, at: u64, blocked: u64) {
         let worked = at.saturating_sub(self.at).saturating_sub(blocked) as f64;
         if worked > 0.0 {
             let hooks = self.hooks.take(worked);
             let time = worked - hooks;
             match self.work.last_mut() {
+                // Merge consecutive work of one kind: fewer pieces to add up in each replay.
                 Some(last) if last.kind == self.kind => {
                     last.time += time;
                     last.hooks += hooks;

@@ -1,14 +1,14 @@
-//! Small programs, written down as they would be recorded, whose gains can be worked out by hand.
+//! Small programs, written as recorded traces, whose gains can be computed by hand.
 
 use super::*;
-use crate::target::Part;
+use crate::target::KindShare;
 use crate::trace::{Event, Thread};
 
 const US: u64 = 1_000;
 
 /// Kind 1 is the target, kind 2 is not.
 fn target() -> Weights {
-    let part = |part| Part { part, error: 0.0 };
+    let part = |part| KindShare { part, error: 0.0 };
     Weights { parts: vec![part(0.0), part(1.0), part(0.0)], calls: None }
 }
 
@@ -31,8 +31,8 @@ fn near(got: f64, want: f64) {
     assert!((got - want).abs() < 0.004, "{got} instead of {want}");
 }
 
-/// A loop that serves `clients`, who come back `away` after their answers: `target` of each `service` is the target's. As an event
-/// loop does, written down as it happens.
+/// A loop that serves `clients`, each of which sends its next request `away` after its answer. Of each `service`,
+/// `target` belongs to the target. Recorded as an event loop records it.
 fn event_loop(clients: u64, away: u64, service: u64, target: u64, until: u64) -> Trace {
     let mut due: VecDeque<(u64, u64)> = (0..clients).map(|client| (client * 3 * US, client + 1)).collect();
     let mut events = Vec::new();
@@ -59,7 +59,7 @@ fn event_loop(clients: u64, away: u64, service: u64, target: u64, until: u64) ->
     trace(now, vec![thread(0, true, events)])
 }
 
-// S = 1 - p(v)/p(0): a loop that never waits saves what the target saves.
+// S = 1 - p(v)/p(0): a loop that never waits saves the target's share.
 #[test]
 fn a_saturated_loop_gains_the_target_s_share() {
     let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
@@ -72,8 +72,8 @@ fn a_saturated_loop_gains_the_target_s_share() {
     near(is.latency_mean / was.latency_mean, 1.0);
 }
 
-/// A loop of 200 us a request, of which 120 are the target's, in a crowd of 2500 a second: who comes takes the connection that was free
-/// last, so that some are needed only where many wait.
+/// A loop of 200 us per request, 120 of them the target's, with random arrivals at 2500 a second. Each client takes the
+/// connection freed last, so some connections are used only while many requests wait.
 fn crowd(seed: u64, until: u64) -> Trace {
     let mut dice = crate::experiment::Dice::new(seed);
     let (mut free, mut answered): (Vec<u64>, VecDeque<(u64, u64)>) = ((1..=64).rev().collect(), VecDeque::new());
@@ -103,7 +103,7 @@ fn crowd(seed: u64, until: u64) -> Trace {
     trace(now, vec![thread(0, true, events)])
 }
 
-// As many are answered as come, whatever an answer takes. What is left of the difference is where a window begins and ends.
+// The rate of answers is the rate of arrivals, however long an answer takes. The small rest comes from the window's edges.
 #[test]
 fn a_crowd_is_not_faster_answered_for_a_shorter_time() {
     let mut sum = 0.0;
@@ -112,17 +112,17 @@ fn a_crowd_is_not_faster_answered_for_a_shorter_time() {
         sum += gain(&replay, &target(), 1.0, Pace::Open);
     }
     let mean = sum / 200.0;
-    assert!(mean.abs() < 0.002, "{mean} instead of nothing");
+    assert!(mean.abs() < 0.002, "{mean} instead of 0");
 }
 
-// A loop that has told itself something does that before it looks for what else has come: the second request came after 50 us, and waits
-// for all of the first.
+// A loop handles a message to itself before it looks for other messages: the second request arrived after 50 us, and
+// waits for all of the first.
 #[test]
 fn a_turn_ends_with_what_the_loop_told_itself() {
     let mut events = Vec::new();
     for unit in 0..1000 {
         let (visit, message, connection) = (unit + 1, unit + 1, 1 + unit % 2);
-        // Two of them, then nothing for a while.
+        // Two requests, then a pause.
         let pair = unit / 2 * 1000 * US;
         let (came, begun) = if unit % 2 == 0 { (pair, pair) } else { (pair + 50 * US, pair + 110 * US) };
         if unit % 2 == 0 {
@@ -147,7 +147,7 @@ fn a_turn_ends_with_what_the_loop_told_itself() {
     near(is.latency_p99 / was.latency_p99, 1.0);
 }
 
-// Asking the kernel for what has come takes 10 us before each request, which had come before: the loop did not sleep.
+// Polling the kernel takes 10 us before each request, which had arrived before: the loop did not sleep.
 #[test]
 fn to_ask_for_what_is_there_is_work() {
     let mut events = Vec::new();
@@ -172,8 +172,9 @@ fn to_ask_for_what_is_there_is_work() {
     near(gain(&replay, &target(), 1.0, Pace::Closed), 20.0 / 60.0);
 }
 
-/// Pairs of requests to a loop, the second one 30 us behind the first: that one finds the loop asleep, the other one is found at once by
-/// one that looks for 5 us. Each takes 40 us, the target's, and so much more of kind 2 as `other` says of the pair's number.
+/// Pairs of requests to a loop, the second one 30 us after the first. The first finds the loop asleep; the loop finds
+/// the second at once, after a poll of 5 us. Each takes 40 us of the target, plus a time of kind 2 that `other` returns
+/// for the pair's number.
 fn pairs(other: impl Fn(u64) -> [u64; 2]) -> Trace {
     let mut events = Vec::new();
     for pair in 0..100 {
@@ -200,8 +201,8 @@ fn pairs(other: impl Fn(u64) -> [u64; 2]) -> Trace {
     trace(100_000 * US, vec![thread(0, true, events)])
 }
 
-// The second request is done 85 us after it came; without the target 15 us after it, and if the loop is cold then, as it is for the first
-// one, 25.
+// The second request is done 85 us after it arrived. Without the target it is done 15 us after it arrived, or 25 if the
+// loop is cold then, as it is for the first request.
 #[test]
 fn a_loop_that_sleeps_more_is_cold_more_often() {
     let recorded = pairs(|_| [20, 10]);
@@ -212,13 +213,13 @@ fn a_loop_that_sleeps_more_is_cold_more_often() {
     assert_eq!(latencies(&Cold::default()), [(60e3 + 85e3) / 2.0, (20e3 + 15e3) / 2.0]);
     let cold = Cold::of([&recorded].into_iter());
     assert_eq!(latencies(&cold), [(60e3 + 85e3) / 2.0, (20e3 + 25e3) / 2.0]);
-    // What a window says is its own, whatever was gone through before it.
+    // A result does not depend on the trace read before.
     let other = event_loop(32, 20 * US, 50 * US, 20 * US, 9_000 * US);
     let in_order = Cold::of([&recorded, &other].into_iter());
     assert!(in_order != Cold::default() && in_order == Cold::of([other, recorded].into_iter()));
 }
 
-// Work that varies as it likes tells nothing, nor does work that takes less behind sleep, nor a loop that never sleeps.
+// Work that varies at random has no cold cost, nor has work that is shorter after sleep, or a loop that never sleeps.
 #[test]
 fn what_may_be_chance_is_no_cold() {
     let random = |seed: u64| 10 + seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 40;
@@ -228,8 +229,8 @@ fn what_may_be_chance_is_no_cold() {
     }
 }
 
-// What had been asked before the window began takes what was left of it then, and is answered sooner by a faster upstream, too. The rest of
-// an answer that was there before anybody looked for it comes when somebody looks.
+// A call sent before the window takes the rest of its time in the window, and a faster upstream answers it sooner, too.
+// A further part of an answer that was there before the loop looked for it is ready when the loop looks.
 #[test]
 fn who_was_asked_before_the_window_answers_faster_too() {
     let mut events = Vec::new();
@@ -245,7 +246,7 @@ fn who_was_asked_before_the_window_answers_faster_too() {
     for call in 1..=5 {
         answer(call, call * 1000, call * 1000, true);
     }
-    // Asked in the window, and followed by a sleep.
+    // Sent in the window, and followed by a sleep.
     answer(6, 5_005, 10_100, true);
     answer(7, 20_105, 20_105, false);
     events.extend([
@@ -256,13 +257,13 @@ fn who_was_asked_before_the_window_answers_faster_too() {
     let events = events.into_iter().map(|(at, _, event)| (at, event)).collect();
     let replay = Replay::new(&trace(21_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
     let of = |whom| gain(&replay, &Weights { calls: Some(whom), ..Weights::default() }, 0.5, Pace::Closed);
-    // From 1010 to 20 115 us; from 510 to 2505 + 5 + 5047.5 + 10 000 us and what is done then.
+    // From 1010 to 20 115 us; from 510 to 2505 + 5 + 5047.5 + 10 000 us and the work then.
     near(of(7), 1.0 - (15_072.5 - 510.0) / (20_115.0 - 1_010.0));
     near(of(8), 0.0);
 }
 
-// Two hooks fall into each unit's time, and 40 µs are left of it, 15 of them the target's; what does not fit into the 20 before it is taken
-// off those, too.
+// Two hooks are in each unit's time. Without them 40 µs remain, 15 of them the target's. The part of a hook that
+// exceeds its stretch of 20 µs is taken off the next one, too.
 #[test]
 fn what_hooks_took_is_taken_off() {
     let recorded = event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US);
@@ -280,13 +281,14 @@ fn what_hooks_took_is_taken_off() {
     near(long.run(&target(), 0.0, Pace::Closed).point(0).ns_per_unit / was, 0.1);
 }
 
-// A loop that is never idle does not say how long it takes to be up; once it is faster it is idle before each turn. Four clients who
-// are away for 100 µs and then served for 10 come round in 110, or in 130 with 20 to be up.
+// A loop that is never idle has no measured wakeup latency. When it is faster it is idle before each turn. Four clients
+// that are away for 100 µs and then served for 10 have a round of 110, or of 130 with a latency of 20.
 #[test]
 fn what_a_busy_loop_does_not_tell_others_may() {
     let busy = event_loop(4, 100 * US, 50 * US, 40 * US, 100_000 * US);
     let machine = Trace { wake_up: 10_000.0, ..busy.clone() };
-    // In this order: nobody tells, the machine does, other windows do, though the machine says otherwise.
+    // In this order: no latency known, the machine's, that of other windows, and that of other windows with another one
+    // for the machine.
     for (trace, lag, round) in [
         (&busy, None, 110.0),
         (&machine, None, 120.0),
@@ -297,7 +299,7 @@ fn what_a_busy_loop_does_not_tell_others_may() {
     }
 }
 
-// One client: what it saves is part of a cycle that includes its own time.
+// One client: the saving is part of a cycle that includes the client's own time.
 #[test]
 fn a_client_that_is_waited_for_hides_the_gain() {
     let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
@@ -307,7 +309,7 @@ fn a_client_that_is_waited_for_hides_the_gain() {
     near(replay.run(&target(), 0.5, Pace::Closed).point(0).waiting, 150.0 / 190.0);
 }
 
-// An open load sets the rate itself: only the time to an answer changes.
+// An open load sets its own rate: only the latency changes.
 #[test]
 fn an_open_load_gains_latency_only() {
     let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
@@ -316,7 +318,7 @@ fn an_open_load_gains_latency_only() {
     near(1.0 - latency(0.5) / latency(0.0), 0.2);
 }
 
-// What a replay says is of its own trace, whatever was in its memory before.
+// A replay depends on its own trace alone, not on the earlier contents of its memory.
 #[test]
 fn a_replay_in_the_memory_of_another_one_is_the_same() {
     let traces = [
@@ -338,7 +340,7 @@ fn a_replay_in_the_memory_of_another_one_is_the_same() {
     }
 }
 
-/// Four threads that each work 10 us outside of a lock and 20 inside; it goes round.
+/// Four threads that each work 10 us outside a lock and 20 inside, in turns.
 fn saturated_lock() -> Trace {
     use Sharing::Exclusive;
     let lock = 9;
@@ -358,23 +360,25 @@ fn saturated_lock() -> Trace {
     trace(20_000 * US, threads)
 }
 
-// The queue in front of a lock: only what is done inside counts while it is never free.
+// A queue at a lock: while it is never free, only the work inside counts.
 #[test]
 fn inside_a_saturated_lock_and_outside() {
     let replay = Replay::new(&saturated_lock(), None, &Cold::default());
     near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
-    let outside =
-        Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
+    let outside = Weights {
+        parts: vec![KindShare::default(), KindShare::default(), KindShare { part: 1.0, error: 0.0 }],
+        calls: None,
+    };
     near(gain(&replay, &outside, 1.0, Pace::Closed), 0.0);
 }
 
-// Who does nothing outside of a lock has it again before the other is awake, and so on until there is no more to do.
+// A thread with no work outside a lock takes it again before the other thread is awake, until its own work is done.
 #[test]
 fn who_never_lets_go_of_a_lock_is_not_twice_as_fast() {
     use Sharing::Exclusive;
     let lock = 9;
     let mut threads = vec![Vec::new(), Vec::new()];
-    // 20 us inside, 10 us outside; who waits is up 5 us after the lock is free.
+    // 20 us inside, 10 us outside; a waiter's wakeup latency is 5 us.
     for turn in 0..1000 {
         let (at, thread) = (turn * 25 * US, &mut threads[turn as usize % 2]);
         let blocked = if turn < 2 { 0 } else { 20 * US };
@@ -398,7 +402,7 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
     let (mut fast, mut slow) = (Vec::new(), Vec::new());
     for item in 0..500 {
         let at = item * 40 * US;
-        // The first makes an item in 10 us and then waits for room; the second takes 40.
+        // The first stage makes an item in 10 us and then waits for room; the second takes 40 us.
         let blocked = if item == 0 { 0 } else { 30 * US };
         fast.push((at, Event::Took { message: 10_000 + item, blocked }));
         fast.push((at + 10 * US, Event::Sent { message: 1 + item }));
@@ -410,18 +414,21 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
     let mut both = vec![thread(0, false, fast), thread(1, false, slow)];
     (both[0].kind, both[1].kind) = (2, 1);
     let replay = Replay::new(&trace(20_000 * US, both), None, &Cold::default());
-    // An item takes 20 us then; for room it takes 15 of these and 10 of the first.
+    // An item takes 20 us then. Room takes 15 of these, and 10 of the first stage.
     near(gain(&replay, &target(), 0.5, Pace::Closed), 1.0 - 25.0 / 40.0);
-    let first = Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
+    let first = Weights {
+        parts: vec![KindShare::default(), KindShare::default(), KindShare { part: 1.0, error: 0.0 }],
+        calls: None,
+    };
     near(gain(&replay, &first, 1.0, Pace::Closed), 0.0);
 }
 
-/// A thread that takes 100 us for each unit, 10 of them (kind 0) to wake one that is quick, and sends to one that takes 101
-/// (kind 3). The target has 60.
+/// A thread that takes 100 us per unit, 10 of them (kind 0) to wake a quick thread, and sends to a slow one that takes
+/// 101 us per unit (kind 3). The target has 60 us.
 fn one_that_wakes() -> Replay {
     const SLOW: u64 = 101 * US;
     let mut threads = [Vec::new(), Vec::new(), Vec::new()];
-    // It is behind from the begin.
+    // It has a backlog from the begin.
     let mut since = 300 * US;
     for unit in 0..500 {
         let (at, quick, late) = (unit * 100 * US, 1 + 2 * unit, 2 + 2 * unit);
@@ -450,21 +457,21 @@ fn one_that_wakes() -> Replay {
     Replay::new(&trace(until, threads), None, &Cold::default())
 }
 
-// Whoever wakes somebody takes its time for it, as long as somebody sleeps: who is 60 us sooner finds the quick one asleep all the same,
-// and takes what it took for each wake; the slow one never slept, until it is faster than who sends to it.
+// Waking a thread takes time, as long as that thread sleeps. A sender that is 60 us sooner still finds the quick thread
+// asleep, and spends the recorded time on each wakeup. The slow thread never slept, until it is faster than its sender.
 #[test]
 fn waking_takes_time_where_somebody_sleeps() {
     let replay = one_that_wakes();
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.6);
-    let wake = Weights { parts: vec![Part { part: 1.0, error: 0.0 }], calls: None };
+    let wake = Weights { parts: vec![KindShare { part: 1.0, error: 0.0 }], calls: None };
     near(gain(&replay, &wake, 1.0, Pace::Closed), 0.1);
-    let mut slow = Weights { parts: vec![Part::default(); 4], calls: None };
+    let mut slow = Weights { parts: vec![KindShare::default(); 4], calls: None };
     slow.parts[3].part = 1.0;
     near(gain(&replay, &slow, 0.5, Pace::Closed), -0.1);
 }
 
-// Who sends by means of its own says nothing of what waking takes: that is part of its work already, 10 of 100 us here, and of another's
-// wake it is told that it takes 20.
+// A sender that wakes by other means does not record the cost of waking: it is part of its work already, 10 of 100 us
+// here. Another wakeup has a recorded cost of 20 us.
 #[test]
 fn what_was_not_told_of_a_wake_is_not_added() {
     let (mut sends, mut quick, mut other) = (Vec::new(), Vec::new(), Vec::new());
@@ -493,7 +500,7 @@ fn what_was_not_told_of_a_wake_is_not_added() {
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
 }
 
-// A receiver that falls behind is woken no more.
+// A receiver that cannot keep up is no longer woken.
 #[test]
 fn who_does_not_sleep_is_not_woken() {
     let (mut sends, mut takes) = (Vec::new(), Vec::new());
@@ -516,14 +523,14 @@ fn who_does_not_sleep_is_not_woken() {
         None,
         &Cold::default(),
     );
-    // 40 us less leave 60, and the receiver, which takes 50 and 5 to be up, sleeps each time.
+    // With 40 us less, 60 remain, and the receiver, which takes 50 and a latency of 5, sleeps each time.
     near(gain(&replay, &target(), 0.5, Pace::Closed), 0.4);
-    // 10 us a message, of which the receiver does not take one in 50.
+    // 10 us per message, of which the receiver handles fewer than one in 50 us.
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.9);
 }
 
-// What lay in a bounded queue when the window began is there at once for a second stage that takes no time; from then on it has an item
-// each 20 us, as the first makes them.
+// The items in a bounded queue at the window's begin are there at once for a second stage that takes no time. Later it
+// has an item every 20 us, as the first stage makes them.
 #[test]
 fn a_full_queue_is_no_gain() {
     const ROOM: u64 = 16;
@@ -533,7 +540,7 @@ fn a_full_queue_is_no_gain() {
         second.push((at, Event::Took { message: item.saturating_sub(ROOM - 1), blocked: 0 }));
         second.push((at, Event::Sent { message: 10_000 + item }));
         second.push((at + 40 * US, Event::Hit { point: 0 }));
-        // Its item is ready when there is room for it, and it makes another one.
+        // Its item is ready when there is room for it, and then it makes the next.
         first.push((at, Event::Took { message: 10_000 + item, blocked: if item == 0 { 0 } else { 20 * US } }));
         first.push((at, Event::Sent { message: 1 + item }));
     }
@@ -544,7 +551,8 @@ fn a_full_queue_is_no_gain() {
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
 }
 
-// What lay in a queue before the window waits for nobody: a consumer that has more of it than the window lasts is its own pace.
+// Messages queued before the window need no wait: a consumer with more of them than fit into the window sets its own
+// pace.
 #[test]
 fn a_backlog_from_before_the_window_is_worked_off_sooner() {
     for is_worker in [false, true] {
@@ -567,7 +575,7 @@ fn a_backlog_from_before_the_window_is_worked_off_sooner() {
     }
 }
 
-// A message from before the window that woke the thread came when it did.
+// A message from before the window that woke the thread arrived at the time of the wakeup.
 #[test]
 fn what_was_waited_for_comes_no_sooner() {
     let mut events = vec![(0, Event::Took { message: 0, blocked: 0 })];
@@ -583,7 +591,7 @@ fn what_was_waited_for_comes_no_sooner() {
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.0);
 }
 
-// An upstream is a target too: its time is cut, and ours follows.
+// An upstream is a target too: its time is cut, and this program's follows.
 #[test]
 fn an_upstream_that_answers_sooner() {
     let mut events = Vec::new();
@@ -607,7 +615,7 @@ fn an_upstream_that_answers_sooner() {
     near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, Pace::Closed), 0.0);
 }
 
-// Whatever a window cut off, or a log that lost entries, the replay ends and says what it can.
+// With events cut off by the window's end or missing from a full log, the replay still ends, with finite results.
 #[test]
 fn windows_that_make_no_sense_end() {
     let cases = [

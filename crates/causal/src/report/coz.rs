@@ -1,28 +1,31 @@
-//! A report as a `profile.coz`, for the viewer of Coz (plasma-umass/coz, `viewer/ts/profile.ts`) and what else reads that format.
+//! A report as a `profile.coz`, for the viewer of Coz (plasma-umass/coz, `viewer/ts/profile.ts`) and other readers of
+//! that format.
 //!
-//! The viewer adds up `duration` and `delta` by target, progress point and speed-up, takes p = duration / delta, and draws
-//! 1 − p(v)/p(0). What is written here is made so that this comes to our gain: no experiment of the file took place as it
-//! stands. Each point has its experiment for itself, since a viewer that adds up keeps points apart but not durations.
+//! The viewer sums `duration` and `delta` by target, progress point and speed-up, takes p = duration / delta, and draws
+//! 1 − p(v)/p(0). The records are synthetic: their values are chosen so that the viewer computes our gains. Each point
+//! has an experiment of its own, because the viewer keeps points apart when it sums, but not durations.
 //!
-//! Times from begin to end are written as throughput points too, called "NAME (time)": of Coz's own latency points the viewer
-//! draws the negative, so that what gets shorter points down.
+//! Folded targets are left out: the viewer ranks all targets, and cannot show a reason.
+//!
+//! Latencies are written as throughput points too, named "NAME (time)": for Coz's own latency points the viewer draws
+//! the negated value, so an improvement would point down.
 
 use std::fmt::Write as _;
 
 use super::{CurvePoint, Report, TargetReport};
 
-/// Experiments last as long as this, nanoseconds, where nothing is faster; then a gain is exact to 1e-9.
+/// Duration of a control experiment, nanoseconds; gains are then exact to 1e-9.
 const DURATION: f64 = 1e9;
 
 impl Report {
-    /// As Coz's text format: tabs between fields, one record a line.
+    /// The report in Coz's text format: one record per line, fields separated by tabs.
     #[must_use]
     pub fn to_coz(&self) -> String {
         let report = self.finite();
         let mut file = File(String::new());
         file.line(format_args!("startup\ttime={}", report.began.saturating_mul(1_000_000_000)));
         let primary = report.progress.first().map_or("progress", |progress| &progress.name);
-        for target in &report.targets {
+        for target in report.shown() {
             file.curve(target, primary, &target.curve);
             file.curve(target, &format!("{primary} (time)"), &target.latency);
             for other in &target.others {
@@ -30,7 +33,7 @@ impl Report {
                 file.curve(target, &format!("{} (time)", other.progress), &other.latency);
             }
         }
-        for target in &report.targets {
+        for target in report.shown() {
             file.line(format_args!("samples\tlocation={}\tcount={}", field(&target.name), target.samples));
         }
         file.line(format_args!("runtime\ttime={:.0}", report.seconds * 1e9));
@@ -53,6 +56,7 @@ impl File {
         let nothing = CurvePoint::default();
         let control = (!curve.iter().any(|point| point.speedup == 0.0)).then_some(&nothing);
         for point in control.into_iter().chain(curve) {
+            // The viewer needs a control at speed-up 0; with delta fixed, the duration encodes the gain.
             let duration = (DURATION * (1.0 - point.gain)).max(0.0);
             self.line(format_args!(
                 "experiment\tselected={}\tspeedup={}\tduration={duration:.0}\tselected-samples={}",
@@ -65,7 +69,7 @@ impl File {
     }
 }
 
-/// A name as a field may hold it: no tab, no end of a line.
+/// A name without tabs and newlines.
 fn field(name: &str) -> String {
     name.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
@@ -76,13 +80,14 @@ mod tests {
 
     use super::super::at;
     use super::super::sample::report;
+    use crate::target::{FoldReason, Folded};
 
-    /// Target, progress point, speed-up in hundredths.
-    type Place = (String, String, u32);
+    /// Target, progress point, and speed-up in hundredths.
+    type CozPoint = (String, String, u32);
 
-    /// What the viewer makes of a file: duration and delta by place, added up; every record must be one that it knows.
-    fn viewed(file: &str) -> BTreeMap<Place, f64> {
-        let mut sums: BTreeMap<Place, (u64, u64)> = BTreeMap::new();
+    /// Computes gains as the viewer does; panics on a record that the viewer does not support.
+    fn viewed(file: &str) -> BTreeMap<CozPoint, f64> {
+        let mut sums: BTreeMap<CozPoint, (u64, u64)> = BTreeMap::new();
         let mut experiment = None;
         for line in file.lines() {
             let mut parts = line.split('\t');
@@ -105,8 +110,8 @@ mod tests {
                 other => panic!("the viewer does not know {other}"),
             }
         }
-        let time = |place: &Place| sums[place].0 as f64 / sums[place].1 as f64;
-        let gain = |place: &Place| {
+        let time = |place: &CozPoint| sums[place].0 as f64 / sums[place].1 as f64;
+        let gain = |place: &CozPoint| {
             let before = time(&(place.0.clone(), place.1.clone(), 0));
             (before - time(place)) / before
         };
@@ -133,6 +138,15 @@ mod tests {
             let want = at(curve, f64::from(*speedup) / 100.0).map_or(0.0, |point| point.gain);
             assert!((gain - want).abs() < 1e-8, "{name} {progress} {speedup}: {gain} {want}");
         }
+    }
+
+    #[test]
+    fn what_is_folded_is_left_out() {
+        let mut report = report();
+        report.targets[0].folded = Some(Folded { why: FoldReason::Whole, into: String::new() });
+        let file = report.to_coz();
+        assert!(!file.contains("selected=tls write\t") && !file.contains("location=tls write\t"), "{file}");
+        assert!(file.contains("selected=route /api/*\t"));
     }
 
     #[test]

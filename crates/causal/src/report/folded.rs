@@ -1,9 +1,9 @@
-//! Stacks as flame graphs are drawn from: one a line, frames from the outermost, then the time.
+//! Stacks in the folded format for flame graphs: one stack per line, outermost frame first, then its time.
 
 use super::Report;
 
 impl Report {
-    /// Folded stacks: `worker;main;serve 12`, in milliseconds of processor time, of which what was seen has one at least. Empty when nothing was sampled.
+    /// Folded stacks: `worker;main;serve 12`, in milliseconds of processor time, rounded up. Empty without samples.
     #[must_use]
     pub fn to_folded(&self) -> String {
         let mut out = String::new();
@@ -12,7 +12,7 @@ impl Report {
                 if at > 0 {
                     out.push(';');
                 }
-                // What separates frames and lines cannot stand in a frame.
+                // The separators of frames and lines are replaced.
                 out.extend(frame.chars().map(|ch| match ch {
                     ';' => ':',
                     ch if ch.is_control() => ' ',

@@ -1,9 +1,9 @@
-//! A report as a page: one file that asks for nothing else, to be kept, sent and opened anywhere.
+//! A report as a page: one self-contained file, to be stored, sent and opened anywhere.
 //!
-//! The sentences, the rank table and the notes are in its markup. A script draws them again together with the curves, from the
-//! report as JSON, which the page carries: what is shown is what programs read there. Names are foreign text. They are escaped
-//! in markup and in JSON, and the script makes text nodes of them; should a mistake slip in all the same, the page's policy
-//! runs no script but its own.
+//! The sentences, the rank table and the notes are in its markup. A script draws them again together with the curves,
+//! from the report as JSON, which is part of the page: both have the same data. Names are untrusted text. They are
+//! escaped in markup and in JSON, and the script puts them into text nodes. As a second line of defence the page's
+//! policy allows only its own script.
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -12,23 +12,24 @@ use super::terminal::interval;
 use super::words::percent;
 use super::{Report, TargetReport, at};
 
+/// Parts of the page.
 const STYLE: &str = include_str!("html/style.css");
 const DRAW: &str = include_str!("html/draw.js");
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Crect width='32' height='32' rx='8' fill='%230a6b60'/%3E%3Cpath d='M6 24C12 24 13 9 26 8' fill='none' stroke='%23fff' stroke-width='3' stroke-linecap='round'/%3E%3C/svg%3E";
 
-/// A page that draws reports as they come.
+/// A page that draws reports as they arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct Live<'a> {
-    /// Its title.
+    /// The page's title.
     pub title: &'a str,
-    /// Markup above the report: what there is to fill in and to press.
+    /// Markup above the report: the form's fields and buttons.
     pub controls: &'a str,
-    /// JavaScript behind ours: it hands each report to `causal.draw(report)`.
+    /// JavaScript appended to the page's own: it passes each report to `causal.draw(report)`.
     pub script: &'a str,
 }
 
 impl Report {
-    /// As a page of its own. Stacks are left out.
+    /// The report as a self-contained page, without stacks.
     #[must_use]
     pub fn to_html(&self) -> String {
         let title = if self.program.is_empty() { "Causal profile" } else { &self.program };
@@ -37,7 +38,7 @@ impl Report {
 }
 
 impl Live<'_> {
-    /// The page, which may ask its own origin.
+    /// The page; it may connect to its own origin.
     #[must_use]
     pub fn page(&self) -> String {
         page(None, self.title, self.controls, self.script, "'self'")
@@ -45,6 +46,7 @@ impl Live<'_> {
 }
 
 fn page(report: Option<&Report>, title: &str, controls: &str, script: &str, connect: &str) -> String {
+    // The policy allows one script and one style by nonce, no other resource, and connections only to `connect`.
     let nonce = nonce();
     let mut page = Page(String::with_capacity(STYLE.len() + DRAW.len() + (64 << 10)));
     page.put("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
@@ -68,53 +70,61 @@ fn page(report: Option<&Report>, title: &str, controls: &str, script: &str, conn
     page.notes(report);
     page.put(MEASURED);
     if let Some(report) = report {
-        page.put("<noscript><section><h2>What was measured</h2><pre>");
+        page.put("<noscript><section><h2>Measurements</h2><pre>");
         page.text(&report.facts());
         page.put("</pre></section></noscript>");
     }
     page.put(HOW);
     page.put("</div><script type=\"application/json\" id=\"report\">");
+    // Stacks are the largest part of a report, and the page does not draw them.
     let json = report.map_or("null".to_owned(), |report| report.without_stacks().to_json());
-    // Nothing that ends the element, or begins a comment in it.
+    // No sequence that ends the element or begins a comment in it.
     page.put(&json.replace('<', "\\u003c"));
     page.print(format_args!("</script><script nonce=\"{nonce}\">{DRAW}{script}</script></body></html>\n"));
     page.0
 }
 
-/// What no name in a report can know beforehand: the mark of the page's own script and style.
+/// A random nonce for the page's own script and style; a name in a report cannot contain it.
 fn nonce() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())
 }
 
+/// A part of the page.
 const TOP: &str = "<div class=\"top\"><p id=\"about\"></p><button class=\"theme\" id=\"theme\" type=\"button\" aria-label=\"Light or \
 dark\" title=\"Light or dark\"><svg viewBox=\"0 0 20 20\" aria-hidden=\"true\"><circle cx=\"10\" cy=\"10\" r=\"7\" fill=\"none\" \
 stroke=\"currentColor\" stroke-width=\"1.6\"/><path d=\"M10 3a7 7 0 0 1 0 14z\" fill=\"currentColor\"/></svg></button></div>";
 
+/// A part of the page.
 const HEADS: &str = "<thead><tr><th data-sort=\"name\"><button type=\"button\">Target</button></th><th class=\"n\" \
 data-sort=\"gain20\"><button type=\"button\">20 % faster</button></th><th class=\"n\" data-sort=\"gain50\"><button type=\"button\">50 % \
 faster</button></th><th class=\"bars\"><span><i></i><em>causal</em><i></i>ordinary</span></th><th class=\"n\" data-sort=\"share\"><button \
 type=\"button\">Ordinary share</button></th><th class=\"n\" data-sort=\"samples\"><button type=\"button\">Samples</button></th><th \
 class=\"n\" data-sort=\"mode\"><button type=\"button\">Found by</button></th></tr></thead>";
 
+/// A part of the page.
 const CURVES: &str = "<section id=\"curves\" hidden><div class=\"head\"><h2>The gain by the target's speed-up</h2></div><div \
 class=\"panels\" id=\"panels\"></div><ul class=\"legend\"><li><svg viewBox=\"0 0 28 12\"><path class=\"band\" d=\"M0 12V8L28 0V8z\"/><path \
 class=\"curve\" d=\"M1 10L27 4\"/></svg>gain, with its 95 % interval</li><li><svg viewBox=\"0 0 28 12\"><path class=\"expected\" d=\"M0 \
-10L28 3\"/></svg>what an ordinary profile would promise</li><li><svg viewBox=\"0 0 28 12\"><path class=\"whisker\" d=\"M14 \
+10L28 3\"/></svg>the gain that an ordinary profile predicts</li><li><svg viewBox=\"0 0 28 12\"><path \
+class=\"whisker\" d=\"M14 \
 0V12\"/><path class=\"confirmed\" d=\"M14 1.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z\"/></svg>found by pauses</li></ul></section>";
 
+/// A part of the page.
 const MEASURED: &str = "<section id=\"servers\" hidden><div class=\"head\"><h2>By server</h2></div><div class=\"card\"><table \
-id=\"parts\"><thead></thead><tbody></tbody></table></div></section><section id=\"measured\" hidden><div class=\"head\"><h2>What was \
-measured</h2></div><div class=\"two\"><div class=\"card\"><h3>Progress</h3><table id=\"progress\"><tbody></tbody></table></div><div \
+id=\"parts\"><thead></thead><tbody></tbody></table></div></section><section id=\"measured\" hidden><div \
+class=\"head\"><h2>Measurements</h2></div><div class=\"two\"><div class=\"card\"><h3>Progress</h3><table \
+id=\"progress\"><tbody></tbody></table></div><div \
 class=\"card\"><h3>Load and cost</h3><table id=\"cost\"><tbody></tbody></table></div></div></section>";
 
+/// A part of the page.
 const HOW: &str = "<section class=\"how\"><h2>How to read this</h2><p>A gain is the part of the time per unit of progress that would be \
-saved if the target took that much less time: 50 % less time is twice as much done. It may be negative, and the interval holds \
-the true value in 95 of 100 profiles.</p><p>The ordinary share is the part of all samples that the target is in. Where it is large \
-and the gain is none, the target is off the critical path; where the gain is larger than the share, others wait for it.</p><p><i>Found \
-by</i> says whose curve is shown. <i>Screened</i> is the replay's: what was recorded is replayed with the target faster. \
-<i>Confirmed</i> is that of pauses: everything else was paused while the target ran. Where pauses were tried and the replay's curve is \
-shown, diamonds in it are what pauses found.</p></section>";
+saved if the target took that much less time: half the time per unit is twice the rate. It may be negative, and the \
+interval contains the true value in 95 of 100 profiles.</p><p>The ordinary share is the target's part of all samples. Where \
+the share is large and the gain is zero, the target is off the critical path; where the gain is larger than the share, \
+other threads wait for it.</p><p><i>Found by</i> is the source of the curve. <i>Screened</i>: the recorded windows were \
+replayed with the target faster. <i>Confirmed</i>: everything else was paused while the target ran. Where pauses were tried \
+and the replay's curve is shown, diamonds mark the gains found by pauses.</p></section>";
 
 struct Page(String);
 
@@ -141,11 +151,12 @@ impl Page {
         }
     }
 
-    /// A sentence whose names stand in backticks.
+    /// A sentence whose names are in backticks.
     fn sentence(&mut self, text: &str) {
-        // What belongs together stays on one line.
+        // A number and its unit stay on one line.
         let text = text.replace(" %", "\u{a0}%").replace("± ", "±\u{a0}");
         for (at, part) in text.split('`').enumerate() {
+            // Odd parts are between backticks.
             let is_name = at % 2 == 1;
             self.put(if is_name { "<code>" } else { "" });
             self.text(part);
@@ -154,7 +165,7 @@ impl Page {
     }
 
     fn words(&mut self, report: Option<&Report>) {
-        let words = report.map_or(vec!["Nothing was measured yet.".to_owned()], Report::words);
+        let words = report.map_or(vec!["No measurements yet.".to_owned()], Report::words);
         self.put("<h1 id=\"headline\">");
         self.sentence(&words[0]);
         self.put("</h1><ul class=\"words\" id=\"words\">");
@@ -167,18 +178,45 @@ impl Page {
     }
 
     fn rank(&mut self, report: Option<&Report>) {
-        let targets = report.map_or(&[][..], |report| &report.targets);
+        let shown = report.map(|report| report.shown().collect::<Vec<_>>()).unwrap_or_default();
         let hidden = |is_hidden: bool| if is_hidden { " hidden" } else { "" };
-        self.put("<section><div class=\"head\"><h2>What would make it faster</h2><label class=\"measure\" hidden>Curves of <select ");
+        self.put(
+            "<section><div class=\"head\"><h2>Targets by gain</h2><label class=\"measure\" hidden>Curves of <select ",
+        );
         self.print(format_args!(
             "id=\"measure\"></select></label></div><div class=\"card\"><p class=\"none\" id=\"nothing\"{}>No target yet.</p>",
-            hidden(!targets.is_empty()),
+            hidden(!shown.is_empty()),
         ));
-        self.print(format_args!("<table class=\"rank\" id=\"rank\"{}>{HEADS}<tbody>", hidden(targets.is_empty())));
-        for target in targets {
+        self.print(format_args!("<table class=\"rank\" id=\"rank\"{}>{HEADS}<tbody>", hidden(shown.is_empty())));
+        for target in shown {
             self.row(report.expect("a target is of a report"), target);
         }
-        self.put("</tbody></table></div></section>");
+        self.put("</tbody></table></div>");
+        self.folded(report);
+        self.put("</section>");
+    }
+
+    /// The folded targets, with their reasons.
+    fn folded(&mut self, report: Option<&Report>) {
+        let folded: Vec<_> = report.map(|report| report.folded().collect()).unwrap_or_default();
+        let hidden = if folded.is_empty() { " hidden" } else { "" };
+        self.print(format_args!(
+            "<details id=\"folded\"{hidden}><summary>Left out: frames around the work, and duplicates of other \
+             targets</summary><ul \
+             class=\"card reasons\" id=\"folds\">"
+        ));
+        for (target, folded) in folded {
+            self.put("<li><span><code>");
+            self.text(&target.name);
+            self.print(format_args!("</code>: {}", folded.why.text()));
+            if !folded.into.is_empty() {
+                self.put(", <code>");
+                self.text(&folded.into);
+                self.put("</code>");
+            }
+            self.put("</span></li>");
+        }
+        self.put("</ul></details>");
     }
 
     fn row(&mut self, report: &Report, target: &TargetReport) {
@@ -203,7 +241,7 @@ impl Page {
         let reasons = report.map_or(&[][..], |report| &report.reasons);
         let hidden = if reasons.is_empty() { " hidden" } else { "" };
         self.print(format_args!(
-            "<section id=\"notes\"{hidden}><div class=\"head\"><h2>What is missing, or less certain than it looks</h2></div><ul \
+            "<section id=\"notes\"{hidden}><div class=\"head\"><h2>Missing or uncertain results</h2></div><ul \
              class=\"card reasons\" id=\"reasons\">"
         ));
         for reason in reasons {
@@ -224,8 +262,9 @@ impl Page {
 mod tests {
     use super::super::sample::report;
     use super::*;
+    use crate::target::{FoldReason, Folded};
 
-    /// What the page carries for its script.
+    /// The JSON that the page carries.
     fn carried(page: &str) -> &str {
         let begin = "<script type=\"application/json\" id=\"report\">";
         let from = page.find(begin).unwrap() + begin.len();
@@ -252,6 +291,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_folded_has_a_place_of_its_own() {
+        let mut report = report();
+        report.targets[0].folded = Some(Folded { why: FoldReason::Caller, into: "a<b>".into() });
+        let page = report.to_html();
+        assert_eq!(page.matches("<tr><td class=\"name\">").count(), report.targets.len() - 1);
+        assert!(page.contains("<details id=\"folded\"><summary>"), "it is shown");
+        assert!(page.contains(
+            "<code>tls write</code>: spends its time in one function that it calls, <code>a&lt;b&gt;</code>"
+        ));
+        assert!(super::super::sample::report().to_html().contains("<details id=\"folded\" hidden>"));
+    }
+
+    #[test]
     fn names_are_text() {
         let mut report = report();
         for hostile in
@@ -271,7 +323,7 @@ mod tests {
         }
     }
 
-    /// It is shown from files and by mail: whatever it would ask for is not there.
+    /// The page is opened from files and from mail, where no further resource can be loaded.
     #[test]
     fn it_asks_for_nothing() {
         let page = report().to_html();
@@ -294,6 +346,6 @@ mod tests {
     #[test]
     fn nothing_was_seen() {
         let page = Report::default().to_html();
-        assert!(page.contains("No target was seen, so there is nothing to say yet."));
+        assert!(page.contains("No target was sampled yet, so there is no result."));
     }
 }

@@ -1,40 +1,42 @@
-//! A report as JSON: its fields as they are called here, and beside them its sentences (`words`).
+//! A report as JSON: its fields under their Rust names, and its sentences as `words`.
 
 use serde::Serialize;
 
 use super::{CurvePoint, Report};
 
-/// What a gain's interval ends at where it is not known: all the time saved, and ten times as much taken.
+/// Substitutes for an interval's missing ends, low and high: ten times the time added, and all of it saved.
 const ENDS: (f64, f64) = (-10.0, 1.0);
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct JsonReport<'a> {
     #[serde(flatten)]
     report: &'a Report,
     words: Vec<String>,
 }
 
 impl Report {
-    /// As JSON, on one line. No number of it is without a value: JSON has no name for those.
+    /// The report as JSON, on one line. Numbers that are not finite, which JSON cannot represent, are replaced.
     #[must_use]
     pub fn to_json(&self) -> String {
+        // serde_json writes a number that is not finite as `null`, which no reader of this type accepts.
         let report = self.finite();
-        let written = Written { words: report.words(), report: &report };
+        let written = JsonReport { words: report.words(), report: &report };
         serde_json::to_string(&written).expect("a report has string keys only")
     }
 
-    /// The report that [`to_json`](Self::to_json) wrote.
+    /// Reads a report that [`to_json`](Self::to_json) wrote.
     ///
     /// # Errors
-    /// When the text is none: with line, column, and what was expected there.
+    /// If the text is no such report: the error has the line, the column, and the expected value.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// The same without its stacks, which may be large.
+    /// A copy without stacks, which may be large.
     #[must_use]
     pub fn without_stacks(&self) -> Self {
         Self {
+            // Field by field: a clone of the whole would copy the stacks first.
             stacks: Vec::new(),
             program: self.program.clone(),
             speech: self.speech.clone(),
@@ -48,12 +50,13 @@ impl Report {
         }
     }
 
-    /// The same with values for all numbers, to nine digits behind the point: a point of a curve without a gain is left out, an interval without an end is as wide
-    /// as can be.
+    /// A copy with finite numbers, rounded to nine decimal places. A curve's point without a gain is removed, a missing
+    /// end of an interval becomes its bound.
     pub(super) fn finite(&self) -> Self {
         let mut report = self.clone();
         for target in &mut report.targets {
             known(&mut target.share);
+            // A curve may get empty here: then the target has a share and no gain.
             for curve in [&mut target.curve, &mut target.latency, &mut target.confirmed] {
                 curve.retain_mut(point);
             }
@@ -77,12 +80,13 @@ impl Report {
             &mut cost.own,
         ];
         numbers.into_iter().chain(&mut load.elasticity).for_each(known);
+        // A part is a report of another process, with a depth of one.
         report.parts = report.parts.iter().map(Self::finite).collect();
         report
     }
 }
 
-/// 0 where there is no value; else without the digits that nobody measured.
+/// Replaces a number that is not finite by 0, and rounds others to nine decimal places.
 fn known(number: &mut f64) {
     *number = if number.is_finite() { (*number * 1e9).round() / 1e9 } else { 0.0 };
 }
@@ -103,6 +107,7 @@ mod tests {
 
     use super::super::sample::report;
     use super::*;
+    use crate::target::{FoldReason, Folded};
 
     #[test]
     fn what_is_written_is_read() {
@@ -113,7 +118,26 @@ mod tests {
         assert!(error.contains("expected a string"), "{error}");
     }
 
-    /// The interface that programs read.
+    /// Folded targets are last, with their reason; in a merged report a target is folded if all reports fold it.
+    #[test]
+    fn what_is_folded_is_marked() {
+        let mut report = report();
+        report.targets[0].folded = Some(Folded { why: FoldReason::Callee, into: "encode".into() });
+        report.rank();
+        let value: Value = serde_json::from_str(&report.to_json()).unwrap();
+        let last = value["targets"].as_array().unwrap().last().unwrap();
+        assert_eq!(
+            (&last["name"], &last["folded"]["why"], &last["folded"]["into"]),
+            (&"tls write".into(), &"callee".into(), &"encode".into())
+        );
+        assert!(value["targets"][0]["folded"].is_null());
+        assert_eq!(Report::from_json(&report.to_json()).unwrap(), report.finite());
+        let folded = |reports: Vec<Report>| Report::merged(reports).unwrap().folded().count();
+        assert_eq!(folded(vec![report.clone(), report.clone()]), 1);
+        assert_eq!(folded(vec![report, super::super::sample::report()]), 0);
+    }
+
+    /// The field names are an interface for programs.
     #[test]
     fn names() {
         let value: Value = serde_json::from_str(&report().to_json()).unwrap();

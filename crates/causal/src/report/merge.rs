@@ -1,17 +1,17 @@
-//! Several programs' reports as one: servers that share a load, profiled at the same time by the same schedule.
+//! Merging: the reports of several programs that share a load, profiled at the same time by the same schedule.
 //!
-//! What counts is what all of them do together. With r_i the rates and S_i the gains of each, the time per unit of all is
-//! 1 / Σ r_i, and with the target faster 1 / Σ r_i/(1 − S_i). Times from begin to end are averaged.
+//! Their common rate counts. With rates r_i and gains S_i, the time per unit of all programs is 1 / Σ r_i, and with the
+//! target faster 1 / Σ r_i/(1 − S_i). Latencies are averaged.
 
 use std::collections::HashSet;
 
-use crate::statistics::NORMAL;
+use crate::constants::NORMAL_QUANTILE;
 
 use super::{CurvePoint, LoadKind, Measure, Mode, OtherCurve, Progress, Reason, ReasonCode, Report, TargetReport};
 
 impl Report {
-    /// One report of several; `None` of none. Each one's own stands in `parts`. The merged intervals hold the programs' own
-    /// uncertainty and their spread.
+    /// Merges reports; `None` without any. The originals are kept in `parts`. A merged interval includes the programs'
+    /// own uncertainty and their spread.
     #[must_use]
     pub fn merged(reports: Vec<Self>) -> Option<Self> {
         if reports.len() < 2 {
@@ -36,11 +36,14 @@ impl Report {
         merged.load.utilisation = reports.iter().map(|report| report.load.utilisation).fold(0.0, f64::max);
         let known: Vec<f64> = reports.iter().filter_map(|report| report.load.elasticity).collect();
         merged.load.elasticity = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
+        // Programs with different kinds of load have no common kind, and no common limit.
         if reports.iter().any(|report| report.load.kind != merged.load.kind) {
             merged.load.kind = LoadKind::Mixed;
         }
-        let load = merged.load.kind;
-        merged.targets.sort_by(|a, b| b.worth(load).total_cmp(&a.worth(load)));
+        if reports.iter().any(|report| report.load.limit != merged.load.limit) {
+            merged.load.limit = None;
+        }
+        merged.rank();
         let cost = &mut merged.perturbation;
         cost.paused = mean(&weights, reports.iter().map(|report| report.perturbation.paused));
         cost.recording = mean(&weights, reports.iter().map(|report| report.perturbation.recording));
@@ -50,6 +53,7 @@ impl Report {
         cost.aborted = reports.iter().map(|report| report.perturbation.aborted).sum();
         for report in &mut reports {
             for mut stack in std::mem::take(&mut report.stacks) {
+                // The program's name becomes the outermost frame.
                 stack.frames.insert(0, report.program.clone());
                 merged.stacks.push(stack);
             }
@@ -65,7 +69,7 @@ impl Report {
                 merged.reasons.push(Reason {
                     target: target.name.clone(),
                     code: ReasonCode::TooFew,
-                    text: format!("seen in {seen} of {} programs; it counts as no gain in the others", reports.len()),
+                    text: format!("found in {seen} of {} programs; its gain in the others counts as 0", reports.len()),
                 });
             }
         }
@@ -78,7 +82,7 @@ fn rate(report: &Report) -> f64 {
     report.progress.first().map_or(0.0, |progress| progress.baseline_rate)
 }
 
-/// Parts of one, by rate; equal ones where nothing has a rate.
+/// Weights by rate, with sum 1; equal ones if no program has a rate.
 fn weights(rates: &[f64]) -> Vec<f64> {
     let sum: f64 = rates.iter().sum();
     let part = |rate: &f64| if sum > 0.0 { rate / sum } else { 1.0 / rates.len() as f64 };
@@ -102,7 +106,7 @@ fn progress(reports: &[Report]) -> Vec<Progress> {
     for progress in reports.iter().flat_map(|report| &report.progress) {
         match merged.iter_mut().find(|it| it.name == progress.name) {
             Some(sum) => {
-                // The mean time, by how often it was seen.
+                // The mean time, weighted by the number of units.
                 let (before, more) = (sum.count as f64, progress.count as f64);
                 if before + more > 0.0 {
                     sum.baseline_ns = (sum.baseline_ns * before + progress.baseline_ns * more) / (before + more);
@@ -138,7 +142,7 @@ fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> Tar
             continue;
         }
         let of = |target: &TargetReport| target.others.iter().find(|it| it.progress == other.progress).cloned();
-        // Of those that do not make this progress nothing is known, and nothing is to be gained there.
+        // A program without this progress point has rate 0, so it does not count.
         let rates: Vec<f64> = reports
             .iter()
             .map(|report| {
@@ -168,10 +172,12 @@ fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> Tar
         samples: found.iter().flatten().map(|target| target.samples).sum(),
         confirmed: curves(Measure::Pace, &|target| target.confirmed.clone()),
         others,
+        // A target that is an answer for one program stays one.
+        folded: if found.iter().flatten().all(|target| target.folded.is_some()) { like.folded.clone() } else { None },
     }
 }
 
-/// Point by point; a program that has none of a curve gains nothing, one that lacks a speed-up leaves it out for all.
+/// Merges point by point. A program without the curve has gain 0; a speed-up that one of the others lacks is left out.
 fn merge_curves(measure: Measure, curves: &[Vec<CurvePoint>], weights: &[f64]) -> Vec<CurvePoint> {
     let Some(first) = curves.iter().find(|curve| !curve.is_empty()) else { return Vec::new() };
     let merge = |speedup: f64| {
@@ -189,17 +195,20 @@ fn merge_curves(measure: Measure, curves: &[Vec<CurvePoint>], weights: &[f64]) -
 }
 
 fn merge_points(measure: Measure, speedup: f64, points: &[(CurvePoint, f64)]) -> CurvePoint {
-    // The rate of all is what adds up; near a gain of all the time that has no bound, and the gains are averaged instead.
+    // Rates add up, gains do not. Near a gain of 1 the rate has no bound, so there gains are averaged.
     let bounded = measure == Measure::Pace && points.iter().all(|(point, _)| point.gain < 0.95);
     let rate: f64 = points.iter().map(|(point, weight)| weight / (1.0 - point.gain)).sum();
     let average: f64 = points.iter().map(|(point, weight)| weight * point.gain).sum();
     let gain = if bounded && rate > 0.0 { 1.0 - 1.0 / rate } else { average };
-    let own: f64 =
-        points.iter().map(|(point, weight)| (weight * (point.high - point.low) / (2.0 * NORMAL)).powi(2)).sum();
+    // The programs' own variances, and the variance of the mean from their spread.
+    let own: f64 = points
+        .iter()
+        .map(|(point, weight)| (weight * (point.high - point.low) / (2.0 * NORMAL_QUANTILE)).powi(2))
+        .sum();
     let counted = points.iter().filter(|(_, weight)| *weight > 0.0).count() as f64;
     let correction = if counted > 1.0 { counted / (counted - 1.0) } else { 0.0 };
     let spread: f64 = points.iter().map(|(point, weight)| (weight * (point.gain - average)).powi(2)).sum();
-    let half = NORMAL * (own + correction * spread).sqrt();
+    let half = NORMAL_QUANTILE * (own + correction * spread).sqrt();
     let expected = points.iter().map(|(point, weight)| weight * point.expected).sum();
     CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected }
 }
@@ -225,7 +234,7 @@ mod tests {
         assert_eq!((&all.name, all.samples), (&one.name, 2 * one.samples));
         let (one, all) = (one.curve[3], all.curve[3]);
         assert!((one.gain - all.gain).abs() < 1e-12);
-        // Two measurements of one thing, by weight 1/4 and 3/4.
+        // Two measurements of the same gain, with weights 1/4 and 3/4.
         let want = 0.008 * (1.0_f64 / 16.0 + 9.0 / 16.0).sqrt();
         assert!(((all.high - all.low) / 2.0 - want).abs() < 1e-6, "{all:?}");
         assert_eq!(merged.stacks[0].frames[0], "a");
@@ -233,7 +242,8 @@ mod tests {
         assert_eq!(Report::from_json(&merged.to_json()).unwrap(), merged.finite());
     }
 
-    // Half of the work in half of the time, and the other half unchanged: 1 + 1 become 2 + 1, so a third of the time is saved.
+    // One half of the work takes half the time, the second half is unchanged: 1 + 1 becomes 2 + 1 units, so a third is
+    // saved.
     #[test]
     fn what_adds_up_is_the_rate() {
         let (mut a, mut b) = (with_rate("a", 500.0), with_rate("b", 500.0));
@@ -244,11 +254,11 @@ mod tests {
         let merged = Report::merged(vec![a, b]).unwrap();
         let point = at(&merged.targets[0].curve, 1.0).unwrap();
         assert!((point.gain - 1.0 / 3.0).abs() < 1e-12, "{point:?}");
-        // They differ by 50 points, and the interval says so.
+        // The programs differ by 50 points, and the interval includes that spread.
         assert!(point.low < 0.0 && point.high > 0.5, "{point:?}");
     }
 
-    // Under a load that goes at its own pace nothing is gained in pace, and what is noise there is no rank.
+    // Under an open load throughput cannot gain, so its noise must not decide the rank.
     #[test]
     fn the_most_worthwhile_comes_first_by_what_counts() {
         let mut report = with_rate("a", 500.0);

@@ -1,4 +1,4 @@
-//! Stacks as pprof reads them (profile.proto of google/pprof): a message of protobuf, gzipped.
+//! Stacks in pprof's format (profile.proto of google/pprof): a gzipped protobuf message.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::io::Write as _;
 use super::Report;
 use crate::varint;
 
-/// Fields of `Profile`, and of what is in it.
+/// Field numbers of `Profile`; those of nested messages are literals below.
 mod field {
     pub(super) const SAMPLE_TYPE: u64 = 1;
     pub(super) const SAMPLE: u64 = 2;
@@ -19,11 +19,11 @@ mod field {
     pub(super) const PERIOD: u64 = 12;
 }
 
-/// A message under way.
+/// A message under construction.
 #[derive(Default)]
-struct Message(Vec<u8>);
+struct ProtoMessage(Vec<u8>);
 
-impl Message {
+impl ProtoMessage {
     fn varint(&mut self, value: u64) {
         varint::put(value, &mut self.0);
     }
@@ -33,21 +33,21 @@ impl Message {
         self.varint(value);
     }
 
-    fn octets(&mut self, field: u64, octets: &[u8]) {
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
         self.varint(field << 3 | 2);
-        self.varint(octets.len() as u64);
-        self.0.extend_from_slice(octets);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
     }
 
-    /// A message, or numbers one after the other, inside this one.
+    /// A nested message, or packed numbers.
     fn inside(&mut self, field: u64, fill: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         fill(&mut inner);
-        self.octets(field, &inner.0);
+        self.bytes(field, &inner.0);
     }
 }
 
-/// The table of strings; its first one is empty.
+/// The string table; its first entry is the empty string.
 struct Strings {
     all: Vec<String>,
     known: HashMap<String, u64>,
@@ -66,11 +66,12 @@ impl Strings {
 }
 
 impl Report {
-    /// The stacks for `go tool pprof`: samples in nanoseconds of processor time; the thread's name is the outermost function.
+    /// The stacks for `go tool pprof`, in samples and nanoseconds of processor time. The outermost function is the
+    /// thread's name.
     #[must_use]
     pub fn to_pprof(&self) -> Vec<u8> {
         let mut strings = Strings { all: vec![String::new()], known: HashMap::from([(String::new(), 0)]) };
-        let mut profile = Message::default();
+        let mut profile = ProtoMessage::default();
         let [samples, count, cpu, nanoseconds] =
             ["samples", "count", "cpu", "nanoseconds"].map(|word| strings.number(word));
         for (kind, unit) in [(samples, count), (cpu, nanoseconds)] {
@@ -79,8 +80,9 @@ impl Report {
                 of.number(2, unit);
             });
         }
-        // A function is a location too, by the same number, counted from 1.
+        // Each function has one location of the same id; ids start at 1.
         let mut functions: HashMap<u64, u64> = HashMap::new();
+        // pprof's order is innermost frame first.
         for stack in &self.stacks {
             let mut frames = Vec::with_capacity(stack.frames.len());
             for frame in stack.frames.iter().rev() {
@@ -102,7 +104,7 @@ impl Report {
                 location.number(1, number);
                 location.inside(4, |line| line.number(1, number));
             });
-            // Without a system name: pprof would take the brackets of Rust's names for C++'s.
+            // Without a system name, because pprof would parse the brackets of Rust's names as C++ templates.
             profile.inside(field::FUNCTION, |function| {
                 function.number(1, number);
                 function.number(2, name);
@@ -114,11 +116,11 @@ impl Report {
             of.number(1, cpu);
             of.number(2, nanoseconds);
         });
-        // One for all, though programs that were profiled together may have had different ones: it is shown, and counts nowhere.
+        // Merged programs may have different periods. pprof only displays this value.
         let period = self.stacks.first().map_or(0, |stack| stack.nanoseconds / stack.count.max(1));
         profile.number(field::PERIOD, period);
         for string in &strings.all {
-            profile.octets(field::STRING_TABLE, string.as_bytes());
+            profile.bytes(field::STRING_TABLE, string.as_bytes());
         }
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(&profile.0).and_then(|()| gzip.finish()).unwrap_or_default()
@@ -148,9 +150,9 @@ mod tests {
 
     #[test]
     fn it_is_gzip_of_a_message_with_all_names() {
-        let mut octets = Vec::new();
-        flate2::read::GzDecoder::new(&report().to_pprof()[..]).read_to_end(&mut octets).unwrap();
-        let has = |text: &str| octets.windows(text.len()).any(|part| part == text.as_bytes());
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(&report().to_pprof()[..]).read_to_end(&mut bytes).unwrap();
+        let has = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
         assert!(["app::hot", "<app::T as U>::cold", "nanoseconds"].iter().all(|text| has(text)));
     }
 

@@ -1,4 +1,4 @@
-//! A report for tests, with what is hard to show in it.
+//! A report for tests, with names and values that are hard to format.
 
 use super::{CurvePoint, Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Reason, ReasonCode, Report};
 use super::{Speech, Stack, TargetReport};
@@ -6,7 +6,7 @@ use crate::target::TargetKind;
 
 const SPEEDUPS: [f64; 11] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0];
 
-/// `slope` is what the target would give if it took no time at all.
+/// A curve; `slope` is its gain at a speed-up of 100 %.
 pub(super) fn curve(slope: f64, bend: f64, half: f64, share: f64) -> Vec<CurvePoint> {
     SPEEDUPS
         .map(|speedup: f64| {
@@ -23,7 +23,18 @@ fn target(name: &str, kind: TargetKind, share: f64, curve: Vec<CurvePoint>, mode
         Mode::B => curve.iter().filter(|point| [0.25, 0.5].contains(&point.speedup)).copied().collect(),
     };
     let latency = curve.iter().map(|point| CurvePoint { gain: point.gain * 1.2, ..*point }).collect();
-    TargetReport { name: name.into(), kind, share, curve, latency, mode, samples, confirmed, others: Vec::new() }
+    TargetReport {
+        name: name.into(),
+        kind,
+        share,
+        curve,
+        latency,
+        mode,
+        samples,
+        confirmed,
+        others: Vec::new(),
+        folded: None,
+    }
 }
 
 pub(super) fn report() -> Report {
@@ -50,7 +61,7 @@ pub(super) fn report() -> Report {
             Progress { name: "request".into(), baseline_rate: 41_230.5, baseline_ns: 1_512_300.25, count: 1_236_915 },
             Progress { name: "route /api/*".into(), baseline_rate: 9_120.0, baseline_ns: 2_800_000.0, count: 273_600 },
         ],
-        load: Load { kind: LoadKind::Closed, elasticity: Some(0.97), utilisation: 0.84 },
+        load: Load { kind: LoadKind::Closed, limit: None, elasticity: Some(0.97), utilisation: 0.84 },
         perturbation: Perturbation {
             budget: 0.03,
             paused: 0.019,

@@ -3,20 +3,20 @@
 use std::fmt::Write as _;
 
 use super::words::{digits, percent, places};
-use super::{CurvePoint, LoadKind, Measure, Mode, Reason, Report, TargetReport, at};
-use crate::target::TargetKind;
+use super::{CurvePoint, Limit, LoadKind, Measure, Mode, Reason, Report, TargetReport, at};
+use crate::target::{FoldReason, TargetKind};
 
 /// The speed-ups that have a column.
 const COLUMNS: [f64; 2] = [0.2, 0.5];
-/// More rows than this are counted only; pages and programs get all.
+/// Bound on the rows; further targets are only counted. Pages and JSON have all.
 const ROWS_MAX: usize = 24;
-/// The narrowest that a name's column gets.
+/// Smallest width of the name column, in characters.
 const NAME_MIN: usize = 16;
-/// More targets than this are counted only, where a note is of several.
+/// Bound on the targets named in one note; further ones are only counted.
 const NAMED_MAX: usize = 3;
 
 impl TargetKind {
-    /// In a word.
+    /// The kind as a word, as in the table.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl TargetKind {
 }
 
 impl Mode {
-    /// In a word.
+    /// The mode as a word, as in the table.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -42,29 +42,31 @@ impl Mode {
 }
 
 impl Report {
-    /// A table of the targets, and below it what was measured and what is missing; lines of at most `width` columns where names
-    /// allow it. It ends in a line's end.
+    /// The table of targets, then measurements and notes. Lines have at most `width` columns unless names are too long.
+    /// Ends with a newline.
     #[must_use]
     pub fn to_terminal(&self, width: usize) -> String {
         let mut out = String::new();
-        if !self.targets.is_empty() {
+        // Without targets a table of heads would only hide the notes that say why.
+        if self.shown().next().is_some() {
             self.table(&mut out, width);
             out.push('\n');
         }
-        if self.targets.iter().any(|target| self.counted(target).0 == Measure::Latency) {
-            let _ = writeln!(out, "The gains are of the time that {} takes from begin to end.", self.speech.unit);
+        self.folds(&mut out);
+        if self.shown().any(|target| self.counted(target).0 == Measure::Latency) {
+            let _ = writeln!(out, "The gains are in latency: the time of {} from begin to end.", self.speech.unit);
         }
         out.push_str(&self.facts());
         out
     }
 
-    /// What was measured, what it took, and what is missing, in lines.
+    /// The measurements, the profile's cost, and the notes, in lines.
     pub(super) fn facts(&self) -> String {
         let mut out = String::new();
         for progress in &self.progress {
             let _ = writeln!(
                 out,
-                "{}: {} a second, {} each, {} seen",
+                "{}: {} a second, {} each, {} counted",
                 plain(&progress.name),
                 count(progress.baseline_rate),
                 time(progress.baseline_ns),
@@ -72,9 +74,13 @@ impl Report {
             );
         }
         let load = match self.load.kind {
-            LoadKind::Closed => "asks for more when it is answered sooner",
-            LoadKind::Limited => "keeps its own pace, so that only times can get shorter",
-            LoadKind::Mixed => "partly keeps its own pace",
+            LoadKind::Closed => "is closed-loop: it sends more when it is answered sooner",
+            // Before the kinds: a generator at its limit looks like an open loop, but is none.
+            _ if self.load.limit == Some(Limit::Generator) => {
+                "does not follow the program: most likely its generator sends as fast as it can"
+            }
+            LoadKind::Limited => "is open-loop: it keeps its own rate, so only latency can improve",
+            LoadKind::Mixed => "is partly open-loop: it follows the program only in part",
         };
         let _ =
             writeln!(out, "The load {load}; the busiest thread works {} of the time.", percent(self.load.utilisation));
@@ -95,11 +101,12 @@ impl Report {
         out
     }
 
-    /// A line for each reason; what holds for several targets is said once, with the first few of them.
+    /// One line for each reason text, with the first few of its targets.
     fn notes(&self, out: &mut String) {
         let mut notes: Vec<(&str, Vec<String>)> = Vec::new();
         for Reason { target, text, .. } in &self.reasons {
             let about = (!target.is_empty()).then(|| plain(target));
+            // Equal texts are merged, but a note about the whole program stays separate from those about targets.
             match notes.iter_mut().find(|(said, targets)| said == text && targets.is_empty() == about.is_none()) {
                 Some((_, targets)) => targets.extend(about),
                 None => notes.push((text, Vec::from_iter(about))),
@@ -117,18 +124,39 @@ impl Report {
         }
     }
 
+    /// The folded targets by reason; JSON has their curves.
+    fn folds(&self, out: &mut String) {
+        let mut groups: Vec<(FoldReason, Vec<String>)> = Vec::new();
+        for (target, folded) in self.folded() {
+            let name = plain(&target.name);
+            match groups.iter_mut().find(|(why, _)| *why == folded.why) {
+                Some((_, names)) => names.push(name),
+                None => groups.push((folded.why, vec![name])),
+            }
+        }
+        for (why, names) in groups {
+            let _ = write!(out, "Left out, {}: {}", why.text(), names[..names.len().min(NAMED_MAX)].join(", "));
+            if let more @ 1.. = names.len().saturating_sub(NAMED_MAX) {
+                let _ = write!(out, " and {more} more");
+            }
+            out.push('\n');
+        }
+    }
+
     fn table(&self, out: &mut String, width: usize) {
         let heads: Vec<String> = COLUMNS
             .iter()
             .map(|column| format!("{} faster", percent(*column)))
             .chain(["share", "samples", "mode"].map(str::to_owned))
             .collect();
-        let shown = &self.targets[..self.targets.len().min(ROWS_MAX)];
+        let shown: Vec<&TargetReport> = self.shown().take(ROWS_MAX).collect();
         let rows: Vec<Vec<String>> = shown.iter().map(|target| self.cells(target)).collect();
+        // Measured in characters and not in bytes, since names and signs are not all ASCII.
         let widths: Vec<usize> = (0..heads.len())
             .map(|column| rows.iter().chain([&heads]).map(|row| row[column].chars().count()).max().unwrap_or(0))
             .collect();
         let taken: usize = widths.iter().map(|width| width + 2).sum();
+        // Names get the remaining width.
         let kind_width = shown.iter().map(|target| target.kind.word().len()).max().unwrap_or(0);
         let names: Vec<String> = shown.iter().map(|target| plain(&target.name)).collect();
         let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("target".len());
@@ -138,6 +166,7 @@ impl Report {
             for (cell, width) in cells.iter().zip(&widths) {
                 let _ = write!(text, "  {cell:>width$}");
             }
+            // No spaces at the ends of lines: reports are pasted into issues and compared.
             out.push_str(text.trim_end());
             out.push('\n');
         };
@@ -145,8 +174,9 @@ impl Report {
         for ((target, name), row) in shown.iter().zip(&names).zip(&rows) {
             line(target.kind.word(), &shortened(name, room), row);
         }
-        if shown.len() < self.targets.len() {
-            let _ = writeln!(out, "and {} more", self.targets.len() - shown.len());
+        // `shown` is a part of `self.shown()`, so the difference cannot be negative.
+        if let more @ 1.. = self.shown().count() - shown.len() {
+            let _ = writeln!(out, "and {more} more");
         }
     }
 
@@ -159,15 +189,16 @@ impl Report {
     }
 }
 
-/// "+6.4 ± 0.8 %", or "?".
+/// A gain with its interval, "+6.4 ± 0.8 %", or "?" if the interval is too wide.
 pub(super) fn interval(point: &CurvePoint) -> String {
     let Some(half) = point.half() else { return "?".into() };
     let places = places(point.gain);
+    // Below that it is printed as 0.0, and `+0.0` would suggest a gain.
     let sign = if point.gain >= 0.0005 { "+" } else { "" };
     format!("{sign}{} ± {} %", digits(point.gain, places), digits(half, places.max(1)))
 }
 
-/// A rate or a number of things, with three digits.
+/// A rate or a number with three digits.
 fn count(number: f64) -> String {
     match number {
         number if number >= 1e7 => format!("{:.1} M", number / 1e6),
@@ -177,7 +208,7 @@ fn count(number: f64) -> String {
     }
 }
 
-/// A time in its own unit.
+/// A duration in a suitable unit.
 fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
@@ -187,7 +218,7 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// Nothing that a terminal would take for a command.
+/// Escapes control characters, so that a name cannot send commands to the terminal.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for char in text.chars() {
@@ -200,12 +231,13 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// The beginning and, since that is where names differ, more of the end.
+/// Shortens a name in the middle; keeps more of its end, since that is where names differ.
 fn shortened(name: &str, room: usize) -> String {
     let long = name.chars().count();
     if long <= room {
         return name.to_owned();
     }
+    // One character is for the ellipsis.
     let front = (room - 1) / 3;
     let back = room - 1 - front;
     name.chars().take(front).chain(['…']).chain(name.chars().skip(long - back)).collect()
@@ -215,6 +247,7 @@ fn shortened(name: &str, room: usize) -> String {
 mod tests {
     use super::super::sample::report;
     use super::*;
+    use crate::target::Folded;
 
     #[test]
     fn a_table() {
@@ -228,9 +261,24 @@ mod tests {
             lines[1],
             "tls write                        span      +6.4 ± 0.8 %   +16 ± 0.8 %   11 %      816  confirmed"
         );
-        assert!(text.contains("request: 41.2 k a second, 1.51 ms each, 1236915 seen\n"));
+        assert!(text.contains("request: 41.2 k a second, 1.51 ms each, 1236915 counted\n"));
         assert!(text.contains("Note: src/encode.rs:112: the interval is"));
         assert!(lines.iter().take(6).all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn what_is_folded_stands_below_the_table() {
+        let mut report = report();
+        report.load.limit = Some(Limit::Generator);
+        report.load.kind = LoadKind::Limited;
+        for at in [0, 2] {
+            report.targets[at].folded = Some(Folded { why: FoldReason::Wrapper, into: String::new() });
+        }
+        let text = report.to_terminal(100);
+        assert!(!text.contains("tls write  ") && !text.contains("route /api/*  "), "{text}");
+        let line = "\nLeft out, a library's wrapper around the program's code: tls write, route /api/*\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("\nThe load does not follow the program: most likely its generator"), "{text}");
     }
 
     #[test]
@@ -264,7 +312,7 @@ mod tests {
         report.load.kind = LoadKind::Limited;
         let text = report.to_terminal(100);
         assert!(text.contains("span      +7.7 ± 0.8 %"), "{text}");
-        assert!(text.contains("\nThe gains are of the time that a request takes from begin to end.\n"), "{text}");
+        assert!(text.contains("\nThe gains are in latency: the time of a request from begin to end.\n"), "{text}");
     }
 
     #[test]
@@ -277,6 +325,6 @@ mod tests {
     #[test]
     fn nothing_was_seen() {
         let text = Report::default().to_terminal(80);
-        assert!(text.starts_with("The load asks for more"), "{text}");
+        assert!(text.starts_with("The load is closed-loop"), "{text}");
     }
 }

@@ -1,19 +1,20 @@
-//! A report in sentences. Names stand in backticks.
+//! A report as sentences. Names are in backticks.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CurvePoint, Measure, Report, TargetReport, at};
+use super::{CurvePoint, Limit, Measure, Report, TargetReport, at};
+use crate::constants::{SENTENCE_GAIN_MIN, SENTENCE_NO_GAIN, SENTENCE_SHARE_MIN, SENTENCE_SPEEDUP};
 
-/// How sentences speak of a program: "this server answers more", "a request takes less time".
+/// The words for a program in sentences: "this server answers more", "a request takes less time".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Speech {
-    /// Who it is, as in "this server".
+    /// The program: "this server".
     pub subject: String,
-    /// What it does, as in "answer".
+    /// Its activity, as a verb: "answer".
     pub verb: String,
-    /// What it does that with, as in "a request".
+    /// The object of that activity, one unit of work: "a request".
     pub unit: String,
 }
 
@@ -31,43 +32,38 @@ impl Speech {
     }
 }
 
-/// The speed-up that sentences are about, where a curve has it.
-const SPOKEN: f64 = 0.2;
-/// What no time at all must give at least, or take, to be worth a sentence.
-const MATTERS: f64 = 0.01;
-/// A gain is none where the interval stays within these.
-const NONE: f64 = 0.02;
-/// From this share on it is worth saying that something does not matter.
-const LARGE: f64 = 0.03;
-/// Sentences of one sort.
+/// Bound on the sentences of one kind.
 const SORT_MAX: usize = 3;
 
 impl Report {
-    /// What it says, the most worthwhile first; never empty.
+    /// The sentences, largest gain first; never empty.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let (mut more, mut less, mut none, mut unknown) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for target in &self.targets {
+        for target in self.shown() {
             let (measure, curve) = self.counted(target);
             let Some(top) = curve.last() else { continue };
-            let spoken = at(curve, SPOKEN).unwrap_or(top);
+            let spoken = at(curve, SENTENCE_SPEEDUP).unwrap_or(top);
             let name = quoted(&target.name);
-            if top.gain >= MATTERS && (spoken.low > 0.0 || top.low > 0.0) {
+            // An effect counts if its interval excludes 0, at the usual speed-up or at 100 %.
+            if top.gain >= SENTENCE_GAIN_MIN && (spoken.low > 0.0 || top.low > 0.0) {
                 let point = if spoken.low > 0.0 { spoken } else { top };
                 more.push(self.change(&name, measure, point));
-            } else if top.gain <= -MATTERS && top.high < 0.0 {
+            } else if top.gain <= -SENTENCE_GAIN_MIN && top.high < 0.0 {
                 less.push(self.change(&name, measure, top));
-            } else if top.low > -NONE && top.high < NONE {
-                if target.share >= LARGE {
+            } else if top.low > -SENTENCE_NO_GAIN && top.high < SENTENCE_NO_GAIN {
+                if target.share >= SENTENCE_SHARE_MIN {
                     none.push(off_the_path(&name, target));
                 }
             } else if top.half().is_none() {
                 unknown.push(format!(
-                    "It is not known yet whether making {name} faster would help: too little was seen; a longer profile may tell."
+                    "It is not known yet whether making {name} faster would help: there is too little data; run a longer \
+                     profile."
                 ));
             } else {
                 unknown.push(format!(
-                    "It is not known yet whether making {name} faster would help: {} faster, it would save between {} and {} of {}.",
+                    "It is not known yet whether making {name} faster would help: {} faster, it would save between {} and \
+                     {} of {}.",
                     percent(top.speedup),
                     percent(top.low),
                     percent(top.high),
@@ -75,7 +71,19 @@ impl Report {
                 ));
             }
         }
+        // Only targets around the work would help: no part of it stands out.
+        if more.is_empty()
+            && unknown.is_empty()
+            && let Some((target, _)) = self.folded().find(|(target, _)| self.would_help(target))
+        {
+            more.push(format!(
+                "No part of the work stands out: {} contains nearly all of it, and no part inside would help much by \
+                 itself.",
+                quoted(&target.name)
+            ));
+        }
         unknown.truncate(1);
+        // Unknown effects come first only if there is no known gain, and last only if there are few other sentences.
         let [first, then] = if more.is_empty() { [unknown, Vec::new()] } else { [Vec::new(), unknown] };
         let mut words = Vec::new();
         for mut sort in [more, first, less, none] {
@@ -91,14 +99,18 @@ impl Report {
         }
         if words.is_empty() {
             words.push(match &*self.targets {
-                [] => "No target was seen, so there is nothing to say yet.".into(),
-                _ => format!("Nothing was found that would let {} {} more.", self.speech.subject, self.speech.verb),
+                [] => "No target was sampled yet, so there is no result.".into(),
+                _ => format!("No target was found that would let {} {} more.", self.speech.subject, self.speech.verb),
             });
         }
         words
     }
 
-    /// One target, faster, and what comes of it.
+    fn would_help(&self, target: &TargetReport) -> bool {
+        self.counted(target).1.last().is_some_and(|top| top.gain >= SENTENCE_GAIN_MIN && top.low > 0.0)
+    }
+
+    /// The sentence about one target: its speed-up, and the effect.
     fn change(&self, name: &str, measure: Measure, point: &CurvePoint) -> String {
         let Speech { subject, verb, unit } = &self.speech;
         let faster = percent(point.speedup);
@@ -107,8 +119,12 @@ impl Report {
             Measure::Latency => {
                 let does = if is_gain { "shorten" } else { "lengthen" };
                 let amount = amount(point.gain, point.low, point.high, "");
+                let load = match self.load.limit {
+                    Some(Limit::Generator) => "the load generator is likely at its limit and",
+                    _ => "the load",
+                };
                 return format!(
-                    "Making {name} {faster} faster would {does} {unit} by {amount}; the load would not ask for more."
+                    "Making {name} {faster} faster would {does} {unit} by {amount}; {load} would not send more."
                 );
             }
             Measure::Pace => {
@@ -128,7 +144,7 @@ impl Report {
         format!("Making {name} {faster} faster would let {subject} {does} {amount}.")
     }
 
-    /// What a gain is a part of.
+    /// The quantity of which a gain is a part.
     fn saved(&self, measure: Measure) -> String {
         match measure {
             Measure::Pace => {
@@ -146,13 +162,14 @@ fn off_the_path(name: &str, target: &TargetReport) -> String {
     )
 }
 
-/// How much more is done when this part of the time is saved; `None` near all of it.
+/// The increase of the rate when this part of the time is saved, 1/(1 − S) − 1; `None` near S = 1.
 pub(super) fn more(gain: f64) -> Option<f64> {
     (gain < 0.99).then(|| 1.0 / (1.0 - gain) - 1.0)
 }
 
-/// "6.8 % ± 1.1 more", or with both ends where they are not as far away.
+/// "6.8 % ± 1.1 more", or the gain with both ends of its interval if that is not symmetric.
 fn amount(gain: f64, low: f64, high: f64, word: &str) -> String {
+    // A loss is printed as a positive amount, so its interval is mirrored.
     let (gain, low, high) = if gain < 0.0 { (-gain, -high, -low) } else { (gain, low, high) };
     let half = (high - low) / 2.0;
     let skew = (gain - (high + low) / 2.0).abs();
@@ -166,14 +183,14 @@ fn amount(gain: f64, low: f64, high: f64, word: &str) -> String {
     format!("{} ± {shown}{word}", percent(gain))
 }
 
-/// A part of a whole as people read it: "6.8 %", "12 %".
+/// A fraction as text: "6.8 %", "12 %".
 pub(super) fn percent(part: f64) -> String {
     let mut text = digits(part, places(part));
     text.push_str(" %");
     text
 }
 
-/// Digits behind the point: one for small parts.
+/// The number of decimal places: one for small fractions.
 pub(super) fn places(part: f64) -> usize {
     let percent = part.abs() * 100.0;
     usize::from(percent < 9.95 && (percent - percent.round()).abs() > 0.04)
@@ -182,14 +199,14 @@ pub(super) fn places(part: f64) -> usize {
 pub(super) fn digits(part: f64, places: usize) -> String {
     let mut text = String::new();
     write!(text, "{:.places$}", part * 100.0).expect("a string takes every write");
-    // Nobody wants to read "-0".
+    // No "-0".
     if text.bytes().all(|digit| matches!(digit, b'-' | b'0' | b'.')) {
         text.retain(|char| char != '-');
     }
     text.replace('-', "−")
 }
 
-/// A name in backticks, on one line.
+/// A name in backticks, without control characters.
 fn quoted(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 2);
     text.push('`');
@@ -219,6 +236,7 @@ mod tests {
     use super::super::sample::{curve, report};
     use super::*;
     use crate::report::{LoadKind, Reason, ReasonCode};
+    use crate::target::{FoldReason, Folded};
 
     #[test]
     fn sentences() {
@@ -240,8 +258,30 @@ mod tests {
         report.targets.truncate(1);
         report.targets[0].latency = curve(0.6, 1.0, 0.02, 0.11);
         report.speech = Speech::default();
-        let want = "Making `tls write` 20 % faster would shorten a unit of its work by 12 % ± 2; the load would not ask for more.";
+        let want = "Making `tls write` 20 % faster would shorten a unit of its work by 12 % ± 2; the load would not send \
+                    more.";
         assert_eq!(report.words(), [want]);
+    }
+
+    /// A folded target is no headline, however large its gain; if no other target would help, a sentence states that.
+    #[test]
+    fn frames_around_the_work_are_no_headline() {
+        let mut report = report();
+        report.targets[0].folded = Some(Folded { why: FoldReason::Whole, into: String::new() });
+        let first = &report.words()[0];
+        assert!(first.starts_with("Making `<T as h1::Parse>::head</script>` 20 % faster"), "{first}");
+        report.targets.truncate(1);
+        let want = "No part of the work stands out: `tls write` contains nearly all of it, and no part inside would help \
+                    much by itself.";
+        assert_eq!(report.words(), [want]);
+    }
+
+    #[test]
+    fn a_generator_at_its_limit_is_named() {
+        let mut report = report();
+        (report.load.kind, report.load.limit) = (LoadKind::Limited, Some(Limit::Generator));
+        let first = &report.words()[0];
+        assert!(first.ends_with("; the load generator is likely at its limit and would not send more."), "{first}");
     }
 
     #[test]
@@ -249,19 +289,21 @@ mod tests {
         let mut report = report();
         report.targets.drain(..3);
         report.targets.truncate(1);
-        let want = "It is not known yet whether making `src/encode.rs:112` faster would help: 100 % faster, it would save between −4 % and 8 % of the time per unit of `request`.";
+        let want = "It is not known yet whether making `src/encode.rs:112` faster would help: 100 % faster, it would save \
+                    between −4 % and 8 % of the time per unit of `request`.";
         assert_eq!(report.words(), [want]);
         report.targets[0].curve.last_mut().unwrap().low = -10.0;
-        let want = "It is not known yet whether making `src/encode.rs:112` faster would help: too little was seen; a longer profile may tell.";
+        let want = "It is not known yet whether making `src/encode.rs:112` faster would help: there is too little data; \
+                    run a longer profile.";
         assert_eq!(report.words(), [want]);
         report.targets.clear();
-        assert_eq!(report.words(), ["No target was seen, so there is nothing to say yet."]);
+        assert_eq!(report.words(), ["No target was sampled yet, so there is no result."]);
         let text = "no unit of progress was seen".into();
         report.reasons = vec![Reason { target: String::new(), code: ReasonCode::NoProgress, text }];
         assert_eq!(report.words(), ["No unit of progress was seen."]);
     }
 
-    // S is the part of the time that is saved; 1/(1−S) − 1 is what is done more in the same time.
+    // S is the saved part of the time; 1/(1−S) − 1 is the increase of the rate.
     #[test]
     fn amounts() {
         for (gain, low, high, want) in [
@@ -274,7 +316,7 @@ mod tests {
             (0.25, 0.2, 0.4, "25 % (20 to 40 %)"),
         ] {
             let got = amount(gain, low, high, "");
-            // A whole number needs no digits behind the point.
+            // `amount` may print a whole number with a decimal place.
             assert_eq!(got.replace("± 1.0", "± 1"), want, "{gain} {low} {high}");
         }
         assert_eq!(more(0.5), Some(1.0));

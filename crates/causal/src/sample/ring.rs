@@ -1,32 +1,36 @@
-//! Where a thread's signal handler leaves samples for the profiler: a ring of words that one writes and one reads.
+//! The ring buffer through which a thread's signal handler passes samples to the profiler: one writer, one reader, no
+//! lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Words of a ring: 128 KiB, of which only what is used becomes resident. A second of samples of deep stacks.
+/// Words of a ring: 128 KiB, of which only used pages become resident. Holds about a second of samples with deep
+/// stacks.
 const WORDS: usize = 1 << 14;
-/// Frames of a stack that are kept, the innermost ones.
+/// Bound on the kept frames of a stack, from the innermost.
 pub(super) const FRAMES_MAX: usize = 256;
-/// Steps to the kind of work that are kept: all that an account has.
+/// Bound on the kept steps of a context; as many as a thread can have.
 pub(super) const STEPS_MAX: usize = 32;
-/// Words before steps and frames: when; whether the steps say all, how many they are, and how many frames there are.
+/// Words before the steps and frames: the time; then a word with `IS_TOLD`, the number of steps, and the number of
+/// frames.
 const HEADER: usize = 2;
 const HIGH: u32 = 32;
 const IS_TOLD: u64 = 1 << 63;
 
-/// What comes with a stack.
+/// The head of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// What the thread was at is said by the steps. It is not where the thread waited in one of the program's primitives, nor where it
-    /// never told of itself: such a thread is in no window, and its time is not that of those that are.
+    /// Whether the steps identify the kind of work. False while the thread is blocked in one of the program's
+    /// primitives, and for a thread that never reported its work: it is in no window, so its time must not count as
+    /// that of threads in one.
     pub(super) is_told: bool,
     pub(super) at: u64,
 }
 
-/// One thread writes at a time (its handler), one reads.
+/// One writer at a time (the thread's handler), one reader.
 #[derive(Debug)]
 pub(super) struct Ring {
     words: Box<[AtomicU64]>,
-    /// How many words were ever written, and read.
+    /// Total words written, and read, both wrapping.
     written: AtomicUsize,
     read: AtomicUsize,
     lost: AtomicU64,
@@ -36,7 +40,7 @@ impl Ring {
     #[expect(unsafe_code, reason = "initialising the words one by one would make all of them resident")]
     pub(super) fn new() -> Self {
         let words = Box::<[AtomicU64]>::new_zeroed_slice(WORDS);
-        // SAFETY: an atomic word of zeroes is 0.
+        // SAFETY: all-zero bytes are a valid `AtomicU64`.
         let words = unsafe { words.assume_init() };
         Self { words, written: AtomicUsize::new(0), read: AtomicUsize::new(0), lost: AtomicU64::new(0) }
     }
@@ -45,10 +49,11 @@ impl Ring {
         &self.words[at % WORDS]
     }
 
-    /// Begins a sample: `None`, and counted, when there is no room for the deepest stack. Safe in a signal handler.
+    /// Begins a sample. Returns `None`, and counts a loss, unless the deepest stack would fit. Safe in a signal
+    /// handler.
     pub(super) fn begin(&self) -> Option<Writing<'_>> {
         let start = self.written.load(Ordering::Relaxed);
-        // Acquire: what the reader has read may be written over.
+        // Acquire: pairs with the Release in `pop`; the words that the reader has finished with may be overwritten.
         let used = start.wrapping_sub(self.read.load(Ordering::Acquire));
         if used + HEADER + STEPS_MAX + FRAMES_MAX > WORDS {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +62,7 @@ impl Ring {
         Some(Writing { ring: self, start, steps: 0, frames: 0 })
     }
 
-    /// The oldest sample; its steps and frames take the place of what is in `steps` and `frames`.
+    /// Takes the oldest sample; replaces the contents of `steps` and `frames` by its own.
     pub(super) fn pop(&self, steps: &mut Vec<u64>, frames: &mut Vec<usize>) -> Option<Record> {
         let start = self.read.load(Ordering::Relaxed);
         if start == self.written.load(Ordering::Acquire) {
@@ -75,18 +80,18 @@ impl Ring {
         Some(Record { is_told: what & IS_TOLD != 0, at })
     }
 
-    /// Samples for which there was no room.
+    /// Samples lost because the ring was full.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Counts from 0 again.
+    /// Resets the count of lost samples.
     pub(super) fn forget_lost(&self) {
         self.lost.store(0, Ordering::Relaxed);
     }
 }
 
-/// A sample that is being written; nobody sees it before [`Writing::end`].
+/// A sample being written; the reader sees it after [`Writing::end`].
 pub(super) struct Writing<'a> {
     ring: &'a Ring,
     start: usize,
@@ -95,7 +100,7 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Adds a step; all steps come before the first frame.
+    /// Adds a step; all steps must precede the first frame.
     pub(super) fn step(&mut self, step: u64) {
         if self.steps < STEPS_MAX {
             self.ring.word(self.start.wrapping_add(HEADER + self.steps)).store(step, Ordering::Relaxed);
@@ -103,7 +108,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Adds a frame; whether there is room for another.
+    /// Adds a frame. Returns whether another one fits.
     pub(super) fn frame(&mut self, address: usize) -> bool {
         if self.frames < FRAMES_MAX {
             let at = self.start.wrapping_add(HEADER + self.steps + self.frames);
@@ -118,7 +123,7 @@ impl Writing<'_> {
         ring.word(start).store(at, Ordering::Relaxed);
         let what = if is_told { IS_TOLD } else { 0 } | (steps as u64) << HIGH | frames as u64;
         ring.word(start.wrapping_add(1)).store(what, Ordering::Relaxed);
-        // Release: whoever sees the length sees the words.
+        // Release: pairs with the Acquire in `pop`; a reader that sees the length sees the words.
         ring.written.store(start.wrapping_add(HEADER + steps + frames), Ordering::Release);
     }
 }

@@ -1,7 +1,9 @@
-//! What the compiler said about each address: how to get from there to the caller (`.eh_frame`, the tables that panics unwind by).
+//! Unwind rules: how to get from a code address to its caller, as `.eh_frame` (the tables by which panics unwind)
+//! describes.
 //!
-//! Read once when a profile starts, and turned into arrays that a signal handler can search. So a function's first instructions, where
-//! the frame pointer is still the caller's, and code without frame pointers (the C library's) hide no caller.
+//! They are read once when a profile starts, and compiled into arrays that a signal handler can search. With them the
+//! walk also finds the caller from a function's first instructions, where the frame pointer is still the caller's, and
+//! from code without frame pointers (the C library's).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,55 +16,58 @@ use addr2line::gimli::{
 
 use crate::modules::{self, Module};
 
-/// From what the caller's stack pointer is reckoned.
+/// The register from which the caller's stack pointer is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Base {
-    /// Nothing is said, or more than is understood here.
+    /// No rule, or one of an unsupported form.
     Unknown,
     /// The stack pointer.
     Stack,
     /// The frame pointer.
     Frame,
-    /// Nobody called this: a thread's first function.
+    /// There is no caller: a thread's first function.
     End,
 }
 
-/// How to get from an address to its caller: offsets in octets.
+/// How to get from an address to its caller. Offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// From the base to what the stack pointer is in the caller; the others count from there.
+    /// Offset from the base to the caller's stack pointer (the canonical frame address), from which the two other
+    /// offsets count.
     pub(super) stack: i32,
-    /// Where the caller's frame pointer was saved, or [`Rule::KEPT`].
+    /// Where the caller's frame pointer is saved, or [`Rule::KEPT`].
     pub(super) frame: i16,
-    /// Where the address to return to was saved, or [`Rule::KEPT`].
+    /// Where the return address is saved, or [`Rule::KEPT`].
     pub(super) link: i16,
     pub(super) base: Base,
 }
 
 impl Rule {
-    /// It is still in its register.
+    /// The value is still in its register.
     pub(super) const KEPT: i16 = i16::MIN;
+    /// The rule of an address without one.
     pub(super) const UNKNOWN: Self = Self { stack: 0, frame: Self::KEPT, link: Self::KEPT, base: Base::Unknown };
+    /// The rule of an outermost function.
     const END: Self = Self { base: Base::End, ..Self::UNKNOWN };
 }
 
-/// Addresses that a step of the coarse index covers, as a power of two.
+/// Bytes of code per entry of the coarse index, as a power of two.
 const COARSE_SHIFT: u32 = 8;
 
-/// The rules of one module, by the offset from its code's begin at which they begin to hold.
+/// The rules of one module, each with the offset in the module's code from which it applies.
 #[derive(Debug)]
 pub(super) struct Table {
     text: Range<usize>,
     starts: Box<[u32]>,
     rules: Box<[Rule]>,
-    /// For each step of addresses, which rule holds at its begin.
+    /// For each 256 bytes of code, the index of the rule that applies at their start; narrows the binary search.
     coarse: Box<[u32]>,
 }
 
 impl Table {
     fn new(text: Range<usize>, mut rows: Vec<(u32, Rule)>) -> Self {
-        // A function's end is said before the next one's begin, if that is the same address; the later one counts.
+        // A function's end row may have the address of the next function's first row: the later row applies.
         rows.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;
             if same {
@@ -87,14 +92,15 @@ impl Table {
         }
     }
 
-    /// Whether so many octets from the address on are the module's. Safe in a signal handler.
-    pub(super) fn holds(&self, address: usize, octets: usize) -> bool {
-        self.text.contains(&address) && octets <= self.text.end - address
+    /// Whether `bytes` bytes from the address are within the module's code. Safe in a signal handler.
+    pub(super) fn holds(&self, address: usize, bytes: usize) -> bool {
+        self.text.contains(&address) && bytes <= self.text.end - address
     }
 
     fn find(&self, address: usize) -> Option<Rule> {
         let offset = address.wrapping_sub(self.text.start);
         let step = offset >> COARSE_SHIFT;
+        // The rule lies between those at the start of this step and of the next one.
         let (first, last) = (*self.coarse.get(step)? as usize, *self.coarse.get(step + 1)? as usize);
         let here = self.starts.get(first..=last)?;
         let at = here.partition_point(|&start| start as usize <= offset);
@@ -102,20 +108,20 @@ impl Table {
     }
 }
 
-/// The rules of all modules, by their addresses. Never freed: a handler may be reading them.
+/// The rules of all modules, sorted by address. Never freed: a handler may be reading them.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     tables: Vec<&'static Table>,
 }
 
 impl Rules {
-    /// The module that the address lies in. Safe in a signal handler.
+    /// The module that contains the address. Safe in a signal handler.
     pub(super) fn module(&self, address: usize) -> Option<&'static Table> {
         let after = self.tables.partition_point(|table| table.text.start <= address);
         self.tables.get(after.checked_sub(1)?).copied().filter(|table| address < table.text.end)
     }
 
-    /// What holds at the address; `None` when nothing is known. Safe in a signal handler.
+    /// The rule for the address; `None` outside of all known rules. Safe in a signal handler.
     pub(super) fn find(&self, address: usize) -> Option<Rule> {
         self.module(address)?.find(address)
     }
@@ -127,55 +133,69 @@ impl Rules {
 }
 
 static CURRENT: AtomicPtr<Rules> = AtomicPtr::new(std::ptr::null_mut());
-/// The modules that [`CURRENT`] is about, by [`modules::changes`].
+/// The value of [`modules::changes`] for which [`CURRENT`] was built.
 static CHANGES: AtomicU64 = AtomicU64::new(u64::MAX);
-/// What was read already: by bias and code.
+/// The tables read so far, by the module's load bias.
 static READ: Mutex<Vec<(usize, &'static Table)>> = Mutex::new(Vec::new());
 
-/// The rules as they were last loaded. Safe in a signal handler.
+/// The rules as last loaded. Safe in a signal handler.
 #[expect(unsafe_code, reason = "a handler can take no lock, so what it reads is never freed")]
 pub(super) fn current() -> &'static Rules {
     static NONE: Rules = Rules { tables: Vec::new() };
-    // SAFETY: null, or what `load` leaked.
+    // SAFETY: the pointer is null, or from a box that `load` leaked.
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }.unwrap_or(&NONE)
 }
 
-/// Sees to modules that were loaded or unloaded since the last time.
+/// Rebuilds the rules if modules were loaded or unloaded since the last call.
 pub(super) fn load() {
     let changes = modules::changes();
     if CHANGES.load(Ordering::Relaxed) == changes {
         return;
     }
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    let modules = modules::list(|bias| !read.iter().any(|known| known.0 == bias));
-    let known = |module: &Module, read: &[(usize, &'static Table)]| {
-        read.iter().find(|(bias, table)| *bias == module.bias && table.text == module.text).map(|known| known.1)
-    };
+    let tables = tables(&mut read, |read| modules::list(|bias, text| find(read, bias, text).is_none()));
+    CURRENT.store(Box::into_raw(Box::new(Rules { tables })), Ordering::Release);
+    CHANGES.store(changes, Ordering::Relaxed);
+}
+
+/// A table with its module's load bias.
+type Known = (usize, &'static Table);
+
+/// The table of the module with this bias and code. The bias is not enough: the loader may reuse that of an unloaded
+/// module for another one.
+fn find(read: &[Known], bias: usize, text: &Range<usize>) -> Option<&'static Table> {
+    read.iter().find(|known| known.0 == bias && known.1.text == *text).map(|known| known.1)
+}
+
+/// The tables of all loaded modules, sorted by address. `list` returns the modules, with the unwind sections of those
+/// that are not in `read`; their rules are read and added to it.
+fn tables(read: &mut Vec<Known>, list: impl FnOnce(&[Known]) -> Vec<Module>) -> Vec<&'static Table> {
     let mut tables = Vec::new();
-    for module in &modules {
-        let table = known(module, &read).unwrap_or_else(|| {
-            let table: &'static Table = Box::leak(Box::new(Table::new(module.text.clone(), rows(module))));
+    for module in list(read) {
+        let table = find(read, module.bias, &module.text).unwrap_or_else(|| {
+            let table: &'static Table = Box::leak(Box::new(Table::new(module.text.clone(), rows(&module))));
             read.push((module.bias, table));
             table
         });
         tables.push(table);
     }
-    // What is gone may come back as something else at the same place.
+    // Forget unloaded modules: another one may be loaded at the same address later.
     read.retain(|(_, table)| tables.iter().any(|kept| std::ptr::eq(*kept, *table)));
     tables.sort_unstable_by_key(|table| table.text.start);
-    CURRENT.store(Box::into_raw(Box::new(Rules { tables })), Ordering::Release);
-    CHANGES.store(changes, Ordering::Relaxed);
+    tables
 }
 
+/// DWARF register numbers of the stack pointer, the frame pointer and the return address.
 #[cfg(target_arch = "x86_64")]
 const STACK_FRAME_LINK: [Register; 3] = [Register(7), Register(6), Register(16)];
+/// DWARF register numbers of the stack pointer, the frame pointer and the return address.
 #[cfg(not(target_arch = "x86_64"))]
 const STACK_FRAME_LINK: [Register; 3] = [Register(31), Register(29), Register(30)];
 
-/// All that a module says, by address. What is not understood is left out.
+/// All rules of a module, by offset. Unsupported ones are left out.
 fn rows(module: &Module) -> Vec<(u32, Rule)> {
-    let Some((address, octets)) = &module.unwind else { return Vec::new() };
-    let section = EhFrame::new(octets, NativeEndian);
+    let Some((address, bytes)) = &module.unwind else { return Vec::new() };
+    let section = EhFrame::new(bytes, NativeEndian);
     let bases = BaseAddresses::default().set_eh_frame(*address as u64);
     let offset = |address: u64| {
         let offset = (address as usize).checked_sub(module.text.start)?;
@@ -199,10 +219,12 @@ fn rows(module: &Module) -> Vec<(u32, Rule)> {
             continue;
         };
         let mut rows: Vec<(u32, Rule)> = Vec::new();
+        // A row holds from its address to the next row's.
         if let Ok(mut table) = function.rows(&section, &bases, &mut context) {
             while let Ok(Some(row)) = table.next_row() {
                 let Some(start) = offset(row.start_address()) else { continue };
                 let [stack, frame, link] = STACK_FRAME_LINK;
+                // Other forms of rules (expressions) occur in few places, and are left to the frame pointer.
                 let base = match row.cfa() {
                     CfaRule::RegisterAndOffset { register, offset } if *register == stack => {
                         Some((Base::Stack, *offset))
@@ -220,6 +242,7 @@ fn rows(module: &Module) -> Vec<(u32, Rule)> {
     functions.sort_unstable_by_key(|function| function.0);
     let mut all = Vec::with_capacity(functions.len() * 4);
     for (start, end, rows) in functions {
+        // A gap between functions must not extend the rule before it.
         if rows.first().is_none_or(|row| row.0 != start) {
             all.push((start, Rule::UNKNOWN));
         }
@@ -235,6 +258,7 @@ fn rule(base: Option<(Base, i64)>, frame: RegisterRule<usize>, link: RegisterRul
         RegisterRule::Undefined | RegisterRule::SameValue => Some(Rule::KEPT),
         _ => None,
     };
+    // On x86-64 a thread's first function declares its return address as undefined.
     let is_first = matches!(link, RegisterRule::Undefined) && cfg!(target_arch = "x86_64");
     match (base, saved(&frame), saved(&link)) {
         _ if is_first => Rule::END,
@@ -253,7 +277,7 @@ mod tests {
     #[test]
     fn a_table_knows_which_rule_holds() {
         let rule = |stack| Rule { stack, base: Base::Stack, ..Rule::UNKNOWN };
-        // The last row of a place counts; equal neighbours are one.
+        // The last row at an offset applies; equal neighbours are merged.
         let rows = vec![
             (4, rule(1)),
             (10, Rule::UNKNOWN),
@@ -282,9 +306,28 @@ mod tests {
         assert_eq!(table.find(0xfff), None);
     }
 
+    /// The loader gives the bias of an unloaded object to the next one, whose code has another length.
+    #[test]
+    fn an_object_at_a_reused_bias_gets_rules_of_its_own() {
+        let program = modules::list(|_, _| true).swap_remove(0);
+        let unloaded = Module { text: program.text.start..program.text.start + 16, unwind: None, ..program.clone() };
+        let mut read = Vec::new();
+        tables(&mut read, |_| vec![unloaded]);
+        // As `load` asks for it: the section of each module that is not known yet.
+        let loaded = |read: &[Known]| {
+            let section = find(read, program.bias, &program.text).is_none().then(|| program.unwind.clone()).flatten();
+            vec![Module { unwind: section, ..program.clone() }]
+        };
+        let now = tables(&mut read, loaded);
+        assert!(now.len() == 1 && !now[0].starts.is_empty(), "the table of the new object is not empty");
+        assert_eq!(read.len(), 1, "the unloaded object is forgotten");
+        let again = tables(&mut read, loaded);
+        assert!(std::ptr::eq(again[0], now[0]), "a known object is not read again");
+    }
+
     #[test]
     fn every_address_of_this_program_is_found_as_a_plain_search_finds_it() {
-        let module = modules::list(|_| true).swap_remove(0);
+        let module = modules::list(|_, _| true).swap_remove(0);
         let rows = rows(&module);
         let table = Table::new(module.text.clone(), rows.clone());
         let mut known = 0;

@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 use super::*;
 
-/// Work that a compiler cannot leave out, in a function of its own.
+/// Work that the compiler cannot remove, in a function of its own.
 #[inline(never)]
 fn burn(rounds: u64) -> u64 {
     (0..rounds).fold(1, |sum: u64, at| black_box(sum.wrapping_mul(31).wrapping_add(at)))
@@ -20,7 +20,7 @@ fn until(why: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A thread that is registered and burns until it is told to end; its account's number.
+/// Spawns a registered thread that burns until `end` is set; returns its account's number.
 fn burner<'scope>(scope: &'scope thread::Scope<'scope, '_>, end: &'scope AtomicBool) -> u32 {
     let (tell, told) = std::sync::mpsc::channel();
     scope.spawn(move || {
@@ -33,7 +33,7 @@ fn burner<'scope>(scope: &'scope thread::Scope<'scope, '_>, end: &'scope AtomicB
     told.recv().unwrap()
 }
 
-/// Tells burners to end when it is dropped, also where a test fails.
+/// Sets `end` when it is dropped, also if a test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -42,7 +42,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Whether the address is in the function: its code is no longer than that in any profile.
+/// Whether the address is in the function, assuming that its code is at most 4 KiB in every build profile.
 fn is_in(address: usize, function: usize) -> bool {
     (function..function + 4096).contains(&address)
 }
@@ -76,8 +76,8 @@ fn a_busy_thread_is_seen_where_it_is_busy() {
     }
 }
 
-/// Each sample stands for as much of the thread's time, also of one that rests after each millisecond of work. Wide bounds: ticks may
-/// find it at rest more often than not for a while.
+/// Samples have equal weights, also for a thread that rests after each millisecond of work. The bounds are wide: for a
+/// while ticks may find the thread at rest more often than not.
 #[test]
 fn samples_come_to_the_time_that_a_thread_worked() {
     let _alone = alone();
@@ -137,7 +137,7 @@ fn there_is_one_at_a_time_and_nothing_is_left_behind() {
 fn a_handler_of_the_programs_own_is_left_alone() {
     let _alone = alone();
     extern "C" fn theirs(_: libc::c_int) {}
-    // SAFETY: a handler that does nothing, or what was there before.
+    // SAFETY: installs a handler that does nothing, or the previous one.
     let before = unsafe { libc::signal(libc::SIGPROF, theirs as extern "C" fn(_) as libc::sighandler_t) };
     let refused = Sampler::start(Rate::Cpu);
     // SAFETY: as above.
@@ -145,7 +145,7 @@ fn a_handler_of_the_programs_own_is_left_alone() {
     assert_eq!(now, theirs as extern "C" fn(_) as libc::sighandler_t);
     assert!(matches!(refused, Err(SampleError::Handler)), "{refused:?}");
     assert!(refused.unwrap_err().to_string().contains("SIGPROF"));
-    // What was refused does not count as running.
+    // A refused start does not count as running.
     drop(Sampler::start(Rate::Cpu).unwrap());
 }
 
@@ -184,7 +184,7 @@ fn a_hundred_threads_are_told_apart() {
                 progress::on_each_thread();
                 let number = progress::current().unwrap().number();
                 ready.wait();
-                // All are there, and each is busy until it was seen.
+                // All threads exist; each is busy in turn until it was sampled.
                 let turn = turn.lock();
                 while !seen.lock().unwrap().contains(&number) && !end.load(Ordering::Relaxed) {
                     burn(100_000);
@@ -221,7 +221,7 @@ fn what_nobody_takes_away_is_lost_and_counted() {
         let mut seen = 0;
         sampler.drain(|sample| seen += usize::from(sample.account == busy));
         assert!(seen > 50);
-        // There is room again.
+        // The ring accepts samples again.
         until("another one", || {
             let mut more = 0;
             sampler.drain(|sample| more += usize::from(sample.account == busy));
@@ -236,7 +236,7 @@ fn what_nobody_takes_away_is_lost_and_counted() {
 fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
     let _alone = alone();
     let mut ends = [0; 2];
-    // SAFETY: room for both ends.
+    // SAFETY: the array has room for both ends.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
     let [reads, writes] = ends;
     let (taken, end) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -245,12 +245,12 @@ fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
         let _ends = Ends(end);
         scope.spawn(move || {
             progress::on_each_thread();
-            let mut octet = 0_u8;
-            // SAFETY: room for one octet; closed only when this thread is done.
-            let answer = unsafe { libc::read(reads, (&raw mut octet).cast(), 1) };
-            assert_eq!((answer, octet), (1, 7), "{}", io::Error::last_os_error());
-            // Now the thread is busy, and looks whether anybody changes its errno.
-            // SAFETY: the thread's own.
+            let mut byte = 0_u8;
+            // SAFETY: room for one byte; the end is closed after this thread has finished.
+            let answer = unsafe { libc::read(reads, (&raw mut byte).cast(), 1) };
+            assert_eq!((answer, byte), (1, 7), "{}", io::Error::last_os_error());
+            // Now the thread is busy, and checks that its errno does not change.
+            // SAFETY: the thread's own errno.
             let errno = unsafe { libc::__errno_location() };
             // SAFETY: as above.
             let errno = unsafe { &mut *errno };
@@ -264,11 +264,11 @@ fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(100) {
             sampler.refresh();
-            // Where it waits it is not seen.
+            // While it waits it is not sampled.
             sampler.drain(|_| {});
             thread::sleep(Duration::from_millis(5));
         }
-        // SAFETY: one octet from a local.
+        // SAFETY: writes one byte from a local.
         assert_eq!(unsafe { libc::write(writes, [7_u8].as_ptr().cast(), 1) }, 1);
         until("samples of the busy thread", || {
             thread::sleep(Duration::from_millis(5));
@@ -279,7 +279,7 @@ fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
         });
     });
     for end in ends {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: not used any more.
         unsafe { libc::close(end) };
     }
 }
@@ -293,7 +293,7 @@ fn who_waits_is_not_sampled_by_wall_time() {
         scope.spawn(move || {
             progress::on_each_thread();
             tell.send(progress::current().unwrap().number()).unwrap();
-            // A wait that the kernel restarts, and one that it does not.
+            // A wait that the kernel restarts, then one that it does not.
             assert!(gone.recv().is_err());
             thread::sleep(Duration::from_millis(200));
         });
@@ -305,7 +305,7 @@ fn who_waits_is_not_sampled_by_wall_time() {
         drop(go);
         thread::sleep(Duration::from_millis(150));
         sampler.drain(|sample| seen += u32::from(sample.account == waits));
-        // Of 350 ticks, those that met it on its way from one wait to the next.
+        // Of 350 ticks, only those between the two waits may hit.
         assert!(seen < 35, "{seen}");
     });
 }
@@ -326,20 +326,20 @@ fn a_hushed_wait_is_not_interrupted() {
         });
         assert_eq!(waits.join().unwrap(), (true, false, true));
     });
-    // Without a sampler nothing is kept away.
+    // Without a sampler these block no signal.
     before_block();
     after_block();
 }
 
-/// Waits by a call that is never restarted (signal(7)); whether it was interrupted.
+/// Waits 50 ms in a call that is never restarted (signal(7)). Returns whether it was interrupted.
 #[expect(unsafe_code, reason = "the standard library hides that a wait was interrupted")]
 fn wait_50_ms() -> bool {
-    // SAFETY: looks at no file.
+    // SAFETY: polls no file descriptor.
     let answer = unsafe { libc::poll(std::ptr::null_mut(), 0, 50) };
     answer == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
 }
 
-/// Signals come in the middle of allocations, of panics that unwind, and while objects are loaded and unloaded.
+/// Signals arrive during allocations, unwinding panics, and the loading and unloading of shared objects.
 #[test]
 #[expect(unsafe_code, reason = "objects are loaded by the C library")]
 fn a_storm_of_signals_does_no_harm() {
@@ -366,7 +366,7 @@ fn a_storm_of_signals_does_no_harm() {
                             let name =
                                 name.map(|folder| std::ffi::CString::new(format!("{folder}/libm.so.6")).unwrap());
                             let Some(name) = name else { return };
-                            // SAFETY: an ordinary library, whose beginning and end do nothing.
+                            // SAFETY: an ordinary library, whose constructors and destructors have no effect.
                             let object = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
                             if !object.is_null() {
                                 // SAFETY: opened above.
@@ -393,12 +393,12 @@ fn a_storm_of_signals_does_no_harm() {
     });
 }
 
-/// Sends a thread the signal, as anybody might: it means nothing.
+/// Sends the signal to a thread without a timer, as any process may: the handler ignores it.
 #[expect(unsafe_code, reason = "signals are the C library's")]
 fn storm(account: &Account) {
     if let Some(tid) = account.tid() {
         let process = std::process::id();
-        // SAFETY: a signal with a handler; to a thread that is gone it is an error.
+        // SAFETY: a signal with a handler; for a thread that has ended it is an error.
         unsafe { libc::syscall(libc::SYS_tgkill, process, tid, libc::SIGPROF) };
     }
 }

@@ -1,30 +1,31 @@
-//! From the registers of an interrupted thread to its callers. Safe in a signal handler: reads, and nothing else.
+//! Stack walk: from the registers of an interrupted thread to its callers. Safe in a signal handler: it only reads.
 
 use std::ops::Range;
 
 use super::rules::{Base, Rule, Rules};
 
-/// The registers that a stack is found by.
+/// The registers from which the walk starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Registers {
     pub(super) pc: usize,
     pub(super) stack: usize,
     pub(super) frame: usize,
-    /// Where a processor has a register for it (aarch64) the address to return to, until a call needs the register.
+    /// The link register (aarch64): the return address, until a call overwrites it. 0 on x86-64.
     pub(super) link: usize,
 }
 
+/// Bytes of an address.
 const WORD: usize = size_of::<usize>();
 
-/// Shows where the thread is and the addresses to which its callers return, until `each` wants no more. `stack` is what is mapped of
-/// the thread's own stack; nothing else is read.
+/// Calls `each` with the thread's code address and the return addresses of its callers, innermost first, until `each`
+/// returns false. Reads only within `stack`, the mapped range of the thread's own stack.
 pub(super) fn walk(mut at: Registers, rules: &Rules, stack: &Range<usize>, mut each: impl FnMut(usize) -> bool) {
     if !each(at.pc) || at.stack < stack.start {
         return;
     }
-    // What lies below the stack pointer may not even be mapped.
+    // Memory below the stack pointer may not be mapped.
     let live = at.stack..stack.end;
-    // A return address is behind the call; what it belongs to is what the call belongs to.
+    // A return address is one past its call, and may belong to the next function or row: look up the byte before it.
     let mut look_up = at.pc;
     for is_innermost in std::iter::once(true).chain(std::iter::repeat(false)) {
         let found = rules.find(look_up);
@@ -34,7 +35,7 @@ pub(super) fn walk(mut at: Registers, rules: &Rules, stack: &Range<usize>, mut e
             rule => by_rule(at, rule, &live, is_innermost),
         };
         let Some(next) = next else { return };
-        // Callers lie higher; what is no code is no caller.
+        // A caller's frame is at a higher address, and a return address is in code. Otherwise the stack is not a chain.
         if next.stack <= at.stack && !(is_innermost && next.stack == at.stack)
             || rules.module(next.pc).is_none()
             || !each(next.pc)
@@ -46,19 +47,20 @@ pub(super) fn walk(mut at: Registers, rules: &Rules, stack: &Range<usize>, mut e
     }
 }
 
-/// By the convention: the frame register points to the caller's one, with the address to return to above.
+/// By convention the frame register points to the caller's saved frame register, with the return address above it.
 fn by_frame_pointer(at: Registers, live: &Range<usize>) -> Option<Registers> {
     let (frame, pc) = (read(at.frame, live)?, read(at.frame.checked_add(WORD)?, live)?);
     Some(Registers { pc: code(pc)?, stack: at.frame + 2 * WORD, frame, link: 0 })
 }
 
-/// By what the compiler said.
+/// By the compiler's unwind rule.
 fn by_rule(at: Registers, rule: Rule, live: &Range<usize>, is_innermost: bool) -> Option<Registers> {
     let base = if rule.base == Base::Stack { at.stack } else { at.frame };
     let stack = base.checked_add_signed(rule.stack as isize)?;
     let saved = |offset: i16| read(stack.checked_add_signed(offset.into())?, live);
     let frame = if rule.frame == Rule::KEPT { at.frame } else { saved(rule.frame)? };
     let pc = match rule.link {
+        // Only the innermost frame can still have its return address in the link register.
         Rule::KEPT if is_innermost => at.link,
         Rule::KEPT => return None,
         offset => saved(offset)?,
@@ -66,7 +68,7 @@ fn by_rule(at: Registers, rule: Rule, live: &Range<usize>, is_innermost: bool) -
     Some(Registers { pc: code(pc)?, stack, frame, link: 0 })
 }
 
-/// The address without what a processor may sign it with.
+/// The address without the pointer authentication bits of aarch64; `None` for null.
 fn code(address: usize) -> Option<usize> {
     let address = if cfg!(target_arch = "aarch64") { address & ((1 << 48) - 1) } else { address };
     (address != 0).then_some(address)
@@ -77,8 +79,8 @@ fn read(address: usize, live: &Range<usize>) -> Option<usize> {
     if !address.is_multiple_of(WORD) || address < live.start || address.checked_add(WORD)? > live.end {
         return None;
     }
-    // SAFETY: aligned, and between the thread's stack pointer and the end of its stack, which is mapped while the thread runs. It is this
-    // thread that looks, so nobody writes there meanwhile.
+    // SAFETY: aligned, and between the thread's stack pointer and the end of its stack, which is mapped while the
+    // thread runs. The reader is that thread itself, in its handler, so there is no concurrent write.
     Some(unsafe { (address as *const usize).read_volatile() })
 }
 
@@ -86,10 +88,10 @@ fn read(address: usize, live: &Range<usize>) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Something that is code.
+    /// A code address.
     fn here() {}
 
-    /// A stack of words at its own address; what is read of it is what is in it.
+    /// Walks a simulated stack at its own address, and checks the number of frames.
     fn check(why: &str, frame: impl Fn(usize) -> usize, words: impl Fn(usize) -> Vec<usize>, want: usize) {
         let code = here as *const () as usize;
         let mut memory = [0_usize; 16];

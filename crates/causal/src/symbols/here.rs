@@ -1,6 +1,7 @@
 //! An address in the middle of a function, for tests.
 
-/// To where this function returns: the frame pointer is kept in all builds of this workspace, and points below that address.
+/// Returns its own return address: all builds of this workspace keep frame pointers, and the return address is one word
+/// above the saved one.
 #[inline(never)]
 #[expect(unsafe_code, reason = "there is no other way to an address in the middle of a function")]
 pub(crate) fn here() -> usize {
@@ -15,6 +16,6 @@ pub(crate) fn here() -> usize {
     unsafe {
         std::arch::asm!("mov {}, x29", out(reg) frame);
     }
-    // SAFETY: the frame of this function, by the convention.
+    // SAFETY: within this function's frame, by the frame pointer convention.
     unsafe { *(frame as *const usize).wrapping_add(1) }
 }

@@ -1,11 +1,11 @@
-//! Functions' names as people read them: without hashes, and with types no longer than they must be.
+//! Readable function names: demangled, without hashes, and with shortened types.
 
 use addr2line::gimli;
 
-/// Types in brackets that are longer than this become `…`.
+/// Bound on generic arguments, in characters; longer ones become `…`.
 const TYPES_MAX: usize = 24;
 
-/// A mangled name, or one that never was, as people read it.
+/// Demangles and shortens a name; a name that is not mangled is only shortened.
 pub(super) fn readable(mangled: &str) -> String {
     if let Ok(name) = rustc_demangle::try_demangle(mangled) {
         return path(&format!("{name:#}"));
@@ -13,7 +13,7 @@ pub(super) fn readable(mangled: &str) -> String {
     if let Some(name) = addr2line::demangle(mangled, gimli::DW_LANG_C_plus_plus) {
         return name;
     }
-    // C's compilers put parts of a function elsewhere and say so behind a dot.
+    // C compilers outline parts of a function, and append a suffix after a dot.
     match mangled.split_once('.') {
         Some((name, _)) if !name.is_empty() => name.to_owned(),
         _ if mangled.contains("::") => path(mangled),
@@ -21,24 +21,24 @@ pub(super) fn readable(mangled: &str) -> String {
     }
 }
 
-/// Whether a name says where its function stands; with `debug = "line-tables-only"` what was inlined has a bare name.
+/// Whether a name contains its function's path; with `debug = "line-tables-only"` an inlined function has a bare name.
 pub(super) fn is_whole(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R") || bracketed(name).0.contains("::")
 }
 
-/// A bare name, without the types that it was made for; closures without their number.
+/// A bare name, without generic arguments and without a closure's number.
 pub(super) fn bare(name: &str) -> &str {
     if name.starts_with("{closure") || name.starts_with("{{closure") { "{closure}" } else { bracketed(name).0 }
 }
 
-/// A path of a function or a type: what is in brackets is shortened, arguments of functions are left out.
+/// Shortens the path of a function or a type: generic arguments of types are shortened, those of functions are removed.
 fn path(whole: &str) -> String {
     let mut out: Vec<String> = Vec::new();
     for part in split(whole, "::") {
         let (name, types) = bracketed(part);
         let short = match types {
             None => name.to_owned(),
-            // `<impl Trait for Type>` is how older names say where a method stands: it belongs to the type.
+            // `<impl Trait for Type>` is the legacy mangling of a method's owner: show the type.
             Some(inner) if name.is_empty() && inner.starts_with("impl ") => {
                 out.clear();
                 let (of, for_type) =
@@ -52,7 +52,7 @@ fn path(whole: &str) -> String {
                 [of, as_trait] => format!("<{} as {}>", path(of), last(as_trait)),
                 _ => path(inner),
             },
-            // Of a function: all that were made of it are one.
+            // Generic arguments of a function: all its instances have one name.
             Some(_) if name.is_empty() => continue,
             Some(inner) => format!("{name}<{}>", types_of(inner)),
         };
@@ -65,12 +65,13 @@ fn path(whole: &str) -> String {
     out.join("::")
 }
 
+/// Shortens generic arguments to the last part of each path.
 fn types_of(inner: &str) -> String {
     let short = split(inner, ",").into_iter().map(|of| last(of.trim())).collect::<Vec<_>>().join(", ");
     if short.chars().count() <= TYPES_MAX { short } else { "…".to_owned() }
 }
 
-/// The last part of a type's path, with its own types; what is no path stays.
+/// The last part of a type's path, with its own generic arguments. Types that are no path stay unchanged.
 fn last(of: &str) -> String {
     let is_path = of.starts_with(|ch: char| ch.is_alphabetic() || ch == '_')
         && !of.starts_with("dyn ")
@@ -82,7 +83,7 @@ fn last(of: &str) -> String {
     }
 }
 
-/// `Vec<u8>` is `Vec` and `u8`; `None` when it does not end with brackets.
+/// Splits `Vec<u8>` into `Vec` and `u8`; `None` if the part does not end with brackets.
 fn bracketed(part: &str) -> (&str, Option<&str>) {
     match (part.find('<'), part.strip_suffix('>')) {
         (Some(at), Some(inner)) if !inner.ends_with('-') => (&part[..at], Some(&inner[at + 1..])),
@@ -90,13 +91,14 @@ fn bracketed(part: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// At the mark wherever it stands outside of all brackets.
+/// Splits at each `mark` outside of all brackets.
 fn split<'a>(whole: &'a str, mark: &str) -> Vec<&'a str> {
     let (mut parts, mut from, mut depth, mut before) = (Vec::new(), 0, 0_u32, ' ');
     for (at, ch) in whole.char_indices() {
         match ch {
             _ if at < from => {}
             '<' | '(' | '[' | '{' => depth += 1,
+            // The `>` of an arrow closes no bracket.
             '>' if before == '-' => {}
             '>' | ')' | ']' | '}' => depth = depth.saturating_sub(1),
             _ if depth == 0 && whole[at..].starts_with(mark) => {

@@ -1,20 +1,20 @@
-//! Files' names without what differs from machine to machine.
+//! Readable file names: without the prefixes that differ between machines.
 
-/// Whose code it is.
+/// The owner of a piece of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
-    /// The program's own, its workspace's.
+    /// The program's own workspace.
     Program,
-    /// A package's that it uses.
+    /// A package that the program depends on.
     Package,
-    /// Rust's own libraries'.
+    /// Rust's own libraries.
     Rust,
-    /// The C library's, or of what else is loaded.
+    /// The C library, or another shared object.
     System,
 }
 
-/// The file's name from its package's or workspace's folder on: `tokio/src/runtime/task/mod.rs`, `std/src/thread/mod.rs`,
-/// `crates/h1/src/parse.rs`. `folders` are those in which the program was compiled, longest first.
+/// The file's name relative to its package or workspace: `tokio/src/runtime/task/mod.rs`, `std/src/thread/mod.rs`,
+/// `crates/h1/src/parse.rs`. `folders` are the directories in which the program was compiled, longest first.
 pub(super) fn readable(file: &str, folders: &[String]) -> (String, Origin) {
     let file = file.replace("/./", "/");
     let behind = |mark: &str| file.split_once(mark).map(|(_, rest)| rest);
@@ -22,7 +22,7 @@ pub(super) fn readable(file: &str, folders: &[String]) -> (String, Origin) {
         return (without_version(rest), Origin::Package);
     }
     if let Some(rest) = behind("/git/checkouts/") {
-        // name-hash/revision/path
+        // Layout: name-hash/revision/path.
         let mut parts = rest.splitn(3, '/');
         if let (Some(name), Some(_), Some(path)) = (parts.next(), parts.next(), parts.next()) {
             let name = name.rsplit_once('-').map_or(name, |(name, _)| name);
@@ -47,24 +47,24 @@ pub(super) fn readable(file: &str, folders: &[String]) -> (String, Origin) {
     (file.trim_start_matches("./").to_owned(), origin)
 }
 
-/// `name-1.2.3/src/lib.rs` is `name/src/lib.rs`.
+/// Turns `name-1.2.3/src/lib.rs` into `name/src/lib.rs`.
 fn without_version(path: &str) -> String {
     let (package, rest) = path.split_once('/').unwrap_or((path, ""));
     let is_version = |at: &usize| {
         let mut numbers = package[at + 1..].splitn(3, '.');
-        let is_number = |part: Option<&str>| part.is_some_and(|part| part.bytes().all(|octet| octet.is_ascii_digit()));
+        let is_number = |part: Option<&str>| part.is_some_and(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
         is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_some()
     };
     let end = package.match_indices('-').map(|(at, _)| at).find(is_version).unwrap_or(package.len());
     format!("{}/{rest}", &package[..end])
 }
 
-/// The module that a file is, by the roots of crates (file and name): `/w/crates/h1/src/read/body.rs` is `h1::read::body`.
+/// The module of a file, by the root files and names of crates: `/w/crates/h1/src/read/body.rs` is `h1::read::body`.
 pub(super) fn module(file: &str, crates: &[(String, String)]) -> Option<String> {
     let file = file.replace("/./", "/");
     let folder = |root: &str| root.rfind('/').map_or(0, |at| at + 1);
     let of_file = crates.iter().filter(|(root, _)| *root == file || file.starts_with(&root[..folder(root)]));
-    // A folder may be of a library and of programs; what is not a program's root is the library's.
+    // A directory may have the roots of a library and of programs: a file that is no root belongs to the library.
     let (root, name) = of_file.max_by_key(|(root, _)| (*root == file, folder(root), root.ends_with("/lib.rs")))?;
     let inside = if *root == file { "" } else { &file[folder(root)..] };
     let inside = inside.trim_end_matches(".rs").trim_end_matches("/mod");
@@ -72,7 +72,7 @@ pub(super) fn module(file: &str, crates: &[(String, String)]) -> Option<String> 
     Some(parts.collect::<Vec<_>>().join("::"))
 }
 
-/// By a function's name, where no file is known.
+/// The owner by a function's name, for code whose file is unknown.
 pub(super) fn by_function(name: &str) -> Option<Origin> {
     let path = name.trim_start_matches(['<', '&', '*']);
     let package = path.split("::").next()?;

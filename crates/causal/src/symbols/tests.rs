@@ -38,9 +38,9 @@ fn functions_of_shared_objects_have_names() {
     let mut symbols = Symbolizer::new();
     let places = symbols.places(libc::getenv as *const () as usize);
     let name = symbols.name(places[0].function);
-    // In a static program it is part of that.
+    // In a statically linked program `getenv` is part of the program.
     assert!(name.contains("getenv"), "{name}");
-    assert_eq!(symbols.symbols(), Symbols::Lines, "nothing of the program was asked for");
+    assert_eq!(symbols.symbols(), Symbols::Lines, "no address of the program was looked up");
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn what_is_no_code_has_a_name_that_says_so() {
 
 #[test]
 fn without_line_tables_the_symbol_table_serves_and_without_both_nothing() {
-    // The same function looked up in copies of this program that were stripped; only where the tool for that is there.
+    // A lookup in stripped copies of this program; skipped if `strip` is not installed.
     let here = std::env::current_exe().unwrap();
     let folder = std::env::temp_dir().join(format!("causal-symbols-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let module = modules::list(|_| false).swap_remove(0);
+    let module = modules::list(|_, _| false).swap_remove(0);
     let address = outer() - 1;
     for (flag, want, name) in
         [("--strip-debug", Symbols::Functions, "outer"), ("--strip-all", Symbols::None, "[program]")]

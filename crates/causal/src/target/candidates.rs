@@ -1,39 +1,51 @@
-//! Everything in the stacks that has a name: which samples it was in, kind by kind.
+//! Candidates: every function, line and call path in the stacks, with its samples by kind of work.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::fold::is_runtime;
 use super::tree::Tree;
-use crate::symbols::{Origin, Place, Symbolizer};
+use crate::symbols::{CodeLocation, Origin, Symbolizer};
 
-/// What stands in a stack, by numbers of names.
+/// A named part of a stack; names are numbers of [`Symbolizer::name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
-    /// A function, wherever it was compiled to.
+    /// A function, inlined or not.
     Function(u32),
-    /// A line.
+    /// A source line.
     Line(u32),
-    /// A function called by another.
+    /// A function as called by another one: caller, callee.
     Path(u32, u32),
 }
 
-/// One of them.
+/// A named part of stacks, with its counts.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) key: Key,
-    /// Its samples by kind of work, those only where it was.
+    /// Its samples by kind of work; kinds without any are missing.
     pub(super) kinds: Vec<(u32, u64)>,
     pub(super) all: u64,
-    /// Equal for those that were in the same samples.
+    /// A hash of its set of stacks: equal for candidates in exactly the same samples.
     pub(super) set: u64,
-    /// How far in it stands, at most.
+    /// Its largest depth in a stack.
     pub(super) depth: u32,
     pub(super) origin: Origin,
-    /// In how many of its samples the compiler had put it into its caller.
+    /// The samples in which it was inlined.
     pub(super) inlined: u64,
+    /// Whether it is the program's own code, not a library's.
+    pub(super) is_own: bool,
+    /// The samples in which it is the innermost of the program's own functions.
+    pub(super) own: u64,
+    /// Of those, the samples that ended in its own machine code, including functions inlined into it.
+    pub(super) ends: u64,
+    /// The samples in which another function of the program is further in.
+    pub(super) inner: u64,
+    /// The program's function that is next in most of its samples, by its name's number, and their count: the next one
+    /// further in, for a library's frame the next one further out.
+    pub(super) next: Option<(u32, u64)>,
 }
 
-/// A number for a node that has nothing to do with its neighbours', so that sums of them tell sets apart.
+/// A hash of a node's index (SplitMix64's finaliser), so that sums of hashes identify sets of nodes.
 fn mixed(node: usize) -> u64 {
     let mut word = (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,10 +53,11 @@ fn mixed(node: usize) -> u64 {
     word ^ word >> 31
 }
 
-/// Looks through all stacks. What stands several times in one (recursion) counts once.
+/// Collects the candidates of all stacks. One that is several times in a stack (recursion) counts once.
 pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
-    let places: Vec<Rc<[Place]>> = tree.addresses.iter().map(|&address| symbols.places(address)).collect();
+    let places: Vec<Rc<[CodeLocation]>> = tree.addresses.iter().map(|&address| symbols.places(address)).collect();
     let inclusive = tree.inclusive();
+    // Sums of hashes over the nodes below: candidates with equal sums are in the same stacks.
     let mut sets: Vec<_> =
         tree.nodes.iter().enumerate().map(|(at, node)| if node.own > 0 { mixed(at) } else { 0 }).collect();
     for at in (0..sets.len()).rev() {
@@ -53,22 +66,36 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
             sets[parent] = sets[parent].wrapping_add(sets[at]);
         }
     }
-    let mut search = Search { found: Vec::new(), known: HashMap::new(), open: Vec::new() };
+    let symbols = &*symbols;
+    // A program that consists of packages only, such as one installed from a registry: these are its own code.
+    let is_of_program =
+        |place: &CodeLocation| place.origin == Origin::Program && !is_runtime(symbols.name(place.function));
+    let own = if places.iter().flat_map(|places| places.iter()).any(is_of_program) {
+        Origin::Program
+    } else {
+        Origin::Package
+    };
+    let mut runtimes: HashMap<u32, bool> = HashMap::new();
+    let mut is_own = |place: &CodeLocation| {
+        place.origin == own
+            && !*runtimes.entry(place.function).or_insert_with(|| is_runtime(symbols.name(place.function)))
+    };
+    let mut search = Search { stack: Vec::new(), next: HashMap::new(), ..Search::default() };
     let (starts, children) = tree.children();
     for (root, node) in tree.nodes.iter().enumerate().filter(|(at, node)| node.parent as usize == *at) {
         let kind = node.what;
-        // What is to be done: go into a node, below a function; or leave what was entered there.
-        enum Step {
+        // A depth-first walk with an explicit stack: enter a node below a caller, or leave the frames entered for it.
+        enum WalkStep {
             Into(u32, Option<u32>, u32),
-            Leave(Vec<u32>),
+            Leave(usize),
         }
         let below = |node: usize| children[starts[node] as usize..starts[node + 1] as usize].iter();
-        let mut steps: Vec<_> = below(root).map(|&child| Step::Into(child, None, 0)).collect();
+        let mut steps: Vec<_> = below(root).map(|&child| WalkStep::Into(child, None, 0)).collect();
         while let Some(step) = steps.pop() {
             match step {
-                Step::Leave(entered) => entered.into_iter().for_each(|candidate| search.open[candidate as usize] -= 1),
-                Step::Into(node, mut caller, mut depth) => {
-                    let (node, mut entered) = (node as usize, Vec::new());
+                WalkStep::Leave(frames) => search.leave(frames),
+                WalkStep::Into(node, mut caller, mut depth) => {
+                    let (node, before) = (node as usize, search.stack.len());
                     let samples = inclusive[node];
                     for place in places[tree.nodes[node].what as usize].iter().rev() {
                         depth += 1;
@@ -79,37 +106,131 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
                                 .filter(|&caller| caller != place.function)
                                 .map(|caller| Key::Path(caller, place.function)),
                         ];
-                        for key in keys.into_iter().flatten() {
-                            entered.push(search.enter(key, place, kind, samples, sets[node], depth));
-                        }
-                        caller = Some(place.function);
+                        let is_own = is_own(place);
+                        let mut enter = |key| search.enter(key, place, is_own, kind, samples, sets[node], depth);
+                        let candidates = keys.map(|key| key.map(&mut enter));
+                        let CodeLocation { function, is_inlined, .. } = *place;
+                        search.stack.push(StackFrame { candidates, function, is_own, is_inlined });
+                        caller = Some(function);
                     }
-                    steps.push(Step::Leave(entered));
-                    steps.extend(below(node).map(|&child| Step::Into(child, caller, depth)));
+                    // All frames of this node are on the stack now: credit the samples that end here.
+                    search.credit(tree.nodes[node].own);
+                    steps.push(WalkStep::Leave(search.stack.len() - before));
+                    steps.extend(below(node).map(|&child| WalkStep::Into(child, caller, depth)));
                 }
             }
+        }
+    }
+    for ((candidate, function), samples) in search.next {
+        let next = &mut search.found[candidate as usize].next;
+        // Ties are broken by number, so that the result is deterministic.
+        if next.is_none_or(|(other, most)| (samples, other) > (most, function)) {
+            *next = Some((function, samples));
         }
     }
     search.found
 }
 
+/// A function, inlined or not, on the walk's current stack.
+struct StackFrame {
+    candidates: [Option<u32>; 3],
+    /// The number of its name.
+    function: u32,
+    is_own: bool,
+    is_inlined: bool,
+}
+
+#[derive(Default)]
 struct Search {
     found: Vec<Candidate>,
     known: HashMap<Key, u32>,
-    /// How often each stands on the way to the node.
+    /// How many times each candidate is on the current stack.
     open: Vec<u32>,
+    stack: Vec<StackFrame>,
+    /// Samples by candidate and the program's function that is next to it.
+    next: HashMap<(u32, u32), u64>,
+    /// The number of the last stack credited to each candidate, and the number of stacks so far.
+    credited: Vec<u64>,
+    stacks: u64,
 }
 
 impl Search {
-    fn enter(&mut self, key: Key, place: &Place, kind: u32, samples: u64, set: u64, depth: u32) -> u32 {
+    /// Removes the innermost frames.
+    fn leave(&mut self, frames: usize) {
+        for frame in self.stack.drain(self.stack.len() - frames..) {
+            frame.candidates.iter().flatten().for_each(|&candidate| self.open[candidate as usize] -= 1);
+        }
+    }
+
+    /// Credits samples that end at the current stack's end. A candidate that is in it several times counts at its
+    /// innermost place.
+    fn credit(&mut self, samples: u64) {
+        if samples == 0 {
+            return;
+        }
+        self.stacks += 1;
+        self.credited.resize(self.found.len(), 0);
+        // Inwards out: `inner` is the innermost own function so far, `is_end` holds while all frames so far were
+        // inlined.
+        let (mut inner, mut is_end) = (None, true);
+        for (at, frame) in self.stack.iter().enumerate().rev() {
+            let mut outer = self.stack[..at].iter().rev().filter(|outer| outer.is_own);
+            let next = if frame.is_own { inner } else { outer.next().map(|outer| outer.function) };
+            for &number in frame.candidates.iter().flatten() {
+                if std::mem::replace(&mut self.credited[number as usize], self.stacks) == self.stacks {
+                    continue;
+                }
+                let candidate = &mut self.found[number as usize];
+                if inner.is_some() {
+                    candidate.inner += samples;
+                } else if frame.is_own {
+                    candidate.own += samples;
+                    candidate.ends += if is_end { samples } else { 0 };
+                }
+                if let Some(next) = next.filter(|next| *next != frame.function) {
+                    *self.next.entry((number, next)).or_default() += samples;
+                }
+            }
+            if frame.is_own {
+                inner = Some(frame.function);
+            }
+            is_end &= frame.is_inlined;
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one place of one node, as the walk meets it")]
+    fn enter(
+        &mut self,
+        key: Key,
+        place: &CodeLocation,
+        is_own: bool,
+        kind: u32,
+        samples: u64,
+        set: u64,
+        depth: u32,
+    ) -> u32 {
         let next = self.found.len() as u32;
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
-            let (kinds, all, set, inlined) = (Vec::new(), 0, 0, 0);
-            self.found.push(Candidate { key, kinds, all, set, depth, origin: place.origin, inlined });
+            let origin = place.origin;
+            self.found.push(Candidate {
+                key,
+                kinds: Vec::new(),
+                all: 0,
+                set: 0,
+                depth,
+                origin,
+                inlined: 0,
+                is_own,
+                own: 0,
+                ends: 0,
+                inner: 0,
+                next: None,
+            });
             self.open.push(0);
         }
         let candidate = &mut self.found[number as usize];
+        // Only the outermost of recursive frames counts.
         if self.open[number as usize] == 0 {
             candidate.all += samples;
             candidate.set = candidate.set.wrapping_add(set);
@@ -122,8 +243,9 @@ impl Search {
             }
         }
         candidate.depth = candidate.depth.max(depth);
-        // One function may have code of several: of a closure in a library, of the program's own.
+        // Instances of a function may have several owners: a library's closure may contain the program's code.
         candidate.origin = candidate.origin.min(place.origin);
+        candidate.is_own |= is_own;
         self.open[number as usize] += 1;
         number
     }

@@ -1,16 +1,12 @@
-//! Of targets that are nearly the same time, one.
+//! Deduplication: of targets with nearly the same time, one is kept.
 //!
-//! A hot span is also the function that opens it, the one that this calls for all it does, and so on down to the system call. Each would be
-//! a line of the report, with the same numbers.
+//! A hot span, the function that opens it, that function's only callee, and so on down to the system call have equal
+//! numbers, and each would be a row of the report.
 
 use super::{Target, TargetKind};
+use crate::constants::{DUPLICATE_APART_MAX, DUPLICATE_OVERLAP_MIN};
 
-/// Two are one when so small a part of the larger one's time is not the other's too.
-const APART: f64 = 0.12;
-/// They are surely the same time, and not two halves of it, where each has more than this part of a kind of work.
-const MOST: f64 = 0.6;
-
-/// What other names for the same time are worth: a span was named by somebody who meant it.
+/// The preference among duplicates, lower first: a span's name was chosen by the program's author.
 fn rank(target: &Target) -> (u8, bool) {
     let kind = match target.kind {
         TargetKind::Span | TargetKind::Upstream => 0,
@@ -22,14 +18,14 @@ fn rank(target: &Target) -> (u8, bool) {
     (kind, is_foreign(&target.name))
 }
 
-/// Whether the name is one of Rust's own libraries', or of those that everybody uses to run tasks and to call the system.
+/// Whether the name is from Rust's own libraries, or from common crates that run tasks or call the system.
 fn is_foreign(name: &str) -> bool {
     ["std::", "core::", "alloc::", "tokio::", "rustix::", "libc::", "__", "[", "<"]
         .iter()
         .any(|start| name.starts_with(start))
 }
 
-/// Whether it is the profiler's own time, which is gone when nobody measures.
+/// Whether it is the profiler's own code, whose time is absent without a profile.
 pub(super) fn is_ours(name: &str) -> bool {
     let rooms = ["policy", "ledger", "clock", "kinds", "trace", "sample"];
     let rest = name.strip_prefix("causal::").or_else(|| name.strip_prefix("crates/causal/src/"));
@@ -38,8 +34,10 @@ pub(super) fn is_ours(name: &str) -> bool {
         || rest.is_some_and(|rest| rooms.iter().any(|room| rest.starts_with(room)) && !rest.contains("tests"))
 }
 
-/// Keeps one of each group of targets that are nearly the same time, and those that `keep` says. `times` are the samples of each kind.
+/// Keeps one of each group of duplicates, and every target for which `keep` returns true. `times` are the samples of
+/// each kind.
 pub(super) fn retain(targets: &mut Vec<Target>, times: &[f64], keep: impl Fn(&Target) -> bool) {
+    // In order of preference: a target is dropped if a preferred duplicate was kept.
     targets.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)));
     let mut kept: Vec<Target> = Vec::new();
     for target in targets.drain(..) {
@@ -58,22 +56,30 @@ fn is_same(a: &Target, b: &Target, times: &[f64]) -> bool {
         apart += (in_a - in_b).abs() * time;
         of_a += in_a * time;
         of_b += in_b * time;
-        if in_a > MOST && in_b > MOST {
+        // Both have more than half of this kind, so their times in it must overlap.
+        if in_a > DUPLICATE_OVERLAP_MIN && in_b > DUPLICATE_OVERLAP_MIN {
             most += in_a.min(in_b) * time;
         }
     }
     let larger = f64::max(of_a, of_b);
-    larger > 0.0 && apart <= APART * larger && most >= (1.0 - 2.0 * APART) * larger
+    larger > 0.0 && apart <= DUPLICATE_APART_MAX * larger && most >= (1.0 - 2.0 * DUPLICATE_APART_MAX) * larger
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{Part, Weights};
+    use crate::target::{KindShare, Weights};
 
     fn target(name: &str, kind: TargetKind, parts: &[f64]) -> Target {
-        let parts = parts.iter().map(|&part| Part { part, error: 0.0 }).collect();
-        Target { name: name.into(), kind, share: 0.5, samples: 10, weights: Weights { parts, calls: None } }
+        let parts = parts.iter().map(|&part| KindShare { part, error: 0.0 }).collect();
+        Target {
+            name: name.into(),
+            kind,
+            share: 0.5,
+            samples: 10,
+            weights: Weights { parts, calls: None },
+            folded: None,
+        }
     }
 
     #[test]
@@ -90,7 +96,7 @@ mod tests {
         ];
         retain(&mut targets, &times, |_| false);
         let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
-        // Two halves of a kind of work may well be two things.
+        // Two halves of a kind of work may be two different things.
         assert_eq!(names, ["write", "app::left", "app::right", "app::all"]);
     }
 

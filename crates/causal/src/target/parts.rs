@@ -1,24 +1,21 @@
-//! From samples to parts: which part of the time of each kind of work is a target's, and how well that is known.
+//! From samples to parts: a target's part of the time of each kind of work, and its standard error.
 
-use super::{Part, Weights};
-use crate::kinds::{Kind, Step};
+use std::collections::HashMap;
 
-/// A kind with fewer samples leans on what surrounds it.
-const FEW: f64 = 20.0;
-/// How much: as if so many of its samples were of its surroundings, where it has none itself. Little, since what a span does is mostly
-/// not what its thread does elsewhere.
-const LEAN: f64 = 2.0;
+use super::{KindShare, Weights};
+use crate::constants::{KIND_PRIOR_SAMPLES, KIND_SAMPLES_FEW};
+use crate::kinds::{ContextKind, NodeStep};
 
-/// Numbers of samples, by kinds of work.
+/// Numbers of samples by kind of work.
 pub(super) struct Kinds {
-    kinds: Vec<Kind>,
-    /// In each kind alone, and with the kinds below it.
+    kinds: Vec<ContextKind>,
+    /// Of each kind alone; then including the kinds below it.
     own: Vec<u64>,
     with_inner: Vec<u64>,
 }
 
 impl Kinds {
-    pub(super) fn new(kinds: Vec<Kind>, sampled: impl Iterator<Item = (u32, u64)>) -> Self {
+    pub(super) fn new(kinds: Vec<ContextKind>, sampled: impl Iterator<Item = (u32, u64)>) -> Self {
         let mut own = vec![0; kinds.len()];
         for (kind, samples) in sampled {
             if let Some(own) = own.get_mut(kind as usize) {
@@ -33,16 +30,21 @@ impl Kinds {
         self.own.iter().sum()
     }
 
-    /// The samples of each kind alone, by its number.
+    /// The samples of one kind alone.
+    pub(super) fn of_kind(&self, kind: u32) -> u64 {
+        self.own.get(kind as usize).copied().unwrap_or_default()
+    }
+
+    /// The samples of each kind alone, indexed by the kind.
     pub(super) fn times(&self) -> Vec<f64> {
         self.own.iter().map(|&own| own as f64).collect()
     }
 
-    /// The kind's thread; the root's kind, 0, is a thread of its own.
+    /// The kind's thread; the root's kind, 0, counts as a thread of its own.
     pub(super) fn thread(&self, kind: u32) -> u32 {
         let mut at = kind;
-        while let Some(Kind { parent, step }) = self.kinds.get(at as usize) {
-            if matches!(step, Step::Thread(_) | Step::Root) {
+        while let Some(ContextKind { parent, step }) = self.kinds.get(at as usize) {
+            if matches!(step, NodeStep::Thread(_) | NodeStep::Root) {
                 break;
             }
             at = *parent;
@@ -50,30 +52,53 @@ impl Kinds {
         at
     }
 
-    /// Samples of a whole thread.
+    /// The samples of a whole thread.
     pub(super) fn of_thread(&self, thread: u32) -> u64 {
         let samples = if thread == 0 { &self.own } else { &self.with_inner };
         samples.get(thread as usize).copied().unwrap_or_default()
     }
 
-    /// The name of the kind's thread.
+    /// The outermost span around the kind.
+    pub(super) fn outermost_span(&self, kind: u32) -> Option<u32> {
+        let (mut at, mut outermost) = (kind, None);
+        while let Some(ContextKind { parent, step }) = self.kinds.get(at as usize).filter(|_| at != 0) {
+            if let NodeStep::Span(span) = *step {
+                outermost = Some(span);
+            }
+            at = *parent;
+        }
+        outermost
+    }
+
+    /// The samples in each outermost span, by thread.
+    pub(super) fn outermost_spans(&self) -> HashMap<u32, HashMap<u32, u64>> {
+        let mut spans: HashMap<u32, HashMap<u32, u64>> = HashMap::new();
+        for (kind, &samples) in (0..).zip(&self.own).filter(|(_, samples)| **samples > 0) {
+            if let Some(span) = self.outermost_span(kind) {
+                *spans.entry(self.thread(kind)).or_default().entry(span).or_default() += samples;
+            }
+        }
+        spans
+    }
+
+    /// The name of the kind's thread; `thread` if it has none.
     pub(super) fn thread_name(&self, kind: u32) -> &str {
         match self.kinds.get(self.thread(kind) as usize) {
-            Some(Kind { step: Step::Thread(name), .. }) if !name.is_empty() => name,
+            Some(ContextKind { step: NodeStep::Thread(name), .. }) if !name.is_empty() => name,
             _ => "thread",
         }
     }
 
-    /// Spans that were seen, with the kinds inside each.
+    /// All spans, each with the kinds inside it.
     pub(super) fn spans(&self) -> Vec<(u32, Vec<u32>)> {
         let mut spans: std::collections::BTreeMap<u32, Vec<u32>> = std::collections::BTreeMap::new();
         for kind in 0..self.kinds.len() as u32 {
             let mut at = kind;
             while at != 0 {
-                let Kind { parent, step } = &self.kinds[at as usize];
-                if let Step::Span(span) = *step {
+                let ContextKind { parent, step } = &self.kinds[at as usize];
+                if let NodeStep::Span(span) = *step {
                     let inside = spans.entry(span).or_default();
-                    // A span within itself.
+                    // Skip a span nested in itself.
                     if inside.last() != Some(&kind) {
                         inside.push(kind);
                     }
@@ -84,9 +109,9 @@ impl Kinds {
         spans.into_iter().collect()
     }
 
-    /// All the time inside a span is the span's: measured, so without an error.
+    /// A span has all the time inside it. That is measured, not sampled, so its error is 0.
     pub(super) fn of_span(&self, inside: &[u32]) -> (Weights, u64) {
-        let (mut parts, mut all) = (vec![Part::default(); self.kinds.len()], 0);
+        let (mut parts, mut all) = (vec![KindShare::default(); self.kinds.len()], 0);
         for &kind in inside {
             parts[kind as usize].part = 1.0;
             all += self.own[kind as usize];
@@ -94,7 +119,7 @@ impl Kinds {
         (Weights { parts, calls: None }, all)
     }
 
-    /// Of something that was sampled so often in each of some kinds.
+    /// The parts of a candidate with these numbers of samples by kind.
     pub(super) fn of_samples(&self, hits: &[(u32, u64)]) -> Weights {
         let mut own = vec![0; self.kinds.len()];
         for (kind, samples) in hits {
@@ -103,26 +128,28 @@ impl Kinds {
             }
         }
         let inner = sums(&self.kinds, &own);
-        // Kinds come after what they are inside, so what surrounds a kind is known before it.
+        // A kind comes after its parent, so the estimate for its surroundings exists already.
         let mut around = vec![0.0; self.kinds.len()];
-        let mut parts = vec![Part::default(); self.kinds.len()];
+        let mut parts = vec![KindShare::default(); self.kinds.len()];
         for at in 0..self.kinds.len() {
-            let Kind { parent, step } = &self.kinds[at];
+            let ContextKind { parent, step } = &self.kinds[at];
             let surroundings =
-                if matches!(step, Step::Thread(_) | Step::Root) { None } else { Some(around[*parent as usize]) };
+                // A thread has no surroundings: other threads do different work.
+                if matches!(step, NodeStep::Thread(_) | NodeStep::Root) { None } else { Some(around[*parent as usize]) };
             if at != 0 {
                 around[at] = estimate(inner[at], self.with_inner[at], surroundings).0;
             }
-            // Of a thread itself, outside of all spans, as much is known as of what is inside.
+            // A thread's own kind, outside of all spans, leans on the spans inside it.
             let surroundings = if at == 0 { None } else { Some(around[at]) };
             let (part, error) = estimate(own[at], self.own[at], surroundings);
-            parts[at] = Part { part, error };
+            parts[at] = KindShare { part, error };
         }
         Weights { parts, calls: None }
     }
 }
 
-fn sums(kinds: &[Kind], own: &[u64]) -> Vec<u64> {
+/// Sums each kind's samples with those of the kinds below it.
+fn sums(kinds: &[ContextKind], own: &[u64]) -> Vec<u64> {
     let mut sums = own.to_vec();
     for at in (1..sums.len()).rev() {
         let parent = kinds[at].parent as usize;
@@ -132,20 +159,20 @@ fn sums(kinds: &[Kind], own: &[u64]) -> Vec<u64> {
     sums
 }
 
-/// The part that `hits` are of `all`, and its standard error. `around` is the part in the surroundings.
+/// The ratio of `hits` to `all`, and its standard error. `around` is the ratio in the surroundings.
 fn estimate(hits: u64, all: u64, around: Option<f64>) -> (f64, f64) {
     let samples = all as f64;
     let own = if all == 0 { 0.0 } else { hits as f64 / samples };
-    let lean = LEAN * (1.0 - samples / FEW).max(0.0);
+    let lean = KIND_PRIOR_SAMPLES * (1.0 - samples / KIND_SAMPLES_FEW).max(0.0);
     let part = match around {
         Some(around) if lean > 0.0 => (own * samples + around * lean) / (samples + lean),
         _ => own,
     };
     if hits == 0 && part == 0.0 {
-        // Not even its surroundings have it.
+        // Absent in the surroundings too.
         return (0.0, 0.0);
     }
-    // As if half a sample more was in and half a one out (Jeffreys): none or all of a few is not certainty.
+    // Half a sample more in, and half a one out (Jeffreys): 0 or all of a few samples is no certainty.
     let smoothed = (part * samples + 0.5) / (samples + 1.0);
     (part, (smoothed * (1.0 - smoothed) / samples.max(1.0)).sqrt())
 }
@@ -175,14 +202,14 @@ mod tests {
 
     #[test]
     fn a_span_is_whole_and_a_function_is_what_was_sampled() {
-        let kind = |parent, step| Kind { parent, step };
+        let kind = |parent, step| ContextKind { parent, step };
         let kinds = vec![
-            kind(0, Step::Root),
-            kind(0, Step::Thread("worker".into())),
-            kind(1, Step::Span(7)),
-            kind(2, Step::Site(9)),
-            kind(2, Step::Span(7)),
-            kind(0, Step::Thread("other".into())),
+            kind(0, NodeStep::Root),
+            kind(0, NodeStep::Thread("worker".into())),
+            kind(1, NodeStep::Span(7)),
+            kind(2, NodeStep::Site(9)),
+            kind(2, NodeStep::Span(7)),
+            kind(0, NodeStep::Thread("other".into())),
         ];
         let kinds = Kinds::new(kinds, [(1, 100), (2, 50), (3, 50), (4, 0), (5, 100)].into_iter());
         assert_eq!(kinds.all(), 300);
@@ -192,7 +219,7 @@ mod tests {
         assert_eq!((0..6).map(|kind| weights.part(kind)).collect::<Vec<_>>(), [0.0, 0.0, 1.0, 1.0, 1.0, 0.0]);
         let weights = kinds.of_samples(&[(2, 50)]);
         assert_eq!([1, 2, 3, 5].map(|kind| weights.part(kind)), [0.0, 1.0, 0.0, 0.0]);
-        // Never sampled: as what surrounds it.
+        // Never sampled: it has its surroundings' part.
         assert!((weights.part(4) - 0.5).abs() < 1e-9, "{:?}", weights.parts);
         assert_eq!((kinds.thread(4), kinds.thread_name(4), kinds.of_thread(1)), (1, "worker", 200));
     }

@@ -1,37 +1,33 @@
-//! All samples of a profile, and the targets that follow from them.
+//! All samples of a profile, and the targets derived from them.
 
 use std::collections::{HashMap, HashSet};
 
 use super::candidates::{self, Candidate, Key};
 use super::parts::Kinds;
 use super::tree::Tree;
-use super::{Target, TargetKind, Weights, distinct};
+use super::{Target, TargetKind, Weights, distinct, fold};
+use crate::constants::{TARGET_SHARE_MIN, TARGET_THREAD_MIN, TARGET_WHOLE_MAX, TARGET_WHOLE_SHARE};
 use crate::kinds;
 use crate::report::Stack;
 use crate::sample::Sample;
 use crate::symbols::{Origin, Symbolizer, Symbols};
 
-/// What has less of all samples is no target, unless it was asked for.
-const SHARE_MIN: f64 = 0.005;
-/// What has more of every thread that it is in is in all stacks, or all that could be walked to their ends: of those few are kept.
-const SHARE_WHOLE: f64 = 0.85;
-/// How many.
-const WHOLE_MAX: usize = 2;
-/// Stacks that a report shows; the rest is one.
+/// Bound on the stacks of a report, and on the bytes of their names; further ones are merged into one per thread.
 const STACKS_MAX: usize = 4096;
+const STACKS_TEXT_MAX: usize = 2 << 20;
 
-/// Where the time went, by stacks. Some tens of mebioctets at most.
+/// All samples as a tree of stacks. At most eight mebibytes, plus names.
 pub struct Profile {
     tree: Tree,
     symbols: Symbolizer,
     upstreams: Vec<u32>,
     samples: u64,
-    /// What a sample stands for, nanoseconds.
+    /// The time that a sample stands for, nanoseconds.
     period: u64,
 }
 
 impl Profile {
-    /// Without samples, each of which will stand for `period` nanoseconds ([`crate::sample::Rate::period`]).
+    /// An empty profile whose samples stand for `period` nanoseconds each ([`crate::sample::Rate::period`]).
     #[must_use]
     pub fn new(period: u64) -> Self {
         Self { tree: Tree::new(), symbols: Symbolizer::new(), upstreams: Vec::new(), samples: 0, period }
@@ -42,25 +38,25 @@ impl Profile {
         Self { tree: Tree::bounded(nodes_max), ..Self::new(period) }
     }
 
-    /// Adds a sample. A microsecond or two.
+    /// Adds a sample. Takes a microsecond or two.
     pub fn add(&mut self, sample: &Sample<'_>) {
         self.tree.add(sample);
         self.samples += 1;
     }
 
-    /// How many there are.
+    /// The number of samples.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// How much the program's file tells about its functions and lines.
+    /// How much debug information the program's file has.
     #[must_use]
     pub fn is_symbolic(&self) -> Symbols {
         self.symbols.symbols()
     }
 
-    /// Says that calls to these spans were recorded, so that each becomes a target.
+    /// Registers spans of calls to upstreams; each becomes a target.
     pub fn upstreams(&mut self, spans: &[u32]) {
         for &span in spans {
             if !self.upstreams.contains(&span) {
@@ -69,11 +65,11 @@ impl Profile {
         }
     }
 
-    /// What could be made faster, by its share of the samples: at most `max` of what is sampled, then all that were asked for (by their
-    /// name, or a part of it), all spans that were seen and all upstreams.
+    /// The targets by share: at most `max` sampled ones, then those whose name contains one of `wanted`, all recorded
+    /// spans, and all upstreams.
     ///
-    /// Of things that were in the same samples (a function and its only line) one stands for all, and of what is in all stacks of its
-    /// threads few are kept, unless they were asked for.
+    /// Of candidates with equal samples (a function and its only line) one is kept, and of those in all stacks of a
+    /// thread a few, unless they are wanted.
     pub fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target> {
         let kinds = self.kinds();
         let all = kinds.all().max(1) as f64;
@@ -85,6 +81,7 @@ impl Profile {
         let mut chosen: Vec<usize> = self.worthwhile(&candidates, &kinds, all, max);
         for name in wanted {
             let mut matches: Vec<_> = (0..names.len()).filter(|&at| names[at] == *name).collect();
+            // An exact name wins; only without one do partial matches count.
             if matches.is_empty() {
                 matches = (0..names.len()).filter(|&at| names[at].contains(name.as_str())).collect();
                 matches.sort_by_key(|&at| std::cmp::Reverse(candidates[at].all));
@@ -96,8 +93,8 @@ impl Profile {
         chosen.retain(|at| seen.insert(*at));
 
         let mut targets: Vec<_> = chosen
-            .into_iter()
-            .map(|at| {
+            .iter()
+            .map(|&at| {
                 let candidate = &candidates[at];
                 Target {
                     name: names[at].clone(),
@@ -105,28 +102,63 @@ impl Profile {
                     share: share(candidate),
                     samples: candidate.all,
                     weights: kinds.of_samples(&candidate.kinds),
+                    folded: None,
                 }
             })
             .collect();
         let spans = progress::spans();
         let span_name = |span: u32| spans.get(span as usize).cloned().unwrap_or_default();
+        let (outermost, mut whole_spans) = (kinds.outermost_spans(), HashSet::new());
         for (span, inside) in kinds.spans() {
             let (weights, samples) = kinds.of_span(&inside);
             let share = samples as f64 / all;
-            targets.push(Target { name: span_name(span), kind: TargetKind::Span, share, samples, weights });
+            let (name, kind) = (span_name(span), TargetKind::Span);
+            let sampled: Vec<_> = inside.iter().map(|&kind| (kind, kinds.of_kind(kind))).collect();
+            if is_whole(&sampled, &kinds, &outermost) {
+                whole_spans.insert(name.clone());
+            }
+            targets.push(Target { name, kind, share, samples, weights, folded: None });
         }
         for &span in &self.upstreams {
             let weights = Weights { parts: Vec::new(), calls: Some(span) };
-            targets.push(Target { name: span_name(span), kind: TargetKind::Upstream, share: 0.0, samples: 0, weights });
+            // An upstream's time passes outside the process, so it has no samples.
+            let (name, kind) = (span_name(span), TargetKind::Upstream);
+            targets.push(Target { name, kind, share: 0.0, samples: 0, weights, folded: None });
         }
         let is_wanted = |target: &Target| wanted.iter().any(|name| target.name.contains(name.as_str()));
+        // The profiler's own code, then duplicates.
         targets.retain(|target| is_wanted(target) || !distinct::is_ours(callee(&target.name)));
         distinct::retain(&mut targets, &kinds.times(), is_wanted);
+        // Folding needs each target's candidate again, and the samples of every function.
+
+        let by_name: HashMap<(&str, TargetKind), usize> =
+            chosen.iter().map(|&at| ((names[at].as_str(), kind(&candidates[at])), at)).collect();
+        let of_function: HashMap<u32, u64> = candidates
+            .iter()
+            .filter_map(|it| if let Key::Function(name) = it.key { Some((name, it.all)) } else { None })
+            .collect();
+        let seen: Vec<_> = targets
+            .iter()
+            .map(|target| match target.kind {
+                TargetKind::Span => Err(whole_spans.contains(&target.name)),
+                _ => Ok(by_name.get(&(target.name.as_str(), target.kind)).map(|&at| {
+                    let candidate = &candidates[at];
+                    let next = candidate.next.map(|(function, part)| {
+                        let whole = if candidate.is_own { candidate.all } else { of_function[&function] };
+                        (self.symbols.name(function), part, whole)
+                    });
+                    let is_whole = is_whole(&candidate.kinds, &kinds, &outermost);
+                    fold::TargetSamples { candidate, callee: callee(&names[at]), is_whole, next }
+                })),
+            })
+            .collect();
+        fold::fold(&mut targets, &seen, is_wanted);
         targets.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
         targets
     }
 
-    /// All names that stand in any stack, and of the spans that were seen: what a target's name can be.
+    /// The names of all functions, lines and paths in any stack, and of all recorded spans: every name that a target
+    /// can have.
     pub fn names(&mut self) -> Vec<String> {
         let candidates = candidates::all(&self.tree, &mut self.symbols);
         let mut names: Vec<_> = candidates.iter().map(|candidate| self.name(candidate.key)).collect();
@@ -138,12 +170,13 @@ impl Profile {
         names
     }
 
-    /// Stacks of functions with the thread's name first, the most frequent first. What is beyond the first thousands is
-    /// one stack of its thread.
+    /// The stacks by number of samples, most first; the first frame is the thread's name. Stacks beyond the bounds are
+    /// merged into one `[others]` per thread.
     pub fn stacks(&mut self) -> Vec<Stack> {
         let kinds = self.kinds();
         let mut counts: HashMap<(String, Vec<u32>), u64> = HashMap::new();
         for node in self.tree.nodes.iter().filter(|node| node.own > 0) {
+            // Up to the root, whose parent is itself.
             let (mut frames, mut at) = (Vec::new(), node);
             while self.tree.nodes[at.parent as usize].what != at.what
                 || !std::ptr::eq(&self.tree.nodes[at.parent as usize], at)
@@ -165,8 +198,14 @@ impl Profile {
             })
             .collect();
         stacks.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
+        let mut text = 0;
+        let shown = stacks.iter().take(STACKS_MAX).take_while(|stack| {
+            text += stack.frames.iter().map(|frame| frame.len() + size_of::<String>()).sum::<usize>();
+            text <= STACKS_TEXT_MAX
+        });
+        let shown = shown.count();
         let mut others: Vec<Stack> = Vec::new();
-        for stack in stacks.drain(stacks.len().min(STACKS_MAX)..) {
+        for stack in stacks.drain(shown..) {
             let frames = vec![stack.frames[0].clone(), "[others]".to_owned()];
             match others.iter_mut().find(|other| other.frames == frames) {
                 Some(other) => {
@@ -193,9 +232,9 @@ impl Profile {
         }
     }
 
-    /// The most sampled of each kind, one of each set, few of what is everywhere.
+    /// Chooses candidates: the ones with most samples of each kind, one of each equal set, few of those in all stacks.
     fn worthwhile(&self, candidates: &[Candidate], kinds: &Kinds, all: f64, max: usize) -> Vec<usize> {
-        let is_seen = |candidate: &Candidate| candidate.all as f64 >= SHARE_MIN * all;
+        let is_seen = |candidate: &Candidate| candidate.all as f64 >= TARGET_SHARE_MIN * all;
         let mut callers: HashMap<u32, u32> = HashMap::new();
         for candidate in candidates.iter().filter(|candidate| is_seen(candidate)) {
             if let Key::Path(_, callee) = candidate.key {
@@ -204,11 +243,12 @@ impl Profile {
         }
         let is_worthwhile = |candidate: &Candidate| match candidate.key {
             Key::Path(_, callee) => callers.get(&callee).is_some_and(|&callers| callers > 1),
-            // Nobody can change a line of Rust's own libraries; the function that it is in says as much.
+            // A program's author cannot change a line of Rust's own libraries; its function is enough.
             Key::Line(_) => matches!(candidate.origin, Origin::Program | Origin::Package),
             Key::Function(_) => true,
         };
-        // The program's own code can be made faster; then what stands furthest in, which says most.
+        // Prefer the program's own code, which its author can change; then the innermost candidate, which is most
+        // specific.
         let rank = |at: &usize| {
             let candidate = &candidates[*at];
             let kind = match candidate.key {
@@ -229,21 +269,23 @@ impl Profile {
         let mut by_share: Vec<_> = sets.into_values().collect();
         by_share.sort_by_key(|&at| (std::cmp::Reverse(candidates[at].all), rank(&at)));
 
-        // By thread, those that are in all of its stacks: the least inclusive come last.
+        // By thread, the candidates in all of its stacks, from the one with the fewest samples.
         let mut whole: HashMap<u32, Vec<usize>> = HashMap::new();
         for &at in by_share.iter().rev() {
-            if let Some(thread) = whole_of(&candidates[at], kinds) {
-                // What runs the program's code is none of its own.
+            if let Some(thread) = whole_of(&candidates[at].kinds, kinds) {
+                // Library code in all stacks runs the program's code, and is never a target.
                 let thread = if candidates[at].origin == Origin::Program { thread } else { u32::MAX };
                 whole.entry(thread).or_default().push(at);
             }
         }
-        let few = |thread: u32| if thread == u32::MAX { 0 } else { WHOLE_MAX };
+        // `u32::MAX` stands for library code, of which none is kept.
+        let few = |thread: u32| if thread == u32::MAX { 0 } else { TARGET_WHOLE_MAX };
         let superfluous: HashSet<_> =
             whole.iter().flat_map(|(&thread, all)| all.iter().skip(few(thread))).copied().collect();
         by_share.retain(|at| !superfluous.contains(at));
 
-        // A part for each kind, so that lines do not crowd out functions; what one leaves the others take.
+        // Each kind has a quota, so that lines do not displace functions; the remaining candidates fill an unused
+        // quota.
         let of = |is_kind: fn(Key) -> bool| by_share.iter().copied().filter(move |&at| is_kind(candidates[at].key));
         let functions = of(|key| matches!(key, Key::Function(_)));
         let lines = of(|key| matches!(key, Key::Line(_)));
@@ -257,12 +299,12 @@ impl Profile {
     }
 }
 
-/// What a call path is the path to; any other name as it is.
+/// The callee of a call path's name; any other name unchanged.
 fn callee(name: &str) -> &str {
     name.rsplit_once(" > ").map_or(name, |(_, callee)| callee)
 }
 
-/// The lower one by a rank.
+/// The value with the lower rank.
 trait ByRank: Sized {
     fn min_by_rank<R: Ord>(self, other: Self, rank: impl Fn(&Self) -> R) -> Self;
 }
@@ -273,14 +315,45 @@ impl ByRank for usize {
     }
 }
 
-/// The thread in whose stacks it always is, if it is so in each thread where it is at all.
-fn whole_of(candidate: &Candidate, kinds: &Kinds) -> Option<u32> {
+/// The thread with most of the samples, if in every thread that has any the samples are nearly all of that thread's.
+fn whole_of(samples: &[(u32, u64)], kinds: &Kinds) -> Option<u32> {
     let mut by_thread: HashMap<u32, u64> = HashMap::new();
-    for (kind, samples) in &candidate.kinds {
+    for (kind, samples) in samples {
         *by_thread.entry(kinds.thread(*kind)).or_default() += samples;
     }
-    let is_whole = |(thread, samples): (&u32, &u64)| *samples as f64 >= SHARE_WHOLE * kinds.of_thread(*thread) as f64;
+    let is_whole =
+        |(thread, samples): (&u32, &u64)| *samples as f64 >= TARGET_WHOLE_SHARE * kinds.of_thread(*thread) as f64;
     by_thread.iter().all(is_whole).then(|| by_thread.iter().max_by_key(|of| of.1).map(|of| *of.0)).flatten()
+}
+
+/// The samples by thread: outside of all spans, and inside. Threads with hardly any of them are left out: an admin
+/// API's connections, for example, run through the code that serves a site's.
+fn by_thread(samples: &[(u32, u64)], kinds: &Kinds) -> HashMap<u32, [u64; 2]> {
+    let mut threads: HashMap<u32, [u64; 2]> = HashMap::new();
+    for &(kind, samples) in samples {
+        let inside = usize::from(kinds.outermost_span(kind).is_some());
+        threads.entry(kinds.thread(kind)).or_default()[inside] += samples;
+    }
+    let all: u64 = threads.values().flatten().sum();
+    threads.retain(|_, [outside, inside]| (*outside + *inside) as f64 > TARGET_THREAD_MIN * all as f64);
+    threads
+}
+
+/// Whether the samples are nearly all of their threads', or nearly all of those inside spans (for an event loop that
+/// also idles or does other work). If one span has them nearly all, they may be one specific piece of work, and do not
+/// count.
+fn is_whole(samples: &[(u32, u64)], kinds: &Kinds, spans: &HashMap<u32, HashMap<u32, u64>>) -> bool {
+    let threads = by_thread(samples, kinds);
+    let has_all = |(thread, [outside, inside]): (&u32, &[u64; 2])| {
+        (outside + inside) as f64 >= TARGET_WHOLE_SHARE * kinds.of_thread(*thread) as f64
+    };
+    let has_all_spans = |(thread, [outside, inside]): (&u32, &[u64; 2])| {
+        let Some(spans) = spans.get(thread) else { return false };
+        let (all, most) = spans.values().fold((0, 0), |(all, most), &samples| (all + samples, samples.max(most)));
+        let part = *inside as f64;
+        part >= TARGET_WHOLE_SHARE * all as f64 && part * TARGET_WHOLE_SHARE > most as f64 && inside > outside
+    };
+    !threads.is_empty() && (threads.iter().all(has_all) || threads.iter().all(has_all_spans))
 }
 
 fn kind(candidate: &Candidate) -> TargetKind {

@@ -17,14 +17,14 @@ fn hot_one() -> usize {
     std::hint::black_box(here())
 }
 
-/// Not the same code as above, which compilers would make one function of.
+/// Differs from `hot_one`: identical functions would be merged by the compiler.
 #[inline(never)]
 fn cold_one() -> usize {
     let address = here();
     std::hint::black_box(address ^ 1) ^ 1
 }
 
-/// Of a sample, nanoseconds.
+/// The time of a sample, nanoseconds.
 const PERIOD: u64 = 4_000_000;
 
 fn add(profile: &mut Profile, kind: u32, frames: &[usize], times: u32) {
@@ -49,7 +49,7 @@ fn profile() -> (Profile, u32, u32) {
     let inside = kinds::inside(worker, Span::named("target-test span"));
     let ([hot, from_hot], [cold, from_cold]) = (outer(true), outer(false));
     let mut profile = Profile::new(PERIOD);
-    // The innermost address is where the thread was; the others are where it will return to.
+    // The first address is the thread's current one; the others are return addresses.
     add(&mut profile, inside, &[hot - 1, from_hot], 60);
     add(&mut profile, inside, &[from_hot - 1], 15);
     add(&mut profile, worker, &[cold - 1, from_cold], 25);
@@ -71,7 +71,7 @@ fn functions_have_their_share_and_their_part_of_each_kind() {
     let span = find(&targets, "target-test span", TargetKind::Span);
     assert_eq!((span.share, span.samples, span.weights.part(inside), span.weights.part(worker)), (0.75, 75, 1.0, 0.0));
     assert_eq!(span.weights.parts[inside as usize].error, 0.0);
-    // It is in all stacks of its thread, and the only such one.
+    // It is in all stacks of its thread, as the only such target.
     assert_eq!(find(&targets, "target::tests::outer", TargetKind::Function).share, 1.0);
 }
 
@@ -85,7 +85,7 @@ fn what_was_in_the_same_samples_is_one_target_unless_it_was_asked_for() {
     let lines = asked.iter().filter(|target| target.kind == TargetKind::Line && target.samples == 60).count();
     assert!(lines >= 1, "{:?}", names(&asked));
     assert!(profile.names().iter().any(|name| name.ends_with("target::tests::hot_one")));
-    let unknown = profile.targets(&["nobody is called so".to_owned()], 40);
+    let unknown = profile.targets(&["no such name".to_owned()], 40);
     assert_eq!(names(&unknown), names(&targets));
 }
 
@@ -105,7 +105,7 @@ fn a_callee_with_two_callers_has_two_paths() {
     };
     assert_eq!(path("::outer").share, 0.3);
     assert!(path("::outer").name.ends_with("::hot_one"));
-    // The other path is what its caller is.
+    // The second path has the samples of its caller, and is a duplicate.
     assert_eq!(find(&targets, "::cold_one", TargetKind::Function).share, 0.5);
     assert_eq!(find(&targets, "::hot_one", TargetKind::Function).share, 0.8);
 }
@@ -158,7 +158,7 @@ fn beyond_the_bound_new_stacks_count_where_they_leave_the_known_ones() {
     assert_eq!(profile.samples(), 1010);
 }
 
-/// From real samples: the function that does the work is found, by a generous measure.
+/// With real samples the function that does the work is found, within wide bounds.
 #[test]
 fn the_function_that_does_the_work_is_found() {
     use std::sync::atomic::{AtomicBool, Ordering};

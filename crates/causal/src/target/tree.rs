@@ -1,30 +1,30 @@
-//! Samples by stack, as a tree: below each kind of work the outermost functions, below those what they called.
+//! A tree of stacks: each kind of work is a root, with its outermost functions below it, and their callees below those.
 //!
-//! Memory is bounded: when there are as many nodes as may be, a stack that is new counts where it leaves the known ones. So nothing is
-//! counted wrongly; only what lies further in is not told apart any more.
+//! Memory is bounded: once the tree is full, a new stack counts at the last node that it shares with the tree. So no
+//! count becomes wrong; only the frames further in are no longer distinguished.
 
 use std::collections::HashMap;
 
 use crate::sample::Sample;
 
-/// Nodes that there may be; some 50 octets each.
-const NODES_MAX: usize = 1 << 20;
+/// Bound on the nodes, of some 50 bytes each.
+const NODES_MAX: usize = 1 << 17;
 
 #[derive(Debug)]
 pub(super) struct Node {
-    /// The node of the caller; a root is its own.
+    /// Index of the caller's node; a root's own index.
     pub(super) parent: u32,
-    /// The address, by number; of a root the kind of work.
+    /// Index of the address; for a root the kind of work.
     pub(super) what: u32,
-    /// Samples that end here.
+    /// The samples whose stack ends here.
     pub(super) own: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Callers come before what they call.
+    /// A caller's index is lower than its callees'.
     pub(super) nodes: Vec<Node>,
-    /// By parent and what.
+    /// Index by parent and `what`.
     known: HashMap<(u32, u32), u32>,
     roots: HashMap<u32, u32>,
     pub(super) addresses: Vec<usize>,
@@ -53,7 +53,7 @@ impl Tree {
             }
         };
         for (depth, &frame) in sample.frames.iter().enumerate().rev() {
-            // A return address may already belong to the next line, or to the next function.
+            // A return address may belong to the next line or function: use the byte before it.
             let address = if depth == 0 { frame } else { frame.saturating_sub(1) };
             let next = self.numbers.len() as u32;
             let number = *self.numbers.entry(address).or_insert(next);
@@ -74,9 +74,10 @@ impl Tree {
         self.nodes[at as usize].own += 1;
     }
 
-    /// For each node, the samples of it and of what it called.
+    /// For each node, the samples of it and of all below it.
     pub(super) fn inclusive(&self) -> Vec<u64> {
         let mut counts: Vec<_> = self.nodes.iter().map(|node| node.own).collect();
+        // Backwards, so that a node's sum is complete before it is added to its parent's.
         for at in (0..counts.len()).rev() {
             let parent = self.nodes[at].parent as usize;
             if parent != at {
@@ -87,7 +88,7 @@ impl Tree {
         counts
     }
 
-    /// For each node what it calls, as ranges of one list.
+    /// Each node's children, as ranges of one list: first the start of each range, then the list.
     pub(super) fn children(&self) -> (Vec<u32>, Vec<u32>) {
         let mut starts = vec![0_u32; self.nodes.len() + 1];
         let inner = || (0_u32..).zip(&self.nodes).filter(|(at, node)| node.parent != *at);
@@ -95,6 +96,7 @@ impl Tree {
         for at in 1..starts.len() {
             starts[at] += starts[at - 1];
         }
+        // A counting sort by parent: `starts` has the prefix sums.
         let (mut next, mut all) = (starts.clone(), vec![0; starts.last().copied().unwrap_or(0) as usize]);
         for (at, node) in inner() {
             all[next[node.parent as usize] as usize] = at;

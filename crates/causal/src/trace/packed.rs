@@ -1,30 +1,30 @@
-//! A trace in a seventh of the memory or less: a profile keeps many of them, and memory that nobody used before is dear, on virtual machines
-//! above all.
+//! A trace in a seventh of the memory or less. A profile keeps many traces, and touching fresh memory is expensive,
+//! above all on virtual machines.
 //!
-//! An event is its tag, then how its time and its number differ from those before, then what else there is to say: three to five octets of
-//! a server's, up to a dozen where threads send messages to one another.
+//! An event is its tag, the differences of its time and its number from earlier ones, and its second entry if it has
+//! one. A server's events take three to five bytes, events of threads that exchange messages up to a dozen.
 
 use progress::Entry;
 
 use super::{Event, FIRST_MORE, NUMBER_MASK, TAG_SHIFT, TAGS, Thread, Trace, event, tag};
 use crate::varint::{put, take};
 
-/// A trace to be kept.
+/// A compact trace.
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
-    /// When the window began and ended.
+    /// The times at which the window began and ended.
     pub span: std::ops::Range<u64>,
-    /// What a hook took of its thread's time, nanoseconds.
+    /// The time that a hook took, nanoseconds.
     pub hook: f64,
-    /// What it takes to wake a thread, nanoseconds.
+    /// The time to wake a thread, nanoseconds.
     pub wake_up: f64,
-    /// What there is to say of its threads but for their events.
+    /// Its threads, without their events.
     pub threads: Vec<Head>,
-    /// All events, by thread.
-    octets: Box<[u8]>,
+    /// The events of all threads, thread by thread.
+    bytes: Box<[u8]>,
 }
 
-/// A thread of a packed trace; what has the name of something in [`Thread`] is the same.
+/// A thread of a packed trace. Fields have the meaning of the [`Thread`] fields of that name.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "as in a thread")]
 pub struct Head {
@@ -32,38 +32,39 @@ pub struct Head {
     pub kind: u32,
     pub running: f64,
     pub is_worker: bool,
-    /// How many events it has, and where those of the next thread begin.
+    /// Number of its events, and the offset at which the next thread's begin.
     events: u32,
     end: u32,
 }
 
 impl Packed {
-    /// Takes some ten nanoseconds for each event.
+    /// Packs a trace; takes about ten nanoseconds per event.
     ///
     /// # Panics
-    /// Where it would take 4 GiB, a thousand times what all logs hold.
+    /// If the result would exceed 4 GiB, a thousand times the capacity of all logs.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         let threads = trace.threads.iter().map(|thread| {
+            // Each thread starts from scratch, so that threads unpack independently.
             let mut last = Last::new(trace.span.start);
-            thread.events.iter().for_each(|&(at, event)| last.pack(at, event, &mut octets));
+            thread.events.iter().for_each(|&(at, event)| last.pack(at, event, &mut bytes));
             let Thread { number, is_worker, running, kind, .. } = *thread;
-            let end = u32::try_from(octets.len()).expect("less than 4 GiB");
+            let end = u32::try_from(bytes.len()).expect("less than 4 GiB");
             Head { number, kind, running, is_worker, events: thread.events.len() as u32, end }
         });
         let threads = threads.collect();
         let (span, hook, wake_up) = (trace.span.clone(), trace.hook, trace.wake_up);
-        Self { span, hook, wake_up, threads, octets: octets.into() }
+        Self { span, hook, wake_up, threads, bytes: bytes.into() }
     }
 
-    /// How much memory it takes beside itself.
+    /// Returns the memory that it uses on the heap, bytes.
     #[must_use]
-    pub fn octets(&self) -> usize {
-        self.octets.len() + size_of_val(self.threads.as_slice())
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(self.threads.as_slice())
     }
 
-    /// What was packed.
+    /// Unpacks the trace. Allocates.
     #[must_use]
     pub fn unpacked(&self) -> Trace {
         let mut trace = Trace::default();
@@ -71,7 +72,7 @@ impl Packed {
         trace
     }
 
-    /// The same in the memory of another trace, which is gone.
+    /// Unpacks the trace into `into`, replacing its contents and reusing its memory.
     pub fn unpack(&self, into: &mut Trace) {
         (into.span, into.hook, into.wake_up) = (self.span.clone(), self.hook, self.wake_up);
         into.threads.resize_with(self.threads.len(), Thread::default);
@@ -80,56 +81,59 @@ impl Packed {
             let Head { number, kind, running, is_worker, events: len, end } = *head;
             let mut events = std::mem::take(&mut thread.events);
             events.clear();
-            let (mut last, mut octets) = (Last::new(self.span.start), &self.octets[begin..end as usize]);
-            events.extend((0..len).map(|_| last.unpack(&mut octets).expect("what was packed")));
+            let (mut last, mut bytes) = (Last::new(self.span.start), &self.bytes[begin..end as usize]);
+            events.extend((0..len).map(|_| last.unpack(&mut bytes).expect("packed events decode")));
             *thread = Thread { number, is_worker, running, kind, events };
             begin = end as usize;
         }
     }
 }
 
-/// Set beside a tag where more follows.
+/// Set beside a tag if a second entry follows.
 const MORE: u8 = 0x80;
 
-/// What the next event differs from.
+/// The values that the next event is encoded relative to.
 struct Last {
     at: u64,
-    /// The number of the last event of each tag.
+    /// The number of the last event with each tag.
     numbers: [u64; TAGS],
 }
 
 impl Last {
-    /// Before the first event.
+    /// The state before the first event.
     fn new(at: u64) -> Self {
         Self { at, numbers: [0; TAGS] }
     }
 
-    fn pack(&mut self, at: u64, event: Event, octets: &mut Vec<u8>) {
+    fn pack(&mut self, at: u64, event: Event, bytes: &mut Vec<u8>) {
         let (Entry(at, word), more) = event.encode(at);
         let (tag, number) = (word >> TAG_SHIFT, word & NUMBER_MASK);
-        octets.push(tag as u8 | if more.is_some() { MORE } else { 0 });
-        put(signed(at.wrapping_sub(self.at)), octets);
-        put(signed(number.wrapping_sub(self.numbers[tag as usize])), octets);
+        // Tags need five bits, so the highest bit is free for the mark.
+        bytes.push(tag as u8 | if more.is_some() { MORE } else { 0 });
+        // Times are nearly sorted, and numbers of a tag nearly consecutive: differences are small.
+        put(signed(at.wrapping_sub(self.at)), bytes);
+        put(signed(number.wrapping_sub(self.numbers[tag as usize])), bytes);
         if let Some(Entry(more, _)) = more {
-            put(signed(more.wrapping_sub(base(tag, at))), octets);
+            put(signed(more.wrapping_sub(base(tag, at))), bytes);
         }
         (self.at, self.numbers[tag as usize]) = (at, number);
     }
 
-    fn unpack(&mut self, octets: &mut &[u8]) -> Option<(u64, Event)> {
-        let (&first, rest) = octets.split_first()?;
-        *octets = rest;
+    fn unpack(&mut self, bytes: &mut &[u8]) -> Option<(u64, Event)> {
+        let (&first, rest) = bytes.split_first()?;
+        *bytes = rest;
         let tag = u64::from(first & !MORE);
-        let at = self.at.wrapping_add(unsigned(take(octets)?));
+        let at = self.at.wrapping_add(unsigned(take(bytes)?));
         let number = self.numbers.get_mut(tag as usize)?;
-        *number = number.wrapping_add(unsigned(take(octets)?));
-        let more = if first & MORE == 0 { None } else { Some(base(tag, at).wrapping_add(unsigned(take(octets)?))) };
+        // Wrapping throughout, so that any 64-bit values survive, as in `pack`.
+        *number = number.wrapping_add(unsigned(take(bytes)?));
+        let more = if first & MORE == 0 { None } else { Some(base(tag, at).wrapping_add(unsigned(take(bytes)?))) };
         self.at = at;
         Some((at, event(at, tag << TAG_SHIFT | *number, more)?))
     }
 }
 
-/// What the second entry of such an event is near to.
+/// Returns the value that the second entry of such an event is likely near.
 fn base(tag: u64, at: u64) -> u64 {
     match tag {
         tag::ARRIVED | tag::ANSWERED => at,
@@ -138,7 +142,7 @@ fn base(tag: u64, at: u64) -> u64 {
     }
 }
 
-/// A difference, so that small ones are small numbers whatever their sign.
+/// Zigzag-encodes a difference, so that small ones of either sign become small numbers.
 fn signed(difference: u64) -> u64 {
     let difference = difference.cast_signed();
     (difference << 1 ^ difference >> 63).cast_unsigned()
@@ -156,14 +160,14 @@ mod tests {
     use crate::trace::tests::EVENTS;
 
     const EPOCH: u64 = 1_700_000_000_000_000_000;
-    /// Where one thread's numbers begin.
+    /// Distance between the numbers of two threads.
     const SERIALS: u64 = 1 << 28;
 
     fn thread(number: u32, events: Vec<(u64, Event)>) -> Thread {
         Thread { number, is_worker: number == 1, running: 0.5, kind: 9, events }
     }
 
-    // Times that go back and numbers of any size, too: what is kept is what was there.
+    // Round trip, with times that go back and numbers of any size.
     #[test]
     fn what_is_packed_is_what_is_unpacked() {
         let all: Vec<_> = (EPOCH..).step_by(1000).zip(EVENTS.into_iter().chain(EVENTS)).collect();
@@ -179,7 +183,7 @@ mod tests {
         let packed = Packed::of(&trace);
         assert_eq!(packed.unpacked(), trace);
         assert_eq!((packed.threads.len(), packed.threads[1].number, packed.threads[2].running), (3, 2, 0.5));
-        // Into what another one left.
+        // Into the memory of another trace.
         let mut other = Trace {
             span: 0..1,
             hook: 1.0,
@@ -192,12 +196,12 @@ mod tests {
         assert_eq!(other, Trace::default());
     }
 
-    fn octets(threads: Vec<Thread>) -> usize {
-        Packed::of(&Trace { span: EPOCH..EPOCH, threads, ..Trace::default() }).octets()
+    fn bytes(threads: Vec<Thread>) -> usize {
+        Packed::of(&Trace { span: EPOCH..EPOCH, threads, ..Trace::default() }).bytes()
     }
 
-    // Requests of a server, of which each takes 28 octets; threads that send each other messages and take locks; and threads that hardly did
-    // anything.
+    // A server's requests, 28 bytes each; threads that exchange messages and take locks; and threads that are nearly
+    // idle.
     #[test]
     fn what_is_usual_is_small() {
         let (mut served, mut sent) = (Vec::new(), Vec::new());
@@ -219,9 +223,9 @@ mod tests {
                 (at + 6000, Event::Sent { message: SERIALS + turn }),
             ]);
         }
-        let bounds = [octets(vec![thread(1, served)]), octets(vec![thread(2, sent)])];
+        let bounds = [bytes(vec![thread(1, served)]), bytes(vec![thread(2, sent)])];
         assert!(bounds[0] <= 28_200 && bounds[1] <= 4000 * 9, "{bounds:?}");
         let idle = |number| thread(number, vec![(EPOCH + 9_000_000, Event::BlockEnded)]);
-        assert!(octets((0..1000).map(idle).collect()) <= 40_000);
+        assert!(bytes((0..1000).map(idle).collect()) <= 40_000);
     }
 }

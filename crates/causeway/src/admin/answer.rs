@@ -1,35 +1,38 @@
-//! What the API says: JSON, errors included.
+//! Responses of the API. Bodies are JSON, errors included, except for certificates and profiles.
 
 use causeway_config::caddyfile::Warning;
 use causeway_message::{Chunk, FieldValue, NameRef, ResponseHead, StatusCode, names};
-use causeway_pipeline::{Context, Response, Step};
+use causeway_pipeline::metrics::Format;
+use causeway_pipeline::{Context, Metrics, Response, Step};
 use serde_json::{Value, json};
 
 use crate::server::{ChangeFault, Excerpt, LoadFault, TreeFault};
 
 const NOSNIFF: FieldValue<'static> = FieldValue::from_static("nosniff");
 const NO_STORE: FieldValue<'static> = FieldValue::from_static("no-store");
-/// The rest of a page's policy stands in it.
+/// The page carries the rest of its policy in a `<meta>` element, which cannot hold this directive.
 const NO_FRAMES: FieldValue<'static> = FieldValue::from_static("frame-ancestors 'none'");
 
-/// What a body is.
+/// The media type of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MediaType {
     Json,
     Pem,
-    /// A page of our own.
+    Metrics(Format),
+    /// An HTML page of this server.
     Page,
-    /// Forms of a profile, to be kept.
+    /// Profile formats, sent as attachments.
     Coz,
     Folded,
     Pprof,
 }
 
-impl Kind {
+impl MediaType {
     fn media_type(self) -> FieldValue<'static> {
         FieldValue::from_static(match self {
             Self::Json => "application/json",
             Self::Pem => "application/pem-certificate-chain",
+            Self::Metrics(format) => format.media_type(),
             Self::Page => "text/html; charset=utf-8",
             Self::Coz | Self::Folded => "text/plain; charset=utf-8",
             Self::Pprof => "application/octet-stream",
@@ -39,7 +42,7 @@ impl Kind {
     fn set(self, response: &mut ResponseHead) {
         response.set(names::CONTENT_TYPE, self.media_type());
         let disposition = match self {
-            Self::Json | Self::Pem => return,
+            Self::Json | Self::Pem | Self::Metrics(_) => return,
             Self::Page => None,
             Self::Coz => Some("attachment; filename=\"profile.coz\""),
             Self::Folded => Some("attachment; filename=\"profile.folded\""),
@@ -54,61 +57,61 @@ impl Kind {
     }
 }
 
-/// An answer on its way.
+/// A response before it is sent.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AdminResponse {
     status: u16,
     etag: Option<String>,
     location: Option<String>,
     body: Vec<u8>,
-    /// What the body is, where there is one.
-    kind: Kind,
-    /// What went wrong, for the log.
+    /// Media type of a non-empty body.
+    kind: MediaType,
+    /// The error message for the log.
     error: Option<String>,
 }
 
-impl Answer {
-    /// It was done, and there is nothing to say.
+impl AdminResponse {
+    /// Status 200 without a body.
     pub(super) fn done() -> Self {
-        Self { status: 200, etag: None, location: None, body: Vec::new(), kind: Kind::Json, error: None }
+        Self { status: 200, etag: None, location: None, body: Vec::new(), kind: MediaType::Json, error: None }
     }
 
-    /// What was asked for.
+    /// Status 200 with a JSON body.
     pub(super) fn json(value: &Value) -> Self {
         Self { body: format!("{value}\n").into_bytes(), ..Self::done() }
     }
 
-    /// Certificates.
+    /// Status 200 with PEM certificates.
     pub(super) fn pem(text: String) -> Self {
-        Self::text(text, Kind::Pem)
+        Self::text(text, MediaType::Pem)
     }
 
-    /// Text of some kind.
-    pub(super) fn text(text: String, kind: Kind) -> Self {
-        Self::octets(text.into_bytes(), kind)
+    /// Status 200 with a text body.
+    pub(super) fn text(text: String, kind: MediaType) -> Self {
+        Self::bytes(text.into_bytes(), kind)
     }
 
-    /// A body of some kind.
-    pub(super) fn octets(body: Vec<u8>, kind: Kind) -> Self {
+    /// Status 200 with a body of bytes.
+    pub(super) fn bytes(body: Vec<u8>, kind: MediaType) -> Self {
         Self { body, kind, ..Self::done() }
     }
 
-    /// A place of the configuration.
+    /// Status 200 with one value of the configuration and its entity tag.
     pub(super) fn excerpt(excerpt: Excerpt) -> Self {
         Self { etag: Some(excerpt.etag), body: excerpt.json, ..Self::done() }
     }
 
-    /// The same, elsewhere, with the same method and body (RFC 9110 §15.4.8).
+    /// Redirects to `location` with the method and body unchanged (RFC 9110 §15.4.8).
     pub(super) fn elsewhere(location: String) -> Self {
         Self { status: 307, location: Some(location), ..Self::done() }
     }
 
-    /// It was not done.
+    /// An error response.
     pub(super) fn error(status: u16, words: impl Into<String>) -> Self {
         Self::error_with(status, words, &[])
     }
 
-    /// It was not done; what the adapter had to say comes with it.
+    /// An error response that includes the adapter's warnings.
     pub(super) fn error_with(status: u16, words: impl Into<String>, warned: &[Warning]) -> Self {
         let words = words.into();
         let mut value = json!({ "error": words });
@@ -118,16 +121,16 @@ impl Answer {
         Self { status, error: Some(words), ..Self::json(&value) }
     }
 
-    /// The body is larger than anything that is read.
-    pub(super) fn too_large(octets_max: usize) -> Self {
-        let most = match octets_max >> 20 {
-            0 => format!("{} KiB", octets_max >> 10),
+    /// Status 413: the body exceeds `bytes_max`.
+    pub(super) fn too_large(bytes_max: usize) -> Self {
+        let most = match bytes_max >> 20 {
+            0 => format!("{} KiB", bytes_max >> 10),
             mebi => format!("{mebi} MiB"),
         };
         Self::error(413, format!("reading request body: more than {most}"))
     }
 
-    /// A change, or what was asked for, that there cannot be. Caddy's statuses: its 500 is often the client's mistake.
+    /// The response to a failed change or look-up. The statuses are Caddy's, which uses 500 for some client mistakes.
     pub(super) fn fault(fault: &ChangeFault) -> Self {
         let status = match fault {
             ChangeFault::UnknownId(_) | ChangeFault::Tree(TreeFault::Missing(_)) => 404,
@@ -140,7 +143,7 @@ impl Answer {
         Self::error(status, fault.to_string())
     }
 
-    /// The same of a request that only reads: there Caddy says 400.
+    /// The response to a failed read, where Caddy's status is 400.
     pub(super) fn fault_of_read(fault: &ChangeFault) -> Self {
         match fault {
             ChangeFault::Tree(fault) => Self::error(400, fault.to_string()),
@@ -148,11 +151,17 @@ impl Answer {
         }
     }
 
-    /// An operator wants to know of every change that was not made, and of everybody who was not let in.
+    /// Counts the request as one to `endpoint`.
+    pub(super) fn count(&self, cx: &Context, endpoint: &'static str, metrics: &Metrics) {
+        metrics.administered(endpoint, cx.original().method(), self.status, self.error.is_some());
+    }
+
+    /// Logs the request. Refused changes and forbidden clients are warnings, so that operators see them.
     fn log(&self, cx: &Context) {
         let (method, path) = (cx.head().method(), cx.head().target().path());
         let (status, peer) = (self.status, cx.arrival().peer);
         match &self.error {
+            // A failed read is no event for the operator, except when the client was refused.
             Some(error) if !method.is_safe() || status == 403 => {
                 let error = on_one_line(error);
                 tracing::warn!("admin API: {} {path} from {peer}: {status}: {error}", method.as_str());
@@ -161,9 +170,9 @@ impl Answer {
         }
     }
 
-    /// Its status, and what went wrong.
+    /// Returns the status and the error message.
     #[cfg(test)]
-    pub(super) fn said(&self) -> (u16, &str) {
+    pub(super) fn status_and_error(&self) -> (u16, &str) {
         (self.status, self.error.as_deref().unwrap_or_default())
     }
 
@@ -174,7 +183,7 @@ impl Answer {
             self.kind.set(response);
         }
         let mut set = |name: NameRef<'_>, value: &Option<String>| {
-            // An entity tag holds the path, which may be what no field can hold.
+            // An entity tag contains the request's path, which may hold bytes that are invalid in a field value.
             if let Some(value) = value.as_ref().and_then(|value| FieldValue::parse(value.as_bytes())) {
                 response.set(name, value);
             }
@@ -186,7 +195,7 @@ impl Answer {
     }
 }
 
-/// Text on one line, so that nobody forges another one.
+/// Escapes control characters, so that a peer cannot forge a log line.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for char in text.chars() {
@@ -199,7 +208,7 @@ fn on_one_line(text: &str) -> String {
     line
 }
 
-/// Warnings as Caddy lists them.
+/// Formats warnings as Caddy lists them.
 pub(super) fn warnings(warnings: &[Warning]) -> Value {
     let list = warnings
         .iter()

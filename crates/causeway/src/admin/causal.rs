@@ -1,15 +1,16 @@
-//! The causal profiler over HTTP: one profile at a time, started, looked at and stopped by whoever may ask.
+//! The causal profiler over HTTP. One profile runs at a time; every client that passes the API's checks may start, read
+//! and stop it.
 //!
-//! - `wish`: what a profile is asked to be, from a query or from JSON
-//! - `desk`: the profile that runs, and what the last one found
-//! - `run`: the profiler itself
-//! - `live.html`, `live.js`: what a browser is shown of it above the report
+//! - `options`: profile parameters, parsed from a query or from JSON
+//! - `runner`: the current profile, and the report of the last one
+//! - `run`: starts the profiler
+//! - `live.html`, `live.js`: the browser's controls, shown above the report
 //!
-//! There is one profiler in a process, so there is one desk, whatever server or configuration its API belongs to.
+//! A process has one profiler, so all servers and configurations in it share one runner.
 
-mod desk;
+mod options;
 mod run;
-mod wish;
+mod runner;
 
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -18,41 +19,41 @@ use std::time::Duration;
 use causal::report::Report;
 use causal::report::html::Live;
 use causeway_message::Method;
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Sleep, Worker};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, Kind};
-use desk::{Desk, Seen};
-pub(super) use wish::Wish;
+use super::answer::{AdminResponse, MediaType};
+pub(super) use options::ProfileOptions;
+use runner::{ProfileRunner, ProfileSnapshot};
 
-/// How large a body may be; 64 KiB. Beyond: 413.
-pub(super) const BODY_OCTETS_MAX: usize = 64 << 10;
+/// Largest request body, 64 KiB. A larger one gets status 413.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// How often somebody who waits for a profile looks whether it has ended.
+/// Polling interval of requests that wait for the end of a profile.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is asked about profiles.
+/// A request about profiles.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ask {
-    /// A profile is to run. Without a wish, the body has it.
-    Start(Option<Wish>),
-    /// A profile is to run; the answer is its report.
-    Whole(Wish),
-    /// How far it is, with what it found so far.
+pub(super) enum ProfileCommand {
+    /// Starts a profile. Without a options, the body holds the parameters.
+    Start(Option<ProfileOptions>),
+    /// Runs a profile to its end and responds with its report.
+    Whole(ProfileOptions),
+    /// Returns the progress, with the results so far.
     Status,
-    /// What was found, in some form: by the profile with this number, else by the last one.
-    Report { form: Form, number: Option<u64> },
-    /// It is to end now, with what it has; where there is a number, only if it is its own.
+    /// Returns a report: that of the numbered profile, or else of the last one.
+    Report { form: ReportFormat, number: Option<u64> },
+    /// Ends the current profile with its results so far; with a number, only if it has that number.
     Stop { number: Option<u64> },
-    /// The page that does all this.
+    /// Returns the interactive page.
     Page,
 }
 
-/// A form of a report.
+/// A report's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ReportFormat {
     Json,
     Html,
     Coz,
@@ -60,7 +61,7 @@ pub(super) enum Form {
     Pprof,
 }
 
-impl Form {
+impl ReportFormat {
     const ALL: [(&str, Self); 5] = [
         ("json", Self::Json),
         ("html", Self::Html),
@@ -70,134 +71,143 @@ impl Form {
     ];
 }
 
-/// What is asked at a path below `/causal`; `None` when nothing is there.
-pub(super) fn ask(path: &str, method: Method, query: Option<&str>) -> Option<Result<Ask, Answer>> {
-    let wrong_method = || Err(Answer::error(405, "method not allowed"));
+/// Parses a request for a path under `/causal`; `None` when the path is unknown.
+pub(super) fn parse_command(
+    path: &str,
+    method: Method,
+    query: Option<&str>,
+) -> Option<Result<ProfileCommand, AdminResponse>> {
+    let wrong_method = || Err(AdminResponse::error(405, "method not allowed"));
     let query = query.filter(|query| !query.is_empty());
     Some(match (path, method) {
         ("/causal", Method::Get) => match query {
-            None => Ok(Ask::Page),
-            Some(query) => Wish::from_query(query).map(Ask::Whole).map_err(refused),
+            None => Ok(ProfileCommand::Page),
+            Some(query) => ProfileOptions::from_query(query).map(ProfileCommand::Whole).map_err(refused),
         },
-        ("/causal/start", Method::Post) => query.map(Wish::from_query).transpose().map(Ask::Start).map_err(refused),
+        ("/causal/start", Method::Post) => {
+            query.map(ProfileOptions::from_query).transpose().map(ProfileCommand::Start).map_err(refused)
+        }
         ("/causal/stop", Method::Post) => stop(query.unwrap_or_default()),
-        ("/causal/status", Method::Get) => Ok(Ask::Status),
+        ("/causal/status", Method::Get) => Ok(ProfileCommand::Status),
         ("/causal/report", Method::Get) => report(query.unwrap_or_default()),
         ("/causal" | "/causal/start" | "/causal/stop" | "/causal/status" | "/causal/report", _) => wrong_method(),
         _ => return None,
     })
 }
 
-fn report(query: &str) -> Result<Ask, Answer> {
-    let (mut form, mut number) = (Form::Json, None);
-    for (key, value) in wish::pairs(query) {
+fn report(query: &str) -> Result<ProfileCommand, AdminResponse> {
+    let (mut form, mut number) = (ReportFormat::Json, None);
+    for (key, value) in options::pairs(query) {
         match &*key {
             "format" => {
-                let known = Form::ALL.iter().find(|(name, _)| *name == value);
-                let expected = Form::ALL.map(|(name, _)| name).join(", ");
-                let words = || format!("format: found '{}', expected one of {expected}", wish::clipped(&value));
+                let known = ReportFormat::ALL.iter().find(|(name, _)| *name == value);
+                let expected = ReportFormat::ALL.map(|(name, _)| name).join(", ");
+                let words = || format!("format: found '{}', expected one of {expected}", options::clipped(&value));
                 form = known.ok_or_else(|| refused(words()))?.1;
             }
             "number" => number = Some(numbered(&value)?),
             _ => return Err(refused(unknown(&key, "'format' or 'number'"))),
         }
     }
-    Ok(Ask::Report { form, number })
+    Ok(ProfileCommand::Report { form, number })
 }
 
-fn stop(query: &str) -> Result<Ask, Answer> {
+fn stop(query: &str) -> Result<ProfileCommand, AdminResponse> {
     let mut number = None;
-    for (key, value) in wish::pairs(query) {
+    for (key, value) in options::pairs(query) {
         match &*key {
             "number" => number = Some(numbered(&value)?),
             _ => return Err(refused(unknown(&key, "'number'"))),
         }
     }
-    Ok(Ask::Stop { number })
+    Ok(ProfileCommand::Stop { number })
 }
 
 fn unknown(key: &str, expected: &str) -> String {
-    format!("found the parameter '{}', expected {expected}", wish::clipped(key))
+    format!("found the parameter '{}', expected {expected}", options::clipped(key))
 }
 
-fn numbered(value: &str) -> Result<u64, Answer> {
-    let words = || format!("number: found '{}', expected a profile's number", wish::clipped(value));
+fn numbered(value: &str) -> Result<u64, AdminResponse> {
+    let words = || format!("number: found '{}', expected a profile's number", options::clipped(value));
     value.parse().map_err(|_| refused(words()))
 }
 
-fn refused(words: String) -> Answer {
-    Answer::error(400, words)
+fn refused(words: String) -> AdminResponse {
+    AdminResponse::error(400, words)
 }
 
-/// The only one.
-fn desk() -> &'static Desk {
-    static DESK: OnceLock<Desk> = OnceLock::new();
-    DESK.get_or_init(|| Desk::new(Box::new(run::start)))
+/// The process's only runner.
+fn runner() -> &'static ProfileRunner {
+    static DESK: OnceLock<ProfileRunner> = OnceLock::new();
+    DESK.get_or_init(|| ProfileRunner::new(Box::new(run::start)))
 }
 
-/// Another configuration is served from now on: a profile that runs says so.
+/// Records that the configuration was replaced. A running profile mentions it in its report.
 pub(crate) fn configuration_changed() {
-    desk().configuration_changed();
+    runner().configuration_changed();
 }
 
-/// Does what was asked. `body` is what came with it; only a start without a query has a use for one.
-pub(super) async fn perform(ask: Ask, body: Vec<u8>, worker: Rc<dyn Worker>) -> Answer {
+/// Executes a request. Only [`ProfileCommand::Start`] without a query uses `body`.
+pub(super) async fn perform(ask: ProfileCommand, body: Vec<u8>, worker: Rc<dyn Worker>) -> AdminResponse {
     match answer(ask, body, &worker).await {
         Ok(answer) | Err(answer) => answer,
     }
 }
 
-async fn answer(ask: Ask, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<Answer, Answer> {
+async fn answer(ask: ProfileCommand, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<AdminResponse, AdminResponse> {
     Ok(match ask {
-        Ask::Page => Answer::text(page(), Kind::Page),
-        Ask::Start(wish) => {
+        ProfileCommand::Page => AdminResponse::text(page(), MediaType::Page),
+        ProfileCommand::Start(options) => {
             let start = move || {
-                let wish = wished(wish, &body).map_err(refused)?;
-                let number = desk().start(&wish)?;
-                desk().look_at(number).map(status)
+                let options = start_parameters(options, &body).map_err(refused)?;
+                let number = runner().start(&options)?;
+                runner().snapshot_of(number).map(status)
             };
             aside(start).await??
         }
-        Ask::Status => blocking(worker, || status(desk().look())).await?,
-        Ask::Report { form, number } => {
-            let look = move || number.map_or_else(|| Ok(desk().look()), |number| desk().look_at(number));
-            blocking(worker, move || look()?.report().map(|report| told(&report, form))).await??
+        ProfileCommand::Status => blocking(worker, || status(runner().snapshot())).await?,
+        ProfileCommand::Report { form, number } => {
+            let look = move || number.map_or_else(|| Ok(runner().snapshot()), |number| runner().snapshot_of(number));
+            blocking(worker, move || look()?.report().map(|report| render_report(&report, form))).await??
         }
-        Ask::Stop { number } => {
-            let number = blocking(worker, move || desk().stop(number)).await??;
+        ProfileCommand::Stop { number } => {
+            // `stop` does not wait for the end of the profile.
+            let number = blocking(worker, move || runner().stop(number)).await??;
             let seen = ended(worker, number).await?;
             blocking(worker, || status(seen)).await?
         }
-        Ask::Whole(wish) => {
-            let ward = aside(move || desk().start(&wish).map(Ward)).await??;
+        ProfileCommand::Whole(options) => {
+            // The guard is created on the starting thread: if the client disconnects first, its drop still stops
+            // the profile.
+            let ward = aside(move || runner().start(&options).map(Ward)).await??;
             let seen = ended(worker, ward.0).await?;
-            blocking(worker, || seen.report().map(|report| told(&report, Form::Json))).await??
+            blocking(worker, || seen.report().map(|report| render_report(&report, ReportFormat::Json))).await??
         }
     })
 }
 
-/// What a start asks for: in its query, or in its body.
-fn wished(query: Option<Wish>, body: &[u8]) -> Result<Wish, String> {
+/// Returns a start's parameters, from its query or its body.
+fn start_parameters(query: Option<ProfileOptions>, body: &[u8]) -> Result<ProfileOptions, String> {
     match query {
         Some(_) if !body.trim_ascii().is_empty() => Err("found a query and a body, expected one of them".into()),
-        Some(wish) => Ok(wish),
-        None => Wish::from_json(body),
+        Some(options) => Ok(options),
+        None => ProfileOptions::from_json(body),
     }
 }
 
-/// A profile that somebody waits for: it ends when they go, also while it begins.
+/// Stops the profile when its waiting client disconnects, even while the profile still starts.
 struct Ward(u64);
 
 impl Drop for Ward {
     fn drop(&mut self) {
-        desk().abandon(self.0);
+        runner().abandon(self.0);
     }
 }
 
-/// The profile with this number, once it has ended; what others begin meanwhile is not waited for.
-async fn ended(worker: &Rc<dyn Worker>, number: u64) -> Result<Seen, Answer> {
+/// Waits for the end of the profile with this number, and of no later one.
+async fn ended(worker: &Rc<dyn Worker>, number: u64) -> Result<ProfileSnapshot, AdminResponse> {
     loop {
-        let seen = blocking(worker, move || desk().look_at(number)).await??;
+        let seen = blocking(worker, move || runner().snapshot_of(number)).await??;
         if !seen.is_running {
             return Ok(seen);
         }
@@ -205,50 +215,59 @@ async fn ended(worker: &Rc<dyn Worker>, number: u64) -> Result<Seen, Answer> {
     }
 }
 
-/// Off the worker: the profiler's own thread may hold what is asked for.
+/// Runs `job` on the blocking pool: the profiler's thread may hold the runner's lock.
 async fn blocking<T: Send + 'static>(
     worker: &Rc<dyn Worker>,
     job: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Answer> {
-    let done = run_blocking(&**worker, job).map_err(|_| Answer::error(503, "the server is busy"))?.await;
-    done.ok_or_else(|| Answer::error(500, "the profiler failed inside the server"))
+) -> Result<T, AdminResponse> {
+    let done = offload(&**worker, Work::of(WorkKind::Blocking), job)
+        .map_err(|_| AdminResponse::error(503, "the server is busy"))?
+        .await;
+    done.ok_or_else(|| AdminResponse::error(500, "the profiler failed inside the server"))
 }
 
-/// On a thread of its own: those of `blocking` let everybody else go first, and so would the profiler's, which come from this one.
-async fn aside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
+/// Runs `job` on a new thread. The pool's threads have a low priority, and the profiler's threads would inherit it.
+async fn aside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminResponse> {
     let (done, result) = oneshot::channel();
     let work = move || {
-        // Nobody there: whoever asked has gone.
+        // The send fails after the client has disconnected.
         let _ = done.send(job());
     };
     std::thread::Builder::new()
         .name("causal-start".into())
         .spawn(work)
-        .map_err(|error| Answer::error(503, format!("the system gave no thread for the profiler: {error}")))?;
-    result.await.map_err(|_| Answer::error(500, "the profiler failed inside the server"))
+        .map_err(|error| AdminResponse::error(503, format!("cannot start a thread for the profiler: {error}")))?;
+    result.await.map_err(|_| AdminResponse::error(500, "the profiler failed inside the server"))
 }
 
-/// What the page and the command look at once a second. Not for a worker: a report may be long.
-fn status(seen: Seen) -> Answer {
+/// Builds the status which the page and the command poll. Must run off the worker: a long report takes long to encode.
+fn status(seen: ProfileSnapshot) -> AdminResponse {
     let report = seen.report.map(|report| report.without_stacks().to_json());
-    Answer::json(&json!({
+    let answer = AdminResponse::json(&json!({
         "number": seen.number,
         "running": seen.is_running,
         "phase": seen.phase,
         "elapsed": seen.elapsed.as_secs_f64(),
         "seconds": seen.duration.as_secs_f64(),
         "report": report.and_then(|json| serde_json::from_str::<Value>(&json).ok()),
-    }))
+    }));
+    if !seen.is_running {
+        causal::profiler::give_back();
+    }
+    answer
 }
 
-fn told(report: &Report, form: Form) -> Answer {
-    match form {
-        Form::Json => Answer::text(format!("{}\n", report.to_json()), Kind::Json),
-        Form::Html => Answer::text(report.to_html(), Kind::Page),
-        Form::Coz => Answer::text(report.to_coz(), Kind::Coz),
-        Form::Folded => Answer::text(report.to_folded(), Kind::Folded),
-        Form::Pprof => Answer::octets(report.to_pprof(), Kind::Pprof),
-    }
+fn render_report(report: &Report, form: ReportFormat) -> AdminResponse {
+    let answer = match form {
+        ReportFormat::Json => AdminResponse::text(format!("{}\n", report.to_json()), MediaType::Json),
+        ReportFormat::Html => AdminResponse::text(report.to_html(), MediaType::Page),
+        ReportFormat::Coz => AdminResponse::text(report.to_coz(), MediaType::Coz),
+        ReportFormat::Folded => AdminResponse::text(report.to_folded(), MediaType::Folded),
+        ReportFormat::Pprof => AdminResponse::bytes(report.to_pprof(), MediaType::Pprof),
+    };
+    // Encoding needs several times the report's size; return that memory to the system.
+    causal::profiler::give_back();
+    answer
 }
 
 fn page() -> String {
@@ -263,14 +282,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, want: Result<Option<Ask>, (u16, &str)>) {
+    fn check(line: &str, want: Result<Option<ProfileCommand>, (u16, &str)>) {
         let (method, target) = line.split_once(' ').unwrap();
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let method = if method == "GET" { Method::Get } else { Method::Post };
-        match (ask(path, method, query).transpose(), want) {
+        match (parse_command(path, method, query).transpose(), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{line}"),
             (Err(answer), Err((status, words))) => {
-                let (got, said) = answer.said();
+                let (got, said) = answer.status_and_error();
                 assert!(got == status && said.contains(words), "{line}: {got} {said}");
             }
             (got, want) => panic!("{line}: {got:?}, {want:?}"),
@@ -279,17 +298,17 @@ mod tests {
 
     #[test]
     fn what_is_asked() {
-        check("GET /causal", Ok(Some(Ask::Page)));
-        check("GET /causal?", Ok(Some(Ask::Page)));
-        let wish = Wish { seconds: Duration::from_secs(3), ..Wish::default() };
-        check("GET /causal?seconds=3", Ok(Some(Ask::Whole(wish.clone()))));
-        check("POST /causal/start", Ok(Some(Ask::Start(None))));
-        check("POST /causal/start?seconds=3", Ok(Some(Ask::Start(Some(wish)))));
-        check("POST /causal/stop", Ok(Some(Ask::Stop { number: None })));
-        check("POST /causal/stop?number=7", Ok(Some(Ask::Stop { number: Some(7) })));
-        check("GET /causal/status", Ok(Some(Ask::Status)));
-        check("GET /causal/report", Ok(Some(Ask::Report { form: Form::Json, number: None })));
-        let third = Ask::Report { form: Form::Pprof, number: Some(3) };
+        check("GET /causal", Ok(Some(ProfileCommand::Page)));
+        check("GET /causal?", Ok(Some(ProfileCommand::Page)));
+        let options = ProfileOptions { seconds: Duration::from_secs(3), ..ProfileOptions::default() };
+        check("GET /causal?seconds=3", Ok(Some(ProfileCommand::Whole(options.clone()))));
+        check("POST /causal/start", Ok(Some(ProfileCommand::Start(None))));
+        check("POST /causal/start?seconds=3", Ok(Some(ProfileCommand::Start(Some(options)))));
+        check("POST /causal/stop", Ok(Some(ProfileCommand::Stop { number: None })));
+        check("POST /causal/stop?number=7", Ok(Some(ProfileCommand::Stop { number: Some(7) })));
+        check("GET /causal/status", Ok(Some(ProfileCommand::Status)));
+        check("GET /causal/report", Ok(Some(ProfileCommand::Report { form: ReportFormat::Json, number: None })));
+        let third = ProfileCommand::Report { form: ReportFormat::Pprof, number: Some(3) };
         check("GET /causal/report?format=pprof&number=3", Ok(Some(third)));
         check("GET /causal/reports", Ok(None));
         check("GET /causal/start", Err((405, "method not allowed")));

@@ -1,19 +1,21 @@
-//! The handler behind the admin listener: who asks, for what, and whether that may be asked at all.
+//! The admin listener's handler: checks the client, then parses the request into a command.
 
 use std::sync::Arc;
 
 use causeway_message::{Method, NameRef, names};
+use causeway_pipeline::metrics::Format;
 use causeway_pipeline::{Context, Handler, Step};
 
-use super::answer::Answer;
+use super::answer::AdminResponse;
 use super::rules::{Guard, Rules};
-use super::work::{Ask, AuthorityForm, perform};
+use super::work::{AdminCommand, AuthorityForm, perform};
 use super::{Office, causal};
-use crate::server::{By, Force, Source, Verb};
+use crate::server::{By, ConfigFile, Force, Verb};
 
 const SOURCE_FILE: NameRef<'static> = NameRef::Other("Caddy-Config-Source-File");
 const SOURCE_ADAPTER: NameRef<'static> = NameRef::Other("Caddy-Config-Source-Adapter");
 
+/// The handler of the only route of [`Admin`](super::Admin).
 #[derive(Clone)]
 pub(super) struct Door {
     guard: Guard,
@@ -28,34 +30,59 @@ impl Door {
 
 impl Handler for Door {
     fn enter(&self, cx: &mut Context) -> Step {
-        let asked = self.guard.check(cx).and_then(|()| ask(cx));
-        let ask = match asked.and_then(|ask| too_large(cx, ask.body_octets_max()).map(|()| ask)) {
+        // Check Host and Origin first, whatever the path.
+        if let Err(answer) = self.guard.check(cx) {
+            return answer.step(cx);
+        }
+        let endpoint = std::str::from_utf8(cx.path()).ok().and_then(endpoint);
+        let asked = parse_command(cx).and_then(|ask| too_large(cx, ask.body_bytes_max()).map(|()| ask));
+        let ask = match asked {
             Ok(ask) => ask,
-            Err(answer) => return answer.step(cx),
+            Err(answer) => {
+                if let Some(endpoint) = endpoint {
+                    answer.count(cx, endpoint, &self.office.metrics);
+                }
+                return answer.step(cx);
+            }
         };
         let body = cx.take_body();
-        let work = perform(ask, body, Arc::clone(&self.office), cx.worker().clone());
-        cx.wait(work, |cx, answer: Answer| answer.step(cx))
+        let office = Arc::clone(&self.office);
+        let work = perform(ask, body, Arc::clone(&office), cx.worker().clone());
+        cx.wait(work, move |cx, answer: AdminResponse| {
+            if let Some(endpoint) = endpoint {
+                answer.count(cx, endpoint, &office.metrics);
+            }
+            answer.step(cx)
+        })
     }
 }
 
-/// Refuses a body by the length that it announces; one that announces none is counted as it comes.
-fn too_large(cx: &Context, octets_max: usize) -> Result<(), Answer> {
+/// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
+fn endpoint(path: &str) -> Option<&'static str> {
+    const EXACT: [&str; 7] =
+        ["/load", "/adapt", "/stop", "/metrics", "/causal", "/causeway/status", "/causeway/certificates"];
+    const BELOW: [&str; 4] = ["/config/", "/id/", "/pki/", "/causal/"];
+    let exact = EXACT.into_iter().find(|endpoint| *endpoint == path);
+    exact.or_else(|| BELOW.into_iter().find(|endpoint| path.starts_with(endpoint)))
+}
+
+/// Refuses a body by its declared length. A body without a declared length is counted as it arrives.
+fn too_large(cx: &Context, bytes_max: usize) -> Result<(), AdminResponse> {
     match cx.head().fields().content_length() {
-        Ok(Some(length)) if length > octets_max as u64 => Err(Answer::too_large(octets_max)),
+        Ok(Some(length)) if length > bytes_max as u64 => Err(AdminResponse::too_large(bytes_max)),
         _ => Ok(()),
     }
 }
 
-/// What a request asks for.
-fn ask(cx: &Context) -> Result<Ask, Answer> {
+/// Parses a request into a command.
+fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
     let head = cx.head();
     let target = head.target();
     if let Some(mut location) = elsewhere(target.path()) {
         if let Some(query) = target.query() {
             location = format!("{location}?{query}");
         }
-        return Err(Answer::elsewhere(location));
+        return Err(AdminResponse::elsewhere(location));
     }
     let path = String::from_utf8_lossy(cx.path()).into_owned();
     let method = head.method();
@@ -65,63 +92,73 @@ fn ask(cx: &Context) -> Result<Ask, Answer> {
     };
     let only_post = |ask| match method {
         Method::Post => Ok(ask),
-        _ => Err(Answer::error(405, "method not allowed")),
+        _ => Err(AdminResponse::error(405, "method not allowed")),
     };
     let content_type = text(names::CONTENT_TYPE.into());
     let force = match head.fields().has_token(names::CACHE_CONTROL, "must-revalidate") {
         true => Force::Always,
         false => Force::IfChanged,
     };
-    let source = Source { file: text(SOURCE_FILE).into(), adapter: text(SOURCE_ADAPTER) };
+    let source = ConfigFile { file: text(SOURCE_FILE).into(), adapter: text(SOURCE_ADAPTER) };
     let by = By::Peer((!source.file.as_os_str().is_empty()).then_some(source));
     match &*path {
-        "/load" => only_post(Ask::Load { content_type, force, by }),
-        "/adapt" => only_post(Ask::Adapt { content_type }),
-        "/stop" => only_post(Ask::Stop),
+        "/load" => only_post(AdminCommand::Load { content_type, force, by }),
+        "/adapt" => only_post(AdminCommand::Adapt { content_type }),
+        "/stop" => only_post(AdminCommand::Stop),
         place if place.starts_with("/pki/") => {
             let steps: Vec<_> = place["/pki/".len()..].split('/').collect();
             match steps[..] {
+                // A malformed path is a 404 for every method.
                 ["ca", id, ..] if id.is_empty() || steps.len() > 3 => Err(nothing_at(place)),
                 ["ca", _, last] if last != "certificates" => Err(nothing_at(place)),
-                ["ca", ..] if method != Method::Get => Err(Answer::error(405, "method not allowed")),
-                ["ca", id] => Ok(Ask::Authority { id: id.to_owned(), form: AuthorityForm::Json }),
-                ["ca", id, _] => Ok(Ask::Authority { id: id.to_owned(), form: AuthorityForm::Pem }),
+                ["ca", ..] if method != Method::Get => Err(AdminResponse::error(405, "method not allowed")),
+                ["ca", id] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Json }),
+                ["ca", id, _] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Pem }),
                 _ => Err(nothing_at(place)),
             }
         }
         place if place == "/causal" || place.starts_with("/causal/") => {
-            causal::ask(place, method, target.query()).unwrap_or_else(|| Err(nothing_at(place))).map(Ask::Causal)
+            causal::parse_command(place, method, target.query())
+                .unwrap_or_else(|| Err(nothing_at(place)))
+                .map(AdminCommand::Causal)
         }
-        "/causeway/status" if method == Method::Get => Ok(Ask::Status),
-        "/causeway/status" => Err(Answer::error(405, "method not allowed")),
+        "/metrics" if matches!(method, Method::Get | Method::Head) => {
+            let accept = head.fields().get(names::ACCEPT).unwrap_or_default();
+            Ok(AdminCommand::Metrics(Format::accepted(accept)))
+        }
+        "/metrics" => Err(AdminResponse::error(405, "method not allowed")),
+        "/causeway/status" if method == Method::Get => Ok(AdminCommand::Status),
+        "/causeway/certificates" if method == Method::Get => Ok(AdminCommand::Certificates),
+        "/causeway/status" | "/causeway/certificates" => Err(AdminResponse::error(405, "method not allowed")),
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
             let verb = match method {
-                Method::Get => return Ok(Ask::Read { path }),
+                Method::Get => return Ok(AdminCommand::Read { path }),
                 Method::Post => Verb::Post,
                 Method::Put => Verb::Put,
                 Method::Patch => Verb::Patch,
                 Method::Delete => Verb::Delete,
-                other => return Err(Answer::error(405, format!("method {} not allowed", other.as_str()))),
+                other => return Err(AdminResponse::error(405, format!("method {} not allowed", other.as_str()))),
             };
-            // A page of another origin may send any other kind without asking first.
+            // A page of another origin may send other content types without a CORS preflight.
             if verb != Verb::Delete && !content_type.contains("/json") {
                 let words = format!("unacceptable content-type: {content_type}; 'application/json' required");
-                return Err(Answer::error(400, words));
+                return Err(AdminResponse::error(400, words));
             }
             let if_match = Some(text(names::IF_MATCH.into())).filter(|tag| !tag.is_empty());
-            Ok(Ask::Change { verb, path, if_match, force, by })
+            Ok(AdminCommand::Change { verb, path, if_match, force, by })
         }
         _ => Err(nothing_at(&path)),
     }
 }
 
-fn nothing_at(path: &str) -> Answer {
-    let words = "there are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /causal and /causeway/status";
-    Answer::error(404, format!("nothing is at {path}; {words}"))
+fn nothing_at(path: &str) -> AdminResponse {
+    let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /causal, /causeway/status and \
+                 /causeway/certificates";
+    AdminResponse::error(404, format!("no endpoint at {path}; {words}"))
 }
 
-/// Where a path leads that is not in the one spelling that is looked at, as in Caddy: no empty and no dot segments, and a slash
-/// behind the roots.
+/// Returns the canonical path to redirect to when `path` is not canonical. As in Caddy, empty and dot segments are
+/// removed, and the roots end in a slash.
 fn elsewhere(path: &str) -> Option<String> {
     let mut segments = Vec::new();
     for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {

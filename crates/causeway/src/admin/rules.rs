@@ -1,13 +1,13 @@
-//! Who may ask: Caddy's checks of Host and Origin, so that a web page that the operator happens to look at cannot.
+//! Caddy's checks of Host and Origin. They keep out requests of web pages that the operator's browser happens to show.
 //!
-//! A page may send requests to any address, and its name may lead to ours (DNS rebinding): then `Host` is the page's. It may not
-//! forge `Origin` and `Sec-Fetch-Mode`.
+//! A page may send requests to any address, and its domain may resolve to this server (DNS rebinding). `Host` then
+//! names the page's domain. A page cannot forge `Origin` and `Sec-Fetch-Mode`.
 
 use causeway_config::plan::AdminAddress;
 use causeway_message::{FieldValue, Method, NameRef, names};
 use causeway_pipeline::Context;
 
-use super::answer::Answer;
+use super::answer::AdminResponse;
 
 const SEC_FETCH_MODE: NameRef<'static> = NameRef::Other("Sec-Fetch-Mode");
 const SEC_FETCH_SITE: NameRef<'static> = NameRef::Other("Sec-Fetch-Site");
@@ -15,7 +15,7 @@ const METHODS: FieldValue<'static> = FieldValue::from_static("OPTIONS, GET, POST
 const FIELDS: FieldValue<'static> = FieldValue::from_static("Content-Type, Content-Length, Cache-Control");
 const TRUE: FieldValue<'static> = FieldValue::from_static("true");
 
-/// What a configuration says of who may ask, and where.
+/// The admin API's address, and the origins it accepts, as configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(crate) address: AdminAddress,
@@ -23,7 +23,7 @@ pub(crate) struct Rules {
     pub(crate) origins: Option<Vec<String>>,
 }
 
-/// The rules, looked up once.
+/// The rules in the form that requests are checked against.
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     trusted: Vec<Trusted>,
@@ -31,7 +31,7 @@ pub(super) struct Guard {
     enforce_origin: bool,
 }
 
-/// A host, and by which scheme its pages may ask; empty for any.
+/// An accepted host, with the scheme that its pages must have; an empty scheme accepts any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Trusted {
     scheme: String,
@@ -40,9 +40,9 @@ struct Trusted {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Host {
-    /// With its port, if it names one.
+    /// The host as written, with its port if it names one.
     Written(String),
-    /// With the port that the request came to: the system may have chosen it.
+    /// The host with the port that the request arrived at, which the system may have chosen.
     OwnPort(&'static str),
 }
 
@@ -68,13 +68,13 @@ impl Guard {
             }
             None => vec![of_any_scheme(Host::Written(rules.address.to_string()))],
         };
-        // On every address of the machine any name may be the right one.
+        // A listener on every address of the machine is reachable under any name.
         let everywhere = host.is_empty() || listen.host.is_none_or(|ip| ip.is_unspecified());
         Self { trusted, enforce_host: !everywhere, enforce_origin: rules.enforce_origin }
     }
 
-    /// Whether somebody opens a page of ours by its address, as no page of another origin can make a browser say: they send no
-    /// origin, since there is none, and the page itself changes nothing.
+    /// Whether the user opened a page of the API directly in a browser. The browser then sends no `Origin`. A page of
+    /// another origin cannot make it send these fields, and the requested page itself changes nothing.
     fn opens_a_page(&self, cx: &Context) -> bool {
         let head = cx.head();
         let target = head.target();
@@ -91,40 +91,44 @@ impl Guard {
             && is(SEC_FETCH_SITE, "none")
     }
 
-    /// Refuses what may not ask; says to browsers that their page may read the answer.
-    pub(super) fn check(&self, cx: &mut Context) -> Result<(), Answer> {
+    /// Returns an error for a client that may not use the API. Sets the CORS fields that let an accepted origin's page
+    /// read the response.
+    pub(super) fn check(&self, cx: &mut Context) -> Result<(), AdminResponse> {
         let port = cx.arrival().local.port();
         let fields = cx.head().fields();
         let text = |name: NameRef<'_>| fields.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
-        // A WebSocket's page is not held to the same-origin policy.
+        // The same-origin policy does not apply to WebSockets.
         if text(names::UPGRADE.into()).is_some_and(|value| value.to_ascii_lowercase().contains("websocket")) {
-            return Err(Answer::error(400, "WebSocket connections aren't allowed."));
+            return Err(AdminResponse::error(400, "WebSocket connections aren't allowed."));
         }
         let mode = text(SEC_FETCH_MODE);
         if mode.as_ref().is_some_and(|mode| mode.contains("no-cors")) {
-            return Err(Answer::error(400, "Disabling same-origin restrictions is not allowed."));
+            return Err(AdminResponse::error(400, "Disabling same-origin restrictions is not allowed."));
         }
         let origin = text(names::ORIGIN.into());
         if origin.as_deref() == Some("null") {
-            return Err(Answer::error(400, "Buggy browser is sending null Origin header."));
+            return Err(AdminResponse::error(400, "Buggy browser is sending null Origin header."));
         }
         let host = cx.head().authority().unwrap_or_default();
+        // Stops DNS rebinding: the page's own domain name is not in the list.
         if self.enforce_host && !self.trusted.iter().any(|trusted| trusted.host.is(host, port)) {
-            return Err(Answer::error(403, format!("host not allowed: {host}")));
+            return Err(AdminResponse::error(403, format!("host not allowed: {host}")));
         }
+        // A page in a current browser always sends `Origin` or `Sec-Fetch-Mode`.
         if (!self.enforce_origin && origin.is_none() && mode.is_none()) || self.opens_a_page(cx) {
             return Ok(());
         }
         let origin = origin.filter(|origin| !origin.is_empty());
+        // Browsers omit `Origin` in same-origin GETs; `Referer` then names the page.
         let origin = origin.or_else(|| text(names::REFERER.into())).unwrap_or_default();
         let Some((scheme, host)) = split(&origin) else {
-            return Err(Answer::error(403, "required Origin header is missing or invalid"));
+            return Err(AdminResponse::error(403, "required Origin header is missing or invalid"));
         };
         let fits =
             |trusted: &Trusted| (trusted.scheme.is_empty() || trusted.scheme == scheme) && trusted.host.is(host, port);
         if !self.trusted.iter().any(fits) {
             let words = format!("client is not allowed to access from origin '{origin}'");
-            return Err(Answer::error(403, words));
+            return Err(AdminResponse::error(403, words));
         }
         let is_preflight = cx.head().method() == Method::Options;
         let allowed = if scheme.is_empty() { format!("//{host}") } else { format!("{scheme}://{host}") };
@@ -146,8 +150,8 @@ fn trusted(origin: &str) -> Trusted {
     Trusted { scheme: scheme.to_owned(), host: Host::Written(host.to_owned()) }
 }
 
-/// Scheme and authority of an origin, or of the address of a page; both empty where it has none. `None` when there is more in
-/// the authority than host and port.
+/// Splits an origin, or a page's URL, into scheme and authority; both are empty without a `://`. `None` when the
+/// authority contains user information.
 fn split(origin: &str) -> Option<(&str, &str)> {
     let Some((scheme, rest)) = origin.split_once("://") else { return Some(("", "")) };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -166,7 +170,8 @@ mod tests {
         Guard::new(&Rules { address, enforce_origin: false, origins })
     }
 
-    // Caddy's documentation of `admin.origins`: the listener's address unless named; hosts are compared in any case.
+    // Caddy's documentation of `admin.origins`: the default is the listener's address; hosts are compared
+    // case-insensitively.
     #[test]
     fn hosts() {
         for (listen, origins, host, want) in [

@@ -1,23 +1,26 @@
-//! What is done for a request: its body read, adapted where it is no JSON, and the server asked.
+//! Executes admin commands: reads the body, adapts it if it is not JSON, and passes the result to the server.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::metrics::Format;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody, Worker};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, warnings};
+use super::answer::{AdminResponse, MediaType, warnings};
 use super::{Office, causal};
-use crate::document::{AdaptedDocument, Document, Language};
-use crate::server::{By, Change, ChangeFault, Force, Load, LoadFault, Status, Verb};
+use crate::document::{AdaptedDocument, Document, Language, log_warnings};
+use crate::server::{Attempt, By, CertificateStatus, Change, ChangeFault, Force, LoadFault, LoadRequest, Status, Verb};
 
-/// How large a configuration may be; 64 MiB. Beyond: 413.
-const BODY_OCTETS_MAX: usize = 64 << 20;
+/// Largest configuration, 64 MiB. A larger one gets status 413.
+const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// What a request asks for, its body apart.
-pub(super) enum Ask {
+/// A command of the API, without the request's body.
+pub(super) enum AdminCommand {
     Read { path: String },
     Change { verb: Verb, path: String, if_match: Option<String>, force: Force, by: By },
     Load { content_type: String, force: Force, by: By },
@@ -25,81 +28,85 @@ pub(super) enum Ask {
     Authority { id: String, form: AuthorityForm },
     Stop,
     Status,
-    Causal(causal::Ask),
+    Certificates,
+    Metrics(Format),
+    Causal(causal::ProfileCommand),
 }
 
-impl Ask {
-    /// How large its body may be.
-    pub(super) fn body_octets_max(&self) -> usize {
+impl AdminCommand {
+    /// Returns the largest size of the command's body, in bytes.
+    pub(super) fn body_bytes_max(&self) -> usize {
         match self {
-            Self::Causal(_) => causal::BODY_OCTETS_MAX,
-            _ => BODY_OCTETS_MAX,
+            Self::Causal(_) => causal::BODY_BYTES_MAX,
+            _ => BODY_BYTES_MAX,
         }
     }
 }
 
-/// How an authority is shown.
+/// The format of an authority's data.
 #[derive(Clone, Copy)]
 pub(super) enum AuthorityForm {
-    /// All that is known of it.
+    /// A JSON object with all data.
     Json,
-    /// Its certificates, the root last.
+    /// The certificates in PEM, the root last.
     Pem,
 }
 
-/// Does it. What was handed to the server is done even if nobody waits for the answer any more.
+/// Executes a command. A command that has reached the server is completed even if the client disconnects.
 pub(super) async fn perform(
-    ask: Ask,
+    ask: AdminCommand,
     body: Option<IncomingBody>,
     office: Arc<Office>,
     worker: Rc<dyn Worker>,
-) -> Answer {
-    let desk = Desk { office, worker };
+) -> AdminResponse {
+    let context = CommandContext { office, worker };
     let done = match ask {
-        Ask::Read { path } => return desk.read(path).await,
-        Ask::Authority { id, form } => return desk.authority(id, form).await,
-        Ask::Stop => return desk.stop().await,
-        Ask::Status => return desk.status().await,
-        Ask::Causal(ask) => match text(body, causal::BODY_OCTETS_MAX).await {
-            Ok(body) => return causal::perform(ask, body, desk.worker).await,
+        AdminCommand::Read { path } => return context.read(path).await,
+        AdminCommand::Authority { id, form } => return context.authority(id, form).await,
+        AdminCommand::Stop => return context.stop().await,
+        AdminCommand::Status => return context.status().await,
+        AdminCommand::Certificates => return context.certificates().await,
+        AdminCommand::Metrics(format) => context.metrics(format).await,
+        AdminCommand::Causal(ask) => match text(body, causal::BODY_BYTES_MAX).await {
+            Ok(body) => return causal::perform(ask, body, context.worker).await,
             Err(answer) => Err(answer),
         },
-        Ask::Change { verb: Verb::Delete, path, if_match, force, by } => {
-            desk.change(Change { verb: Verb::Delete, path, value: Value::Null, if_match, force, by }).await
+        AdminCommand::Change { verb: Verb::Delete, path, if_match, force, by } => {
+            context.change(Change { verb: Verb::Delete, path, value: Value::Null, if_match, force, by }).await
         }
-        Ask::Change { verb, path, if_match, force, by } => match desk.value(body).await {
-            Ok(value) => desk.change(Change { verb, path, value, if_match, force, by }).await,
+        AdminCommand::Change { verb, path, if_match, force, by } => match context.value(body).await {
+            Ok(value) => context.change(Change { verb, path, value, if_match, force, by }).await,
             Err(answer) => Err(answer),
         },
-        Ask::Load { content_type, force, by } => desk.load(&content_type, body, force, by).await,
-        Ask::Adapt { content_type } => desk.adapt(&content_type, body).await,
+        AdminCommand::Load { content_type, force, by } => context.load(&content_type, body, force, by).await,
+        AdminCommand::Adapt { content_type } => context.adapt(&content_type, body).await,
     };
     done.unwrap_or_else(|answer| answer)
 }
 
-struct Desk {
+struct CommandContext {
     office: Arc<Office>,
     worker: Rc<dyn Worker>,
 }
 
-impl Desk {
-    async fn read(&self, path: String) -> Answer {
+impl CommandContext {
+    async fn read(&self, path: String) -> AdminResponse {
         match self.office.control.read(path).await {
-            Ok(excerpt) => Answer::excerpt(excerpt),
-            Err(fault) => Answer::fault_of_read(&fault),
+            Ok(excerpt) => AdminResponse::excerpt(excerpt),
+            Err(fault) => AdminResponse::fault_of_read(&fault),
         }
     }
 
-    /// Caddy's answers, byte for byte but for the order of keys.
-    async fn authority(&self, id: String, form: AuthorityForm) -> Answer {
+    /// Responds byte for byte as Caddy, except for the order of keys.
+    async fn authority(&self, id: String, form: AuthorityForm) -> AdminResponse {
         let facts = match self.office.control.authority(id.clone()).await {
             Ok(Some(facts)) => facts,
-            Ok(None) => return Answer::error(404, format!("no certificate authority configured with id: {id}")),
-            Err(error) => return Answer::error(500, format!("failed to provision CA {id}, {error}")),
+            Ok(None) => return AdminResponse::error(404, format!("no certificate authority configured with id: {id}")),
+            Err(error) => return AdminResponse::error(500, format!("failed to provision CA {id}, {error}")),
         };
         match form {
-            AuthorityForm::Pem => Answer::pem(format!("{}{}", facts.intermediate, facts.root)),
-            AuthorityForm::Json => Answer::json(&json!({
+            AuthorityForm::Pem => AdminResponse::pem(format!("{}{}", facts.intermediate, facts.root)),
+            AuthorityForm::Json => AdminResponse::json(&json!({
                 "id": facts.id,
                 "name": facts.name,
                 "root_common_name": facts.root_common_name,
@@ -110,25 +117,43 @@ impl Desk {
         }
     }
 
-    async fn stop(&self) -> Answer {
-        tracing::info!("the admin API was told to stop the server");
+    async fn stop(&self) -> AdminResponse {
+        tracing::info!("stopping: requested through the admin API");
         if let Some(stopping) = self.office.control.stop().await {
             stopping.ended().await;
         }
-        Answer::done()
+        AdminResponse::done()
     }
 
-    async fn status(&self) -> Answer {
-        match self.office.control.status().await {
-            Some(Status { connections, live_plans, panics }) => {
-                Answer::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
-            }
-            None => Answer::fault(&ChangeFault::Load(LoadFault::Stopping)),
+    async fn certificates(&self) -> AdminResponse {
+        match self.office.control.certificates().await {
+            Some(names) => AdminResponse::json(&names.iter().map(certificate).collect()),
+            None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
         }
     }
 
-    async fn change(&self, change: Change) -> Result<Answer, Answer> {
-        self.office.control.change(change).await.map(|()| Answer::done()).map_err(|fault| Answer::fault(&fault))
+    async fn status(&self) -> AdminResponse {
+        match self.office.control.status().await {
+            Some(Status { connections, live_plans, panics }) => {
+                AdminResponse::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
+            }
+            None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
+        }
+    }
+
+    async fn metrics(&self, format: Format) -> Result<AdminResponse, AdminResponse> {
+        let metrics = Arc::clone(&self.office.metrics);
+        let text = self.blocking(move || metrics.scrape(format)).await?;
+        Ok(AdminResponse::text(text, MediaType::Metrics(format)))
+    }
+
+    async fn change(&self, change: Change) -> Result<AdminResponse, AdminResponse> {
+        self.office
+            .control
+            .change(change)
+            .await
+            .map(|()| AdminResponse::done())
+            .map_err(|fault| AdminResponse::fault(&fault))
     }
 
     async fn load(
@@ -137,68 +162,89 @@ impl Desk {
         body: Option<IncomingBody>,
         force: Force,
         by: By,
-    ) -> Result<Answer, Answer> {
+    ) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
-        let text = text(body, BODY_OCTETS_MAX).await?;
-        // DEVIATES from Caddy, which takes nothing for `null` and stops serving: a client whose file is missing sends nothing.
+        let text = text(body, BODY_BYTES_MAX).await?;
+        // DEVIATES from Caddy, which treats an empty body as `null` and stops serving: a client whose file is missing
+        // sends an empty body.
         if text.is_empty() {
-            return Err(Answer::error(400, "loading config: found an empty body, expected a configuration"));
+            return Err(AdminResponse::error(400, "loading config: found an empty body, expected a configuration"));
         }
         if language == Language::Json {
-            let config = self.parsed(text).await?;
-            let config = config.map_err(|words| Answer::error(400, format!("loading config: {words}")))?;
-            let loaded = self.office.control.load(Load { config, force, by }).await;
-            return loaded.map(|()| Answer::done()).map_err(|fault| {
+            let config = self.parsed_config(text).await?;
+            let config = config.map_err(|words| AdminResponse::error(400, format!("loading config: {words}")))?;
+            // Once queued, the load completes even if this future is dropped.
+            let loaded = self.office.control.load(LoadRequest { config, force, by }).await;
+            return loaded.map(|()| AdminResponse::done()).map_err(|fault| {
                 let status = status_of(&fault);
-                Answer::error(status, format!("loading config: {}", ChangeFault::Load(fault)))
+                AdminResponse::error(status, format!("loading config: {}", ChangeFault::Load(fault)))
             });
         }
         let (document, adapted) = self.adapted(text, OnlyBuilt::Yes).await?;
         let warned = &adapted.warnings;
-        match self.office.control.load(Load { config: adapted.json.clone(), force, by }).await {
-            Ok(()) if warned.is_empty() => Ok(Answer::done()),
-            Ok(()) => Ok(Answer::json(&json!({ "warnings": warnings(warned) }))),
+        match self.office.control.load(LoadRequest { config: adapted.json.clone(), force, by }).await {
+            Ok(()) if warned.is_empty() => Ok(AdminResponse::done()),
+            Ok(()) => Ok(AdminResponse::json(&json!({ "warnings": warnings(warned) }))),
             Err(LoadFault::Config(error)) => {
                 let words = format!("loading config: {}", document.explain(&adapted, &error));
-                Err(Answer::error_with(400, words, warned))
+                Err(AdminResponse::error_with(400, words, warned))
             }
-            Err(fault) => Err(Answer::error_with(status_of(&fault), format!("loading config: {fault}"), warned)),
+            Err(fault) => Err(AdminResponse::error_with(status_of(&fault), format!("loading config: {fault}"), warned)),
         }
     }
 
-    async fn adapt(&self, content_type: &str, body: Option<IncomingBody>) -> Result<Answer, Answer> {
+    async fn adapt(&self, content_type: &str, body: Option<IncomingBody>) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
-        let text = text(body, BODY_OCTETS_MAX).await?;
+        let text = text(body, BODY_BYTES_MAX).await?;
         if language == Language::Json {
-            let value = self.parsed(text).await?.map_err(|words| Answer::error(400, words))?;
-            return Ok(Answer::json(&json!({ "result": value })));
+            let value = self.parsed(text).await?.map_err(|words| AdminResponse::error(400, words))?;
+            return Ok(AdminResponse::json(&json!({ "result": value })));
         }
         let (_, adapted) = self.adapted(text, OnlyBuilt::No).await?;
-        Ok(Answer::json(&match &*adapted.warnings {
+        Ok(AdminResponse::json(&match &*adapted.warnings {
             [] => json!({ "result": adapted.json }),
             warned => json!({ "warnings": warnings(warned), "result": adapted.json }),
         }))
     }
 
-    /// The value that a change sets; no body is null.
-    async fn value(&self, body: Option<IncomingBody>) -> Result<Value, Answer> {
-        let text = text(body, BODY_OCTETS_MAX).await?;
+    /// Parses the value that a change sets. An empty body means null.
+    async fn value(&self, body: Option<IncomingBody>) -> Result<Value, AdminResponse> {
+        let text = text(body, BODY_BYTES_MAX).await?;
         if text.is_empty() {
             return Ok(Value::Null);
         }
-        self.parsed(text).await?.map_err(|words| Answer::error(500, words))
+        self.parsed(text).await?.map_err(|words| AdminResponse::error(500, words))
     }
 
-    async fn parsed(&self, text: Vec<u8>) -> Result<Result<Value, String>, Answer> {
-        let parse = move || {
-            serde_json::from_slice(&text).map_err(|error| format!("decoding request body: {error}, expected JSON"))
+    async fn parsed(&self, text: Vec<u8>) -> Result<Result<Value, String>, AdminResponse> {
+        self.blocking(move || json_of(&text)).await
+    }
+
+    /// As [`parsed`](Self::parsed), and logs a warning for each folder that the configuration serves files from and that
+    /// cannot be read.
+    async fn parsed_config(&self, text: Vec<u8>) -> Result<Result<Value, String>, AdminResponse> {
+        // One job for both: the text, of up to 64 MiB, moves into the document and is never copied.
+        let job = move || -> Result<Value, String> {
+            let config = json_of(&text)?;
+            // The text was parsed as JSON, so it is UTF-8.
+            let text = String::from_utf8(text).unwrap_or_default();
+            let document = Document { name: "the loaded JSON".into(), text, language: Language::Json };
+            log_warnings(&document.root_warnings(&config));
+            Ok(config)
         };
-        self.blocking(parse).await
+        self.blocking(job).await
     }
 
-    async fn adapted(&self, text: Vec<u8>, only_built: OnlyBuilt) -> Result<(Document, AdaptedDocument), Answer> {
+    async fn adapted(
+        &self,
+        text: Vec<u8>,
+        only_built: OnlyBuilt,
+    ) -> Result<(Document, AdaptedDocument), AdminResponse> {
         let Ok(text) = String::from_utf8(text) else {
-            return Err(Answer::error(400, "reading request body: found octets that are not UTF-8, expected text"));
+            return Err(AdminResponse::error(
+                400,
+                "reading request body: found bytes that are not UTF-8, expected text",
+            ));
         };
         let office = Arc::clone(&self.office);
         let adapt = move || {
@@ -212,28 +258,68 @@ impl Desk {
             };
             let document = Document { name: "Caddyfile".into(), text, language: Language::Caddyfile };
             let adapted = document.adapt(directives, &*office.environment);
-            adapted.map(|adapted| (document, adapted)).map_err(|mistake| mistake.to_string())
+            let mut adapted = adapted.map_err(|mistake| mistake.with_caddys_words())?;
+            if let OnlyBuilt::Yes = only_built {
+                let warnings = document.root_warnings(&adapted.json);
+                log_warnings(&warnings);
+                adapted.warnings.extend(warnings);
+            }
+            Ok((document, adapted))
         };
         let adapted = self.blocking(adapt).await?;
-        adapted.map_err(|words| Answer::error(400, format!("adapting config using caddyfile adapter: {words}")))
+        adapted.map_err(|words: String| {
+            AdminResponse::error(400, format!("adapting config using caddyfile adapter: {words}"))
+        })
     }
 
-    /// Off the worker: a large configuration takes long, and a Caddyfile may import files.
-    async fn blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
-        let busy = || Answer::error(503, "the server is busy");
-        let done = run_blocking(&*self.worker, job).map_err(|_| busy())?.await;
-        done.ok_or_else(|| Answer::error(500, "reading the configuration failed inside the server"))
+    /// Runs `job` on the blocking pool: a large configuration takes long, and a Caddyfile may import files.
+    async fn blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminResponse> {
+        let busy = || AdminResponse::error(503, "the server is busy");
+        let done = offload(&*self.worker, Work::of(WorkKind::Blocking), job).map_err(|_| busy())?.await;
+        done.ok_or_else(|| AdminResponse::error(500, "reading the configuration failed inside the server"))
     }
 }
 
-/// Whether a directive that is known but cannot be served is refused.
+/// A name's certificate as a JSON object. Dates are in UTC (RFC 3339).
+fn certificate(status: &CertificateStatus) -> Value {
+    let CertificateStatus { record, attempt } = status;
+    let date = |date: SystemTime| Timestamp::try_from(date).map(|date| format!("{date:.0}")).unwrap_or_default();
+    let state = match (attempt, record.not_after) {
+        (Some(Attempt::Failed { .. }), _) => "failed",
+        (Some(Attempt::Running), _) | (None, None) => "obtaining",
+        (None, Some(_)) => "valid",
+    };
+    let mut json = json!({ "name": record.name, "state": state });
+    let mut set = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            json[key] = value;
+        }
+    };
+    set("authority", record.authority.as_deref().map(Value::from));
+    set("on_demand", record.on_demand.then_some(true.into()));
+    set("not_after", record.not_after.map(|at| date(at).into()));
+    set("renew_at", record.renew_at.map(|at| date(at).into()));
+    if let Some(Attempt::Failed { error, failures, retry_at }) = attempt {
+        set("error", Some(error.as_str().into()));
+        set("failures", Some((*failures).into()));
+        set("retry_at", Some(date(*retry_at).into()));
+    }
+    json
+}
+
+/// Parses a request's body.
+fn json_of(text: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(text).map_err(|error| format!("decoding request body: {error}, expected JSON"))
+}
+
+/// Whether a directive that is known but not supported is refused.
 #[derive(Clone, Copy)]
 enum OnlyBuilt {
     Yes,
     No,
 }
 
-/// What a load that failed is answered with: as in Caddy whatever failed is the configuration's fault.
+/// Returns the status of a failed load. As in Caddy, most failures count as faults of the configuration.
 fn status_of(fault: &LoadFault) -> u16 {
     match fault {
         LoadFault::Stopping => 503,
@@ -242,35 +328,35 @@ fn status_of(fault: &LoadFault) -> u16 {
     }
 }
 
-/// The configuration's language by the request's media type: JSON unless its subtype names another adapter.
-fn language(content_type: &str) -> Result<Language, Answer> {
+/// Returns the configuration's language for a media type: JSON unless the subtype names another adapter.
+fn language(content_type: &str) -> Result<Language, AdminResponse> {
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match media_type.split_once('/') {
         None if media_type.is_empty() => Ok(Language::Json),
-        None => Err(Answer::error(400, "malformed Content-Type")),
+        None => Err(AdminResponse::error(400, "malformed Content-Type")),
         Some((_, adapter)) => Language::by_adapter(adapter)
-            .ok_or_else(|| Answer::error(400, format!("unrecognized config adapter '{adapter}'"))),
+            .ok_or_else(|| AdminResponse::error(400, format!("unrecognized config adapter '{adapter}'"))),
     }
 }
 
-/// The whole body; beyond the bound 413.
-async fn text(body: Option<IncomingBody>, octets_max: usize) -> Result<Vec<u8>, Answer> {
+/// Reads the whole body. Beyond `bytes_max` the error is status 413.
+async fn text(body: Option<IncomingBody>, bytes_max: usize) -> Result<Vec<u8>, AdminResponse> {
     let mut text = Vec::new();
     let Some(mut body) = body else { return Ok(text) };
     while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
         match frame {
-            Ok(Frame::Chunk(chunk)) if text.len() + chunk.len() > octets_max => {
-                return Err(Answer::too_large(octets_max));
+            Ok(Frame::Chunk(chunk)) if text.len() + chunk.len() > bytes_max => {
+                return Err(AdminResponse::too_large(bytes_max));
             }
             Ok(Frame::Chunk(chunk)) => text.extend_from_slice(chunk.as_slice()),
             Ok(Frame::Trailers(_)) => {}
             Err(fault) => {
                 let words = match fault {
-                    BodyFault::TimedOut => "nothing arrived for too long",
-                    BodyFault::Malformed => "its framing is broken",
-                    _ => "it ended before its end",
+                    BodyFault::TimedOut => "timed out waiting for more bytes",
+                    BodyFault::Malformed => "malformed framing",
+                    _ => "the body ended early",
                 };
-                return Err(Answer::error(400, format!("reading request body: {words}")));
+                return Err(AdminResponse::error(400, format!("reading request body: {words}")));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! `stop` and `reload`, and how any command asks the admin API of a server that runs.
+//! `stop` and `reload`, and the client with which commands call a server's admin API.
 //!
-//! Written over a plain socket rather than an HTTP client: one request on one connection, as HTTP/1.0, so that the answer ends
-//! where the connection does and nothing needs a framing that a peer could choose.
+//! It uses a plain socket instead of an HTTP client. Each request is HTTP/1.0 on a connection of its own, so the
+//! response ends with the connection, and the peer cannot choose a framing to be parsed.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -15,23 +15,23 @@ use serde_json::Value;
 
 use super::source::{self, ConfigFlags};
 
-/// Where the admin API listens unless the environment or a configuration says otherwise; Caddy's.
+/// Admin API address when neither the environment nor a configuration sets one; Caddy's default.
 const DEFAULT_ADDRESS: &str = "localhost:2019";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The port of [`DEFAULT_ADDRESS`].
 const DEFAULT_PORT: u16 = 2019;
-/// How much of an answer is read; a profile's may hold many stacks.
-const ANSWER_OCTETS_MAX: u64 = 64 << 20;
+/// Largest response that is read. A profile's report may hold many stacks.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Args)]
-pub(crate) struct Stop {
-    /// The configuration that says where the admin API listens
+pub(crate) struct StopCommand {
+    /// Configuration that sets the address of the admin API
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language
+    /// Language of the configuration: `caddyfile` or `json`; default: by file name
     #[arg(short, long, value_name = "NAME")]
     adapter: Option<String>,
-    /// Where the admin API listens; goes before the configuration, the environment's CADDY_ADMIN and localhost:2019
+    /// Address of the admin API; overrides the configuration, CADDY_ADMIN and the default localhost:2019
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
 }
@@ -40,15 +40,15 @@ pub(crate) struct Stop {
 pub(crate) struct Reload {
     #[command(flatten)]
     config: ConfigFlags,
-    /// Where the admin API listens; goes before the configuration, the environment's CADDY_ADMIN and localhost:2019
+    /// Address of the admin API; overrides the configuration, CADDY_ADMIN and the default localhost:2019
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
-    /// Load the configuration even if it is the one that runs
+    /// Load the configuration even if it is unchanged
     #[arg(short, long)]
     force: bool,
 }
 
-impl Stop {
+impl StopCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let config = match (&self.address, self.config) {
             (None, Some(config)) => {
@@ -58,16 +58,17 @@ impl Stop {
             _ => Value::Null,
         };
         let address = address(self.address.as_deref(), &config)?;
-        let answer = Place::of(&address).ask("POST /stop", &[], b"")?;
+        let answer = AdminEndpoint::of(&address).ask("POST /stop", &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
     }
 }
 
 impl Reload {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        // Adapt locally, so that mistakes are reported with the line in the file. The server receives JSON.
         let source = self.config.read()?;
         let adapted = source.adapt()?;
-        source::warn(&adapted);
+        source::warn_before_load(&source.document, &adapted);
         let address = address(self.address.as_deref(), &adapted.json)?;
         let file = source.file.as_deref().map(|file| file.display().to_string());
         let mut fields = vec![("Content-Type", "application/json")];
@@ -78,16 +79,16 @@ impl Reload {
         if self.force {
             fields.push(("Cache-Control", "must-revalidate"));
         }
-        let answer = Place::of(&address).ask("POST /load", &fields, adapted.json.to_string().as_bytes())?;
+        let answer = AdminEndpoint::of(&address).ask("POST /load", &fields, adapted.json.to_string().as_bytes())?;
         answer.good().map_err(|words| match source.validate(&adapted) {
-            // We know the file, the server only its JSON.
+            // The local check names the line in the file; the server saw only the JSON.
             Err(error) => error,
             Ok(()) => anyhow!("{}: the server on {address} refuses it: {words}", source.name()),
         })
     }
 }
 
-/// Where the admin API listens when nothing else says so.
+/// Returns the admin API's address in the absence of a flag and a configuration: `CADDY_ADMIN`, or else localhost:2019.
 pub(crate) fn default_address() -> anyhow::Result<AdminAddress> {
     match std::env::var("CADDY_ADMIN") {
         Ok(address) if !address.is_empty() => Ok(AdminAddress::parse(&address, "CADDY_ADMIN")?),
@@ -95,7 +96,8 @@ pub(crate) fn default_address() -> anyhow::Result<AdminAddress> {
     }
 }
 
-fn address(flag: Option<&str>, config: &Value) -> anyhow::Result<AdminAddress> {
+/// Returns the admin API's address: of a flag, a configuration, `CADDY_ADMIN`, or else the default.
+pub(super) fn address(flag: Option<&str>, config: &Value) -> anyhow::Result<AdminAddress> {
     match (flag, config["admin"]["listen"].as_str()) {
         (Some(flag), _) => Ok(AdminAddress::parse(flag, "--address")?),
         (None, Some(listen)) if !listen.is_empty() => Ok(AdminAddress::parse(listen, "admin.listen")?),
@@ -103,14 +105,14 @@ fn address(flag: Option<&str>, config: &Value) -> anyhow::Result<AdminAddress> {
     }
 }
 
-/// What an admin API said.
-pub(super) struct Answer {
+/// An admin API's response.
+pub(super) struct ApiResponse {
     status: u16,
     pub(super) body: String,
 }
 
-impl Answer {
-    /// What the server said instead of doing it.
+impl ApiResponse {
+    /// Returns the error message of a response with status 400 or above.
     pub(super) fn good(&self) -> Result<(), String> {
         if self.status < 400 {
             return Ok(());
@@ -121,23 +123,23 @@ impl Answer {
     }
 }
 
-/// An admin API as it is spoken to.
-pub(super) struct Place {
-    /// As the operator wrote it.
+/// The address of an admin API, with the fields that it checks.
+pub(super) struct AdminEndpoint {
+    /// The address as the operator wrote it.
     pub(super) name: String,
     socket: SocketAddr,
     host: String,
-    /// What a server that asks for it hears.
+    /// Value of the `Origin` field, for servers with `enforce_origin`.
     origin: Option<String>,
-    /// How long an answer may take; `None`: as long as the server likes.
+    /// Read timeout; `None` waits without limit.
     patience: Option<Duration>,
 }
 
-impl Place {
-    fn of(address: &AdminAddress) -> Self {
+impl AdminEndpoint {
+    pub(super) fn of(address: &AdminAddress) -> Self {
         let port = address.listen.port;
         let ip = address.listen.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
-        // A server on every address of its machine trusts any name; the origin is what it was told to listen on.
+        // A server that listens on every address accepts any host. Its trusted origin is the configured listen address.
         let host = if address.host.is_empty() { format!("localhost:{port}") } else { address.to_string() };
         Self {
             name: address.to_string(),
@@ -148,7 +150,7 @@ impl Place {
         }
     }
 
-    /// One on another machine too, by its name; without a port, at the usual one.
+    /// Parses an address, also of another machine and with a host name. The default port is 2019.
     pub(super) fn parse(text: &str, flag: &str, patience: Duration) -> anyhow::Result<Self> {
         let patience = Some(patience);
         if let Ok(address) = AdminAddress::parse(text, flag)
@@ -163,57 +165,60 @@ impl Place {
         let found = host.to_socket_addrs().map_err(|error| {
             anyhow!("{flag}: found '{text}', expected the address of an admin API as in localhost:2019: {error}")
         })?;
-        let socket =
-            found.min_by_key(SocketAddr::is_ipv6).with_context(|| format!("{flag}: '{text}' has no address"))?;
-        // From elsewhere nobody knows what it was told to listen on.
+        let socket = found
+            .min_by_key(SocketAddr::is_ipv6)
+            .with_context(|| format!("{flag}: '{text}' resolves to no address"))?;
+        // For a remote server the configured listen address is unknown.
         let origin = socket.ip().is_loopback().then(|| format!("http://{host}"));
         Ok(Self { name: text.to_owned(), socket, host, origin, patience })
     }
 
-    /// Asks once, on a connection of its own.
-    pub(super) fn ask(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<Answer> {
+    /// Sends one request on a connection of its own and returns the response.
+    pub(super) fn ask(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
         let name = &self.name;
         let mut stream = TcpStream::connect_timeout(&self.socket, CONNECT_TIMEOUT).map_err(|error| match error.kind() {
             ErrorKind::ConnectionRefused => {
-                anyhow!("no server answers on {name}; is it running, with its admin API there? --address names another place")
+                anyhow!("no server listens on {name}; is it running with its admin API there? set another address with --address")
             }
             _ => anyhow!("connecting to the admin API on {name}: {error}"),
         })?;
-        let talk = || format!("talking to the admin API on {name}");
+        let talk = || format!("calling the admin API on {name}");
         stream.set_read_timeout(self.patience).with_context(talk)?;
         let mut head = format!("{line} HTTP/1.0\r\nHost: {}\r\n", self.host);
         if let Some(origin) = &self.origin {
             head.push_str(&format!("Origin: {origin}\r\n"));
         }
         for (name, value) in fields {
+            // A line break in a file name would inject a field.
             if value.chars().any(char::is_control) {
                 bail!("found a control character in '{}', expected none in a {name} field", value.escape_default());
             }
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-        let read = stream.take(ANSWER_OCTETS_MAX).read_to_end(&mut octets);
-        // A server that refuses early may have answered before it took everything.
-        if octets.is_empty() {
+        let read = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
+        // A server that refuses a request early may respond and close before it has read the body.
+        if bytes.is_empty() {
             sent.and(read.map(drop)).with_context(talk)?;
         }
-        parse(&octets).with_context(|| format!("{}: found no answer of HTTP/1", talk()))
+        parse(&bytes).with_context(|| format!("{}: expected an HTTP/1 response", talk()))
     }
 }
 
-fn parse(octets: &[u8]) -> Option<Answer> {
-    let text = String::from_utf8_lossy(octets);
+/// Parses a response; `None` when it is malformed or truncated.
+fn parse(bytes: &[u8]) -> Option<ApiResponse> {
+    let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;
     let mut words = head.lines().next()?.split(' ');
     words.next().filter(|version| version.starts_with("HTTP/1."))?;
     let status = words.next()?.parse().ok().filter(|status| (200..600).contains(status))?;
     let length = head.lines().filter_map(|line| line.split_once(':'));
     let length = length.filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).map(|(_, value)| value.trim());
-    // Less than was promised is no answer.
+    // A body shorter than its Content-Length means that the connection broke.
     let whole = length.clone().all(|length| length.parse() == Ok(body.len()));
-    whole.then(|| Answer { status, body: body.to_owned() })
+    whole.then(|| ApiResponse { status, body: body.to_owned() })
 }
 
 #[cfg(test)]

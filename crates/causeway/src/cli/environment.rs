@@ -1,4 +1,4 @@
-//! The variables that `{$NAME}` in a Caddyfile stands for: those of the process, then those of `--envfile`.
+//! The variables for `{$NAME}` in a Caddyfile: those of the process, then those of `--envfile`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use causeway::server::data_folder;
 
-/// Variables from files; the process's own go before them, as in Caddy.
+/// Variables from environment files. Variables of the process take precedence, as in Caddy.
 #[derive(Debug, Default)]
 pub(super) struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Reads the files in order; where two name a variable, the first wins, as in Caddy.
+    /// Reads the files in order. When several set a variable, the first wins, as in Caddy.
     pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
         let mut all = BTreeMap::new();
         for file in files {
@@ -25,13 +25,13 @@ impl Environment {
         Ok(Self(all))
     }
 
-    /// A variable's value.
+    /// Returns a variable's value, from the process or from the files.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         std::env::var(name).ok().or_else(|| self.0.get(name).cloned())
     }
 }
 
-/// `--environ` and `environ`: what this process and a Caddyfile see, with the variables of files.
+/// Prints the variables of this process and of the files, for `--environ` and `environ`.
 pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
     let mut lines = vec![format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION"))];
     lines.push(format!("causeway.AppDataDir={}", data_folder().display()));
@@ -41,14 +41,16 @@ pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
     lines.push(String::new());
     let of_files = Environment::read(files)?.0.into_iter().map(|(name, value)| (name.into(), value.into()));
     let mut variables: BTreeMap<OsString, OsString> = of_files.collect();
+    // Inserted last: the process's variables override those of files.
     variables.extend(std::env::vars_os());
     for (name, value) in variables {
         lines.push(format!("{}={}", name.display(), value.display()));
     }
-    super::say::print(&lines.join("\n"))
+    super::output::print(&lines.join("\n"))
 }
 
-/// Caddy's rules: `NAME=value` a line, `export ` in front and `#` comments allowed, values in quotes may go over lines.
+/// Parses an environment file by Caddy's rules: one `NAME=value` per line, an optional `export ` prefix, `#` comments.
+/// A quoted value may span lines.
 fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut variables = BTreeMap::new();
     let mut lines = text.lines().enumerate();
@@ -80,7 +82,8 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(variables)
 }
 
-/// A value up to its closing quote, over as many lines as it takes; a backslash before the quote keeps it.
+/// Returns a value up to its closing quote, reading more lines as needed; `None` when it is never closed. A backslash
+/// before the quote escapes it.
 fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) -> Option<String> {
     let mut value = String::new();
     for (index, line) in std::iter::once(first).chain(rest).enumerate() {
@@ -91,7 +94,7 @@ fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) 
         while let Some(char) = chars.next() {
             match char {
                 '\\' if chars.peek() == Some(&quote) => value.extend(chars.next()),
-                // What follows the closing quote is a comment at best.
+                // The rest of the line is ignored; it can only be a comment.
                 _ if char == quote => return Some(value),
                 _ => value.push(char),
             }

@@ -1,4 +1,4 @@
-//! `fmt`: a Caddyfile as it should look.
+//! `fmt`: formats a Caddyfile.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use causeway_config::caddyfile;
 use clap::Args;
 use similar::{ChangeTag, TextDiff};
 
-use super::say;
+use super::output;
 use super::source::CADDYFILE;
 
 #[derive(Args)]
@@ -16,45 +16,45 @@ pub(super) struct Fmt {
     /// The Caddyfile; `-` reads standard input
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The same, as a flag
+    /// The Caddyfile, as a flag
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Write the result into the file instead of printing it
     #[arg(short = 'w', long)]
     overwrite: bool,
-    /// Print which lines change, marked with - and +
+    /// Print the changed lines, marked with - and +
     #[arg(short, long)]
     diff: bool,
 }
 
 impl Fmt {
-    /// Prints or writes the result; refuses a file that was not formatted, unless it now is.
+    /// Prints or writes the formatted file. Without `--overwrite`, returns an error if the file was not formatted.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let path = self.file.as_ref().or(self.config.as_ref()).cloned().unwrap_or_else(|| CADDYFILE.into());
         if path.as_os_str() == "-" {
-            let mut octets = Vec::new();
-            std::io::stdin().read_to_end(&mut octets).context("standard input: reading the Caddyfile")?;
-            return say::print_as_is(&caddyfile::format(&octets));
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("standard input: reading the Caddyfile")?;
+            return output::print_as_is(&caddyfile::format(&bytes));
         }
         let name = path.display();
-        let octets = std::fs::read(&path).with_context(|| format!("{name}: reading the Caddyfile"))?;
-        let formatted = caddyfile::format(&octets);
+        let bytes = std::fs::read(&path).with_context(|| format!("{name}: reading the Caddyfile"))?;
+        let formatted = caddyfile::format(&bytes);
         if self.overwrite {
             return std::fs::write(&path, formatted)
                 .with_context(|| format!("{name}: writing the formatted Caddyfile"));
         }
-        let text = String::from_utf8_lossy(&octets);
-        say::print_as_is(&if self.diff { changes(&text, &formatted) } else { formatted })?;
+        let text = String::from_utf8_lossy(&bytes);
+        output::print_as_is(&if self.diff { changes(&text, &formatted) } else { formatted })?;
         match caddyfile::unformatted_at(&text) {
             Some((line, column)) => {
-                bail!("{name}:{line}:{column}: the file is not formatted as printed above; --overwrite writes it so")
+                bail!("{name}:{line}:{column}: the file is not formatted as printed above; --overwrite rewrites it")
             }
             None => Ok(()),
         }
     }
 }
 
-/// Every line of both texts, with `- ` before what goes, `+ ` before what comes and two spaces before what stays.
+/// Lists every line of both texts, prefixed with `- ` if removed, `+ ` if added, and two spaces if unchanged.
 fn changes(before: &str, after: &str) -> String {
     let (before, after) = (Vec::from_iter(before.split('\n')), Vec::from_iter(after.split('\n')));
     let mut lines = String::new();
@@ -74,7 +74,7 @@ fn changes(before: &str, after: &str) -> String {
 mod tests {
     use super::*;
 
-    // Caddy marks lines so; what follows the last line break is a line too.
+    // The format of Caddy's diff: the text after the last line break is a line too.
     #[test]
     fn lines_that_change_are_marked() {
         for (before, after, want) in [

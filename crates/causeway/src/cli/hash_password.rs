@@ -1,4 +1,4 @@
-//! `hash-password`: what a password becomes before it stands in a configuration.
+//! `hash-password`: hashes a password for a configuration.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 
@@ -8,32 +8,32 @@ use clap::Args;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use super::say;
+use super::output;
 
 const BCRYPT_COST: i64 = 14;
 
 #[derive(Args)]
 pub(crate) struct HashPassword {
-    /// The password; by default it is asked for, or is the first line of standard input
+    /// The password; by default prompted for on a terminal, else read from the first line of standard input
     #[arg(short, long, value_name = "PASSWORD", hide_default_value = true, default_value = "")]
     plaintext: String,
     /// bcrypt or argon2id
     #[arg(short, long, value_name = "NAME", default_value = Algorithm::Bcrypt.name())]
     algorithm: String,
-    /// How hard bcrypt works, from 4 to 31; what is none is 14
+    /// Cost of bcrypt, from 4 to 31; any other number means 14
     #[arg(long, value_name = "COST", default_value_t = BCRYPT_COST, allow_negative_numbers = true)]
     bcrypt_cost: i64,
-    /// How often Argon2id passes over its memory
+    /// Number of Argon2id's passes over its memory
     #[arg(long, value_name = "PASSES", default_value_t = 1)]
     argon2id_time: u32,
-    /// Memory that Argon2id fills
+    /// Memory of Argon2id
     #[arg(long, value_name = "KIB", default_value_t = 46 * 1024)]
     argon2id_memory: u32,
-    /// Threads that Argon2id may use
+    /// Number of threads for Argon2id
     #[arg(long, value_name = "N", default_value_t = 1)]
     argon2id_threads: u8,
-    /// Octets of Argon2id's key
-    #[arg(long, value_name = "OCTETS", default_value_t = 32)]
+    /// Length of Argon2id's key
+    #[arg(long, value_name = "BYTES", default_value_t = 32)]
     argon2id_keylen: u32,
 }
 
@@ -45,15 +45,15 @@ impl HashPassword {
         let given = Zeroizing::new(self.plaintext.into_bytes());
         let password = match given.is_empty() {
             false => given,
-            true if std::io::stdin().is_terminal() => asked_for()?,
+            true if std::io::stdin().is_terminal() => read_confirmed_password()?,
             true => first_line()?,
         };
         if password.is_empty() {
             bail!("plaintext is required: found an empty password");
         }
-        say::print(&match algorithm {
+        output::print(&match algorithm {
             Algorithm::Bcrypt => {
-                // Caddy's rule: a cost that is none is the usual one.
+                // Caddy's rule: a cost out of range means the default.
                 let cost = Some(self.bcrypt_cost).filter(|cost| (4..=31).contains(cost)).unwrap_or(BCRYPT_COST);
                 bcrypt(&password, cost as u32)?
             }
@@ -70,7 +70,7 @@ impl HashPassword {
     }
 }
 
-/// The first line of standard input, without its end.
+/// Reads the first line of standard input, without its line break.
 fn first_line() -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(Vec::new());
     std::io::stdin().lock().read_until(b'\n', &mut line).context("reading the password from standard input")?;
@@ -83,22 +83,23 @@ fn first_line() -> anyhow::Result<Zeroizing<Vec<u8>>> {
     Ok(line)
 }
 
-fn asked_for() -> anyhow::Result<Zeroizing<Vec<u8>>> {
-    let password = ask("Enter password: ")?;
-    if *password != *ask("Confirm password: ")? {
+/// Prompts for the password twice and compares the two.
+fn read_confirmed_password() -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let password = prompt_hidden("Enter password: ")?;
+    if *password != *prompt_hidden("Confirm password: ")? {
         bail!("password does not match: the second one differs from the first");
     }
     Ok(password)
 }
 
-/// A terminal that shows nothing and sends no signals; as it was when dropped.
+/// Switches off the terminal's echo, line editing and signals. Dropping it restores the previous modes.
 struct Silent(Termios);
 
 impl Silent {
     fn start() -> rustix::io::Result<Self> {
         let before = tcgetattr(std::io::stdin())?;
         let mut silent = before.clone();
-        // Without its own lines and signals: Ctrl-C comes as an octet, so that nothing ends before it is as it was.
+        // Without ISIG, Ctrl-C arrives as a byte, so that the process restores the terminal before it exits.
         silent.local_modes &= !(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
         silent.special_codes[SpecialCodeIndex::VMIN] = 1;
         silent.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -109,12 +110,13 @@ impl Silent {
 
 impl Drop for Silent {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing any more.
+        // A terminal that has gone away needs no restoring.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.0);
     }
 }
 
-fn ask(prompt: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+/// Prompts for a line and reads it without echo. Handles the editing keys itself, since line editing is off.
+fn prompt_hidden(prompt: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     const INTERRUPT: u8 = 3;
     const END: u8 = 4;
     const BACKSPACE: [u8; 2] = [8, 0x7f];
@@ -122,17 +124,18 @@ fn ask(prompt: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let mut err = std::io::stderr();
     let _ = write!(err, "{prompt}").and_then(|()| err.flush());
     let silent = Silent::start().context("silencing the terminal")?;
+    // Reserve enough that the buffer rarely grows: a reallocation leaves an unzeroed copy.
     let mut line = Zeroizing::new(Vec::with_capacity(128));
     let outcome = loop {
-        let mut octet = [0];
-        match std::io::stdin().lock().read(&mut octet) {
+        let mut byte = [0];
+        match std::io::stdin().lock().read(&mut byte) {
             Ok(0) => break Ok(()),
-            Ok(_) => match octet[0] {
+            Ok(_) => match byte[0] {
                 b'\r' | b'\n' | END => break Ok(()),
                 INTERRUPT => break Err(anyhow::anyhow!("interrupted")),
                 KILL_LINE => line.clear(),
-                octet if BACKSPACE.contains(&octet) => take_last(&mut line),
-                octet => line.push(octet),
+                byte if BACKSPACE.contains(&byte) => take_last(&mut line),
+                byte => line.push(byte),
             },
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => break Err(error.into()),
@@ -143,10 +146,10 @@ fn ask(prompt: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     outcome.map(|()| line)
 }
 
-/// Takes the last character off, all of its octets.
+/// Removes the last character: all bytes of its UTF-8 sequence.
 fn take_last(line: &mut Vec<u8>) {
-    while let Some(octet) = line.pop() {
-        if octet & 0xc0 != 0x80 {
+    while let Some(byte) = line.pop() {
+        if byte & 0xc0 != 0x80 {
             return;
         }
     }

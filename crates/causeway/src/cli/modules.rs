@@ -1,19 +1,19 @@
-//! `list-modules`: what the registry holds.
+//! `list-modules`: prints the registry's module names.
 
 use clap::Args;
 use serde_json::json;
 
-use super::say;
+use super::output;
 
 #[derive(Args)]
 pub(crate) struct ListModules {
-    /// Also print the package that each module comes with
+    /// Also print the package of each module
     #[arg(long)]
     packages: bool,
-    /// Also print its version
+    /// Also print the version of each module
     #[arg(long)]
     versions: bool,
-    /// Leave out what comes with this program: nothing else is in it
+    /// Leave out the standard modules; this program has no others
     #[arg(short, long)]
     skip_standard: bool,
     /// Print JSON
@@ -31,14 +31,14 @@ impl ListModules {
             let list = modules.iter().map(|module| {
                 json!({ "module_name": module, "module_type": "standard", "version": VERSION, "package_url": PACKAGE })
             });
-            return say::print(&serde_json::to_string_pretty(&list.collect::<Vec<_>>())?);
+            return output::print(&serde_json::to_string_pretty(&list.collect::<Vec<_>>())?);
         }
         let mut lines: Vec<_> = modules.iter().map(|module| self.line(module)).collect();
         if !self.skip_standard {
             lines.push(format!("\n  Standard modules: {}", modules.len()));
         }
         lines.push("\n  Non-standard modules: 0\n\n  Unknown modules: 0".to_owned());
-        say::print(&lines.join("\n"))
+        output::print(&lines.join("\n"))
     }
 
     fn line(&self, module: &str) -> String {

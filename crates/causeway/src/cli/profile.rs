@@ -1,6 +1,7 @@
-//! `profile`: starts a causal profile by way of the admin API of one server or several, shows how far it is, and keeps what it found.
+//! `profile`: runs a causal profile on one or more servers through their admin APIs, shows its progress, and saves the
+//! report.
 //!
-//! - `show`: the progress on the terminal
+//! - `show`: displays the progress
 
 mod show;
 
@@ -16,52 +17,52 @@ use causal::report::Report;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::client::{Answer, Place};
-use super::say;
+use super::client::{AdminEndpoint, ApiResponse};
+use super::output;
 use show::Show;
 
-/// How often a server is asked how far it is.
+/// Polling interval for the servers' progress.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a server may think about one question; at its profile's end it computes.
+/// Read timeout per request. A server computes its results at the end of a profile.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The width of a table where no terminal says one.
+/// Table width when standard output is not a terminal.
 const WIDTH: usize = 110;
-/// Within this time two interrupts are one.
+/// Interrupts within this time count as one.
 const TWICE: Duration = Duration::from_millis(200);
-/// The exit status at a second interrupt: 128 and the signal's number, as a shell has it.
+/// Exit status after a second interrupt: 128 plus the signal's number, as shells report it.
 const INTERRUPTED: i32 = 130;
 
 #[derive(Args)]
 pub(crate) struct Profile {
-    /// Where admin APIs listen, with commas between; several servers are profiled together. Without it, the environment's
-    /// CADDY_ADMIN and localhost:2019
+    /// Addresses of the admin APIs, separated by commas; several servers are profiled together. Default: CADDY_ADMIN,
+    /// or else localhost:2019
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     address: Vec<String>,
-    /// For how long, as in 30s or 2m
+    /// Duration of the profile, such as 30s or 2m
     #[arg(long = "for", value_name = "TIME", default_value = "30s")]
     time: String,
-    /// The part of the time that the profile may cost
+    /// Largest share of the run time that profiling may cost
     #[arg(long, value_name = "PART", default_value = "3%")]
     budget: String,
-    /// Only this target, by its name or a part of it; may be repeated
+    /// Profile only targets with this in their name; may be repeated
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
-    /// What requests of this route would gain, by its whole name as in reports, hosts included: `/api/*`, `localhost /api/*`; may be
-    /// repeated
+    /// Report the gains for requests of this route, named as in reports, hosts included: `/api/*`, `localhost /api/*`;
+    /// may be repeated
     #[arg(long, value_name = "ROUTE")]
     route: Vec<String>,
-    /// How gains are found: by replaying what was recorded, by pauses, or both
+    /// Measure gains by replaying recorded work (screen), by pauses (confirm), or both
     #[arg(long, value_enum, default_value = "both")]
     mode: Mode,
-    /// Where chance begins; what is measured has a part in it, so two profiles are alike and not equal
+    /// Seed of the random choices; measurements influence a profile too, so its repetition is similar, not identical
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Keep the report as this page, and as JSON beside it
+    /// Write the report to this page, and as JSON beside it
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
-    /// Keep it in these forms too, beside the page; with commas between
+    /// Also write the report in these formats, beside the page; separated by commas
     #[arg(long, value_enum, value_name = "FORM", value_delimiter = ',', requires = "out")]
-    formats: Vec<Form>,
+    formats: Vec<ProfileFormat>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -72,7 +73,7 @@ enum Mode {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Form {
+enum ProfileFormat {
     /// For Coz's viewer
     Coz,
     /// For flame graphs
@@ -87,33 +88,34 @@ impl Profile {
             can_keep(out)?;
         }
         let places = self.places()?;
-        let wish = self.wish()?;
+        let options = self.request_body()?;
         let interrupts = interrupts()?;
-        let mut profiles = Profiles::start(places, &wish)?;
-        let seconds = wish["seconds"].as_f64().unwrap_or_default();
+        let mut profiles = Profiles::start(places, &options)?;
+        let seconds = options["seconds"].as_f64().unwrap_or_default();
         let mut show = Show::begin(seconds);
         let waited = profiles.wait(&interrupts, &mut show);
         show.end();
         waited?;
         let report = profiles.report()?;
-        self.tell(&report)?;
+        self.write_report(&report)?;
         match &self.out {
             Some(out) => self.keep(&report, out),
             None => Ok(()),
         }
     }
 
-    fn places(&self) -> anyhow::Result<Vec<Place>> {
+    fn places(&self) -> anyhow::Result<Vec<AdminEndpoint>> {
         if self.address.is_empty() {
             let address = super::client::default_address()?.to_string();
-            return Ok(vec![Place::parse(&address, "CADDY_ADMIN", PATIENCE)?]);
+            return Ok(vec![AdminEndpoint::parse(&address, "CADDY_ADMIN", PATIENCE)?]);
         }
-        self.address.iter().map(|address| Place::parse(address, "--address", PATIENCE)).collect()
+        self.address.iter().map(|address| AdminEndpoint::parse(address, "--address", PATIENCE)).collect()
     }
 
-    /// What each server is asked for: the same of all, the seed too.
-    fn wish(&self) -> anyhow::Result<Value> {
+    /// Returns the request body. All servers get one body, including its seed.
+    fn request_body(&self) -> anyhow::Result<Value> {
         let seconds = seconds(&self.time)?;
+        // The standard library's hasher keys are random, which is good enough for a seed.
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let mode = match self.mode {
             Mode::Both => "both",
@@ -135,14 +137,14 @@ impl Profile {
         }))
     }
 
-    fn tell(&self, report: &Report) -> anyhow::Result<()> {
+    fn write_report(&self, report: &Report) -> anyhow::Result<()> {
         let mut text = report.to_terminal(width());
         text.push('\n');
         for word in report.words() {
             text.push_str(&word);
             text.push('\n');
         }
-        say::print_as_is(&text)
+        output::print_as_is(&text)
     }
 
     fn keep(&self, report: &Report, out: &Path) -> anyhow::Result<()> {
@@ -151,21 +153,21 @@ impl Profile {
         kept.push((out.with_extension("json"), json.into_bytes()));
         for form in &self.formats {
             kept.push(match form {
-                Form::Coz => (out.with_extension("coz"), report.to_coz().into_bytes()),
-                Form::Folded => (out.with_extension("folded"), report.to_folded().into_bytes()),
-                Form::Pprof => (out.with_extension("pb.gz"), report.to_pprof()),
+                ProfileFormat::Coz => (out.with_extension("coz"), report.to_coz().into_bytes()),
+                ProfileFormat::Folded => (out.with_extension("folded"), report.to_folded().into_bytes()),
+                ProfileFormat::Pprof => (out.with_extension("pb.gz"), report.to_pprof()),
             });
         }
-        for (file, octets) in &kept {
-            std::fs::write(file, octets).with_context(|| format!("writing {}", file.display()))?;
+        for (file, bytes) in &kept {
+            std::fs::write(file, bytes).with_context(|| format!("writing {}", file.display()))?;
         }
         let names: Vec<_> = kept.iter().map(|(file, _)| file.display().to_string()).collect();
-        say::note(&format!("The report is in {}", names.join(", ")));
+        output::note(&format!("The report is in {}", names.join(", ")));
         Ok(())
     }
 }
 
-/// Refuses early what would be lost at the end.
+/// Checks the output file before the profile runs, so that its report is not lost at the end.
 fn can_keep(out: &Path) -> anyhow::Result<()> {
     if out.extension().is_none_or(|extension| extension != "html") {
         bail!("--out: found '{}', expected a file's name that ends in .html", out.display());
@@ -177,7 +179,7 @@ fn can_keep(out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A time as in 30, 30s, 2m or 1m30s, in seconds.
+/// Parses a duration such as 30, 30s, 2m or 1m30s, in seconds.
 fn seconds(text: &str) -> anyhow::Result<f64> {
     let wrong = || anyhow!("--for: found '{text}', expected a time from 0.5s to 1h, as in 30s or 2m");
     let mut sum = 0.0;
@@ -202,24 +204,25 @@ fn seconds(text: &str) -> anyhow::Result<f64> {
     if (0.5..=3600.0).contains(&sum) { Ok(sum) } else { Err(wrong()) }
 }
 
+/// Returns the terminal's width, or [`WIDTH`] without a terminal.
 fn width() -> usize {
     let out = std::io::stdout();
     let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok()).flatten();
     size.map_or(WIDTH, |size| usize::from(size.ws_col))
 }
 
-/// Tells of each ^C, and of SIGTERM; after the first, the second ends the process.
+/// Sends a message at the first SIGINT or SIGTERM; the second ends the process.
 fn interrupts() -> anyhow::Result<Receiver<()>> {
     let (sender, interrupts) = channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let mut end = {
         let _inside = runtime.enter();
-        super::serve::End::listen()?
+        super::serve::StopSignals::listen()?
     };
     std::thread::spawn(move || {
         runtime.block_on(end.next());
         let _ = sender.send(());
-        // What passes a signal on may send it to us and to our group.
+        // A process that forwards a signal may send it both to us and to our group, so ignore repetitions for a moment.
         std::thread::sleep(TWICE);
         while runtime.block_on(async { tokio::time::timeout(Duration::ZERO, end.next()).await.is_ok() }) {}
         runtime.block_on(end.next());
@@ -228,52 +231,53 @@ fn interrupts() -> anyhow::Result<Receiver<()>> {
     Ok(interrupts)
 }
 
-/// A server's profile that is ours: others may begin theirs once it has ended.
+/// A profile that this command started on one server.
 struct Ours {
-    place: Place,
+    place: AdminEndpoint,
     number: u64,
     is_running: bool,
 }
 
-/// The profiles, in the order in which servers were named; what still runs when this is dropped is stopped.
+/// The profiles in the order of the servers' addresses. Dropping it stops those that still run.
 struct Profiles(Vec<Ours>);
 
 impl Profiles {
-    /// Starts all of them, or none.
-    fn start(places: Vec<Place>, wish: &Value) -> anyhow::Result<Self> {
+    /// Starts a profile on every server. When one fails, those already started are stopped.
+    fn start(places: Vec<AdminEndpoint>, options: &Value) -> anyhow::Result<Self> {
         let mut profiles = Self(Vec::new());
-        let body = wish.to_string();
+        let body = options.to_string();
         for place in places {
             let answer = place.ask("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
-            answer.good().map_err(|words| anyhow!("the server on {} does not profile: {words}", place.name))?;
+            answer.good().map_err(|words| anyhow!("the server on {} did not start a profile: {words}", place.name))?;
             let status = read_status(&place, &answer)?;
             let number = status["number"].as_u64();
-            let number =
-                number.with_context(|| format!("the server on {} does not number its profiles", place.name))?;
+            let number = number.with_context(|| format!("the server on {} returned no profile number", place.name))?;
             profiles.0.push(Ours { place, number, is_running: true });
         }
         Ok(profiles)
     }
 
-    /// Until all have ended; the first interrupt ends them.
+    /// Waits until all profiles have ended. The first interrupt stops them.
     fn wait(&mut self, interrupts: &Receiver<()>, show: &mut Show) -> anyhow::Result<()> {
         while self.running().next().is_some() {
+            // Waiting for an interrupt doubles as the polling interval.
             if interrupts.recv_timeout(LOOK).is_ok() {
-                show.note("Stopping: what was found so far is kept");
+                show.note("Stopping: keeping the results so far");
                 for ours in self.running() {
-                    // One that has ended by itself meanwhile says so.
+                    // An error response only means that the profile has already ended.
                     let _ = ours.stop()?;
                 }
             }
             let mut slowest: Option<Value> = None;
             for ours in self.0.iter_mut().filter(|ours| ours.is_running) {
-                match ours.look()? {
+                match ours.status()? {
                     None => ours.is_running = false,
                     Some(status) if slowest.as_ref().is_some_and(|slowest| elapsed(slowest) <= elapsed(&status)) => {}
                     Some(status) => slowest = Some(status),
                 }
             }
             if let Some(status) = slowest {
+                // Show the first finding once there is a target; before that only the phase is known.
                 let so_far =
                     status["report"]["words"][0].as_str().filter(|_| status["report"]["targets"][0].is_object());
                 show.progress(
@@ -290,7 +294,7 @@ impl Profiles {
         self.0.iter().filter(|ours| ours.is_running)
     }
 
-    /// What all of them found, as one.
+    /// Fetches the reports and merges them.
     fn report(&self) -> anyhow::Result<Report> {
         let mut reports = Vec::new();
         for Ours { place, number, .. } in &self.0 {
@@ -314,30 +318,30 @@ impl Profiles {
 impl Drop for Profiles {
     fn drop(&mut self) {
         for ours in self.running() {
-            // Whoever brought us here is told already; a server that is gone profiles no more.
+            // The error that led here is already reported; a server that has exited runs no profile.
             let _ = ours.stop();
         }
     }
 }
 
 impl Ours {
-    /// How far it is; `None` once it has ended.
-    fn look(&self) -> anyhow::Result<Option<Value>> {
+    /// Returns the profile's status; `None` once it has ended.
+    fn status(&self) -> anyhow::Result<Option<Value>> {
         let place = &self.place;
-        let gone = || format!("the server on {} went away while it was profiled", place.name);
+        let gone = || format!("the server on {} stopped responding while it was profiled", place.name);
         let answer = place.ask("GET /causal/status", &[], b"").with_context(gone)?;
-        answer.good().map_err(|words| anyhow!("the server on {} does not say how far it is: {words}", place.name))?;
+        answer.good().map_err(|words| anyhow!("the server on {} did not report its progress: {words}", place.name))?;
         let status = read_status(place, &answer)?;
         Ok((status["running"] == true && status["number"] == self.number).then_some(status))
     }
 
-    fn stop(&self) -> anyhow::Result<Answer> {
+    fn stop(&self) -> anyhow::Result<ApiResponse> {
         self.place.ask(&format!("POST /causal/stop?number={}", self.number), &[], b"")
     }
 }
 
-fn read_status(place: &Place, answer: &Answer) -> anyhow::Result<Value> {
-    serde_json::from_str(&answer.body).with_context(|| format!("reading what the server on {} says", place.name))
+fn read_status(place: &AdminEndpoint, answer: &ApiResponse) -> anyhow::Result<Value> {
+    serde_json::from_str(&answer.body).with_context(|| format!("parsing the response of the server on {}", place.name))
 }
 
 fn elapsed(status: &Value) -> f64 {

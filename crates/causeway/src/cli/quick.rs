@@ -1,6 +1,6 @@
-//! `file-server` and `respond`: a server without a configuration file, as Caddy's commands of these names.
+//! `file-server` and `respond`: servers without a configuration file, like Caddy's commands of these names.
 //!
-//! - `answer_template`: the few variables that `respond` puts into its body
+//! - `answer_template`: the variables in the body of `respond`
 
 mod answer_template;
 
@@ -13,31 +13,31 @@ use causeway::document::{AdaptedDocument, Document, Language};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::serve::{ServeFlags, Serving, Site, serve};
+use super::serve::{ServeFlags, Serving, SiteKind, serve};
 use super::source::literal;
 use answer_template::Numbered;
 
 #[derive(Args)]
 pub(crate) struct FileServer {
-    /// Serve only this host name: over TLS, or in the clear where --listen says
+    /// Serve only this host name: over TLS, or without TLS on the address of --listen
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// The folder; by default the working one
+    /// The folder to serve; by default the working directory
     #[arg(short, long, value_name = "FOLDER")]
     root: Option<PathBuf>,
-    /// Where to listen, in the clear; by default `:80`, and with --domain `:443` over TLS
+    /// Listen address, without TLS; by default `:80`, or with --domain `:443` over TLS
     #[arg(short, long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// List folders that have no index file
     #[arg(short, long)]
     browse: bool,
-    /// Show in listings where symbolic links lead
+    /// Show the targets of symbolic links in listings
     #[arg(long, requires = "browse")]
     reveal_symlinks: bool,
-    /// Entries that a listing shows at most
+    /// Largest number of entries in a listing
     #[arg(short, long, value_name = "N", requires = "browse", value_parser = clap::value_parser!(u32).range(1..))]
     file_limit: Option<u32>,
-    /// Compress nothing; accepted because this version never does
+    /// Disable compression; accepted for compatibility, this version never compresses
     #[arg(long)]
     no_compress: bool,
     /// Print a line for every request
@@ -49,19 +49,19 @@ pub(crate) struct FileServer {
 
 #[derive(Args)]
 pub(crate) struct Respond {
-    /// The status (three digits), or the body; --status and --body go before it
+    /// The status (three digits) or the body; --status and --body take precedence
     #[arg(value_name = "STATUS|BODY")]
     answer: Option<String>,
-    /// The status
+    /// The status of the response
     #[arg(short, long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(100..=999))]
     status: Option<u16>,
-    /// A field of the answer, as in "Name: value"; may be repeated
+    /// A header of the response, such as "Name: value"; may be repeated
     #[arg(short = 'H', long, value_name = "FIELD")]
     header: Vec<String>,
-    /// The body, by default what comes by way of a pipe; knows {{.N}}, {{.Port}} and {{.Address}}
+    /// The body; by default standard input, if it is a pipe; may contain {{.N}}, {{.Port}} and {{.Address}}
     #[arg(short, long)]
     body: Option<String>,
-    /// Where to listen; a range of ports starts a server for each
+    /// Listen address; a range of ports starts one server per port
     #[arg(short, long, value_name = "ADDRESS", default_value = ":0")]
     listen: String,
     /// Print a line for every request
@@ -81,7 +81,7 @@ impl FileServer {
         let Some(root) = root.to_str() else { bail!("--root {}: expected a name in UTF-8", root.display()) };
         let listen = match (&self.listen, &self.domain) {
             (Some(listen), _) => listen,
-            // As in Caddy: whoever names a host means HTTPS.
+            // As in Caddy, a host name without an address implies HTTPS.
             (None, Some(_)) => ":443",
             (None, None) => ":80",
         };
@@ -105,7 +105,7 @@ impl FileServer {
             server["automatic_https"] = json!({});
         }
         let config = config([server]);
-        serve(serving(Site::Flags, root, format!("file-server --listen {listen}"), config), &self.serve)
+        serve(serving(SiteKind::Flags, root, format!("file-server --listen {listen}"), config), &self.serve)
     }
 }
 
@@ -113,12 +113,13 @@ impl Respond {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let (mut status, mut body) = (self.status, self.body.clone());
         if let Some(answer) = &self.answer {
-            // Caddy's rule: three digits are a status unless one was given already, anything else is the body.
+            // Caddy's rule: three digits are the status unless a flag sets it; any other text is the body.
             match answer.parse::<u16>() {
                 Ok(code @ 100..) if answer.len() == 3 && status.is_none() => status = Some(code),
                 _ => body = body.or_else(|| Some(answer.clone())),
             }
         }
+        // A terminal would block here for input that the user does not expect to type.
         if body.is_none() && !std::io::stdin().is_terminal() {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).context("reading the body from standard input")?;
@@ -140,12 +141,12 @@ impl Respond {
             servers.push(server(&numbered.address, json!({ "handle": [handler] }), self.access_log));
         }
         let config = config(servers);
-        serve(serving(Site::Answer, "one answer", format!("respond --listen {}", self.listen), config), &self.serve)
+        serve(serving(SiteKind::Answer, "one answer", format!("respond --listen {}", self.listen), config), &self.serve)
     }
 }
 
-/// A configuration that came from flags: mistakes in it are in `command`.
-fn serving(site: Site, name: &str, command: String, config: Value) -> Serving {
+/// Describes the server for [`serve`]. `command` is the document's name in messages about mistakes.
+fn serving(site: SiteKind, name: &str, command: String, config: Value) -> Serving {
     Serving {
         site,
         name: name.to_owned(),
@@ -171,7 +172,8 @@ fn fields(written: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(fields)
 }
 
-/// One server with one route. Named hosts are served in the clear where an address was named: that asked for just that.
+/// Returns a server with one route. Automatic HTTPS is off: an explicit address is served without TLS, also for a named
+/// host.
 fn server(listen: &str, route: Value, access_log: bool) -> Value {
     let mut server = json!({ "listen": [listen], "routes": [route], "automatic_https": { "disable": true } });
     if access_log {
@@ -180,7 +182,7 @@ fn server(listen: &str, route: Value, access_log: bool) -> Value {
     server
 }
 
-/// The servers under Caddy's names for them.
+/// Returns the configuration; the servers get the names that Caddy gives them.
 fn config(servers: impl IntoIterator<Item = Value>) -> Value {
     let named = servers.into_iter().enumerate().map(|(index, server)| (format!("static{index}"), server));
     json!({ "admin": { "disabled": true }, "apps": { "http": { "servers": Map::from_iter(named) } } })

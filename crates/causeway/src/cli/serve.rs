@@ -1,8 +1,8 @@
-//! From a configuration to a running server and its end.
+//! Runs a server from its start to its shutdown.
 //!
-//! - `signals`: what the system tells it
-//! - `follow`: the file it came from, read again
-//! - `log`: how much is said
+//! - `signals`: the signals that the server handles
+//! - `follow`: reloads the configuration's file
+//! - `log`: the server's own messages, as entries of the configuration's logs
 
 mod follow;
 mod log;
@@ -16,80 +16,81 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
-use causeway::server::{self, LoadFault, Server, Settings, autosave_path, data_folder, root_words};
-use causeway_config::plan::Level;
+use causeway::server::{self, LoadFault, Server, ServerSettings, autosave_path, data_folder, root_words};
+use causeway_modules::logs::{Level, reopen_all};
 use clap::Args;
 
 use super::environment::Environment;
 use super::source::{self, ConfigFlags};
-use super::{client, say};
+use super::{client, output};
 use follow::Followed;
-pub(super) use signals::End;
+pub(super) use signals::StopSignals;
 
-/// The exit status when a second signal ends what the first let finish; Caddy's number.
+/// Exit status when a second signal interrupts the shutdown; Caddy's number.
 const FORCED: i32 = 2;
 
-/// How the server runs, whatever it serves.
+/// Flags of all commands that run a server.
 #[derive(Args)]
 pub(crate) struct ServeFlags {
     /// Worker threads; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// How long requests under way may take to end when the server is stopped, in seconds
+    /// Seconds that in-flight requests may take to finish when the server stops
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
     /// Write the process id to this file while the server runs
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
-    /// Also print what is only of use when something is wrong
+    /// Also print debug messages
     #[arg(short = 'v', long)]
     debug: bool,
 }
 
-/// What is served, as far as the first lines differ by it.
+/// The kind of site, which affects the start-up messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Site {
-    /// The embedded one.
+pub(crate) enum SiteKind {
+    /// The embedded welcome site.
     Welcome,
-    /// The operator's own, from a configuration.
+    /// The operator's configuration.
     Configured,
-    /// What the flags of `file-server` say.
+    /// The site of `file-server`.
     Flags,
-    /// What the flags of `respond` say; like Caddy's it prints its addresses for programs too.
+    /// The site of `respond`. As in Caddy, its addresses are also printed for programs.
     Answer,
 }
 
-/// What to serve.
+/// A configuration to serve, and how to report on it.
 pub(crate) struct Serving {
-    pub(crate) site: Site,
-    /// What the first line calls it.
+    pub(crate) site: SiteKind,
+    /// The configuration's name in the first line.
     pub(crate) name: String,
-    /// Where its mistakes are.
+    /// The text, for positions in error messages.
     pub(crate) document: Document,
     pub(crate) adapted: AdaptedDocument,
     pub(crate) environment: Arc<Environment>,
-    /// The file that SIGUSR1, or a watch, reads again.
+    /// The file to reload on SIGUSR1 or by a watch.
     pub(crate) follows: Option<Followed>,
-    /// Who waits to hear that it serves.
+    /// Address of a waiting `start`, to notify once the server runs.
     pub(crate) pingback: Option<SocketAddr>,
 }
 
-/// Whether a file that is followed is looked at without being told to.
+/// Whether a followed file is polled for changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
     No,
     EverySecond,
 }
 
-/// The file that a server's configuration came from.
-pub(crate) fn followed(flags: &ConfigFlags, source: server::Source, watch: Watch) -> Followed {
+/// Describes the file that a server's configuration was read from.
+pub(crate) fn followed(flags: &ConfigFlags, source: server::ConfigFile, watch: Watch) -> Followed {
     Followed { flags: flags.clone(), source, watch }
 }
 
-/// Serves until a signal, or the admin API, ends it.
+/// Serves until a signal or the admin API stops the server.
 pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
     let least = if flags.debug { Level::Debug } else { Level::Info };
-    let level = log::to_stderr(least.max(written_level(&serving.adapted)));
+    let own = log::install(least.min(written_level(&serving.adapted)), least)?;
+    let _flush = log::FlushAtEnd;
     let descriptors = raise_descriptor_limit();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.map_or(cores, usize::from);
@@ -97,7 +98,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
     tracing::debug!(workers, ?grace, ?descriptors, "starting with these bounds");
     let environment = Arc::clone(&serving.environment);
     let registry = source::registry(&serving.environment);
-    let settings = Settings {
+    let settings = ServerSettings {
         workers,
         grace,
         directives: Arc::new(causeway::directives(&registry)),
@@ -105,43 +106,54 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
         environment: Arc::new(move |name| environment.get(name)),
         admin: Some(client::default_address()?),
         data: data_folder(),
-        autosave: autosave_path().filter(|_| serving.site == Site::Configured),
-        access: Box::new(std::io::stderr()),
-        level: Box::new(move |wanted| level.set(wanted.max(least))),
+        autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
+        logs: Box::new(move |logs| own.set(logs)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
-        // Before the first line is out, so that whoever waits for it may signal at once.
+        // Register signal handlers before the first output: a supervisor may send a signal as soon as it sees that
+        // output.
         let (mut end, mut reload) = signals::listen()?;
         let source = serving.follows.as_ref().map(|followed| followed.source.clone());
         let server = Server::start(settings, serving.adapted.json.clone(), source).await;
         let server = server.map_err(|fault| explain(&fault, &serving))?;
-        // Only now: a start that fails leaves no file, nor overwrites that of a server that runs.
+        // A failed start must neither leave a file nor overwrite the file of a running server.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
-        say::note(&first_line(&serving, server.places(), workers));
+        log::flush();
+        output::note(&first_line(&serving, server.places(), workers));
         for (id, root) in server.authorities() {
-            say::note(&root_words(&id, &root));
+            output::note(&root_words(&id, &root));
         }
         if let Some(address) = server.admin_address() {
-            say::note(&format!("The admin API is on {}", url(address, false)));
+            output::note(&format!("The admin API is on {}", url(address, false)));
         }
-        if serving.site == Site::Answer {
+        if serving.site == SiteKind::Answer {
             let addresses = server.addresses().iter();
             let lines: Vec<_> = addresses.map(|address| format!("Server address: {address}")).collect();
-            say::print(&lines.join("\n"))?;
+            output::print(&lines.join("\n"))?;
         }
         if let Some(address) = serving.pingback {
+            // Only after the pid file exists and the server listens: `start` returns on this message.
             ping_back(address)?;
         }
         let control = server.control();
         let mut run = std::pin::pin!(server.run());
         if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
+            // A detached task: it ends with the runtime.
             tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
         }
         loop {
             tokio::select! {
                 () = &mut run => return Ok(()),
-                () = reload.next() => drop(tokio::spawn(follow::again(serving.follows.clone(), control.clone()))),
+                () = reload.next() => {
+                    let again = follow::again(serving.follows.clone(), control.clone());
+                    // A detached task: it ends with the runtime.
+                    tokio::spawn(async {
+                        // An error means that the runtime ends.
+                        let _ = tokio::task::spawn_blocking(reopen_all).await;
+                        again.await;
+                    });
+                }
                 () = end.next() => break,
             }
         }
@@ -149,12 +161,13 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
             if let Some(stopping) = control.stop().await {
                 let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
                 let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
-                say::note(&format!(
+                log::flush();
+                output::note(&format!(
                     "Stopping{begins}: requests have {grace} s to end; a second signal ends them at once"
                 ));
                 stopping.ended().await;
             }
-            // The admin API's last answers are not waited for here: `run` does.
+            // `run` also waits for the admin API's in-flight responses, so only its end counts.
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -162,13 +175,14 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
             () = ends => Ok(()),
             () = end.next() => {
                 drop(pidfile);
+                log::flush();
                 std::process::exit(FORCED)
             }
         }
     })
 }
 
-/// Tells the process that started this one, by what only that process can have sent, that it serves.
+/// Notifies the parent process that the server runs. The token from standard input proves that the message is ours.
 fn ping_back(address: SocketAddr) -> anyhow::Result<()> {
     let mut token = Vec::new();
     std::io::stdin().read_to_end(&mut token).context("reading the token for --pingback from standard input")?;
@@ -176,7 +190,7 @@ fn ping_back(address: SocketAddr) -> anyhow::Result<()> {
     stream.write_all(&token).with_context(|| format!("--pingback {address}"))
 }
 
-/// How much a configuration wants to be said, before it is compiled: what compiling says counts too.
+/// Returns the log level that a configuration sets. Needed before compilation, which already logs.
 fn written_level(adapted: &AdaptedDocument) -> Level {
     match adapted.json["logging"]["logs"]["default"]["level"].as_str() {
         Some(level) if level.eq_ignore_ascii_case("debug") => Level::Debug,
@@ -184,7 +198,7 @@ fn written_level(adapted: &AdaptedDocument) -> Level {
     }
 }
 
-/// A file with our process id; gone when this is dropped.
+/// A file that holds the process id. Dropping it removes the file.
 struct PidFile<'p>(&'p Path);
 
 impl<'p> PidFile<'p> {
@@ -197,7 +211,7 @@ impl<'p> PidFile<'p> {
 
 impl Drop for PidFile<'_> {
     fn drop(&mut self) {
-        // Someone may have removed it already.
+        // Ignore a failure: the file may already be removed.
         let _ = std::fs::remove_file(self.0);
     }
 }
@@ -205,10 +219,10 @@ impl Drop for PidFile<'_> {
 fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
     let LoadFault::Sites(error) = fault else { return source::explain(&serving.document, &serving.adapted, fault) };
     let command = match serving.site {
-        Site::Configured => return anyhow!("{}: {error}", serving.name),
-        Site::Welcome => "run",
-        Site::Flags => "file-server",
-        Site::Answer => "respond",
+        SiteKind::Configured => return anyhow!("{}: {error}", serving.name),
+        SiteKind::Welcome => "run",
+        SiteKind::Flags => "file-server",
+        SiteKind::Answer => "respond",
     };
     if !fault.is_port_in_use() {
         return anyhow!("{error}");
@@ -218,15 +232,15 @@ fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
 
 fn first_line(serving: &Serving, places: Vec<(SocketAddr, bool)>, workers: usize) -> String {
     let urls: Vec<_> = places.into_iter().map(|(address, secure)| url(address, secure)).collect();
-    let urls = if urls.is_empty() { "nothing: it names no site".to_owned() } else { urls.join(", ") };
-    if serving.site == Site::Welcome {
+    let urls = if urls.is_empty() { "no address: it names no site".to_owned() } else { urls.join(", ") };
+    if serving.site == SiteKind::Welcome {
         return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");
     }
     let threads = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
     format!("Causeway serves {} on {urls} with {threads}", serving.name)
 }
 
-/// An address that a person can open: the wildcard is reached by way of localhost.
+/// Returns a URL that a browser can open; the wildcard address becomes localhost.
 fn url(address: SocketAddr, secure: bool) -> String {
     let host = match address.ip() {
         ip if ip.is_unspecified() => "localhost".to_owned(),
@@ -238,8 +252,9 @@ fn url(address: SocketAddr, secure: bool) -> String {
     format!("{scheme}://{host}{port}")
 }
 
-/// Every connection is a descriptor: the soft limit, often 1024, is raised to the hard one. Where that is refused, accepting
-/// pauses when they run out. Says what holds then; `None` is no limit.
+/// Raises the soft limit of file descriptors, often 1024, to the hard limit, since each connection needs one. On
+/// failure the old limit stays, and the engine pauses accepting when descriptors run out. Returns the resulting limit;
+/// `None` is unlimited.
 fn raise_descriptor_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,5 @@
-//! Where a configuration comes from: a file, standard input, the Caddyfile of the working folder, or ourselves.
+//! Finds the configuration: a file, standard input, the Caddyfile in the working directory, or the built-in welcome
+//! site.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -7,26 +8,26 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail};
 use causeway::document::{AdaptedDocument, Document, Language};
 use causeway::server::{self, LoadFault};
-use causeway_config::caddyfile::Directives;
+use causeway_config::caddyfile::{Directives, Warning};
 use causeway_pipeline::Registry;
 use clap::Args;
 use serde_json::json;
 
 use super::environment::Environment;
-use super::say;
+use super::output;
 
-/// The file that is served when no other is named.
+/// The file that is served by default.
 pub(super) const CADDYFILE: &str = "Caddyfile";
-/// Where the welcome site listens.
+/// Default listen address of the welcome site.
 const WELCOME_LISTEN: &str = ":8080";
 
-/// Which configuration.
+/// Flags that select the configuration.
 #[derive(Args, Clone)]
 pub(crate) struct ConfigFlags {
-    /// The configuration's file; `-` reads standard input
+    /// Configuration file; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Its language: `caddyfile` or `json`; by default what the file's name says
+    /// Language of the configuration: `caddyfile` or `json`; default: by file name
     #[arg(short, long, value_name = "NAME")]
     pub(crate) adapter: Option<String>,
     /// A file of NAME=value lines for `{$NAME}` in the Caddyfile; may be repeated
@@ -34,42 +35,45 @@ pub(crate) struct ConfigFlags {
     pub(crate) envfile: Vec<PathBuf>,
 }
 
-/// A configuration as it was found.
-pub(crate) struct Source {
+/// A configuration's text and environment.
+pub(crate) struct ConfigSource {
     pub(crate) document: Document,
     pub(crate) environment: Arc<Environment>,
-    /// The file that it may be read from again.
+    /// The file to reload; `None` for standard input and for generated configurations.
     pub(crate) file: Option<PathBuf>,
 }
 
 impl ConfigFlags {
-    /// Reads the configuration; `None` when none was named and the working folder has no Caddyfile.
-    pub(crate) fn find(&self) -> anyhow::Result<Option<Source>> {
+    /// Reads the configuration; `None` when no flag names one and the working directory has no Caddyfile.
+    pub(crate) fn find(&self) -> anyhow::Result<Option<ConfigSource>> {
         let environment = Environment::read(&self.envfile)?;
         let path = match &self.config {
             Some(path) => path.as_path(),
-            None if Path::new(CADDYFILE).is_file() => Path::new(CADDYFILE),
+            // Reading reports whether it is a regular file.
+            None if Path::new(CADDYFILE).exists() => Path::new(CADDYFILE),
             None => return Ok(None),
         };
         let language = self.language(path)?;
         let stdin = path.as_os_str() == "-";
         let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
-        let octets = if stdin {
-            let mut octets = Vec::new();
-            std::io::stdin().read_to_end(&mut octets).map(|_| octets)
+        let bytes = if stdin {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
         } else {
             std::fs::read(path)
         };
-        let octets = octets.with_context(|| format!("{name}: reading the configuration"))?;
-        let Ok(text) = String::from_utf8(octets) else {
-            bail!("{name}: found octets that are not UTF-8, expected text")
-        };
+        // The name of the default is easily that of a folder with configurations.
+        if let Some(error) = bytes.as_ref().err().filter(|error| error.kind() == std::io::ErrorKind::IsADirectory) {
+            bail!("{name}: found a folder, expected a file with the configuration ({error})")
+        }
+        let bytes = bytes.with_context(|| format!("{name}: reading the configuration"))?;
+        let Ok(text) = String::from_utf8(bytes) else { bail!("{name}: found bytes that are not UTF-8, expected text") };
         let file = (!stdin).then(|| path.to_owned());
-        Ok(Some(Source { document: Document { name, text, language }, environment: Arc::new(environment), file }))
+        Ok(Some(ConfigSource { document: Document { name, text, language }, environment: Arc::new(environment), file }))
     }
 
-    /// The same, where there has to be one.
-    pub(crate) fn read(&self) -> anyhow::Result<Source> {
+    /// Reads the configuration; returns an error when there is none.
+    pub(crate) fn read(&self) -> anyhow::Result<ConfigSource> {
         self.find()?.context("no configuration: there is no Caddyfile in this folder, and --config names no file")
     }
 
@@ -78,20 +82,21 @@ impl ConfigFlags {
             let language = Language::by_adapter(adapter);
             return language.ok_or_else(|| anyhow!("--adapter: found '{adapter}', expected 'caddyfile' or 'json'"));
         }
-        // Caddy's rule: a name that begins with Caddyfile, or ends so, is one; anything else is JSON.
+        // Caddy's rule: a file name that begins with "Caddyfile" or ends in ".caddyfile" means a Caddyfile; every other
+        // name means JSON.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let caddyfile = name.starts_with(CADDYFILE) || name.ends_with(".caddyfile");
         Ok(if caddyfile { Language::Caddyfile } else { Language::Json })
     }
 }
 
-impl Source {
-    /// What messages call it.
+impl ConfigSource {
+    /// The configuration's name in messages.
     pub(crate) fn name(&self) -> &str {
         &self.document.name
     }
 
-    /// The configuration as JSON, by what this version can serve.
+    /// Adapts the text to JSON, with the directives that this version supports.
     pub(crate) fn adapt(&self) -> anyhow::Result<AdaptedDocument> {
         self.adapt_with(&causeway::directives(&causeway::registry()))
     }
@@ -100,14 +105,14 @@ impl Source {
         Ok(self.document.adapt(directives, &|name: &str| self.environment.get(name))?)
     }
 
-    /// Checks that it can be served.
+    /// Checks that the configuration can be served.
     pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<()> {
         let checked = server::validate(adapted.json.clone(), &registry(&self.environment));
         checked.map_err(|fault| explain(&self.document, adapted, &fault))
     }
 }
 
-/// All built-in modules, with the variables that a configuration may name.
+/// Returns a registry with all built-in modules, which resolves `{env.NAME}` with `environment`.
 pub(crate) fn registry(environment: &Arc<Environment>) -> Registry {
     let mut registry = causeway::registry();
     let environment = Arc::clone(environment);
@@ -115,25 +120,31 @@ pub(crate) fn registry(environment: &Arc<Environment>) -> Registry {
     registry
 }
 
-/// Says what was accepted but deserves a look.
-pub(crate) fn warn(adapted: &AdaptedDocument) {
-    for warning in &adapted.warnings {
-        say::note(&format!("Warning: {}: {}", warning.at, warning.message));
+/// Prints the warnings of the text, and those about this machine.
+pub(crate) fn warn_before_load(document: &Document, adapted: &AdaptedDocument) {
+    warn(&adapted.warnings);
+    warn(&document.root_warnings(&adapted.json));
+}
+
+/// Prints warnings to the operator.
+pub(crate) fn warn(warnings: &[Warning]) {
+    for warning in warnings {
+        output::note(&format!("Warning: {}: {}", warning.at, warning.message));
     }
 }
 
-/// Why a configuration is not served, with its place.
+/// Returns the error message for a refused configuration, with its position in the text.
 pub(crate) fn explain(document: &Document, adapted: &AdaptedDocument, fault: &LoadFault) -> anyhow::Error {
     anyhow!("{}", document.explain_fault(adapted, fault))
 }
 
-/// Text that a template shows as it is: braces open no placeholder, and no backslash is taken for an escape.
+/// Escapes text for use in a template, so that its braces and backslashes are literal.
 pub(crate) fn literal(text: &str) -> String {
     text.replace("\\}", "\\\\}").replace('{', "\\{")
 }
 
-/// The welcome site's configuration.
-pub(crate) fn welcome(listen: Option<&str>) -> Source {
+/// Returns the welcome site's configuration.
+pub(crate) fn welcome(listen: Option<&str>) -> ConfigSource {
     let page = include_str!("../welcome/index.html");
     let body = literal(page);
     let json = json!({ "admin": { "disabled": true }, "apps": { "http": { "servers": { "welcome": {
@@ -151,7 +162,7 @@ pub(crate) fn welcome(listen: Option<&str>) -> Source {
             { "handle": [{ "handler": "static_response", "status_code": 404, "body": "Not found\n" }] },
         ],
     } } } } });
-    Source {
+    ConfigSource {
         document: Document { name: "the welcome site".into(), text: json.to_string(), language: Language::Json },
         environment: Arc::default(),
         file: None,

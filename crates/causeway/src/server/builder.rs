@@ -1,4 +1,4 @@
-//! A server in another program: what it is made of, and the handle to it while it runs.
+//! A server embedded in another program: its builder, and the handle to it while it runs.
 
 use std::fmt;
 use std::future::Future;
@@ -10,22 +10,24 @@ use std::time::Duration;
 
 use causeway_config::caddyfile::{Directives, Order, RegisterError, Syntax, Warning};
 use causeway_config::plan::AdminAddress;
+use causeway_modules::access_log;
+use causeway_modules::logs::Output;
 use causeway_pipeline::{Build, BuildError, Handler, Matcher, Registry};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::certificates::data_folder;
-use super::{By, Control, Environment, Force, Load, LoadFault, Places, Server, Settings, Status};
-use crate::document::{AdaptedDocument, Document, Language, Mistake};
+use super::{BoundAddresses, By, Control, Environment, Force, LoadFault, LoadRequest, Server, ServerSettings, Status};
+use crate::document::{AdaptedDocument, Document, Language, Mistake, log_warnings};
 
-/// What a Caddyfile is called in messages.
+/// Name of an embedded Caddyfile in messages.
 const CADDYFILE: &str = "Caddyfile";
 
-/// A configuration that a program holds as text or JSON.
+/// A configuration in memory.
 #[derive(Debug, Clone)]
 pub enum Configuration {
-    /// A Caddyfile's text.
+    /// The text of a Caddyfile.
     Caddyfile(String),
     /// Caddy's JSON.
     Json(Value),
@@ -49,8 +51,8 @@ impl From<Value> for Configuration {
     }
 }
 
-/// A server before it starts. It has all built-in modules, no admin API unless its configuration says where, one worker per
-/// core, and writes access records to standard error.
+/// Builds an embedded server. Defaults: all built-in modules, one worker per core, access records on standard error,
+/// and no admin API unless the configuration sets its address.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -73,7 +75,7 @@ pub struct Builder {
     grace: Option<Duration>,
     admin: Option<AdminAddress>,
     data: PathBuf,
-    access: Box<dyn io::Write + Send>,
+    access: Option<Box<dyn io::Write + Send>>,
 }
 
 impl Default for Builder {
@@ -87,26 +89,26 @@ impl Default for Builder {
             grace: None,
             admin: None,
             data: data_folder(),
-            access: Box::new(io::stderr()),
+            access: None,
         }
     }
 }
 
 impl Builder {
-    /// Serves what a Caddyfile says.
+    /// Sets the configuration to a Caddyfile.
     pub fn caddyfile(mut self, text: impl Into<String>) -> Self {
         self.configuration = Some(Configuration::Caddyfile(text.into()));
         self
     }
 
-    /// Serves what Caddy's JSON says.
+    /// Sets the configuration to Caddy's JSON.
     pub fn json(mut self, json: Value) -> Self {
         self.configuration = Some(Configuration::Json(json));
         self
     }
 
-    /// Adds a handler module; one of the same name, ours too, is replaced. `make` is told the handler's JSON and may hold what
-    /// its handlers talk to.
+    /// Adds a handler module, replacing a module of this name, built-in ones included. `make` receives the handler's
+    /// JSON. It may capture state that its handlers use.
     pub fn handler(
         mut self,
         name: impl Into<String>,
@@ -116,7 +118,7 @@ impl Builder {
         self
     }
 
-    /// Adds a matcher module. A Caddyfile cannot name it: kinds of matchers are not open to others yet; JSON can.
+    /// Adds a matcher module. Only JSON can name it: the Caddyfile reader does not support custom matchers yet.
     pub fn matcher(
         mut self,
         name: impl Into<String>,
@@ -126,60 +128,69 @@ impl Builder {
         self
     }
 
-    /// Adds a directive of Caddyfiles, with its place among the others. [`Directives::register`] shows how one is read.
+    /// Adds a Caddyfile directive at a position in the directive order. [`Directives::register`] shows how a directive
+    /// is parsed.
     pub fn directive(mut self, name: impl Into<String>, order: Order<'static>, syntax: Syntax) -> Self {
         self.directives.push((name.into(), order, syntax));
         self
     }
 
-    /// What `{$NAME}` and `{env.NAME}` stand for; by default the process's environment.
+    /// Sets the look-up for `{$NAME}` and `{env.NAME}`. Default: the environment of the process.
     pub fn environment(mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.environment = Arc::new(look_up);
         self
     }
 
-    /// Worker threads; by default one per core.
+    /// Sets the number of worker threads. Default: one per core.
     ///
     /// # Panics
-    /// When it is none.
+    /// When `workers` is 0.
     pub fn workers(mut self, workers: usize) -> Self {
         assert!(workers > 0, "a server has at least one worker");
         self.workers = workers;
         self
     }
 
-    /// How long exchanges under way may take to end, whatever configurations say.
+    /// Sets the time limit for in-flight exchanges at shutdown. It overrides the grace period of every configuration.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
         self
     }
 
-    /// Where the admin API listens when the configuration does not say; by default there is none then.
+    /// Sets the admin API's address for configurations that set none. Default: such a configuration has no admin API.
     pub fn admin(mut self, address: AdminAddress) -> Self {
         self.admin = Some(address);
         self
     }
 
-    /// Where certificates are kept when the configuration does not say; by default where the command line keeps them.
+    /// Sets the certificate folder for configurations that set none. Default: the command line's folder,
+    /// [`data_folder`].
     pub fn data_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data = folder.into();
         self
     }
 
-    /// Where access records go.
+    /// Sets the writer for access records that the configuration sends to standard error, as a `log` without an output does. Default:
+    /// standard error.
     pub fn access_records(mut self, into: impl io::Write + Send + 'static) -> Self {
-        self.access = Box::new(into);
+        self.access = Some(Box::new(into));
         self
     }
 
-    /// Starts serving. Needs a tokio runtime with I/O and time; the workers have threads and runtimes of their own. Nothing is left
-    /// behind when it fails.
+    /// Starts the server. Requires a tokio runtime with I/O and time enabled; the workers have threads and runtimes of
+    /// their own. On failure, nothing keeps running.
     ///
     /// # Errors
-    /// Why it does not serve.
+    /// Returns the reason when the server cannot start.
     pub async fn start(mut self) -> Result<Running, StartFault> {
         let environment = Arc::clone(&self.environment);
         self.registry.environment(move |name| environment(name));
+        if let Some(stream) = self.access {
+            let stream = Output::to_stream(stream).map_err(StartFault::Thread)?;
+            self.registry.handler("access_log", move |value, build| {
+                access_log::make_with(value, build, Some(Arc::clone(&stream)))
+            });
+        }
         let mut directives = crate::directives(&self.registry);
         for (name, order, syntax) in self.directives {
             directives.register(&name, order, syntax).map_err(|error| StartFault::Directive(name, error))?;
@@ -187,7 +198,7 @@ impl Builder {
         let directives = Arc::new(directives);
         let written = self.configuration.ok_or(StartFault::NoConfiguration)?;
         let (document, adapted) = adapt(written, &directives, &self.environment)?;
-        let settings = Settings {
+        let settings = ServerSettings {
             workers: self.workers,
             grace: self.grace,
             registry: Arc::new(self.registry),
@@ -196,14 +207,14 @@ impl Builder {
             admin: self.admin,
             data: self.data,
             autosave: None,
-            access: self.access,
-            // How much is said is for the program to decide, whose subscriber it is.
-            level: Box::new(|_| {}),
+            // The embedding program owns the tracing subscriber, so the server's messages are its own.
+            logs: Box::new(|_| {}),
         };
         let server = match Server::start(settings, adapted.json.clone(), None).await {
             Ok(server) => server,
             Err(fault) => return Err(StartFault::Load(Box::new(Refused { document, adapted, fault }))),
         };
+        // `run` takes the server, so the handle only has channels to it.
         let (control, places) = (server.control(), server.watch_places());
         let admin = server.admin_address();
         let warnings = adapted.warnings;
@@ -212,10 +223,11 @@ impl Builder {
         Ok(Running { control, places, admin, warnings, directives, environment, task })
     }
 
-    /// Serves until `signal` comes, then lets exchanges under way end; or until the admin API asks for the end.
+    /// Serves until `signal` completes, then drains in-flight exchanges. Returns earlier when the admin API stops the
+    /// server.
     ///
     /// # Errors
-    /// Why it does not serve.
+    /// Returns the reason when the server cannot start.
     pub async fn run_until(self, signal: impl Future) -> Result<(), StartFault> {
         let mut running = self.start().await?;
         tokio::select! {
@@ -235,20 +247,24 @@ fn adapt(
     match written {
         Configuration::Caddyfile(text) => {
             let document = document(text, Language::Caddyfile);
-            let adapted = document.adapt(directives, &**environment).map_err(StartFault::Mistake)?;
+            let mut adapted = document.adapt(directives, &**environment).map_err(StartFault::Mistake)?;
+            adapted.warnings.extend(document.root_warnings(&adapted.json));
             Ok((document, adapted))
         }
         Configuration::Json(json) => {
-            let document = Document { name: "JSON".to_owned(), ..document(String::new(), Language::Json) };
-            Ok((document, AdaptedDocument::of(json)))
+            let document = Document { name: "JSON".to_owned(), ..document(json.to_string(), Language::Json) };
+            let mut adapted = AdaptedDocument::of(json);
+            adapted.warnings = document.root_warnings(&adapted.json);
+            Ok((document, adapted))
         }
     }
 }
 
-/// A server that serves. Dropping it ends it at once; [`drain`](Self::drain) lets exchanges end first.
+/// A handle to a running embedded server. Dropping it stops the server at once; [`drain`](Self::drain) lets in-flight
+/// exchanges finish first.
 pub struct Running {
     control: Control,
-    places: watch::Receiver<Places>,
+    places: watch::Receiver<BoundAddresses>,
     admin: Option<SocketAddr>,
     warnings: Vec<Warning>,
     directives: Arc<Directives>,
@@ -257,48 +273,50 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where its sites are reached, by the configuration in place.
+    /// Returns the bound addresses of the current configuration's sites.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.places.borrow().iter().map(|(address, _)| *address).collect()
     }
 
-    /// The same, with whether it is over TLS.
+    /// Returns the bound addresses, each with whether it serves TLS.
     pub fn places(&self) -> Vec<(SocketAddr, bool)> {
         self.places.borrow().clone()
     }
 
-    /// Where the admin API was reached when the server started.
+    /// Returns the admin API's address at the start of the server; a reload does not update it.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// What the configuration that it started with says and deserves a look.
+    /// Returns the warnings of the configuration that the server started with.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// What else may be asked of it.
+    /// Returns the handle for all other commands.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// How it stands; `None` when the admin API has ended it.
+    /// Returns the server's counters; `None` after the admin API has stopped it.
     pub async fn status(&self) -> Option<Status> {
         self.control.status().await
     }
 
-    /// Serves another configuration. No connection is lost, and no exchange under way; one that is refused changes nothing.
+    /// Serves another configuration. Connections and in-flight exchanges continue. A refused configuration changes
+    /// nothing.
     ///
     /// # Errors
-    /// Why it is not served.
+    /// Returns the reason when the configuration is refused.
     pub async fn reload(&self, configuration: impl Into<Configuration>) -> Result<(), StartFault> {
         let (document, adapted) = adapt(configuration.into(), &self.directives, &self.environment)?;
-        let load = Load { config: adapted.json.clone(), force: Force::IfChanged, by: By::Owner };
+        log_warnings(&adapted.warnings);
+        let load = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: By::Owner };
         let loaded = self.control.load(load).await;
         loaded.map_err(|fault| StartFault::Load(Box::new(Refused { document, adapted, fault })))
     }
 
-    /// Accepts nothing more, and lets exchanges under way end, for so long at most.
+    /// Stops accepting connections and waits at most `grace` for in-flight exchanges.
     pub async fn drain(mut self, grace: Duration) {
         if let Some(stopping) = self.control.stop_within(grace).await {
             stopping.ended().await;
@@ -306,7 +324,7 @@ impl Running {
         self.joined().await;
     }
 
-    /// The same with the grace that was set, or that the configuration names.
+    /// Like [`drain`](Self::drain), with the grace period that the builder or the configuration sets.
     pub async fn stop(mut self) {
         if let Some(stopping) = self.control.stop().await {
             stopping.ended().await;
@@ -314,13 +332,13 @@ impl Running {
         self.joined().await;
     }
 
-    /// Until its end, which the admin API may ask for.
+    /// Waits for the end of the server, which the admin API may cause.
     pub async fn ended(mut self) {
         self.joined().await;
     }
 
     async fn joined(&mut self) {
-        // Its own panic, if there was one, was reported by its thread.
+        // A panic of the task was already reported by its thread.
         let _ = (&mut self.task).await;
     }
 }
@@ -337,21 +355,23 @@ impl fmt::Debug for Running {
     }
 }
 
-/// Why a server does not start, or does not serve another configuration.
+/// The reason why a server does not start, or refuses another configuration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartFault {
-    /// A directive of one's own cannot be added: the programmer's mistake.
+    /// A custom directive cannot be added: a mistake of the embedding program.
     Directive(String, RegisterError),
-    /// Neither a Caddyfile nor JSON was given.
+    /// The builder received neither a Caddyfile nor JSON.
     NoConfiguration,
-    /// A mistake in the text.
+    /// The system refuses a thread for access records.
+    Thread(io::Error),
+    /// A mistake in the configuration's text.
     Mistake(Mistake),
-    /// It cannot be served.
+    /// The configuration cannot be served.
     Load(Box<Refused>),
 }
 
-/// A configuration that cannot be served.
+/// A configuration that was refused, with its text for the error message.
 #[derive(Debug)]
 pub struct Refused {
     document: Document,
@@ -360,7 +380,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Why.
+    /// Returns the reason.
     pub fn fault(&self) -> &LoadFault {
         &self.fault
     }
@@ -371,6 +391,7 @@ impl fmt::Display for StartFault {
         match self {
             Self::Directive(name, error) => write!(f, "directive '{name}': {error}"),
             Self::NoConfiguration => f.write_str("no configuration; expected a Caddyfile or JSON"),
+            Self::Thread(error) => write!(f, "starting the thread for access records: {error}"),
             Self::Mistake(mistake) => mistake.fmt(f),
             Self::Load(refused) => f.write_str(&refused.document.explain_fault(&refused.adapted, &refused.fault)),
         }

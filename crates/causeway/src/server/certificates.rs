@@ -1,41 +1,47 @@
-//! The certificates of the configuration that is served: obtained before it takes over, renewed while it is in place.
+//! The certificates of the current configuration: obtained before it takes effect, renewed while it is current.
 //!
-//! What a configuration says of them are plain records; here they become what `causeway_certs` takes.
+//! The configuration crate describes certificates as plain records. This module converts them to the types of
+//! `causeway_certs`.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use causeway_certs::{
-    Authority, AuthoritySpec, Certificate, FileStorage, Keeper, Managed, PairFiles, Source, Store, Wanted,
+    Authority, AuthoritySpec, Certificate, CertificatePlan, Keeper, LoadedSource, Managed, NameRecord, PairFiles,
+    SharedStorage, Store,
 };
 use causeway_config::plan::{
     CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName,
-    Storage,
+    SignedName,
 };
+use causeway_engine::ObtainedCertificate;
 use causeway_engine::certificate::CertifiedKey;
 use tokio::task::AbortHandle;
 
+use super::acme::{Attempt, Order, Renewals};
 use super::fault::LoadFault;
+use super::on_demand::{OnDemand, Permission};
 
-/// How often at least the dates are looked at; Caddy's.
+/// Longest interval between two checks of the expiry dates; Caddy's value.
 const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// `causeway` in the user's folder for data, where certificates are kept unless a configuration says otherwise.
+/// Returns the default certificate folder: `causeway` in the user's data folder.
 pub fn data_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
-    // Caddy's answer where the environment names nothing.
+    // Caddy's fallback when the environment sets neither variable.
     folder.unwrap_or_else(|| PathBuf::from(".")).join("causeway")
 }
 
-/// Reads certificates while a configuration is compiled, and keeps what was read.
+/// Reads certificates while a configuration is compiled, and keeps them for the server.
 #[derive(Default)]
 pub(super) struct Reader(RefCell<Vec<Certificate>>);
 
 impl Reader {
-    /// The names that are in them.
+    /// Reads the certificates of `sources` and returns the names in them.
     pub(super) fn names_of(&self, sources: &[CertificateSource]) -> Result<Vec<String>, CertificateFault> {
         let sources: Vec<_> = sources.iter().map(source).collect();
         let read = causeway_certs::load(&sources)?;
@@ -49,47 +55,94 @@ impl Reader {
     }
 }
 
-/// Certificates in place, and the task that renews them; dropping it ends the task.
+/// The current certificates and the task that renews them. Dropping it aborts the task.
 pub(super) struct Custody {
     keeper: Arc<Keeper>,
-    storage: FileStorage,
+    storage: SharedStorage,
     renewal: AbortHandle,
+    /// Obtain the certificates of public authorities.
+    renewals: Renewals,
+    on_demand: Option<OnDemand>,
 }
 
 impl Custody {
-    /// Gets what a configuration wants, off this task. What the one before has and is still wanted is taken over.
+    /// Obtains the certificates of a configuration on a blocking thread. Certificates in `before` that are still needed
+    /// are reused.
     pub(super) async fn open(
         wanted: &Certificates,
         loaded: Vec<Certificate>,
-        storage: FileStorage,
+        storage: SharedStorage,
         before: Option<&Self>,
     ) -> Result<Self, LoadFault> {
-        let wanted = Wanted {
+        let mut orders: Vec<_> =
+            wanted.public.iter().map(|name| Order::new(name, key_kind(name.key), false, &storage)).collect();
+        let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false)).collect();
+        let before = before.map(|before| Arc::clone(&before.keeper));
+        // Names on demand stay, if the new configuration still provides for them.
+        let known = before.as_ref().map(|before| before.names_on_demand()).unwrap_or_default();
+        let on_demand = wanted.on_demand.as_ref();
+        for signed in known.iter().filter_map(|name| on_demand.and_then(|on_demand| on_demand.name(name))) {
+            match signed {
+                SignedName::Local(name) => all_managed.push(managed(&name, true)),
+                SignedName::Public(name) => orders.push(Order::new(&name, key_kind(name.key), true, &storage)),
+            }
+        }
+        let plan = CertificatePlan {
             storage: storage.clone(),
             authorities: wanted.authorities.iter().map(authority).collect(),
             loaded,
-            managed: wanted.managed.iter().map(managed).collect(),
+            managed: all_managed,
+            public: orders.iter().map(|order| order.public().clone()).collect(),
             look_every: wanted.look_every.unwrap_or(LOOK_EVERY),
         };
-        let before = before.map(|before| Arc::clone(&before.keeper));
-        let opened = tokio::task::spawn_blocking(move || Keeper::open(wanted, before.as_deref(), SystemTime::now()));
-        let keeper = Arc::new(opened.await.map_err(|_| LoadFault::Broken)??);
+        let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
+        let opened = tokio::task::spawn_blocking(move || {
+            let permission = endpoint.map(|endpoint| Permission::new(&endpoint)).transpose();
+            Ok((Keeper::open(plan, before.as_deref(), SystemTime::now())?, permission.map_err(LoadFault::Permission)?))
+        });
+        let (keeper, permission) = opened.await.map_err(|_| LoadFault::Broken).flatten()?;
+        let keeper = Arc::new(keeper);
+        // The previous custody keeps renewing until it is dropped, which happens after the engine has switched to this
+        // one.
         let renewal = tokio::spawn(renew(Arc::clone(&keeper))).abort_handle();
-        Ok(Self { keeper, storage, renewal })
+        let renewals = Renewals::new(&keeper);
+        for order in orders {
+            renewals.start(order, permission.clone());
+        }
+        let on_demand = on_demand.cloned();
+        let on_demand = on_demand.map(|names| OnDemand::new(names, permission, &keeper, &storage, &renewals));
+        Ok(Self { keeper, storage, renewal, renewals, on_demand })
     }
 
-    /// What handshakes ask; a renewal shows there by itself.
+    /// Returns the look-up for TLS handshakes. It sees renewed certificates at once.
     pub(super) fn finder(&self) -> Arc<dyn causeway_engine::Certificates> {
-        Arc::new(Finder(Arc::clone(self.keeper.store())))
+        Arc::new(Finder { store: Arc::clone(self.keeper.store()), on_demand: self.on_demand.clone() })
     }
 
-    /// Each authority and the file of its root.
-    pub(super) fn roots(&self) -> Vec<(String, PathBuf)> {
-        self.keeper.authorities(|authority| (authority.spec().id.clone(), authority.root_path().clone()))
+    /// Returns the certificates of the configuration.
+    pub(super) fn store(&self) -> &Arc<Store> {
+        self.keeper.store()
     }
 
-    /// What is to be known of an authority, off this task; `None` where there is none of this id. The local one is made where it
-    /// is missing, as by Caddy: whoever asks is about to use it.
+    /// Lets the handlers `acme_server` sign with these authorities from now on.
+    pub(super) fn serve(&self) {
+        causeway_acme::server::serve_with(&self.keeper);
+    }
+
+    /// Returns each authority's id with the place of its root certificate.
+    pub(super) fn roots(&self) -> Vec<(String, String)> {
+        self.keeper.authorities(|authority| (authority.spec().id.clone(), authority.root_place().to_owned()))
+    }
+
+    /// Describes every name whose certificate the server obtains, sorted by name.
+    pub(super) fn names(&self) -> Vec<CertificateStatus> {
+        let mut attempts = self.renewals.attempts();
+        let status = |record: NameRecord| CertificateStatus { attempt: attempts.remove(&record.name), record };
+        self.keeper.names().into_iter().map(status).collect()
+    }
+
+    /// Looks up an authority on a blocking thread; `None` when there is none with this id. Like Caddy, creates the
+    /// local authority when it is missing: the caller is about to use it.
     pub(super) async fn authority(&self, id: String) -> Result<Option<AuthorityFacts>, causeway_certs::Error> {
         let (keeper, storage) = (Arc::clone(&self.keeper), self.storage.clone());
         let look = move || {
@@ -107,35 +160,63 @@ impl Custody {
     }
 }
 
-#[derive(Debug)]
-struct Finder(Arc<Store>);
+struct Finder {
+    store: Arc<Store>,
+    on_demand: Option<OnDemand>,
+}
+
+impl fmt::Debug for Finder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finder").field("store", &self.store).finish_non_exhaustive()
+    }
+}
 
 impl causeway_engine::Certificates for Finder {
     fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>> {
-        self.0.find(server_name, tags).map(|found| Arc::clone(found.signed()))
+        let found = self.store.find(server_name, tags)?;
+        found.mark_used();
+        Some(Arc::clone(found.signed()))
+    }
+
+    fn obtain(&self, server_name: &str) -> Option<ObtainedCertificate> {
+        self.on_demand.as_ref()?.obtain(server_name)
+    }
+
+    fn challenge(&self, server_name: &str) -> Option<Arc<CertifiedKey>> {
+        causeway_acme::challenge::tls_certificate(server_name)
     }
 }
 
 impl Drop for Custody {
     fn drop(&mut self) {
         self.renewal.abort();
+        self.renewals.stop();
     }
 }
 
-/// What the admin API says of an authority.
+/// The state of a name's certificate, as the admin API shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateStatus {
+    /// The certificate in use.
+    pub record: NameRecord,
+    /// The order in progress or the last failure; `None` while the certificate is fresh.
+    pub attempt: Option<Attempt>,
+}
+
+/// An authority's data, as the admin API shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorityFacts {
-    /// By which issuers name it.
+    /// The id by which issuers refer to it.
     pub id: String,
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// The root's common name.
     pub root_common_name: String,
-    /// The intermediate's.
+    /// The intermediate's common name.
     pub intermediate_common_name: String,
-    /// The root's certificate as PEM.
+    /// The root certificate as PEM.
     pub root: String,
-    /// The intermediate's.
+    /// The intermediate certificate as PEM.
     pub intermediate: String,
 }
 
@@ -151,27 +232,21 @@ fn facts(authority: &Authority, now: SystemTime) -> AuthorityFacts {
     }
 }
 
-/// Renews until it is aborted. Signing and files are not for this thread.
+/// Renews certificates until it is aborted. Signing and file access run on a blocking thread.
 async fn renew(keeper: Arc<Keeper>) {
     loop {
         let at_work = Arc::clone(&keeper);
         let next = tokio::task::spawn_blocking(move || at_work.renew(SystemTime::now())).await;
-        // A panic was reported by its thread; certificates are valid for a while yet.
+        // A panic was already reported by its thread; certificates are renewed early enough to wait for the next round.
         tokio::time::sleep(next.unwrap_or(LOOK_EVERY)).await;
     }
 }
 
-/// Where a configuration's storage is.
-pub(super) fn storage(written: &Storage, default: &PathBuf) -> FileStorage {
-    let Storage::FileSystem(root) = written;
-    FileStorage::new(root.as_ref().unwrap_or(default))
-}
-
-fn source(source: &CertificateSource) -> Source {
+fn source(source: &CertificateSource) -> LoadedSource {
     match source.clone() {
-        CertificateSource::Files { certificate, key, tags } => Source::Files { certificate, key, tags },
-        CertificateSource::Pem { place, certificate, key, tags } => Source::Pem { place, certificate, key, tags },
-        CertificateSource::Folder(path) => Source::Folder(path),
+        CertificateSource::Files { certificate, key, tags } => LoadedSource::Files { certificate, key, tags },
+        CertificateSource::Pem { place, certificate, key, tags } => LoadedSource::Pem { place, certificate, key, tags },
+        CertificateSource::Folder(path) => LoadedSource::Folder(path),
     }
 }
 
@@ -200,20 +275,25 @@ fn authority(written: &CertificateAuthority) -> AuthoritySpec {
     }
 }
 
-fn managed(written: &ManagedName) -> Managed {
+pub(super) fn managed(written: &ManagedName, on_demand: bool) -> Managed {
     let usual = Managed::new(written.name.clone(), written.authority.clone());
     Managed {
         lifetime: written.lifetime.unwrap_or(usual.lifetime),
         renewal_ratio: written.renewal_ratio.unwrap_or(usual.renewal_ratio),
         by_root: written.by_root,
-        key: match written.key {
-            KeyKind::P256 => causeway_certs::KeyKind::P256,
-            KeyKind::P384 => causeway_certs::KeyKind::P384,
-            KeyKind::Ed25519 => causeway_certs::KeyKind::Ed25519,
-            KeyKind::Rsa2048 => causeway_certs::KeyKind::Rsa2048,
-            KeyKind::Rsa4096 => causeway_certs::KeyKind::Rsa4096,
-        },
+        key: key_kind(written.key),
         reuse_key: written.reuse_key,
+        on_demand,
         ..usual
+    }
+}
+
+pub(super) fn key_kind(written: KeyKind) -> causeway_certs::KeyKind {
+    match written {
+        KeyKind::P256 => causeway_certs::KeyKind::P256,
+        KeyKind::P384 => causeway_certs::KeyKind::P384,
+        KeyKind::Ed25519 => causeway_certs::KeyKind::Ed25519,
+        KeyKind::Rsa2048 => causeway_certs::KeyKind::Rsa2048,
+        KeyKind::Rsa4096 => causeway_certs::KeyKind::Rsa4096,
     }
 }

@@ -1,117 +1,117 @@
-//! How everybody else talks to the server: a channel that may be cloned, and an answer for each thing that was asked.
+//! The command channel to the server: a cloneable sender, with one reply per command.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use super::certificates::AuthorityFacts;
+use super::certificates::{AuthorityFacts, CertificateStatus};
 use super::fault::{ChangeFault, LoadFault};
-use super::source::Source;
+use super::source::ConfigFile;
 use super::tree::Verb;
 
-/// Commands that wait for the server before whoever asks next has to wait too; each may carry a whole configuration.
+/// Commands queued before senders have to wait. Each may carry a whole configuration.
 const WAITING_MAX: usize = 16;
 
-/// A way to a running server. All that is asked is answered in order, one after the other.
+/// A handle to a running server. The server executes commands one at a time, in the order of their arrival.
 #[derive(Clone)]
 pub struct Control(mpsc::Sender<Command>);
 
-/// A configuration for a server.
+/// A request to load a configuration.
 #[derive(Debug)]
-pub struct Load {
+pub struct LoadRequest {
     /// Caddy's JSON.
     pub config: Value,
-    /// Whether to load it even if it is the one that runs.
+    /// Whether to load the configuration even if it equals the current one.
     pub force: Force,
-    /// Who asks.
+    /// The origin of the request.
     pub by: By,
 }
 
-/// Whether a configuration that is the running one is loaded again.
+/// Whether a configuration that equals the current one is loaded again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
-    /// Only another one.
+    /// Load only a different configuration.
     IfChanged,
-    /// This one too.
+    /// Load an equal configuration too.
     Always,
 }
 
-/// Who asks for a configuration.
+/// The origin of a load or change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
-    /// Whoever started the server, from the file that it follows.
+    /// The program that started the server, reading the file that the server follows.
     Owner,
-    /// Somebody by way of the API, with the file that it comes from where they said so: from another one, the server follows
-    /// its file no more.
-    Peer(Option<Source>),
+    /// A client of the API, with the source file if the request names one. When it is a different file, the server
+    /// stops following its own.
+    Peer(Option<ConfigFile>),
 }
 
-/// A change to one place of the configuration.
+/// A change to one value of the configuration.
 #[derive(Debug)]
 pub struct Change {
-    /// What happens.
+    /// The operation.
     pub verb: Verb,
-    /// Where: `/config/…`, or `/id/…`.
+    /// The path: `/config/…` or `/id/…`.
     pub path: String,
-    /// The value; null where the verb needs none.
+    /// The new value; null for verbs without one.
     pub value: Value,
-    /// The entity tag that must still hold.
+    /// The entity tag that the configuration must still have.
     pub if_match: Option<String>,
-    /// Whether to load again what did not change.
+    /// Whether to load the result even if nothing changed.
     pub force: Force,
-    /// Who asks.
+    /// The origin of the request.
     pub by: By,
 }
 
-/// One place of the configuration.
+/// One value of the configuration.
 #[derive(Debug)]
 pub struct Excerpt {
-    /// Its JSON on one line, with a line's end.
+    /// The JSON on one line, with a final newline.
     pub json: Vec<u8>,
-    /// Its entity tag, quotes included.
+    /// The entity tag, quotes included.
     pub etag: String,
 }
 
-/// The server is ending.
+/// The reply to a stop command.
 pub struct Stopping {
-    /// How long it goes on as before.
+    /// Time for which the server continues to accept connections.
     pub delay: Duration,
-    /// How long exchanges under way may take then.
+    /// Time limit for in-flight exchanges after the delay.
     pub grace: Duration,
     ended: oneshot::Receiver<()>,
 }
 
 impl Stopping {
-    /// Until no exchange is under way.
+    /// Waits until no exchange is in flight.
     pub async fn ended(self) {
-        // A server that is gone has ended.
+        // An error means that the server is gone, so it has ended.
         let _ = self.ended.await;
     }
 }
 
-/// How a server stands.
+/// The server's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// Connections to the sites that are open.
+    /// Open connections to the sites.
     pub connections: usize,
-    /// Configurations that are not freed yet: the one that is served, and older ones while exchanges that began under them are
-    /// under way.
+    /// Configurations in memory: the current one, and older ones that in-flight exchanges still use.
     pub live_plans: usize,
-    /// Handlers that panicked since the start.
+    /// Panics in handlers since the start.
     pub panics: u64,
 }
 
 type Reply<T> = oneshot::Sender<T>;
 
 pub(super) enum Command {
-    Load(Load, Reply<Result<(), LoadFault>>),
+    Load(LoadRequest, Reply<Result<(), LoadFault>>),
     Change(Change, Reply<Result<(), ChangeFault>>),
     Read(String, Reply<Result<Excerpt, ChangeFault>>),
     Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
     Status(Reply<Status>),
-    Follows(Reply<Option<Source>>),
-    /// The grace in place of the configuration's.
+    Certificates(Reply<Vec<CertificateStatus>>),
+    Follows(Reply<Option<ConfigFile>>),
+    /// Stops the server. `Some` overrides the configuration's grace period.
     Stop(Option<Duration>, Reply<Stopping>),
 }
 
@@ -129,53 +129,58 @@ impl Control {
     /// Loads a configuration as a whole.
     ///
     /// # Errors
-    /// Why it is not served; what ran before runs on.
-    pub async fn load(&self, load: Load) -> Result<(), LoadFault> {
+    /// Returns the reason when the configuration is refused; the previous one stays in effect.
+    pub async fn load(&self, load: LoadRequest) -> Result<(), LoadFault> {
         self.ask(|reply| Command::Load(load, reply)).await.unwrap_or(Err(LoadFault::Stopping))
     }
 
-    /// Changes one place of the configuration and loads the result.
+    /// Changes one value of the configuration and loads the result.
     ///
     /// # Errors
-    /// Why not; the configuration is then as before.
+    /// Returns the reason when the change is refused; the configuration then stays as it was.
     pub async fn change(&self, change: Change) -> Result<(), ChangeFault> {
         let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
         self.ask(|reply| Command::Change(change, reply)).await.unwrap_or(stopping)
     }
 
-    /// One place of the configuration: `/config/…`, or `/id/…`.
+    /// Reads one value of the configuration: `/config/…` or `/id/…`.
     ///
     /// # Errors
-    /// When the path leads nowhere.
+    /// When the path does not lead to a value.
     pub async fn read(&self, path: String) -> Result<Excerpt, ChangeFault> {
         let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
         self.ask(|reply| Command::Read(path, reply)).await.unwrap_or(stopping)
     }
 
-    /// An authority of its own; `None` when there is none of this id, or the server is gone already.
+    /// Returns the data of a certificate authority; `None` when there is none with this id, or the server is gone.
     ///
     /// # Errors
-    /// When the local one had to be made for this and could not be.
+    /// When the local authority was missing and could not be created.
     pub async fn authority(&self, id: String) -> Result<Option<AuthorityFacts>, causeway_certs::Error> {
         self.ask(|reply| Command::Authority(id, reply)).await.unwrap_or(Ok(None))
     }
 
-    /// How it stands; `None` when it is gone already.
+    /// Describes every name whose certificate the server obtains, sorted by name; `None` when the server is gone.
+    pub async fn certificates(&self) -> Option<Vec<CertificateStatus>> {
+        self.ask(Command::Certificates).await
+    }
+
+    /// Returns the server's counters; `None` when the server is gone.
     pub async fn status(&self) -> Option<Status> {
         self.ask(Command::Status).await
     }
 
-    /// The file that the server's configuration comes from, unless the API has changed it since.
-    pub async fn follows(&self) -> Option<Source> {
+    /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration.
+    pub async fn follows(&self) -> Option<ConfigFile> {
         self.ask(Command::Follows).await.flatten()
     }
 
-    /// Ends the server; `None` when it is gone already.
+    /// Stops the server; `None` when it is gone.
     pub async fn stop(&self) -> Option<Stopping> {
         self.ask(|reply| Command::Stop(None, reply)).await
     }
 
-    /// The same with so long for exchanges under way, whatever the configuration says.
+    /// Stops the server like [`stop`](Self::stop), with `grace` in place of the configuration's grace period.
     pub async fn stop_within(&self, grace: Duration) -> Option<Stopping> {
         self.ask(|reply| Command::Stop(Some(grace), reply)).await
     }

@@ -1,4 +1,4 @@
-//! Why a configuration was not loaded. Whatever it is, what ran before runs on.
+//! The reasons for refusing a configuration. In every case the previous configuration stays in effect.
 
 use std::fmt;
 
@@ -9,30 +9,32 @@ use causeway_pipeline::ListenAddress;
 use super::ids::IdFault;
 use super::tree::TreeFault;
 
-/// Why a configuration is not served.
+/// The reason why a configuration is not served.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadFault {
-    /// Its `@id` names.
+    /// Two objects share an `@id`, or an `@id` has the wrong type.
     Ids(IdFault),
-    /// What it says.
+    /// The configuration is invalid.
     Config(LoadError),
-    /// A certificate cannot be obtained.
+    /// A certificate cannot be loaded or issued.
     Certificates(causeway_certs::Error),
-    /// A site cannot listen where it says, or the system has no threads for it.
+    /// The client for the permission endpoint of on-demand TLS cannot be made.
+    Permission(causeway_acme::http::HttpError),
+    /// A site cannot bind its address, or the system cannot start a worker thread.
     Sites(StartError),
-    /// The admin API cannot listen where the configuration, or the environment, says.
+    /// The admin API cannot bind the address that the configuration or the environment sets.
     Admin(AdminAddress, StartError),
-    /// A site would listen where the admin API does, or still does.
+    /// A site would use an address of the admin API: the current one or the next.
     Shared(ListenAddress, AdminAddress),
     /// The server is stopping.
     Stopping,
-    /// Compiling it panicked: our mistake, reported by its thread.
+    /// Compiling the configuration panicked: a bug in the server, already reported by its thread.
     Broken,
 }
 
 impl LoadFault {
-    /// Whether an address was taken already.
+    /// Whether an address is already in use.
     pub fn is_port_in_use(&self) -> bool {
         let (Self::Sites(error) | Self::Admin(_, error)) = self else { return false };
         matches!(error, StartError::Bind(bind) if bind.error.kind() == std::io::ErrorKind::AddrInUse)
@@ -45,6 +47,7 @@ impl fmt::Display for LoadFault {
             Self::Ids(fault) => write!(f, "indexing config: {fault}"),
             Self::Config(error) => error.fmt(f),
             Self::Certificates(error) => error.fmt(f),
+            Self::Permission(error) => write!(f, "on-demand TLS: {error}"),
             Self::Sites(error) => error.fmt(f),
             Self::Admin(address, StartError::Bind(bind)) => {
                 write!(f, "the admin API cannot listen on {address}: ")?;
@@ -72,21 +75,21 @@ impl From<causeway_certs::Error> for LoadFault {
     }
 }
 
-/// Why a change to a part of the configuration was not made.
+/// The reason why a change to a part of the configuration was refused.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ChangeFault {
     /// No object has this `@id`.
     UnknownId(String),
-    /// `/id/` and nothing behind it.
+    /// The path is `/id/` without an id.
     NoId,
-    /// `If-Match` is no entity tag of ours.
+    /// `If-Match` is not an entity tag of this API.
     BadIfMatch(&'static str),
-    /// The configuration is another by now.
+    /// The configuration has changed since the client read it.
     Changed,
-    /// The path.
+    /// The path does not lead to a value, or the verb does not fit it.
     Tree(TreeFault),
-    /// What it would have become.
+    /// The changed configuration was refused.
     Load(LoadFault),
 }
 

@@ -1,4 +1,4 @@
-//! `@id`: names that a configuration gives to its own parts, so that the admin API finds them by name.
+//! `@id`: names that a configuration gives to its own objects, so that admin API paths can start at them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 const KEY: &str = "@id";
 
-/// Why names cannot be told apart.
+/// The reason why the `@id` names of a configuration are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdFault {
-    /// Neither a string nor a number.
+    /// An `@id` that is neither a string nor a number.
     Kind {
-        /// The object that has it.
+        /// Path of the object that has it.
         path: String,
     },
-    /// Two objects of one name.
+    /// Two objects with one `@id`.
     Twice {
-        /// The name.
+        /// The `@id`.
         id: String,
-        /// The objects.
+        /// Paths of both objects.
         paths: [String; 2],
     },
 }
@@ -35,7 +35,7 @@ impl fmt::Display for IdFault {
     }
 }
 
-/// Every name with the path of its object, as in `/config/apps/http`.
+/// Maps every `@id` to the path of its object, such as `/config/apps/http`.
 pub(super) fn index(config: &Value) -> Result<BTreeMap<String, String>, IdFault> {
     let mut ids = BTreeMap::new();
     collect(config, "/config", &mut ids)?;
@@ -53,6 +53,8 @@ fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Res
                 let id = match value {
                     Value::String(id) => id.clone(),
                     Value::Number(id) => id.to_string(),
+                    // Null means absent, as everywhere in a configuration.
+                    Value::Null => continue,
                     _ => return Err(IdFault::Kind { path: path.to_owned() }),
                 };
                 if let Some(first) = ids.get(&id) {
@@ -71,7 +73,7 @@ fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Res
     Ok(())
 }
 
-/// Takes the names out: to modules they would be unknown fields.
+/// Removes every `@id`: modules would reject it as an unknown field.
 pub(super) fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -89,7 +91,8 @@ mod tests {
 
     use super::*;
 
-    // Caddy's API documentation, "Using @id in JSON": anywhere in the configuration, each of them once.
+    // Caddy's API documentation, "Using @id in JSON": an `@id` may appear anywhere in the configuration, and must be
+    // unique.
     #[test]
     fn names_and_their_paths() {
         let mut config = json!({ "@id": "top", "a": [{ "@id": 7, "b": { "@id": "deep" } }, 1], "c": "@id" });

@@ -1,19 +1,19 @@
-//! The file that a configuration came from, so that a signal may load it again.
+//! The file that a configuration was read from, so that a signal can reload it.
 
 use std::path::{Path, PathBuf, absolute};
 
 /// A configuration's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// Its path, as it was given.
+pub struct ConfigFile {
+    /// The path as given on the command line or in the request.
     pub file: PathBuf,
     /// The adapter's name; empty for JSON.
     pub adapter: String,
 }
 
-impl Source {
-    /// Whether both name the same file, by Caddy's rule: the adapters do not differ, and the paths are equal, or absolutely so,
-    /// or end in the same name.
+impl ConfigFile {
+    /// Whether both denote one file, by Caddy's rule: the adapters match, and the paths are equal, resolve to the same
+    /// absolute path, or have the same file name.
     pub fn is_same(&self, other: &Self) -> bool {
         let absolute = |path: &Path| absolute(path).ok();
         let names = |path: &Path| path.file_name().map(ToOwned::to_owned);
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn the_same_file() {
-        let source = |file: &str, adapter: &str| Source { file: file.into(), adapter: adapter.into() };
+        let source = |file: &str, adapter: &str| ConfigFile { file: file.into(), adapter: adapter.into() };
         let ours = source("sites/Caddyfile", "caddyfile");
         for (other, want) in [
             (source("sites/Caddyfile", "caddyfile"), true),

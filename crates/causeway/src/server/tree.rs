@@ -1,42 +1,43 @@
-//! Reading and changing one place of a configuration's JSON, by the path of an admin request.
+//! Reads and changes one value of a configuration's JSON tree, addressed by the path of an admin request.
 //!
-//! The root is an object whose only key is `config`, so that `/config/` itself is a place like any other. The rules are Caddy's,
-//! its status codes included: where it says 500 for a client's mistake, so do we.
+//! The root is an object with the single key `config`, so `/config/` is a path like any other. The rules and status
+//! codes are Caddy's, including its status 500 for some client mistakes.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// How deep a configuration may be nested: what is kept must be read again, and JSON as text is refused beyond 128.
+/// Deepest nesting of a configuration. A kept configuration must be readable again, and the JSON parser refuses text
+/// nested deeper than 128 levels.
 const DEPTH_MAX: usize = 120;
 
-/// What happens to a place.
+/// The operation on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// Sets it; appends where it is an array, all elements of the value where the path ends in `...`.
+    /// Sets the value. Appends it to an array, or appends each of its elements when the path ends in `...`.
     Post,
-    /// Creates it, with the objects on the way; inserts before an array's element.
+    /// Creates the value and missing objects on the way. Inserts it into an array before the given index.
     Put,
-    /// Replaces what is there.
+    /// Replaces an existing value.
     Patch,
-    /// Removes what is there.
+    /// Removes an existing value.
     Delete,
 }
 
-/// Why a place can be neither read nor changed.
+/// The reason why a path can be neither read nor changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeFault {
-    /// No array index, or one beyond the end.
+    /// Not an array index, or one past the end.
     Index(String),
-    /// The path leads through something that is neither an object nor an array.
+    /// The path passes through a value that is neither an object nor an array.
     Path(String),
-    /// PUT of what is there.
+    /// PUT to an existing key.
     Exists(String),
-    /// PATCH or DELETE of what is not there.
+    /// PATCH or DELETE of a missing key.
     Missing(String),
-    /// `...` with anything but an array.
+    /// The path ends in `...`, but the value is not an array.
     NoArray,
-    /// The result is nested too deep.
+    /// The result is nested deeper than 120 levels.
     Deep,
 }
 
@@ -51,10 +52,10 @@ impl fmt::Display for TreeFault {
     }
 }
 
-/// The value at a path; what an object does not hold is null.
+/// Returns the value at a path. A missing key of an object reads as null.
 ///
 /// # Errors
-/// When the path leads nowhere.
+/// When the path does not lead to a value.
 pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeFault> {
     const NULL: &Value = &Value::Null;
     let parts = parts(path).0;
@@ -72,17 +73,17 @@ pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeFau
     Ok(at)
 }
 
-/// Changes a place. On an error the tree may hold part of the change (empty objects that a PUT made on its way): the caller
-/// works on a copy.
+/// Applies `verb` to a path. After an error the tree may hold part of the change, such as empty objects that a PUT
+/// created. Callers therefore work on a copy.
 ///
 /// # Errors
-/// When the path leads nowhere, or the verb does not fit what is there.
+/// When the path does not lead to a value, or the verb does not fit the value there.
 pub(super) fn change(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeFault> {
     set(root, verb, path, value)?;
     if is_deeper(root, DEPTH_MAX) { Err(TreeFault::Deep) } else { Ok(()) }
 }
 
-/// Whether anything is nested deeper than so many levels.
+/// Whether a value is nested deeper than `levels` levels.
 fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {
         Value::Object(map) => levels == 0 || map.values().any(|value| is_deeper(value, levels - 1)),
@@ -101,7 +102,7 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), Tre
         let (last, rest) = (depth + 1 == parts.len(), parts.len() - depth - 1);
         at = match at {
             Value::Object(map) => {
-                // An array's element is reached by way of its array; POST appends to it, whatever the index.
+                // The parent array handles its elements. POST appends to the array and ignores the index.
                 if rest == 1
                     && let Some(Value::Array(array)) = map.get_mut(*part)
                 {
@@ -113,6 +114,7 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), Tre
                 if last {
                     return member(map, verb, part, path, value, spread);
                 }
+                // Only PUT creates missing objects on the way.
                 if verb == Verb::Put && map.get(*part).is_none_or(Value::is_null) {
                     map.insert((*part).to_owned(), Value::Object(Map::new()));
                 }
@@ -123,7 +125,7 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), Tre
             }
             Value::Array(array) => {
                 let index = index(part, array.len(), &place(&parts, depth))?;
-                // The element of an array within an array; Caddy does nothing here, and says that it did.
+                // An element of an array inside an array. Caddy changes nothing here and still reports success.
                 if last {
                     return element(array, verb, part, path, value);
                 }
@@ -135,7 +137,7 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), Tre
     Ok(())
 }
 
-/// The path's words, and whether it ends in `...`, which stands for all elements of the value.
+/// Splits a path into its components, and returns whether it ends in `...` (all elements of the value).
 fn parts(path: &str) -> (Vec<&str>, bool) {
     let mut parts: Vec<_> = path.trim_matches('/').split('/').collect();
     let spread = parts.last() == Some(&"...");
@@ -149,7 +151,7 @@ fn place(parts: &[&str], depth: usize) -> String {
     format!("/{}", parts[..=depth].join("/"))
 }
 
-/// An index below `len`, in its one canonical spelling.
+/// Parses an index below `len`. Only the canonical spelling is valid: no sign, no leading zeros.
 fn index(written: &str, len: usize, path: &str) -> Result<usize, TreeFault> {
     let bad = |why: &str| TreeFault::Index(format!("[{path}] invalid array index '{written}': {why}"));
     let index: usize = match written.parse() {
@@ -157,6 +159,7 @@ fn index(written: &str, len: usize, path: &str) -> Result<usize, TreeFault> {
         Ok(index) => index,
         Err(_) => return Err(bad("expected a number")),
     };
+    // Rejects "01" and "+1", which parse as numbers.
     if index.to_string() != written {
         return Err(bad("non-canonical array index"));
     }
@@ -176,7 +179,7 @@ fn append(array: &mut Vec<Value>, value: Value, spread: bool) -> Result<(), Tree
 }
 
 fn element(array: &mut Vec<Value>, verb: Verb, written: &str, path: &str, value: Value) -> Result<(), TreeFault> {
-    // What is inserted may come behind the last.
+    // PUT may insert after the last element.
     let len = array.len() + usize::from(verb == Verb::Put);
     let index = index(written, len, path)?;
     match verb {

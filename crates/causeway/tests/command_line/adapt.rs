@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::process::Folder;
 
-/// Every directive that is built, with the matchers and options that are.
+/// Every supported directive, with its supported matchers and options.
 const EVERYTHING: &str = "\
 {
 	admin off
@@ -95,12 +95,12 @@ fn everything_that_is_built() {
     let server = &json["apps"]["http"]["servers"]["srv0"];
     assert_eq!(server["idle_timeout"], 120_000_000_000_u64);
     assert_eq!(stdout(folder.output(&["validate"])), "Caddyfile is valid\n");
-    // What adapt printed is a configuration itself.
+    // The output of `adapt` is a valid configuration.
     folder.write("config.json", json.to_string());
     assert_eq!(stdout(folder.output(&["validate", "--config", "config.json"])), "config.json is valid\n");
 }
 
-/// `adapt` knows the syntax of more than can be served; with `--validate` it says so.
+/// `adapt` accepts the syntax of unsupported directives; with `--validate` it refuses them.
 #[test]
 fn syntax_is_one_thing_serving_another() {
     let folder = Folder::with(&[("Caddyfile", ":8080\nfs other\n")]);
@@ -115,7 +115,7 @@ fn syntax_is_one_thing_serving_another() {
     }
 }
 
-/// Where Caddy words a mistake differently, its wording is the second line; `validate` and `run` print the first alone.
+/// `adapt` adds Caddy's wording on a second line where it differs; `validate` and `run` print the first line only.
 #[test]
 fn mistakes_in_caddys_words_too() {
     let folder = Folder::with(&[("Caddyfile", ":8080 {\n\trespnd hi\n}\n")]);
@@ -151,7 +151,7 @@ fn version_and_help() {
     let folder = Folder::new();
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(stdout(folder.output(&["version"])), format!("causeway v{version}\n"));
-    assert_eq!(stdout(folder.output(&["--version"])), format!("causeway {version}\n"));
+    assert_eq!(stdout(folder.output(&["--version"])), format!("causeway v{version}\n"));
     for arguments in [&[][..], &["--help"], &["help"], &["-h"]] {
         let text = stdout(folder.output(arguments));
         for command in ["run", "file-server", "respond", "adapt", "fmt", "validate", "version"] {

@@ -1,11 +1,11 @@
-//! The admin API, call by call. Statuses, and words where they are Caddy's own, are those that Caddy 2.11 gives to the same calls.
+//! The admin API, call by call. Expected statuses, and messages where they are Caddy's own, are those of Caddy 2.11.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, get, send, send_body};
-use crate::process::{Folder, Server};
+use crate::client::{ReceivedResponse, get, send, send_body};
+use crate::process::{Folder, ServerProcess};
 
 const CONFIG: &str = r#"{"apps": {"http": {"servers": {"a": {"@id": "srv", "listen": ["127.0.0.1:0"],
     "routes": [{"@id": "r0", "handle": [{"handler": "static_response", "body": "one"}]}]}}}}}"#;
@@ -13,18 +13,18 @@ const JSON: &str = "Content-Type: application/json";
 const LISTEN: &str = "/config/apps/http/servers/a/listen";
 const ROUTES: &str = "/config/apps/http/servers/a/routes";
 
-/// A server with the configuration above; its site's port and its API's.
+/// Starts a server with the configuration above. Returns the port of its site and of its API.
 #[track_caller]
-fn start() -> (Folder, Server, u16, u16) {
+fn start() -> (Folder, ServerProcess, u16, u16) {
     let folder = Folder::with(&[("config.json", CONFIG)]);
     let mut server = folder.start(&["run", "--config", "config.json"]);
     let (site, admin) = (server.port(), server.admin_port());
     (folder, server, site, admin)
 }
 
-/// One call, and its answer; with a body, that is JSON unless a field says otherwise.
+/// Sends one request and returns the response. A body is JSON unless a field sets another type.
 #[track_caller]
-fn call(admin: u16, line: &str, fields: &[&str], body: &str) -> Answer {
+fn call(admin: u16, line: &str, fields: &[&str], body: &str) -> ReceivedResponse {
     let host = format!("Host: localhost:{admin}");
     let mut all = vec![];
     if !fields.iter().any(|field| field.starts_with("Host:")) {
@@ -37,7 +37,7 @@ fn call(admin: u16, line: &str, fields: &[&str], body: &str) -> Answer {
     if body.is_empty() { send(admin, line, &all) } else { send_body(admin, line, &all, body) }
 }
 
-/// One call with what it says: JSON, an error's words, or nothing.
+/// Sends one request and compares the status and the body: JSON, an error's message, or empty.
 #[track_caller]
 fn check(admin: u16, line: &str, fields: &[&str], body: &str, status: u16, want: Value) {
     let answer = call(admin, line, fields, body);
@@ -78,7 +78,7 @@ fn reading() {
             "/nope",
             404,
             json!(
-                "nothing is at /nope; there are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /causal and /causeway/status"
+                "no endpoint at /nope; the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /causal, /causeway/status and /causeway/certificates"
             ),
         ),
         ("/load", 405, json!("method not allowed")),
@@ -87,7 +87,7 @@ fn reading() {
     ] {
         check(admin, &format!("GET {path}"), &[], "", status, want);
     }
-    // Keys are sorted, on one line.
+    // The JSON is on one line, with its keys sorted.
     let answer = call(admin, "GET /id/r0", &[], "");
     assert_eq!(answer.body, "{\"@id\":\"r0\",\"handle\":[{\"body\":\"one\",\"handler\":\"static_response\"}]}\n");
     for (path, want) in [("/config", "/config/"), ("/config//apps?x", "/config/apps?x"), ("/id", "/id/")] {
@@ -124,7 +124,7 @@ fn changing() {
     bodies(&["nil", "one", "two", "two", "two"]);
     check(admin, &format!("DELETE {ROUTES}/0"), &[], "", 200, json!(""));
     bodies(&["one", "two", "two", "two"]);
-    // The name moved with its object.
+    // The `@id` moved with its object.
     check(admin, "PATCH /id/r0/handle/0/body", &[], "\"uno\"", 200, json!(""));
     bodies(&["uno", "two", "two", "two"]);
     check(admin, "PUT /config/storage/module", &[], "\"file_system\"", 200, json!(""));
@@ -133,7 +133,7 @@ fn changing() {
     check(admin, "GET /config/storage", &[], "", 200, json!(null));
 }
 
-/// Nothing of what is refused is there afterwards.
+/// A refused change leaves the configuration as it was.
 #[test]
 fn changes_that_are_refused() {
     let (_folder, _server, site, admin) = start();
@@ -195,7 +195,8 @@ fn changes_that_are_refused() {
     check(admin, "GET /id/r0/handle/0/body", &[], "", 200, json!("one"));
 }
 
-// Caddy's API documentation, "Concurrent config changes": the ETag holds path and hash; If-Match with another hash is 412.
+// Caddy's API documentation, "Concurrent config changes": the ETag holds a path and a hash; If-Match with another hash
+// gets 412.
 #[test]
 fn etag_and_if_match() {
     let (_folder, _server, _, admin) = start();
@@ -214,7 +215,7 @@ fn etag_and_if_match() {
         check(admin, body, &[&format!("If-Match: {if_match}")], "\"two\"", status, json!(want));
     }
     check(admin, body, &[&format!("If-Match: {etag}")], "\"two\"", 200, json!(""));
-    // It changed by that; the new tag holds, and one of a place that did not change held all the time.
+    // The change altered the hash. The new tag matches, and so does the tag of a path that did not change.
     let listen = tag(LISTEN);
     let words = "If-Match header did not match current config hash";
     check(admin, body, &[&format!("If-Match: {etag}")], "\"three\"", 412, json!(words));
@@ -223,7 +224,7 @@ fn etag_and_if_match() {
     check(admin, "GET /id/r0/handle/0/body", &[], "", 200, json!("four"));
 }
 
-// admin.go: Host must be trusted, and Origin where there is one; no-cors, `null` and WebSocket are refused.
+// admin.go: Host must be trusted, and so must Origin if there is one; no-cors, `null` and WebSocket are refused.
 #[test]
 fn who_may_not_ask() {
     let (_folder, mut server, _, admin) = start();
@@ -262,8 +263,8 @@ fn who_may_not_ask() {
         preflight.field("Access-Control-Allow-Methods").as_deref(),
         Some("OPTIONS, GET, POST, PUT, PATCH, DELETE")
     );
-    // Whoever is not let in is named, on one line whatever they wrote.
-    server.line_with("WARN admin API: GET /config/apps/http/servers/a/listen from 127.0.0.1:");
+    // The log names a refused client, and a line break in its path cannot forge another line.
+    server.line_with("WARN\tadmin\tadmin API: GET /config/apps/http/servers/a/listen from 127.0.0.1:");
     check(admin, "DELETE /id/a%0aCauseway%20serves", &[], "", 404, json!("unknown object ID 'a\nCauseway serves'"));
     assert!(server.line_with("DELETE /id/a").ends_with("unknown object ID 'a\\nCauseway serves'"));
 }
@@ -288,7 +289,8 @@ fn who_may_ask_by_the_configuration() {
     check(admin, "GET /config/apps", &["Host: a.example"], "", 403, json!(words));
 }
 
-// Caddy's API documentation, `POST /adapt`: `{"warnings": […], "result": …}`, nothing is loaded.
+// Caddy's API documentation, `POST /adapt`: the response is `{"warnings": […], "result": …}`, and no configuration is
+// loaded.
 #[test]
 fn adapting() {
     let (_folder, _server, site, admin) = start();
@@ -303,7 +305,7 @@ fn adapting() {
             "text/caddyfile",
             ":8080 {\n\trespnd hi\n}\n",
             "adapting config using caddyfile adapter: Caddyfile:2:2: unrecognized directive: respnd (did you mean \
-             \"respond\"?); expected a directive",
+             \"respond\"?); expected a directive\nCaddyfile:2: unrecognized directive: respnd",
         ),
         ("text/nginx", "x", "unrecognized config adapter 'nginx'"),
         ("nginx", "x", "malformed Content-Type"),
@@ -318,12 +320,12 @@ fn adapting() {
     assert_eq!(get(site, "/").body, "one");
 }
 
-/// What a Caddyfile warns of comes with the answer, whatever that is.
+/// A Caddyfile's warnings are part of the response, for `/adapt` and `/load`.
 #[test]
 fn warnings() {
     let (folder, _server, _, admin) = start();
     let caddyfile = "Content-Type: text/caddyfile; charset=utf-8";
-    // An import that finds nothing is accepted.
+    // An import without a matching file is accepted with a warning.
     let none = folder.path("none/*").display().to_string();
     let body = format!("{{\n\tadmin localhost:0\n}}\nimport {none}\nhttp://127.0.0.1:0 {{\n\trespond two\n}}\n");
     for path in ["/adapt", "/load"] {
@@ -337,7 +339,7 @@ fn warnings() {
     }
 }
 
-/// The last configuration that was loaded, for `--resume`; nobody else may read it.
+/// The last loaded configuration is saved for `--resume`, readable by its owner only.
 #[test]
 fn the_configuration_is_kept() {
     let (folder, _server, _, admin) = start();
@@ -351,7 +353,7 @@ fn the_configuration_is_kept() {
     check(admin, "PATCH /id/r0/handle/0/body", &[], "\"three\"", 200, json!(""));
     assert_eq!(kept()["apps"]["http"]["servers"]["a"]["routes"][0]["handle"][0]["body"], "two");
     let files = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
-    assert_eq!(files, 1, "something was left beside it");
+    assert_eq!(files, 1, "a temporary file is left beside it");
 }
 
 #[test]
@@ -363,9 +365,9 @@ fn commands_without_a_configuration_have_none() {
         &["run", "--listen", "127.0.0.1:0"],
     ] {
         let mut command = folder.command(arguments);
-        // A port that nobody may listen on.
+        // An address that no process on this machine can bind.
         command.env("CADDY_ADMIN", "192.0.2.1:1");
-        drop(Server::start(command));
+        drop(ServerProcess::start(command));
     }
     assert!(!folder.path(".config").exists());
 }

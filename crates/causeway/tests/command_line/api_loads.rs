@@ -1,4 +1,4 @@
-//! What a load does to a server that runs: the new configuration as a whole, or the old one as if nothing had happened.
+//! Loads on a running server: either the whole new configuration takes effect, or the old one stays unchanged.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, connect, get, send, send_body};
-use crate::process::{Folder, Server};
+use crate::client::{ReceivedResponse, connect, get, send, send_body};
+use crate::process::{Folder, ServerProcess};
 
-/// One site that answers with one body, on the port that the kernel chose at the start.
+/// A configuration with one site that responds with `body`, on a port that the system chose at the start.
 fn config(body: &str) -> Value {
     json!({ "apps": { "http": { "servers": { "s": {
         "listen": ["127.0.0.1:0"],
@@ -19,7 +19,7 @@ fn config(body: &str) -> Value {
 }
 
 #[track_caller]
-fn start() -> (Folder, Server, u16, u16) {
+fn start() -> (Folder, ServerProcess, u16, u16) {
     let folder = Folder::with(&[("config.json", &config("old").to_string())]);
     let mut server = folder.start(&["run", "--config", "config.json", "--workers", "2"]);
     let (site, admin) = (server.port(), server.admin_port());
@@ -27,7 +27,7 @@ fn start() -> (Folder, Server, u16, u16) {
 }
 
 #[track_caller]
-fn load(admin: u16, kind: &str, body: &str) -> Answer {
+fn load(admin: u16, kind: &str, body: &str) -> ReceivedResponse {
     let fields = [&*format!("Host: localhost:{admin}"), &format!("Content-Type: {kind}")];
     send_body(admin, "POST /load", &fields, body)
 }
@@ -55,7 +55,7 @@ fn json_and_caddyfile() {
     assert_eq!(read(admin, "/config/apps/http/servers/srv0/listen"), json!(["127.0.0.1:0"]));
 }
 
-/// Whatever fails, sites, API and configuration are those of before.
+/// After any failure, the sites, the API and the configuration are unchanged.
 #[test]
 fn a_load_that_fails_changes_nothing() {
     let (_folder, _server, site, admin) = start();
@@ -70,7 +70,7 @@ fn a_load_that_fails_changes_nothing() {
     let free = free_port();
     both["admin"] = json!({ "listen": format!("127.0.0.1:{free}") });
     both["apps"]["http"]["servers"]["t"] = json!({ "listen": [taken.to_string()] });
-    // Where the API is, and where it was about to be.
+    // A site on the API's current address, and the API on a site's address.
     let mut on_the_api = config("new");
     on_the_api["admin"] = json!({ "listen": format!("127.0.0.1:{admin}") });
     on_the_api["apps"]["http"]["servers"]["t"] = json!({ "listen": [format!(":{admin}")] });
@@ -127,7 +127,7 @@ fn a_load_that_fails_changes_nothing() {
             "text/caddyfile",
             ":0 {\n\trespnd hi\n}\n".into(),
             "adapting config using caddyfile adapter: Caddyfile:2:2: unrecognized directive: respnd (did you mean \
-             \"respond\"?); expected a directive"
+             \"respond\"?); expected a directive\nCaddyfile:2: unrecognized directive: respnd"
                 .into(),
         ),
         (
@@ -139,10 +139,10 @@ fn a_load_that_fails_changes_nothing() {
         ),
         (
             "text/caddyfile",
-            "example.com\nrespond hi\n".into(),
-            "loading config: Caddyfile:1:1: example.com needs a certificate of a public authority (ACME), which this version \
-             cannot get; expected `tls internal` or `tls CERTIFICATE KEY` in it, or its address in the clear, as \
-             http://example.com"
+            "*.example.com\nrespond hi\n".into(),
+            "loading config: Caddyfile:1:1: *.example.com needs the DNS challenge of a public authority; expected a DNS provider in \
+             it, as `tls { dns PROVIDER TOKEN }`, or for all sites, as the option `acme_dns PROVIDER TOKEN`; or names without '*', \
+             `tls internal` or `tls CERTIFICATE KEY`, or an address without TLS, such as http://*.example.com"
                 .into(),
         ),
         (
@@ -160,11 +160,11 @@ fn a_load_that_fails_changes_nothing() {
     }
     assert!(
         std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, free)).is_err(),
-        "the API listens where it was not to be"
+        "the API listens on the address of a refused configuration"
     );
 }
 
-/// An idle connection survives it and meets the new configuration at its next request.
+/// An idle connection survives a load; its next request uses the new configuration.
 #[test]
 fn a_connection_survives_a_load() {
     let (_folder, _server, site, admin) = start();
@@ -173,10 +173,10 @@ fn a_connection_survives_a_load() {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
-            let mut octets = [0; 512];
-            let count = stream.read(&mut octets).unwrap();
+            let mut bytes = [0; 512];
+            let count = stream.read(&mut bytes).unwrap();
             assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
-            answer.extend_from_slice(&octets[..count]);
+            answer.extend_from_slice(&bytes[..count]);
         }
     };
     ask("old");
@@ -184,7 +184,7 @@ fn a_connection_survives_a_load() {
     ask("new");
 }
 
-/// No request fails while configurations are loaded, by one and by many at once.
+/// No request fails while one or several clients load configurations.
 #[test]
 fn loads_under_traffic() {
     let (_folder, _server, site, admin) = start();
@@ -215,13 +215,13 @@ fn loads_under_traffic() {
         over.store(true, Ordering::Relaxed);
     });
     assert!(served.into_inner() > 0);
-    // What is served is what the API says is served.
+    // The API returns the configuration that is served.
     let body = read(admin, "/config/apps/http/servers/s/routes/0/handle/0/body");
     assert_eq!(json!(get(site, "/").body), body);
     assert!(body.as_str().unwrap().ends_with(" 9"), "{body}: each loader's last load came after its others");
 }
 
-/// The answer to the request that moved the API still goes out; the old place is closed then.
+/// The response to the request that moves the API is still sent; then the old address is closed.
 #[test]
 fn the_api_moves() {
     let (_folder, mut server, site, admin) = start();
@@ -237,14 +237,14 @@ fn the_api_moves() {
         assert!(begun.elapsed() < Duration::from_secs(5), "the old place is still open");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Off, for good: nobody is left to be asked.
+    // With the API off, no further change is possible.
     moved["admin"] = json!({ "disabled": true });
     assert_eq!(load(port, "application/json", &moved.to_string()).status, 200);
     server.line_with("the admin API is off now");
     assert_eq!(get(site, "/").body, "moved");
 }
 
-/// To a place that the old one is part of, or the other way round, on the same port.
+/// The API moves on one port to an address that covers the old one, and back.
 #[test]
 fn the_api_moves_on_its_port() {
     let (_folder, mut server, _, admin) = start();
@@ -261,7 +261,7 @@ fn the_api_moves_on_its_port() {
     }
 }
 
-/// A site that goes is closed, one that comes is open.
+/// A removed site's listener is closed, an added site's is open.
 #[test]
 fn sites_come_and_go() {
     let (_folder, _server, site, admin) = start();
@@ -280,13 +280,13 @@ fn sites_come_and_go() {
     assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
 }
 
-/// The same configuration is not loaded again, unless that is asked for.
+/// An unchanged configuration is not loaded again, unless the request forces it.
 #[test]
 fn the_same_again() {
     let (_folder, mut server, _, admin) = start();
     let host = format!("Host: localhost:{admin}");
     let json = "Content-Type: application/json";
-    // Objects have no order.
+    // The order of an object's members is irrelevant.
     let same = config("old").to_string().replace("\"body\":\"old\",", "");
     let same = same.replace("\"handler\":", "\"body\":\"old\",\"handler\":");
     assert_eq!(send_body(admin, "POST /load", &[&host, json], &same).status, 200);
@@ -296,7 +296,7 @@ fn the_same_again() {
     assert!(server.next_line().contains("serving another configuration"));
 }
 
-/// `debug` in a configuration holds from its load on.
+/// A configuration's `debug` level applies once it is loaded.
 #[test]
 fn the_level_changes_with_the_configuration() {
     let (_folder, mut server, _, admin) = start();
@@ -304,10 +304,29 @@ fn the_level_changes_with_the_configuration() {
     loud["logging"] = json!({ "logs": { "default": { "level": "DEBUG" } } });
     assert_eq!(load(admin, "application/json", &loud.to_string()).status, 200);
     read(admin, "/config/admin");
-    server.line_with("DEBUG admin API: GET /config/admin from 127.0.0.1:");
+    server.line_with("DEBUG\tadmin\tadmin API: GET /config/admin from 127.0.0.1:");
 }
 
-/// Once the server was told to stop, nothing is loaded any more.
+// An absent root is nearly always a mistake. The client of the admin API may be a script, so the warning is also
+// logged.
+#[test]
+fn a_root_that_cannot_be_read() {
+    let (_folder, mut server, _, admin) = start();
+    let found = "found the root 'nowhere', expected a folder that can be read: No such file or directory (os error 2)";
+    let answer = load(admin, "text/caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\troot nowhere\n\tfile_server\n}\n");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let want = json!({ "warnings": [{ "file": "Caddyfile", "line": 3, "message": found }] });
+    assert_eq!(serde_json::from_str::<Value>(&answer.body).unwrap(), want);
+    server.line_with(&format!("WARN\tCaddyfile:3:7: {found}"));
+
+    let mut json = config("new");
+    json["apps"]["http"]["servers"]["s"]["routes"][0]["match"] = json!([{ "file": { "root": "nowhere" } }]);
+    assert_eq!(load(admin, "application/json", &json.to_string()).status, 200);
+    let line = server.line_with("WARN\tthe loaded JSON:1:");
+    assert!(line.ends_with(found), "{line}");
+}
+
+/// A server that is stopping loads no configuration.
 #[test]
 fn a_load_while_it_stops() {
     let mut announced = config("old");
@@ -334,7 +353,7 @@ fn a_body_beyond_the_limit() {
     let mut stream = connect(admin);
     stream.write_all(head.as_bytes()).unwrap();
     let block = vec![b' '; 1 << 20];
-    // The server answers and closes while we are sending.
+    // The server responds and closes while the client is still sending.
     for _ in 0..65 {
         if stream.write_all(&block).is_err() {
             break;
@@ -346,7 +365,7 @@ fn a_body_beyond_the_limit() {
     assert_eq!(get(site, "/").body, "old");
 }
 
-// A list is no object, though it could be read as one's fields in order: `[]` would serve nothing.
+// A list is not an object, although serde can read it as an object's fields in order: `[]` would serve no site.
 #[test]
 fn a_list_is_no_configuration() {
     let (_folder, _server, site, admin) = start();
@@ -361,7 +380,7 @@ fn a_list_is_no_configuration() {
     }
 }
 
-// After many loads under traffic only one plan is left, and neither descriptors nor threads have gathered.
+// After many loads under traffic only one plan is left, and the numbers of descriptors and threads have not grown.
 #[test]
 fn what_loads_leave_behind() {
     let (_folder, server, site, admin) = start();
@@ -383,7 +402,7 @@ fn what_loads_leave_behind() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let (files, threads) = settled.unwrap();
-    // The connection that asks may or may not be counted; the blocking pools' threads come and go.
+    // The requesting connection may or may not be counted; threads of the blocking pools start and end.
     assert!(held(pid, "fd") <= files + 4, "{} descriptors, {files} before", held(pid, "fd"));
     assert!(held(pid, "task") <= threads + 4, "{} threads, {threads} before", held(pid, "task"));
     assert_eq!(status(admin)["panics"], 0);

@@ -1,4 +1,4 @@
-//! `start`, `stop` and `reload`: servers that no terminal holds. And the small commands.
+//! `start`, `stop` and `reload` for servers in the background, and the small commands.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,7 +15,7 @@ fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// A folder with a Caddyfile that names its ports: the site's and the API's.
+/// A folder with a Caddyfile that sets the ports of the site and of the API.
 struct Background {
     folder: Folder,
     site: u16,
@@ -36,7 +36,8 @@ impl Background {
         self.folder.write("Caddyfile", format!("{options}http://:{site} {{\n\tbind 127.0.0.1\n\trespond {body}\n}}\n"));
     }
 
-    /// Runs a command whose output a process in the background may hold open: into files of its own. Status, output, errors.
+    /// Runs a command and returns its status, output and errors. They go to files, since a background process may keep
+    /// its pipes open.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = self.folder.command(arguments);
         command.stdin(Stdio::null());
@@ -62,7 +63,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // What a failed test left running.
+        // Stop the server that a failed test left running.
         let _ = self.folder.output(&["stop", "--address", &format!("127.0.0.1:{}", self.admin)]);
     }
 }
@@ -75,7 +76,7 @@ fn start_reload_stop() {
     let want = format!("Causeway runs in the background with process id {}; `causeway stop` ends it\n", pid.trim_end());
     assert_eq!((status, out), (Some(0), want), "{err}");
     assert_eq!(get(it.site, "/").body, "one");
-    // A second one is told why not, once, and the first serves on.
+    // A second `start` prints one error, and the first server continues.
     let (status, out, err) = it.run(&["start"]);
     let words = format!(
         "Error: Caddyfile: the admin API cannot listen on 127.0.0.1:{}: the port is in use by another program; choose \
@@ -86,13 +87,13 @@ fn start_reload_stop() {
     it.write("two");
     assert_eq!(it.run(&["reload"]), (Some(0), String::new(), String::new()));
     assert_eq!(get(it.site, "/").body, "two");
-    // A mistake only shows when it is compiled: its line all the same.
+    // A mistake that only compilation finds is still reported with its line.
     let good = std::fs::read_to_string(it.folder.path("Caddyfile")).unwrap();
     it.folder.write("Caddyfile", good.replace("bind 127.0.0.1\n", "bind unix//run/x\n"));
     let expected = "expected a TCP address: other networks are not built\n";
     let want = format!("Error: Caddyfile:6:7: found 'unix//run/x', {expected}");
     assert_eq!(it.run(&["reload"]), (Some(1), String::new(), want));
-    // A port in use only the server itself can know of.
+    // Only the server can detect a port in use.
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -128,7 +129,7 @@ fn what_start_cannot_start() {
 fn nobody_to_talk_to() {
     let it = Background::new();
     let nobody = format!(
-        "no server answers on 127.0.0.1:{}; is it running, with its admin API there? --address names another place",
+        "no server listens on 127.0.0.1:{}; is it running with its admin API there? set another address with --address",
         it.admin
     );
     let address = format!("127.0.0.1:{}", it.admin);
@@ -155,7 +156,7 @@ fn nobody_to_talk_to() {
     assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), want));
 }
 
-/// `list-modules` is the registry.
+/// `list-modules` prints the registry.
 #[test]
 fn list_modules() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! The causal profiler as an operator meets it: the API, and `causeway profile`. What it finds is `causal`'s to prove; here is that
-//! whatever is asked is answered, and that the server goes on.
+//! The causal profiler from an operator's view: the API, and `causeway profile`. The crate `causal` tests its results.
+//! These tests check that every request gets a response, and that the server keeps working.
 
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
@@ -11,23 +11,23 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, connect, get, send, send_body};
-use crate::process::{Folder, Server};
+use crate::client::{ReceivedResponse, connect, get, send, send_body};
+use crate::process::{Folder, ServerProcess};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const CADDYFILE: &str = "{\n\tadmin localhost:0\n\tgrace_period 1s\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\trespond /api/* api\n\trespond hello\n}\n";
 
-/// A server, and somebody who asks it a millisecond after the last answer.
-struct Site {
+/// A server, and a client that sends its next request one millisecond after each response.
+struct ProfiledSite {
     folder: Folder,
-    server: Option<Server>,
+    server: Option<ServerProcess>,
     site: u16,
     admin: u16,
     ends: Arc<AtomicBool>,
     load: Option<JoinHandle<u64>>,
 }
 
-impl Site {
+impl ProfiledSite {
     #[track_caller]
     fn start() -> Self {
         let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
@@ -45,7 +45,7 @@ impl Site {
                 }
                 assert!(block.starts_with(b"HTTP/1.1 200 OK\r\n"));
                 answers += 1;
-                // What is recorded is worked out by a debug build: not more than it needs.
+                // A debug build computes the profile slowly, so keep the recorded load small.
                 std::thread::sleep(Duration::from_millis(1));
             }
             answers
@@ -54,7 +54,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn call(&self, line: &str) -> Answer {
+    fn call(&self, line: &str) -> ReceivedResponse {
         send(self.admin, line, &[&format!("Host: localhost:{}", self.admin)])
     }
 
@@ -68,7 +68,7 @@ impl Site {
         self.until("it runs on", |status| status["running"] == false);
     }
 
-    /// Waits until it says so of itself.
+    /// Polls the status until the condition holds.
     #[track_caller]
     fn until(&self, otherwise: &str, is_there: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
@@ -82,7 +82,7 @@ impl Site {
         format!("localhost:{}", self.admin)
     }
 
-    /// Ends the load; how many answers it got.
+    /// Ends the load and returns the number of responses that it received.
     #[track_caller]
     fn answers(&mut self) -> u64 {
         self.ends.store(true, Ordering::Relaxed);
@@ -90,22 +90,22 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for ProfiledSite {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 }
 
-/// The words of an answer that refuses.
+/// Returns the status and message of an error response.
 #[track_caller]
-fn refusal(answer: &Answer) -> (u16, String) {
+fn refusal(answer: &ReceivedResponse) -> (u16, String) {
     let value: Value = serde_json::from_str(&answer.body).unwrap();
     (answer.status, value["error"].as_str().unwrap().to_owned())
 }
 
 #[test]
 fn a_profile_by_the_api() {
-    let mut site = Site::start();
+    let mut site = ProfiledSite::start();
     assert_eq!(
         site.status(),
         json!({ "number": 0, "running": false, "phase": "idle", "elapsed": 0.0, "seconds": 0.0, "report": null })
@@ -143,11 +143,12 @@ fn a_profile_by_the_api() {
     assert!(site.answers() > 0);
 }
 
-/// The API asks the same engine as the sites do, and whoever watches a profile asks often; the sites did nothing for it.
+/// Requests to the API run on the sites' kind of engine, and a client polls a profile often. They must not count as
+/// progress of the sites.
 #[test]
 fn who_watches_a_profile_is_no_progress() {
-    let mut site = Site::start();
-    // Nobody asks the site from here on.
+    let mut site = ProfiledSite::start();
+    // The site gets no requests from here on.
     site.answers();
     assert_eq!(site.call("POST /causal/start?seconds=1.5").status, 200);
     site.until_ended();
@@ -158,10 +159,10 @@ fn who_watches_a_profile_is_no_progress() {
     assert!(report["perturbation"]["windows"][0].as_u64().unwrap() > 0, "{}", report["perturbation"]);
 }
 
-/// Blocks until the profile is done, as `curl` would; somebody who goes ends it.
+/// The request blocks until the profile is done. A client that disconnects ends its profile.
 #[test]
 fn a_profile_in_one_call() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     let whole = site.call("GET /causal?seconds=1&mode=screen&progress=route%20/api");
     assert_eq!(whole.status, 200, "{}", whole.body);
     let report: Value = serde_json::from_str(&whole.body).unwrap();
@@ -178,10 +179,10 @@ fn a_profile_in_one_call() {
     site.until_ended();
 }
 
-/// Whoever waits for a profile waits for theirs, also where somebody else begins the next one at once.
+/// A request that waits for a profile waits for that one, even if another client starts the next one at once.
 #[test]
 fn one_profile_after_the_other() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     let (admin, host) = (site.admin, format!("Host: {}", site.address()));
     let whole = std::thread::spawn({
         let host = host.clone();
@@ -208,7 +209,7 @@ fn one_profile_after_the_other() {
 
 #[test]
 fn what_is_refused() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     for (line, status, want) in [
         ("POST /causal/start?seconds=x", 400, "seconds: found 'x', expected a number of seconds from 0.5 to 3600"),
         ("GET /causal?second=1", 400, "found 'second', expected one of seconds, budget, mode, targets, progress, seed"),
@@ -225,7 +226,7 @@ fn what_is_refused() {
     assert_eq!(refusal(&answer), (400, "found a query and a body, expected one of them".into()));
     let answer = send_body(site.admin, "POST /causal/start", &[&host], &" ".repeat((64 << 10) + 1));
     assert_eq!(refusal(&answer), (413, "reading request body: more than 64 KiB".into()));
-    // Announced by no length it is counted.
+    // A chunked body has no declared length, so it is counted.
     let (chunk, head) = (format!("5000\r\n{}\r\n", " ".repeat(0x5000)), "Transfer-Encoding: chunked\r\n\r\n");
     let mut stream = connect(site.admin);
     let request =
@@ -241,10 +242,10 @@ fn what_is_refused() {
     assert_eq!(site.status()["running"], false);
 }
 
-/// The checks of Host and Origin hold here too, but a page may be opened by its address.
+/// The checks of Host and Origin apply here too, but a browser may open a page directly.
 #[test]
 fn who_may_ask() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     let host = format!("Host: {}", site.address());
     let typed = ["Sec-Fetch-Mode: navigate", "Sec-Fetch-Site: none"];
     let linked = ["Sec-Fetch-Mode: navigate", "Sec-Fetch-Site: cross-site"];
@@ -270,7 +271,7 @@ fn who_may_ask() {
 
 #[test]
 fn a_reload_in_the_middle() {
-    let mut site = Site::start();
+    let mut site = ProfiledSite::start();
     assert_eq!(site.call("POST /causal/start?seconds=60").status, 200);
     std::thread::sleep(Duration::from_millis(300));
     let host = format!("Host: {}", site.address());
@@ -287,10 +288,10 @@ fn a_reload_in_the_middle() {
     assert!(site.answers() > 0);
 }
 
-/// An answer that is on its way still comes from the place where the API was.
+/// A response in flight is still sent from the API's old address.
 #[test]
 fn a_reload_that_moves_the_api() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     let (admin, host) = (site.admin, format!("Host: {}", site.address()));
     let whole = std::thread::spawn({
         let host = host.clone();
@@ -309,7 +310,7 @@ fn a_reload_that_moves_the_api() {
 
 #[test]
 fn the_command() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     let address = site.address();
     let arguments =
         ["profile", "--address", &address, "--for", "1s", "--out", "found.html", "--formats", "coz,folded,pprof"];
@@ -328,10 +329,10 @@ fn the_command() {
     assert!(read("found.pb.gz").starts_with(b"\x1f\x8b"));
 }
 
-/// The command follows its own profile: not the one that somebody begins when it has ended.
+/// The command follows its own profile, not the next one that another client starts.
 #[test]
 fn the_command_and_somebody_elses_profile() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     let address = site.address();
     let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "own.html"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -349,27 +350,27 @@ fn the_command_and_somebody_elses_profile() {
 
 #[test]
 fn the_command_and_several_servers() {
-    let sites = [Site::start(), Site::start()];
-    let address = sites.each_ref().map(Site::address).join(",");
+    let sites = [ProfiledSite::start(), ProfiledSite::start()];
+    let address = sites.each_ref().map(ProfiledSite::address).join(",");
     let output = sites[0].folder.output(&["profile", "--address", &address, "--for", "1s", "--out", "both.html"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&std::fs::read(sites[0].folder.path("both.json")).unwrap()).unwrap();
     let parts: Vec<_> =
         report["parts"].as_array().unwrap().iter().map(|part| part["program"].as_str().unwrap()).collect();
-    assert_eq!(parts, sites.each_ref().map(Site::address));
+    assert_eq!(parts, sites.each_ref().map(ProfiledSite::address));
     let rate = |report: &Value| report["progress"][0]["baseline_rate"].as_f64().unwrap();
     let sum: f64 = report["parts"].as_array().unwrap().iter().map(rate).sum();
     assert!((rate(&report) - sum).abs() < 1e-6 * sum, "{report}");
-    // One that is not there: the other profiles no more.
+    // When one server is absent, the profiles on all others are stopped.
     let output = sites[0].folder.output(&["profile", "--address", &format!("{},localhost:1", sites[0].address())]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("Error: no server answers on localhost:1;"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Error: no server listens on localhost:1;"));
     sites[0].until_ended();
 }
 
 #[test]
 fn an_interrupt_keeps_what_was_found() {
-    let site = Site::start();
+    let site = ProfiledSite::start();
     let address = site.address();
     let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "part.html"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -378,29 +379,32 @@ fn an_interrupt_keeps_what_was_found() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{err}");
-    assert!(err.contains("Stopping: what was found so far is kept\n"), "{err}");
+    assert!(err.contains("Stopping: keeping the results so far\n"), "{err}");
     assert!(site.folder.path("part.json").is_file() && site.folder.path("part.html").is_file());
     assert_eq!(site.status()["running"], false);
 }
 
 #[test]
 fn a_server_that_goes_away() {
-    let mut site = Site::start();
+    let mut site = ProfiledSite::start();
     let address = site.address();
     let command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "gone.html"]);
-    let mut profile = Server::spawn(command);
+    let mut profile = ServerProcess::spawn(command);
     assert_eq!(profile.next_line(), "Profiling for 60 s");
     drop(site.server.take());
     let line = profile.line_with("Error: ");
-    assert!(line.starts_with(&format!("Error: the server on {address} went away while it was profiled: ")), "{line}");
+    assert!(
+        line.starts_with(&format!("Error: the server on {address} stopped responding while it was profiled: ")),
+        "{line}"
+    );
     assert_eq!(profile.status().code(), Some(1));
     assert!(!site.folder.path("gone.html").exists());
 }
 
-/// Ending the server while it profiles ends both.
+/// Stopping the server during a profile stops both.
 #[test]
 fn the_server_ends_in_the_middle() {
-    let mut site = Site::start();
+    let mut site = ProfiledSite::start();
     assert_eq!(site.call("POST /causal/start?seconds=60").status, 200);
     std::thread::sleep(Duration::from_millis(300));
     let server = site.server.take().unwrap();
@@ -417,15 +421,15 @@ fn mistakes_on_the_command_line() {
         (&["--out", "none/a.html"], "--out: there is no folder none"),
         (
             &["--formats", "coz"],
-            "the following required arguments were not provided: --out <FILE.html>; `causeway profile --help` lists what there is",
+            "the following required arguments were not provided: --out <FILE.html>; see `causeway profile --help`",
         ),
         (
             &["--mode", "fast"],
-            "invalid value 'fast' for '--mode <MODE>'; [possible values: both, screen, confirm]; `causeway profile --help` lists what there is",
+            "invalid value 'fast' for '--mode <MODE>'; [possible values: both, screen, confirm]; see `causeway profile --help`",
         ),
         (
             &["--address", "localhost:1"],
-            "no server answers on localhost:1; is it running, with its admin API there? --address names another place",
+            "no server listens on localhost:1; is it running with its admin API there? set another address with --address",
         ),
     ] {
         let output = folder.output(&[&["profile"], arguments].concat());

@@ -1,4 +1,5 @@
-//! Clients that identify themselves by a certificate: curl with one that openssl made. Where these are not there the test says so.
+//! Clients with a certificate: curl, with a certificate from openssl. Without these programs the test is skipped with a
+//! message.
 
 use std::process::Command;
 
@@ -58,7 +59,7 @@ fn what_is_known_of_a_client() {
     assert!(text.ends_with(&want.replace("tls1.3|h2", "tls1.2|http/1.1")), "{text}");
     let (_, text) = ask(server.port(), &[]);
     assert!(text.ends_with("tls1.3|h2|localhost|||||") && !text.contains("known"), "{text}");
-    // A server that asks for certificates takes no request for another host than the connection's.
+    // A server that requests certificates refuses a Host that differs from the connection's server name.
     for version in ["--http2", "--http1.1"] {
         let (_, text) = ask(server.port(), &[version, "-H", "Host: other.localhost"]);
         assert!(text.starts_with("HTTP/2 421") || text.starts_with("HTTP/1.1 421"), "{text}");

@@ -1,11 +1,13 @@
-//! The documentation shows nothing that would be refused, and lists what there is.
+//! The documentation's configurations are valid, and its lists are complete.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
+use crate::client::get;
 use crate::process::Folder;
 
-/// Every fenced block of README.md and docs/ that says it is a Caddyfile or JSON.
+/// Checks every fenced block of README.md and docs/ that is marked as a Caddyfile or as JSON.
 #[test]
 fn configurations_in_the_documentation_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -22,11 +24,78 @@ fn configurations_in_the_documentation_are_valid() {
             }
         }
     }
-    assert!(checked >= 5, "the blocks are marked otherwise by now: only {checked} were found");
+    assert!(checked >= 5, "only {checked} blocks found; are they marked differently now?");
 }
 
-/// What docs/caddyfile.md lists as working is what the binary has, no more and no less. Whoever builds a directive or a matcher
-/// adds it there.
+/// Runs the commands of README.md's first site, as an ordinary user. The result must match the page.
+#[test]
+fn the_readme_leads_to_a_site() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, chapter) = text.split_once("\n## Your own site\n").expect("the chapter");
+    let block = |before: &str| {
+        let (_, rest) = chapter.split_once(before).unwrap_or_else(|| panic!("'{before}' is not there"));
+        rest.split("\n```").next().unwrap().to_owned()
+    };
+    let folder = Folder::new();
+    let commands: Vec<_> = block("```\n").lines().map(|line| line.strip_prefix("$ ").unwrap().to_owned()).collect();
+    shell(&folder, &commands.join("\n"));
+    folder.write("Caddyfile", on_any_port(&block("```caddyfile\n")));
+    let server = folder.start(&["run"]);
+    let shown = block("```\n$ curl -i localhost:8080\n");
+    let page = get(server.port(), "/");
+    assert!(
+        shown.contains(&format!("HTTP/1.1 {}", page.status)) && shown.contains(page.body.trim_end()),
+        "{}",
+        page.body
+    );
+    for name in ["X-Served-By", "Content-Type", "Content-Length"] {
+        assert!(shown.contains(&format!("{name}: {}", page.field(name).unwrap())), "{name}");
+    }
+    let listing = get(server.port(), "/notes/");
+    assert!(listing.status == 200 && listing.body.contains("a.txt"), "{}", listing.body);
+}
+
+/// Runs the commands of the welcome page in order, in an empty folder.
+#[test]
+fn the_welcome_page_leads_to_a_site() {
+    let page = include_str!("../../src/welcome/index.html");
+    let steps: Vec<_> =
+        page.split("<pre tabindex=\"0\">").skip(1).map(|rest| rest.split("</pre>").next().unwrap()).collect();
+    let text = |html: &str| {
+        html.replace("<b>", "").replace("</b>", "").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    };
+    let [site, share, help] = steps.iter().map(|step| text(step)).collect::<Vec<_>>().try_into().expect("three steps");
+
+    let folder = Folder::new();
+    let site = site.strip_suffix("\ncauseway run").expect("it serves at last");
+    shell(&folder, &on_any_port(site));
+    assert_eq!(get(folder.start(&["run"]).port(), "/").body, "Hello.\n");
+
+    let words: Vec<_> = share.strip_prefix("causeway ").unwrap().split(' ').collect();
+    let [words @ .., "--listen", ":8081"] = &*words else { panic!("{share}") };
+    let server = folder.start(&[words, &["--listen", "127.0.0.1:0"]].concat());
+    assert!(get(server.port(), "/").body.contains("Caddyfile"));
+
+    assert_eq!(help, "causeway --help");
+    assert_eq!(folder.output(&["--help"]).status.code(), Some(0));
+}
+
+/// Runs commands in a shell.
+#[track_caller]
+fn shell(folder: &Folder, commands: &str) {
+    let status = Command::new("sh").args(["-euc", commands]).current_dir(folder.path("")).status().unwrap();
+    assert!(status.success(), "{commands}");
+}
+
+/// Replaces the page's port, which may be in use, by one that the system chooses.
+fn on_any_port(text: &str) -> String {
+    assert!(text.contains(":8080"), "{text}");
+    text.replace(":8080", ":0")
+}
+
+/// docs/caddyfile.md lists exactly the supported directives and matchers. A new directive or matcher must be added
+/// there.
 #[test]
 fn the_lists_of_directives_and_matchers_are_true() {
     let registry = causeway::registry();
@@ -39,7 +108,7 @@ fn the_lists_of_directives_and_matchers_are_true() {
     assert_eq!(listed, matchers.map(str::to_owned).collect());
 }
 
-/// The words in back quotes in the first column of a chapter's table.
+/// Returns the back-quoted words in the first column of a chapter's table.
 fn listed(chapter: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("docs/caddyfile.md")).unwrap();

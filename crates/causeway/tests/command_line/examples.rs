@@ -1,11 +1,11 @@
-//! Every Caddyfile under `examples/` does what its comment says.
+//! Every Caddyfile under `examples/` behaves as its comment describes.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use crate::client::{connect, get, send, send_body};
 use crate::http2::{program, said};
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
 const LOCALHOST: &str = "Host: localhost";
 
@@ -13,16 +13,16 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap()
 }
 
-/// Serves an example on a port that the kernel chooses.
+/// Serves an example on a port that the system chooses.
 #[track_caller]
-fn start(folder: &Folder, example: &str, variables: &[(&str, &str)]) -> Server {
+fn start(folder: &Folder, example: &str, variables: &[(&str, &str)]) -> ServerProcess {
     let mut command = folder.command(&["run", "--adapter", "caddyfile", "--config"]);
     command.arg(examples().join(example)).env("PORT", "0").env("ROOT", examples().join("static-site/site"));
     command.env_remove("USER_NAME").envs(variables.iter().copied());
-    Server::start(command)
+    ServerProcess::start(command)
 }
 
-/// Asks an example and compares status and body.
+/// Sends requests to an example and compares status and body.
 #[track_caller]
 fn check(example: &str, cases: &[(&str, &[&str], u16, &str)]) {
     let folder = Folder::new();
@@ -33,7 +33,7 @@ fn check(example: &str, cases: &[(&str, &[&str], u16, &str)]) {
     }
 }
 
-/// A new example needs a test below; this one notices when it has none.
+/// Fails when an example has no test below.
 #[test]
 fn each_of_them_is_tested() {
     let mut names: Vec<_> = std::fs::read_dir(examples())
@@ -271,8 +271,8 @@ fn routes() {
     assert_eq!((moved.status, moved.field("Location").as_deref()), (301, Some("/new/")));
     let mut stream = connect(server.port());
     std::io::Write::write_all(&mut stream, b"GET /hang-up HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    // Closed or reset, but no octet of an answer.
-    let mut octets = Vec::new();
-    let _ = std::io::Read::read_to_end(&mut stream, &mut octets);
-    assert_eq!(octets, b"");
+    // Closed or reset, without any byte of a response.
+    let mut bytes = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut bytes);
+    assert_eq!(bytes, b"");
 }

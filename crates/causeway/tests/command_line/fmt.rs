@@ -1,4 +1,4 @@
-//! `fmt`: what it prints, what it writes, and its exit status.
+//! `fmt`: its output, the file that it writes, and its exit status.
 
 use std::process::Output;
 
@@ -6,14 +6,14 @@ use crate::process::Folder;
 
 const UNTIDY: &str = ":8080{\nrespond   hi\n}\n";
 const TIDY: &str = ":8080 {\n\trespond hi\n}\n";
-const REFUSAL: &str = "1:6: the file is not formatted as printed above; --overwrite writes it so\n";
+const REFUSAL: &str = "1:6: the file is not formatted as printed above; --overwrite rewrites it\n";
 
 fn said(output: &Output) -> (Option<i32>, String, String) {
-    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The result goes to standard output; a file that is not formatted yet is refused, so that scripts can check for it.
+/// The result goes to standard output. An unformatted file is an error, so that scripts can check for it.
 #[test]
 fn prints_and_tells() {
     let folder = Folder::with(&[("Caddyfile", UNTIDY), ("tidy", TIDY)]);
@@ -23,7 +23,7 @@ fn prints_and_tells() {
     assert_eq!(said(&folder.output(&["fmt", "--config", "Caddyfile"])), refused);
     assert_eq!(said(&folder.output(&["fmt", "tidy"])), (Some(0), TIDY.to_owned(), String::new()));
     assert_eq!(std::fs::read_to_string(folder.path("Caddyfile")).unwrap(), UNTIDY);
-    // What comes by way of a pipe is formatted and no more.
+    // Text from a pipe is formatted without an error.
     assert_eq!(said(&folder.output_of(&["fmt", "-"], UNTIDY)), (Some(0), TIDY.to_owned(), String::new()));
 }
 
@@ -62,7 +62,7 @@ fn mistakes() {
     }
 }
 
-/// Commands that read a Caddyfile say where it is not formatted, and go on.
+/// Other commands that read a Caddyfile warn of missing formatting and continue.
 #[test]
 fn others_warn() {
     let folder = Folder::with(&[("Caddyfile", ":8080\nrespond  hi\n")]);

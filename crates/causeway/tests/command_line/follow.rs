@@ -1,4 +1,5 @@
-//! A server that follows its file: `--watch`, SIGUSR1; and one that goes on where the last ended: `--resume`.
+//! A server that follows its file with `--watch` and SIGUSR1, and one that resumes its last configuration with
+//! `--resume`.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::client::{get, send, send_body};
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -27,7 +28,8 @@ fn until_served(site: u16, body: &str) {
     }
 }
 
-/// An edit is served soon, a mistake is reported once, and the old stays until it is mended.
+/// A valid edit takes effect soon. A mistake is reported once, and the current configuration stays until it is
+/// corrected.
 #[test]
 fn watch() {
     let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
@@ -39,15 +41,15 @@ fn watch() {
     folder.write("Caddyfile", ":0\nrespnd hi\n");
     let line = server.line_with("ERROR");
     assert!(line.contains("Caddyfile:2:1: unrecognized directive: respnd"), "{line}");
-    assert!(line.ends_with("; the configuration that runs stays"), "{line}");
+    assert!(line.ends_with("; keeping the current configuration"), "{line}");
     assert_eq!(get(site, "/").body, "two");
-    // Adapted, but refused: a port of another network.
+    // The file can be adapted but not served: the address is not one of this machine.
     folder.write("Caddyfile", "http://:0\nbind 192.0.2.1\nrespond hi\n");
     let line = server.line_with("ERROR");
     assert!(line.contains("Caddyfile: listening on 192.0.2.1:0: this machine has no such address"), "{line}");
     folder.write("Caddyfile", caddyfile("three"));
     until_served(site, "three");
-    // What it imports is watched too.
+    // Imported files are watched too.
     folder.write("part", "respond four\n");
     folder.write("Caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\timport part\n}\n");
     until_served(site, "four");
@@ -65,14 +67,14 @@ fn watching_needs_a_file() {
             "Error: --watch: found standard input, expected a configuration in a file\n",
         ),
     ] {
-        // It does not wait for its input unless it was told to read that.
+        // Standard input is read only with `--config -`.
         let reads = arguments.contains(&"-");
         let output = if reads { folder.output_of(arguments, "{}") } else { folder.output(arguments) };
         assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), want));
     }
 }
 
-/// SIGUSR1 loads the file again, as long as the configuration is that of the file.
+/// SIGUSR1 reloads the file, as long as the configuration was read from it.
 #[test]
 fn sigusr1() {
     let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
@@ -80,12 +82,12 @@ fn sigusr1() {
     let (site, admin) = (server.port(), server.admin_port());
     folder.write("Caddyfile", caddyfile("two"));
     server.signal(Signal::USR1);
-    server.line_with("SIGUSR1: loading Caddyfile again");
+    server.line_with("SIGUSR1: reloading Caddyfile");
     until_served(site, "two");
     folder.write("Caddyfile", "nonsense {\n");
     server.signal(Signal::USR1);
-    server.line_with("the configuration that runs stays");
-    // `reload` with the same file leaves it followed; anybody else does not.
+    server.line_with("keeping the current configuration");
+    // After `reload` with this file the server still follows it; after any other change through the API it does not.
     folder.write("Caddyfile", caddyfile("three"));
     let address = format!("localhost:{admin}");
     let output = folder.output(&["reload", "--address", &address]);
@@ -98,7 +100,7 @@ fn sigusr1() {
     let answer = send_body(admin, "PUT /config/storage", &[&host, "Content-Type: application/json"], "null");
     assert_eq!(answer.status, 200, "{}", answer.body);
     server.signal(Signal::USR1);
-    server.line_with("SIGUSR1 is ignored: the configuration is not that of a file, or not any more");
+    server.line_with("SIGUSR1 is ignored: the configuration was not read from a file, or the API has replaced it");
     assert_eq!(get(site, "/").body, "four");
 }
 
@@ -111,11 +113,11 @@ fn sigusr1_without_a_file() {
     assert_eq!(get(server.port(), "/").body, "hi");
 }
 
-/// What the API loaded last is served again after a restart; --config stands back.
+/// A restart serves the configuration that the API loaded last; --config is ignored.
 #[test]
 fn resume() {
     let folder = Folder::with(&[("Caddyfile", &caddyfile("of the file"))]);
-    let mut server = Server::spawn(folder.command(&["run", "--resume"]));
+    let mut server = ServerProcess::spawn(folder.command(&["run", "--resume"]));
     server.line_with(".config/causeway/autosave.json yet");
     server.line_with("Causeway serves Caddyfile on ");
     let admin = server.admin_port();
@@ -128,23 +130,23 @@ fn resume() {
     assert!(server.first_line.contains("autosave.json on "), "{}", server.first_line);
     assert_eq!(get(server.port(), "/").body, "of the API");
     drop(server);
-    let mut server = Server::spawn(folder.command(&["run", "--resume", "--config", "Caddyfile"]));
-    server.line_with("Warning: --config is ignored: --resume goes on with ");
+    let mut server = ServerProcess::spawn(folder.command(&["run", "--resume", "--config", "Caddyfile"]));
+    server.line_with("Warning: --config is ignored: --resume loads ");
     server.line_with("autosave.json on ");
     drop(server);
-    // Without it the file is served, and kept.
+    // Without --resume the file is served, and saved.
     let server = folder.start(&["run"]);
     assert_eq!(get(server.port(), "/").body, "of the file");
     let kept = std::fs::read_to_string(folder.path(".config/causeway/autosave.json")).unwrap();
     assert!(kept.contains("of the file"), "{kept}");
-    // Where XDG_CONFIG_HOME says so it is kept there.
+    // XDG_CONFIG_HOME sets the folder.
     let mut command = folder.command(&["run"]);
     command.env("XDG_CONFIG_HOME", folder.path("xdg"));
-    drop(Server::start(command));
+    drop(ServerProcess::start(command));
     assert!(folder.path("xdg/causeway/autosave.json").exists());
 }
 
-/// A server that was asked to stop by way of the API ends as by a signal, and says so to who asked.
+/// A stop through the API ends the server like a signal, and its response is sent.
 #[test]
 fn stopped_by_the_api() {
     let folder = Folder::with(&[("Caddyfile", &caddyfile("hi"))]);

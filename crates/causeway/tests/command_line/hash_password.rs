@@ -1,4 +1,4 @@
-//! `hash-password`: hashes that log in.
+//! `hash-password`: its hashes are accepted by `basic_auth`.
 
 use crate::client::send;
 use crate::process::Folder;
@@ -10,7 +10,8 @@ fn printed(folder: &Folder, arguments: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-// Caddy, `hash-password`: from the flag, or the first line of standard input without its end; each time with another salt.
+// Caddy, `hash-password`: the password comes from the flag, or from the first line of standard input without its line
+// break; every hash has a new salt.
 #[test]
 fn what_it_prints_logs_in() {
     let folder = Folder::new();
@@ -38,7 +39,7 @@ fn what_it_prints_logs_in() {
         folder.write("config.json", config);
         let server = folder.start(&["run", "--config", "config.json"]);
         for (credentials, status, body) in [
-            // user0, user2 and user3 with hunter2, user1 with another password.
+            // user0, user2 and user3 with hunter2; user1 with a wrong password.
             ("dXNlcjA6aHVudGVyMg==", 200, "user0"),
             ("dXNlcjI6aHVudGVyMg==", 200, "user2"),
             ("dXNlcjM6aHVudGVyMg==", 200, "user3"),
@@ -58,7 +59,7 @@ fn mistakes() {
     for (arguments, want) in [
         (&["--algorithm", "md5", "-p", "x"][..], "unrecognized hash algorithm: md5; expected bcrypt or argon2id"),
         (&[], "plaintext is required"),
-        (&["-p", &long], "found a password of 73 octets, bcrypt takes at most 72"),
+        (&["-p", &long], "found a password of 73 bytes, bcrypt takes at most 72"),
         (&["-p", "x", "-a", "argon2id", "--argon2id-memory", "1"], "memory cost is too small"),
         (&["-p", "x", "--argon2id-threads", "256"], "256"),
     ] {

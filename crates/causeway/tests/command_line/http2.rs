@@ -1,10 +1,11 @@
-//! HTTP/2 in the eyes of other people's clients: curl, nghttp, h2load and Go's net/http. Where one is not there its test says so.
+//! HTTP/2 with independent clients: curl, nghttp, h2load and Go's net/http. Without its client a test is skipped with a
+//! message.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
 const LARGE_BYTES: usize = 4 << 20;
 
@@ -18,21 +19,21 @@ const ROUTES: &str = "
 	file_server
 ";
 
-/// A server in the clear with its default protocols.
-fn serve() -> (Folder, Server) {
+/// Starts a server without TLS, with its default protocols.
+fn serve() -> (Folder, ServerProcess) {
     serve_with("")
 }
 
-/// A server in the clear; `options` are those of `servers`.
-fn serve_with(options: &str) -> (Folder, Server) {
+/// Starts a server without TLS; `options` are those of `servers`.
+fn serve_with(options: &str) -> (Folder, ServerProcess) {
     let folder = Folder::with(&[("Caddyfile", &format!("{{\n\tservers {{\n{options}\n\t}}\n}}\n:0 {{{ROUTES}}}\n"))]);
     folder.write("files/large", "x".repeat(LARGE_BYTES));
     let server = folder.start(&["run"]);
     (folder, server)
 }
 
-/// A server over TLS, with a certificate of its own authority; `tls` are the options of that directive.
-fn serve_tls(tls: &str) -> (Folder, Server) {
+/// Starts a server over TLS, with a certificate of its local authority; `tls` are the options of that directive.
+fn serve_tls(tls: &str) -> (Folder, ServerProcess) {
     let options = "\tskip_install_trust\n\tauto_https disable_redirects\n";
     let site = format!("https://localhost:0 {{\n\ttls internal {{\n{tls}\n\t}}{ROUTES}}}\n");
     let folder = Folder::with(&[("Caddyfile", &format!("{{\n{options}}}\n{site}"))]);
@@ -41,7 +42,7 @@ fn serve_tls(tls: &str) -> (Folder, Server) {
     (folder, server)
 }
 
-/// A program from outside, or a line that says what is not tested without it.
+/// Finds an external program. Without it, prints that the test is skipped.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
@@ -51,6 +52,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// Runs a program that must succeed, and returns its output.
 #[track_caller]
 pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
     let output = output(program, arguments);
@@ -59,7 +61,7 @@ pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
 }
 
 fn output(program: &Path, arguments: &[&str]) -> Output {
-    // Whatever hangs is ended, so that the test fails.
+    // A program that hangs is ended, so that the test fails.
     Command::new("timeout").arg("60").arg(program).args(arguments).output().expect("timeout, of coreutils")
 }
 
@@ -81,7 +83,7 @@ fn curl() {
         head.starts_with("HTTP/2 200 \r\n") && head.contains(&format!("content-length: {LARGE_BYTES}\r\n")),
         "{head}"
     );
-    // An upload beyond every window, and its echo.
+    // An upload larger than every window, and its echo.
     let (large, back) = (folder.path("files/large"), folder.path("back"));
     let upload = format!("@{}", large.display());
     let (upload, back) = (upload.as_str(), back.to_str().unwrap());
@@ -89,7 +91,7 @@ fn curl() {
     assert!(std::fs::read(back).unwrap() == std::fs::read(large).unwrap(), "the echo differs");
 }
 
-// RFC 7540 §3.2: only where a configuration asks for it.
+// RFC 7540 §3.2: the upgrade works only if the configuration enables it.
 #[test]
 fn curl_upgrades_where_it_may() {
     let Some(curl) = program("curl") else { return };
@@ -107,7 +109,7 @@ fn nghttp() {
     let url = format!("http://localhost:{}/", server.port());
     let text = said(&nghttp, &["-nv", &url]);
     assert!(text.contains("recv (stream_id=13) :status: 200") && !text.contains("RST_STREAM"), "{text}");
-    // Windows of one octet (2^N - 1), and larger ones.
+    // Windows of one byte (2^N - 1) and larger.
     for (bits, path) in [("1", ""), ("2", ""), ("10", "large"), ("16", "large"), ("30", "large")] {
         let text = said(&nghttp, &["-ns", "-w", bits, "-W", bits, &format!("{url}{path}")]);
         assert!(text.contains(" 200 "), "{bits}: {text}");
@@ -134,7 +136,7 @@ fn h2load() {
     }
 }
 
-/// All requests are answered, by 2xx.
+/// Checks that every request gets a 2xx response.
 #[track_caller]
 fn check_load(h2load: &Path, clients: &str, streams: &str, count: u32, url: &str) {
     let text = said(h2load, &["-c", clients, "-m", streams, "-n", &count.to_string(), url]);
@@ -145,7 +147,7 @@ fn check_load(h2load: &Path, clients: &str, streams: &str, count: u32, url: &str
     assert!(text.contains(&format!("status codes: {count} 2xx, 0 3xx, 0 4xx, 0 5xx")), "{text}");
 }
 
-/// Go's client, built from tests/peers/go once.
+/// Builds Go's client from tests/peers/go, once.
 fn go() -> Option<&'static Path> {
     static BUILT: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let go = program("go")?;
@@ -166,7 +168,7 @@ fn go() -> Option<&'static Path> {
     BUILT.as_deref()
 }
 
-/// Nothing of what Go's client does over TLS is otherwise than in the clear.
+/// Go's client has equal results over TLS and without TLS.
 #[test]
 fn go_over_tls() {
     let Some(go) = go() else { return };
@@ -188,7 +190,7 @@ fn check_go(go: &Path, base: &str) {
     assert!(output.status.success() && text.matches("ok ").count() == 10, "{text}{output:?}");
 }
 
-// RFC 7301, RFC 9113 §3.2: the client chooses by ALPN.
+// RFC 7301, RFC 9113 §3.2: the client selects the version by ALPN.
 #[test]
 fn curl_over_tls() {
     let Some(curl) = program("curl") else { return };
@@ -200,7 +202,7 @@ fn curl_over_tls() {
     assert_eq!(ask(&["--http1.1", &url("/protocol")]), "HTTP/1.1 https1.1 200");
     assert_eq!(ask(&["--http2-prior-knowledge", &url("/protocol")]), "HTTP/2.0 https2 200");
     assert_eq!(ask(&["--no-alpn", &url("/protocol")]), "HTTP/1.1 https1.1 200");
-    // One after the other on one connection.
+    // Fifty sequential requests use one connection.
     let range = format!("{}?[1-50]", url("/"));
     let text = said(&curl, &["-sk", "-w", "%{http_version} %{num_connects} ", &range]);
     assert_eq!((text.matches("hello2 1").count(), text.matches("hello2 0").count()), (1, 49), "{text}");

@@ -1,14 +1,15 @@
-//! httpgrpc with ours at both ends: in messages, in frames, in the clear and over TLS. With others at the other end: `interop`.
+//! httpgrpc between two Causeway servers: in messages, in frames, without and over TLS. `interop` has the tests with
+//! other implementations.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
-/// Octets that no piece of a protocol is as long as.
-fn pattern(octets: usize) -> String {
-    (0u32..).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 28) as u8)).take(octets).collect()
+/// Returns a pattern whose period differs from the length of every frame and message.
+fn pattern(bytes: usize) -> String {
+    (0u32..).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 28) as u8)).take(bytes).collect()
 }
 
 const LARGE: usize = 3_000_001;
@@ -27,7 +28,7 @@ const SITE: &str = "
 	file_server
 ";
 
-fn serve(caddyfile: &str) -> (Folder, Server) {
+fn serve(caddyfile: &str) -> (Folder, ServerProcess) {
     let folder = Folder::with(&[("Caddyfile", caddyfile)]);
     folder.write("files/large", pattern(LARGE));
     folder.write("files/empty", "");
@@ -35,8 +36,8 @@ fn serve(caddyfile: &str) -> (Folder, Server) {
     (folder, server)
 }
 
-/// One request, and its answer: status and content.
-fn ask(server: &Server, head: &str, content: &str) -> (u16, String) {
+/// Sends one request and returns the status and content of its response.
+fn ask(server: &ServerProcess, head: &str, content: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("it listens");
     let request = format!("{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     let mut request = request.replace(" chunked HTTP/1.1\r\n", " HTTP/1.1\r\nTransfer-Encoding: chunked\r\n");
@@ -54,7 +55,7 @@ fn ask(server: &Server, head: &str, content: &str) -> (u16, String) {
     let read = stream.read_to_end(&mut answer);
     assert!(
         read.is_ok(),
-        "{head}: {read:?} behind {} octets: {}",
+        "{head}: {read:?} after {} bytes: {}",
         answer.len(),
         String::from_utf8_lossy(&answer[..answer.len().min(300)])
     );
@@ -78,7 +79,7 @@ fn unchunked(mut rest: &str) -> String {
 }
 
 #[track_caller]
-fn check(front: &Server) {
+fn check(front: &ServerProcess) {
     let large = pattern(LARGE);
     for (head, content, want) in [
         ("GET /large", "", (200, &*large)),
@@ -96,7 +97,7 @@ fn check(front: &Server) {
     }
 }
 
-// Messages of 16 MiB on either side.
+// Both sides accept messages of 16 MiB.
 #[test]
 fn in_messages() {
     let (_folder, behind) = serve(&format!(":0 {{{SITE}}}"));
@@ -104,7 +105,7 @@ fn in_messages() {
     let transport = "transport httpgrpc {\n\t\tmax_message_size 16MiB\n\t\ttimeout 30s\n\t}";
     let (_folder, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
     check(&front);
-    // What is longer than a message is 413, and the connection behind serves on.
+    // Content longer than a message gets 413, and the upstream connection remains usable.
     let (_folder, front) = serve(&format!(
         ":0 {{\n\treverse_proxy {to} {{\n\ttransport httpgrpc {{\n\tmax_message_size 1KiB\n\t}}\n\t}}\n}}"
     ));
@@ -113,7 +114,7 @@ fn in_messages() {
     assert_eq!(ask(&front, "POST /echo", "small"), (200, "small".to_owned()));
 }
 
-// Messages of 1 MiB, and frames for what is longer; by a name.
+// Messages of up to 1 MiB, and frames for longer content; the upstream is given by name.
 #[test]
 fn in_frames() {
     let (_folder, behind) = serve(&format!(":0 {{{SITE}}}"));

@@ -1,4 +1,4 @@
-//! Sites over TLS: what curl says of them. Skipped where there is no curl.
+//! Sites over TLS, requested by curl. Skipped without curl.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client::{Answer, get, send, send_body};
-use super::process::{Folder, Server};
+use super::client::{ReceivedResponse, get, send, send_body};
+use super::process::{Folder, ServerProcess};
 
 const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
@@ -19,24 +19,24 @@ fn is_there(program: &str) -> bool {
     there
 }
 
-/// What `curl` prints for a host on a port of this machine, believing a root.
+/// Returns curl's output for a host on a local port, with the local authority's root as the only trusted one.
 fn curl(folder: &Folder, host: &str, port: u16, more: &[&str]) -> Result<String, String> {
     let mut command = Command::new("curl");
     command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
     command.arg(folder.path(ROOT)).args(more).arg(format!("https://{host}:{port}/a?b"));
     let output = command.output().unwrap();
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// The leaf that is served.
+/// Returns the leaf certificate that is served.
 fn leaf(folder: &Folder, host: &str, port: u16) -> String {
     let certificates = curl(folder, host, port, &["-o", "/dev/null", "-w", "%{certs}"]).unwrap();
     certificates.split("-----END CERTIFICATE-----").next().unwrap().to_owned()
 }
 
-/// What the admin API answers.
-fn ask(admin: u16, path: &str) -> Answer {
+/// Sends a GET to the admin API.
+fn ask(admin: u16, path: &str) -> ReceivedResponse {
     send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")])
 }
 
@@ -59,11 +59,11 @@ fn json_server(name: &str, tls: Value, automatic: Value) -> Folder {
     Folder::with(&[("config.json", &config.to_string())])
 }
 
-fn start_json(folder: &Folder) -> Server {
+fn start_json(folder: &Folder) -> ServerProcess {
     folder.start(&["run", "--config", "config.json"])
 }
 
-// Caddy's documentation, "Local HTTPS": a name of this machine is served with a certificate of the local authority.
+// Caddy's documentation, "Local HTTPS": a name of this machine gets a certificate of the local authority.
 #[test]
 fn a_local_name_and_an_address() {
     if !is_there("curl") {
@@ -85,12 +85,13 @@ fn a_local_name_and_an_address() {
         assert!(refused.contains("alert"), "{refused}");
         leaf(&folder, "localhost", port)
     };
-    // The next process finds what this one was given.
+    // The next process finds this certificate in the storage.
     let server = folder.start(&["run"]);
     assert_eq!(leaf(&folder, "localhost", server.port()), first);
 }
 
-// Caddy's documentation: requests in the clear are sent to the same place over TLS, behind a site's own routes in the clear.
+// Caddy's documentation: requests without TLS are redirected to HTTPS, unless a site's own routes without TLS match
+// first.
 #[test]
 fn redirects_to_tls() {
     let (http, https) = (free_port(), free_port());
@@ -108,7 +109,7 @@ fn redirects_to_tls() {
     assert_eq!(get(http, "/").body, "clear");
 }
 
-// certmagic's maintenance: a certificate is renewed in the background, and served without a reload.
+// certmagic's maintenance: a certificate is renewed in the background, and the new one is served without a reload.
 #[test]
 fn renewed_without_a_reload() {
     if !is_there("curl") {
@@ -126,7 +127,7 @@ fn renewed_without_a_reload() {
     }
 }
 
-// Caddy's `load_files`: a certificate that is loaded is served, and none is obtained for its names.
+// Caddy's `load_files`: a loaded certificate is served, and no other is obtained for its names.
 #[test]
 fn a_certificate_that_is_there_already() {
     if !is_there("curl") {
@@ -145,7 +146,7 @@ fn a_certificate_that_is_there_already() {
     );
     let server = start_json(&folder);
     assert_eq!(curl(&giver, "a.localhost", server.port(), &[]).as_deref(), Ok("hi"));
-    assert!(!folder.path(".local/share/causeway").exists(), "nothing was obtained");
+    assert!(!folder.path(".local/share/causeway").exists(), "a certificate was obtained");
     drop(server);
 
     let other = json!({ "certificate": file("crt"), "key": giver.path(&ROOT.replace(".crt", ".key")) });
@@ -160,7 +161,7 @@ fn a_certificate_that_is_there_already() {
     }
 }
 
-// A load that cannot have its certificates changes nothing; one that can is served at once.
+// A load whose certificates cannot be obtained changes nothing; a successful one serves its certificates at once.
 #[test]
 fn certificates_and_loads() {
     if !is_there("curl") {
@@ -174,7 +175,7 @@ fn certificates_and_loads() {
         send_body(admin, "POST /load", &[&format!("Host: localhost:{admin}"), "Content-Type: text/caddyfile"], text)
     };
     let options = "{\n\tadmin localhost:0\n\tauto_https disable_redirects\n}\n";
-    let refused = load(&format!("{options}example.com:{port} {{\n\trespond new\n}}\n"));
+    let refused = load(&format!("{options}*.example.com:{port} {{\n\trespond new\n}}\n"));
     assert_eq!(refused.status, 400, "{refused:?}");
     assert_eq!(curl(&folder, "a.localhost", port, &[]).as_deref(), Ok("old"));
     let loaded = load(&format!("{options}a.localhost:{port}, b.localhost:{port} {{\n\trespond new\n}}\n"));
@@ -182,7 +183,7 @@ fn certificates_and_loads() {
     for host in ["a.localhost", "b.localhost"] {
         assert_eq!(curl(&folder, host, port, &[]).as_deref(), Ok("new"));
     }
-    assert_eq!(leaf(&folder, "a.localhost", port), before, "a reload obtains nothing again");
+    assert_eq!(leaf(&folder, "a.localhost", port), before, "the reload replaced a valid certificate");
 }
 
 // Caddy's admin API: `/pki/ca/ID` and `/pki/ca/ID/certificates`.
@@ -203,8 +204,53 @@ fn authorities_by_the_api() {
     }
 }
 
-// Caddy's documentation of `tls`: `internal` signs any name; `client_auth` asks for a certificate of an authority, and then Host
-// must be the name that the connection was opened for.
+// Caddy's documentation of on-demand TLS: a handshake for an unknown name queries the endpoint, and obtains a certificate only if the answer is
+// a status of 2xx. Several handshakes for one name cause one query. A reload keeps the certificates.
+#[test]
+fn on_demand() {
+    if !is_there("curl") {
+        return;
+    }
+    let endpoint = free_port();
+    let options =
+        format!("auto_https disable_redirects\n\ton_demand_tls {{\n\t\task http://localhost:{endpoint}/ask?a=b\n\t}}");
+    let folder = caddyfile(
+        &options,
+        &format!(
+            "https://:0 {{\n\ttls internal {{\n\t\ton_demand\n\t}}\n\trespond \"hello {{host}}\"\n}}\n\
+             http://localhost:{endpoint} {{\n\t@ok {{\n\t\tquery domain=good.example\n\t\tquery a=b\n\t}}\n\trespond @ok 204\n\t\
+             respond 403\n}}"
+        ),
+    );
+    let mut server = folder.start(&["run"]);
+    let admin = server.admin_port();
+    let port = server.ports.iter().copied().find(|port| *port != endpoint).unwrap();
+    std::thread::scope(|scope| {
+        let handshakes = [(); 4].map(|()| scope.spawn(|| curl(&folder, "good.example", port, &[])));
+        for handshake in handshakes {
+            assert_eq!(handshake.join().unwrap().as_deref(), Ok("hello good.example"));
+        }
+    });
+    let refused = curl(&folder, "bad.example", port, &[]).unwrap_err();
+    assert!(refused.contains("alert internal error"), "{refused}");
+    let names = |admin| serde_json::from_str::<Value>(&ask(admin, "/causeway/certificates").body).unwrap();
+    let known = names(admin);
+    let expected = json!(["good.example", "valid", "local", true]);
+    let keys = ["name", "state", "authority", "on_demand"];
+    assert_eq!(json!(keys.map(|key| &known[0][key])), expected, "{known}");
+    assert_eq!(known.as_array().unwrap().len(), 1, "{known}");
+    let before = leaf(&folder, "good.example", port);
+    let config = ask(admin, "/config/").body;
+    let host = format!("Host: localhost:{admin}");
+    let load = ["Content-Type: application/json", "Cache-Control: must-revalidate", &host];
+    let loaded = send_body(admin, "POST /load", &load, &config);
+    assert_eq!(loaded.status, 200, "{}", loaded.body);
+    assert_eq!(leaf(&folder, "good.example", port), before);
+    assert_eq!(names(admin), known);
+}
+
+// Caddy's documentation of `tls`: `internal` signs any name. `client_auth` requires a certificate of an authority; Host
+// must then be the name that the connection was opened for.
 #[test]
 fn what_the_directive_says() {
     if !is_there("curl") {

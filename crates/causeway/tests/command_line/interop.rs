@@ -1,11 +1,17 @@
-//! gRPC and httpgrpc with programs in Go at the other end: grpc-go's interop programs, grpcurl, and the httpgrpc of grafana/dskit and of
-//! weaveworks/common. `./test interop` builds them; where they are not there each test says so.
+//! gRPC, httpgrpc and ACME with Go peers: grpc-go's interop programs, grpcurl, the httpgrpc of grafana/dskit and of
+//! weaveworks/common, and the ACME authority Pebble. `./test interop` builds them. Without them each test is skipped with a message.
 //!
-//! - [`peer`]: a program in Go that serves, or that makes calls
-//! - [`calls`]: calls of httpgrpc, and what has to come of each
-//! - [`httpgrpc`]: our server asked by Go, and Go's servers behind our proxy
+//! - [`peer`]: a Go program that serves or makes calls
+//! - [`calls`]: calls of httpgrpc with their expected outcomes
+//! - [`httpgrpc`]: our server with Go clients, and Go servers behind our proxy
 //! - [`grpc`]: gRPC through our proxy
+//! - [`acme`]: certificates from Pebble, Let's Encrypt's test authority
+//! - [`acme_server`]: our authority with Caddy as its client
+//! - [`bind`]: BIND, a DNS server, for DNS-01
 
+mod acme;
+mod acme_server;
+mod bind;
 mod calls;
 mod grpc;
 mod httpgrpc;

@@ -1,23 +1,29 @@
-//! The command line as its users meet it: the built binary, real files, real connections on loopback.
+//! Tests of the command line: the built binary, real files, real connections on loopback.
 //!
-//! - `process`: a folder, a process in it, what it prints and how it ends
-//! - `client`: one request, one answer
+//! - `process`: a temporary folder, and processes in it
+//! - `client`: sends one request per connection
 //! - `run`, `quick`, `adapt`, `hash_password`: the commands
-//! - `https`: certificates, and the way from the clear to TLS
-//! - `signals`: how a server ends
-//! - `api`: the admin API, call by call; `api_loads`: what a load does to a server that runs
-//! - `causal`: the causal profiler, by the API and by its command
+//! - `https`: certificates, and redirects to HTTPS
+//! - `signals`: the end of a server
+//! - `api`: the admin API, call by call; `api_loads`: loads on a running server
+//! - `causal`: the causal profiler, through the API and with its command
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
 //! - `background`: `start`, `stop`, `reload`, and the small commands
-//! - `mistakes`: what the operator is told
-//! - `client_certificates`: what is known of who shows one
-//! - `http2`: curl, nghttp, h2load and Go speak it
-//! - `httpgrpc`: HTTP in gRPC, ours at both ends
-//! - `interop`: gRPC and httpgrpc with Go at the other end
-//! - `matchers`: each of them, in Caddyfiles
+//! - `mistakes`: error messages for operators
+//! - `client_certificates`: the properties of a client's certificate
+//! - `http2`: curl, nghttp, h2load and Go as HTTP/2 clients
+//! - `httpgrpc`: HTTP in gRPC between two Causeway servers
+//! - `interop`: gRPC and httpgrpc with Go peers
+//! - `logs`: access logs and compression
+//! - `absent`: `null` in JSON
+//! - `metrics`: the content of a scrape
+//! - `acme_server`: our own ACME authority; `trust` and `untrust`
+//! - `matchers`: every matcher, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
+mod absent;
+mod acme_server;
 mod adapt;
 mod api;
 mod api_loads;
@@ -34,7 +40,9 @@ mod http2;
 mod httpgrpc;
 mod https;
 mod interop;
+mod logs;
 mod matchers;
+mod metrics;
 mod mistakes;
 mod process;
 mod quick;

@@ -1,22 +1,22 @@
-//! Every matcher as a Caddyfile has it, on the running server: definitions of Caddy's documentation, and requests that they match
-//! or not.
+//! Every matcher in a Caddyfile, on a running server: the definitions of Caddy's documentation, with requests that
+//! match and requests that do not.
 
 use std::fmt::Write as _;
 
 use crate::client::send;
 use crate::process::Folder;
 
-/// What `@m` is, a request's method and target, its fields but for the host, and whether it matches.
-type Case = (&'static str, &'static str, &'static [&'static str], bool);
+/// The definition of `@m`, a request's method and target, its fields without the host, and whether it matches.
+type MatcherCase = (&'static str, &'static str, &'static [&'static str], bool);
 
-/// Asks one server that has a site for each definition, told apart by the host.
+/// Starts one server with a handle for each definition, selected by a field, and sends the requests.
 #[track_caller]
-fn check(cases: &[Case]) {
+fn check(cases: &[MatcherCase]) {
     let mut definitions: Vec<_> = cases.iter().map(|(definition, ..)| *definition).collect();
     definitions.dedup();
     let mut text = String::from(":0 {\n\tvars magic_number 3\n");
     for (number, definition) in definitions.iter().enumerate() {
-        // Each in a handle of its own host, with its own matchers.
+        // Each definition has a handle of its own, selected by its number.
         let _ = write!(text, "\t@h{number} header X-Case {number}\n\thandle @h{number} {{\n\t\t@m {definition}\n");
         let _ = write!(text, "\t\trespond @m \"yes{{re.m.1}}\"\n\t\trespond \"no\"\n\t}}\n");
     }
@@ -37,7 +37,7 @@ fn check(cases: &[Case]) {
     }
 }
 
-// Caddy's documentation, "Request matchers": the examples of each, and requests for both answers.
+// Caddy's documentation, "Request matchers": each example, with requests for both results.
 #[test]
 fn of_the_documentation() {
     check(&[
@@ -98,7 +98,7 @@ fn of_the_documentation() {
     ]);
 }
 
-// Caddy: "If name is not specified, the name of the matcher is used", in expressions as elsewhere.
+// Caddy: "If name is not specified, the name of the matcher is used", also in expressions.
 #[test]
 fn groups_take_the_name_of_the_matcher() {
     let folder = Folder::with(&[(
@@ -153,7 +153,7 @@ fn files_in_expressions() {
     }
 }
 
-// Caddy's documentation, handle_errors: codes and classes; what none of them takes keeps its status.
+// Caddy's documentation, handle_errors: codes and classes. An error that no block handles keeps its status.
 #[test]
 fn handle_errors_of_codes_and_classes() {
     let folder = Folder::with(&[(

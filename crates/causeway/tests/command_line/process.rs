@@ -1,4 +1,4 @@
-//! A folder of its own for every test, and processes of the built binary that never outlive it.
+//! A temporary folder for every test, and processes of the built binary that do not outlive the test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Nothing here takes a tenth of this; beyond, a test fails instead of hanging.
+/// Timeout after which a test fails instead of hanging. No step needs a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An empty folder, removed at the end.
+/// A temporary folder, removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -24,7 +24,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A folder with files in it.
+    /// Creates a folder with these files.
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let folder = Self::new();
         for (name, text) in files {
@@ -43,23 +43,23 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// `causeway` with arguments, at home here, with nothing on standard input.
+    /// Returns a `causeway` command with the folder as its home and working directory, and an empty standard input.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
         command.args(arguments).current_dir(&self.0).env("HOME", &self.0).env_remove("XDG_CONFIG_HOME");
         command.env_remove("XDG_DATA_HOME");
-        // Servers of tests that run beside each other do not meet at one port.
+        // Each server gets an admin port of its own, since tests run in parallel.
         command.env("CADDY_ADMIN", "localhost:0").stdin(Stdio::null());
         command
     }
 
-    /// Runs a command that ends by itself.
+    /// Runs a command that exits by itself.
     #[track_caller]
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {
         finish(self.command(arguments))
     }
 
-    /// Runs a command that ends by itself, with text on standard input.
+    /// Runs a command that exits by itself, with `input` on its standard input.
     #[track_caller]
     pub(crate) fn output_of(&self, arguments: &[&str], input: &str) -> Output {
         let mut command = self.command(arguments);
@@ -70,10 +70,10 @@ impl Folder {
         collect(child)
     }
 
-    /// Starts a server and waits until it says where it serves.
+    /// Starts a server and waits for the line with its addresses.
     #[track_caller]
-    pub(crate) fn start(&self, arguments: &[&str]) -> Server {
-        Server::start(self.command(arguments))
+    pub(crate) fn start(&self, arguments: &[&str]) -> ServerProcess {
+        ServerProcess::start(self.command(arguments))
     }
 }
 
@@ -89,20 +89,20 @@ fn finish(mut command: Command) -> Output {
     collect(command.spawn().unwrap())
 }
 
-/// Waits for the end, though not for ever: what was expected to end may serve instead.
+/// Waits for the process to exit, with a timeout: a command that should fail may start a server instead.
 #[track_caller]
 fn collect(mut child: Child) -> Output {
     let begun = Instant::now();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    // Both are read while it runs, so that a full pipe stops nobody.
+    // Read both while the process runs, so that it never blocks on a full pipe.
     let readers = [
         std::thread::spawn(move || {
-            let mut octets = Vec::new();
-            stdout.read_to_end(&mut octets).map(|_| octets)
+            let mut bytes = Vec::new();
+            stdout.read_to_end(&mut bytes).map(|_| bytes)
         }),
         std::thread::spawn(move || {
-            let mut octets = Vec::new();
-            stderr.read_to_end(&mut octets).map(|_| octets)
+            let mut bytes = Vec::new();
+            stderr.read_to_end(&mut bytes).map(|_| bytes)
         }),
     ];
     let status = wait(&mut child, begun);
@@ -113,7 +113,7 @@ fn collect(mut child: Child) -> Output {
     }
 }
 
-/// `None` when it had to be killed.
+/// Waits for the process to exit; `None` when it had to be killed.
 fn wait(child: &mut Child, begun: Instant) -> Option<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -129,16 +129,16 @@ fn wait(child: &mut Child, begun: Instant) -> Option<ExitStatus> {
 }
 
 /// A running server; killed when dropped.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
     lines: Receiver<String>,
-    /// The first line that it printed.
+    /// The line that starts with "Causeway serves".
     pub(crate) first_line: String,
-    /// The ports that the first line names, in its order.
+    /// The ports in the first line, in order.
     pub(crate) ports: Vec<u16>,
 }
 
-impl Server {
+impl ServerProcess {
     #[track_caller]
     pub(crate) fn start(command: Command) -> Self {
         let mut server = Self::spawn(command);
@@ -152,7 +152,7 @@ impl Server {
         server
     }
 
-    /// Without waiting for anything.
+    /// Starts a process without waiting for output.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -160,26 +160,26 @@ impl Server {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || {
             for line in stderr.lines() {
-                // Whoever has dropped the server reads no more.
+                // The send fails after the server is dropped.
                 let _ = sender.send(line.unwrap());
             }
         });
         Self { child, lines, first_line: String::new(), ports: Vec::new() }
     }
 
-    /// The port that the kernel chose.
+    /// Returns the port of the first site.
     pub(crate) fn port(&self) -> u16 {
         self.ports[0]
     }
 
-    /// The port of the admin API, which the kernel chose too; to be asked for once.
+    /// Returns the port of the admin API. It consumes the line that names the port, so call it once.
     #[track_caller]
     pub(crate) fn admin_port(&mut self) -> u16 {
         let line = self.line_with("The admin API is on http://");
         line.rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
-    /// The next line on standard error that holds `words`.
+    /// Returns the next line on standard error that contains `words`.
     #[track_caller]
     pub(crate) fn line_with(&mut self, words: &str) -> String {
         let mut passed = Vec::new();
@@ -192,13 +192,13 @@ impl Server {
         }
     }
 
-    /// The next line on standard error.
+    /// Returns the next line on standard error.
     #[track_caller]
     pub(crate) fn next_line(&mut self) -> String {
         self.line_with("")
     }
 
-    /// Standard output up to the end of its first `count` lines.
+    /// Returns the first `count` lines of standard output.
     pub(crate) fn printed(&mut self, count: usize) -> Vec<String> {
         let stdout = BufReader::new(self.child.stdout.take().unwrap());
         stdout.lines().take(count).map(Result::unwrap).collect()
@@ -212,7 +212,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// How it ended; fails when it does not.
+    /// Returns the exit status; fails when the process does not exit in time.
     #[track_caller]
     pub(crate) fn status(mut self) -> ExitStatus {
         let status = wait(&mut self.child, Instant::now());
@@ -220,7 +220,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

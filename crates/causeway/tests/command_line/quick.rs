@@ -7,9 +7,9 @@ use std::process::Stdio;
 use rustix::process::Signal;
 
 use crate::client::{get, send};
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
-/// Two files, a folder with an index, one without, and a link.
+/// Creates two files, a folder with an index file, one without, and a symbolic link.
 fn site() -> Folder {
     let folder = Folder::with(&[
         ("site/hello.txt", "hello\n"),
@@ -48,7 +48,7 @@ fn by_default_the_working_folder() {
     assert_eq!(get(server.port(), "/a.txt").body, "a");
 }
 
-/// What would be a placeholder or an escape elsewhere is the folder's name here.
+/// Braces and backslashes in --root are part of the folder's name.
 #[test]
 fn a_root_is_taken_as_it_is() {
     for name in ["{http.request.host}", "back\\slash", "\\{both\\}"] {
@@ -85,7 +85,7 @@ fn one_host_only() {
     }
 }
 
-/// The format that docs/commands.md documents: time, level, logger, words, JSON, with tabs between them.
+/// The format in docs/commands.md: time, level, logger, message and JSON, separated by tabs.
 #[test]
 fn access_log() {
     for arguments in [
@@ -99,7 +99,7 @@ fn access_log() {
         let [time, level, logger, words, json] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let shape: String = time.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect();
         assert_eq!(shape, "0000/00/00 00:00:00.000");
-        assert_eq!((level, logger, words), ("INFO", "http.log.access.static0", "handled request"));
+        assert_eq!((level, logger, words), ("INFO", "http.log.access", "handled request"));
         let record: serde_json::Value = serde_json::from_str(json).unwrap();
         let request = &record["request"];
         assert_eq!((&request["remote_ip"], &request["proto"]), (&"127.0.0.1".into(), &"HTTP/1.1".into()));
@@ -111,14 +111,14 @@ fn access_log() {
     }
 }
 
-/// Without the flag nothing is printed for a request.
+/// Without the flag no request is logged.
 #[test]
 fn no_access_log_unless_asked() {
     let folder = Folder::new();
     let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0"]);
     get(server.port(), "/");
     server.signal(Signal::TERM);
-    assert!(server.next_line().starts_with("Stopping"), "the next line of all");
+    assert!(server.next_line().starts_with("Stopping"), "no line before it");
 }
 
 #[test]
@@ -163,13 +163,13 @@ fn a_body_by_way_of_a_pipe() {
         drop(writer);
         let mut command = folder.command(&[&["respond", "-l", "127.0.0.1:0"], arguments].concat());
         command.stdin(Stdio::from(reader));
-        let server = Server::start(command);
+        let server = ServerProcess::start(command);
         let answer = get(server.port(), "/");
         assert_eq!((answer.status, &*answer.body), (status, body), "{arguments:?}");
     }
 }
 
-/// A range of ports is a server each, and the body says which; their addresses are printed for programs.
+/// A range of ports starts a server per port, and the body tells them apart. The addresses are printed for programs.
 #[test]
 fn a_range_of_ports() {
     let folder = Folder::new();
@@ -184,7 +184,7 @@ fn a_range_of_ports() {
     }
 }
 
-/// The first of two neighbouring ports on which nobody listens at this moment.
+/// Returns the first of two adjacent ports that are currently free.
 fn pair_of_free_ports() -> u16 {
     for _ in 0..100 {
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -1,17 +1,17 @@
-//! `run`: which configuration it takes, and from where.
+//! `run`: the configuration that it selects, and the sources of it.
 
 use std::io::Write as _;
 use std::process::Stdio;
 
 use crate::client::get;
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
-/// On a port that the kernel chooses.
+/// On a port that the system chooses.
 const CADDYFILE: &str = ":0 {\n\trespond \"from {$FROM:a Caddyfile}\"\n}\n";
 const JSON: &str = r#"{"apps": {"http": {"servers": {"s": {"listen": ["127.0.0.1:0"],
     "routes": [{"handle": [{"handler": "static_response", "body": "from JSON"}]}]}}}}}"#;
 
-/// Starts, asks for `/`, compares the body.
+/// Starts a server, requests `/`, and compares the body.
 #[track_caller]
 fn check(folder: &Folder, arguments: &[&str], want: &str) {
     let server = folder.start(arguments);
@@ -27,7 +27,7 @@ fn without_a_configuration_the_welcome_site() {
     let page = get(server.port(), "/");
     assert_eq!(page.status, 200);
     assert_eq!(page.field("Content-Type").as_deref(), Some("text/html; charset=utf-8"));
-    // The page reaches the browser as it was written, braces included.
+    // The page is served exactly as written, braces included.
     assert_eq!(page.body, include_str!("../../src/welcome/index.html"));
     let missing = get(server.port(), "/nope");
     assert_eq!((missing.status, &*missing.body), (404, "Not found\n"));
@@ -62,13 +62,13 @@ fn from_standard_input() {
         (&["run", "--config", "-", "--adapter", "caddyfile"][..], CADDYFILE, "from a Caddyfile"),
         (&["run", "--config", "-"], JSON, "from JSON"),
     ] {
-        // A pipe, filled before anybody reads it: both texts are shorter than any pipe's buffer.
+        // The pipe is filled before the server reads it: both texts fit into a pipe's buffer.
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(text.as_bytes()).unwrap();
         drop(writer);
         let mut command = folder.command(arguments);
         command.stdin(Stdio::from(reader));
-        let server = Server::start(command);
+        let server = ServerProcess::start(command);
         assert!(server.first_line.starts_with("Causeway serves standard input on "), "{}", server.first_line);
         assert_eq!(get(server.port(), "/").body, want);
     }
@@ -83,7 +83,7 @@ fn variables_of_the_process_go_before_those_of_files() {
     ]);
     let mut command = folder.command(&["run", "--envfile", "a.env", "--envfile", "b.env"]);
     command.env("ONE", "process").env_remove("TWO").env_remove("THREE");
-    let server = Server::start(command);
+    let server = ServerProcess::start(command);
     assert_eq!(get(server.port(), "/").body, "process of a b");
 }
 
@@ -92,7 +92,7 @@ fn environ_prints_what_the_process_sees() {
     let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
     let mut command = folder.command(&["run", "--environ"]);
     command.env_clear().env("CADDY_ADMIN", "localhost:0").env("FROM", "here");
-    let mut server = Server::start(command);
+    let mut server = ServerProcess::start(command);
     let want = [
         format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION")),
         "causeway.AppDataDir=./causeway".to_owned(),
@@ -125,7 +125,7 @@ fn debug_by_flag_or_by_global_option() {
         (&loud, &["run"], true),
         (&quiet, &["run"], false),
     ] {
-        let mut server = Server::spawn(folder.command(flags));
+        let mut server = ServerProcess::spawn(folder.command(flags));
         let first = server.next_line();
         assert_eq!(first.contains("DEBUG") && first.contains("starting"), first_is_debug, "{flags:?}: {first}");
     }

@@ -1,4 +1,4 @@
-//! How a server ends, and what is left of it.
+//! The shutdown of a server, and its remains.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::client::{connect, get};
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
-/// More than socket buffers take: an answer of this size is under way until its peer reads it.
+/// More bytes than socket buffers hold: such a response stays in flight until the peer reads it.
 const LARGE: usize = 64 << 20;
 
-/// A server of one large file, and a connection that has asked for it and reads nothing yet.
-fn busy(folder: &Folder, flags: &[&str]) -> (Server, TcpStream) {
+/// Starts a server of one large file, and a connection that has requested the file but does not read it.
+fn busy(folder: &Folder, flags: &[&str]) -> (ServerProcess, TcpStream) {
     folder.write("large", vec![b'x'; LARGE]);
     let server = folder.start(&[&["file-server", "--listen", "127.0.0.1:0"], flags].concat());
     let mut stream = connect(server.port());
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    // The first octet proves that the exchange has begun.
+    // The first byte proves that the response has begun.
     stream.read_exact(&mut [0]).unwrap();
     (server, stream)
 }
@@ -31,7 +31,7 @@ fn either_signal_lets_answers_end() {
         server.signal(signal);
         let begun = Instant::now();
         server.line_with("Stopping: requests have 10 s to end");
-        // Nobody new gets in, now or in a moment.
+        // New connections are refused, at the latest after a moment.
         while TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).is_ok() {
             assert!(begun.elapsed() < Duration::from_secs(5), "it accepts while it stops");
             std::thread::sleep(Duration::from_millis(5));
@@ -72,7 +72,8 @@ fn grace_has_an_end() {
     server.line_with("Stopping: requests have 7 s to end");
 }
 
-/// Caddy's documentation of `shutdown_delay`: until it has passed, everything goes on, and placeholders say that it ends.
+/// Caddy's documentation of `shutdown_delay`: during the delay the server works normally, and placeholders announce its
+/// end.
 #[test]
 fn a_stop_that_is_announced() {
     let caddyfile = "{\n\tshutdown_delay 1s\n}\n:0\nrespond {http.shutting_down}\n";
@@ -81,7 +82,7 @@ fn a_stop_that_is_announced() {
     assert_eq!(get(server.port(), "/").body, "false");
     server.signal(Signal::TERM);
     server.line_with("Stopping in 1 s: requests have 10 s to end");
-    // Each worker hears of it in its own time; where none did, the server is gone before the last round.
+    // Workers see the announcement at different times. If none did, the server would be gone before the loop ends.
     while get(server.port(), "/").body != "true" {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -103,7 +104,7 @@ fn the_pid_file_is_there_while_the_server_is() {
     let server = folder.start(&["run", "--pidfile", "causeway.pid"]);
     let pid = std::fs::read_to_string(folder.path("causeway.pid")).unwrap();
     assert!(pid.trim_end().parse::<u32>().is_ok_and(|pid| pid > 1), "{pid:?}");
-    // A second instance that fails leaves it alone.
+    // A second server that fails to start leaves the file alone.
     let listen = format!("127.0.0.1:{}", server.port());
     let second = folder.output(&["respond", "--listen", &listen, "--pidfile", "causeway.pid"]);
     assert_eq!(second.status.code(), Some(1));
@@ -128,7 +129,7 @@ fn a_second_instance_is_refused() {
     assert_eq!(get(server.port(), "/").body, "first");
 }
 
-/// One listener of two cannot be had: the other must not be left either.
+/// When one of two listeners cannot be opened, the first must be closed too.
 #[test]
 fn nothing_is_half_started() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

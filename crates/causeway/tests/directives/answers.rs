@@ -1,4 +1,4 @@
-//! respond, error, abort, redir.
+//! `respond`, `error`, `abort`, `redir`.
 
 use crate::{check, check_field, joined, refused, request, site};
 
@@ -30,7 +30,7 @@ fn respond() {
         check_field(&format!("respond {body}"), "Content-Type", &[("/", Some(kind))]);
     }
     check_field("header Content-Type text/css\nrespond a{}", "Content-Type", &[("/", Some("text/css"))]);
-    // In an error route the error's status is the one to begin with.
+    // In an error route the default status is that of the error.
     check("error 404\nhandle_errors {\nrespond gone\n}", &[("/", 404, "gone")]);
     check("error 404\nhandle_errors {\nrespond gone 410\n}", &[("/", 410, "gone")]);
     refused("respond text 99", "found '99', expected a status code from 100 to 999");

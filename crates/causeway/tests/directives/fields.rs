@@ -1,4 +1,4 @@
-//! header, request_header.
+//! `header`, `request_header`.
 
 use crate::{check, check_field, refused, request, site};
 
@@ -43,7 +43,7 @@ fn header() {
         "Cache-Control",
         &[("/a.css", Some("max-age=31536000")), ("/admin/x", Some("no-store")), ("/", None)],
     );
-    // What is deferred belongs to the answer of its own chain, what is not survives into the error routes.
+    // A deferred change applies to its own chain's response only; an immediate one also affects the error routes.
     let failing = "header A kept\nheader >B lost\nerror 500\nhandle_errors {\nrespond failed\n}";
     check_field(failing, "A", &[("/", Some("kept"))]);
     check_field(failing, "B", &[("/", None)]);

@@ -1,4 +1,4 @@
-//! basic_auth, request_body.
+//! `basic_auth`, `request_body`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

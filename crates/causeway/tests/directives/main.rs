@@ -1,5 +1,5 @@
-//! What each directive is documented to do: a Caddyfile, requests to it, and their answers. The examples are those of Caddy's
-//! documentation, in other words; what they need besides and is not built is left out.
+//! The documented behaviour of each directive: a Caddyfile, requests, and their responses. The examples follow Caddy's
+//! documentation; unsupported parts of them are left out.
 
 mod answers;
 mod fields;
@@ -8,9 +8,9 @@ mod target;
 mod variables;
 
 use causeway_config::{caddyfile, plan};
-use causeway_testkit::{Answer, Kit, Request};
+use causeway_testkit::{Kit, Request, TestResponse};
 
-/// A Caddyfile, ready to be asked.
+/// Compiles a Caddyfile for requests.
 #[track_caller]
 fn serve(source: &str) -> Kit {
     let registry = causeway::registry();
@@ -20,13 +20,13 @@ fn serve(source: &str) -> Kit {
     Kit::of_plan(loaded.plan)
 }
 
-/// A site for every host, with these directives.
+/// Compiles a site for every host, with these directives.
 #[track_caller]
 fn site(directives: &str) -> Kit {
     serve(&format!(":80 {{\n{directives}\n}}\n"))
 }
 
-/// `METHOD target` or a target alone, which is asked for by GET; then field lines.
+/// Parses `METHOD target`, or a target alone for GET, followed by field lines.
 fn request(text: &str) -> Request {
     let mut lines = text.lines();
     let line = lines.next().expect("a request line");
@@ -37,7 +37,7 @@ fn request(text: &str) -> Request {
     })
 }
 
-/// Compares status and content.
+/// Compares the status and content of each response.
 #[track_caller]
 fn check(directives: &str, cases: &[(&str, u16, &str)]) {
     let mut kit = site(directives);
@@ -47,7 +47,7 @@ fn check(directives: &str, cases: &[(&str, u16, &str)]) {
     }
 }
 
-/// Compares a field of the answer; `None` when it has none.
+/// Compares a field of each response; `None` when it must be absent.
 #[track_caller]
 fn check_field(directives: &str, field: &str, cases: &[(&str, Option<&str>)]) {
     let mut kit = site(directives);
@@ -57,12 +57,12 @@ fn check_field(directives: &str, field: &str, cases: &[(&str, Option<&str>)]) {
     }
 }
 
-fn joined(answer: &Answer, field: &str) -> Option<String> {
+fn joined(answer: &TestResponse, field: &str) -> Option<String> {
     let values: Vec<_> = answer.values(field).collect();
     (!values.is_empty()).then(|| values.join(" | "))
 }
 
-/// What is said of a Caddyfile that is refused.
+/// Checks the message for a Caddyfile that is refused.
 #[track_caller]
 fn refused(directives: &str, want: &str) {
     let source = format!(":80 {{\n{directives}\n}}\n");

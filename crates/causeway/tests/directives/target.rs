@@ -1,8 +1,8 @@
-//! rewrite, uri, method, handle_path.
+//! `rewrite`, `uri`, `method`, `handle_path`.
 
 use crate::{check, refused, request, site};
 
-/// Checks what a directive makes of targets.
+/// Compares the method and target that a directive produces.
 #[track_caller]
 fn becomes(directives: &str, cases: &[(&str, &str)]) {
     let mut kit = site(&format!("{directives}\nrespond \"{{method}} {{uri}}\""));
@@ -28,7 +28,7 @@ fn rewrite() {
         "rewrite /old /new\nrewrite /older /newer",
         &[("/old", "/new"), ("/older", "/newer"), ("/oldest", "/oldest")],
     );
-    // Of several rewrites the first that matches runs.
+    // Of several rewrites, only the first match runs.
     becomes("rewrite /a /b\nrewrite /b /c", &[("/a", "/b"), ("/b", "/c")]);
     becomes("rewrite /x/{header.A}#top", &[("/\nA: b c", "/x/b%20c")]);
     refused("rewrite", "at least a rewrite URI");

@@ -1,4 +1,4 @@
-//! vars, map, invoke, root.
+//! `vars`, `map`, `invoke`, `root`.
 
 use crate::{check, refused, request, serve};
 
@@ -38,7 +38,7 @@ fn map() {
             ("http://a.test/", 200, "unknown domain 42"),
         ],
     );
-    // Worked out where it is used: behind the rewrite, which comes later than map.
+    // A mapping is evaluated when its placeholder is used: here after the rewrite, which runs after map.
     check(
         "map {path} {section} {\n~^/docs/(\\w+) $1\n}\nrewrite /old/* /docs/new\nrespond <{section}>",
         &[("/old/x", 200, "<new>"), ("/x", 200, "<>")],

@@ -1,15 +1,16 @@
-use std::sync::Arc;
-
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{ServerName, UnixTime};
 
+use std::sync::Arc;
+
 use super::*;
+use crate::FileStorage;
 use crate::tests::{DAY, Folder, now};
 
-/// What a client says of a chain that is sent for a name.
+/// Verifies a chain as a client does that connects to `name` at time `at` and trusts `root`.
 fn verify(
     root: &CertificateDer<'static>,
     chain: &[CertificateDer<'static>],
@@ -27,14 +28,16 @@ fn verify(
 }
 
 fn open(folder: &Folder, spec: AuthoritySpec, now: SystemTime) -> Result<Authority, String> {
-    Authority::open(spec, &FileStorage::new(folder.path("data")), now).map_err(|error| error.to_string())
+    let storage: SharedStorage = Arc::new(FileStorage::new(folder.path("data")));
+    Authority::open(spec, &storage, now).map_err(|error| error.to_string())
 }
 
 fn local() -> AuthoritySpec {
     AuthoritySpec::new("local")
 }
 
-// Caddy's documentation of `pki`: a root of ten years, an intermediate of seven days, leaves of twelve hours that clients accept.
+// Caddy's documentation of `pki`: a root of ten years, an intermediate of seven days, leaves of twelve hours that
+// clients accept.
 #[test]
 fn a_chain_is_believed_for_its_name_only() {
     let folder = Folder::new();
@@ -45,7 +48,7 @@ fn a_chain_is_believed_for_its_name_only() {
         [("localhost", "example.com"), ("*.a.example", "a.example"), ("127.0.0.1", "127.0.0.2"), ("::1", "::2")]
     {
         for by in [SignedBy::Intermediate, SignedBy::Root] {
-            let chain = authority.sign(name, &key, hours(12), by, now()).unwrap();
+            let chain = authority.sign(&[name.to_owned()], &key, hours(12), by, now()).unwrap();
             let asked = name.replace('*', "b");
             assert_eq!(verify(&authority.root, &chain, &asked, now()), Ok(()), "{name} {by:?}");
             assert!(verify(&authority.root, &chain, other, now()).is_err(), "{name} {by:?}");
@@ -61,10 +64,10 @@ fn a_chain_is_believed_for_its_name_only() {
     assert_eq!(authority.signer.not_after.duration_since(now()).unwrap(), 7 * DAY);
     assert_eq!(authority.common_names(now()).0, "Causeway Local Authority - 2026 ECC Root");
     assert!(
-        authority.sign("a b", &key, hours(1), SignedBy::Intermediate, now()).is_ok(),
-        "what is a name is the plan's to say"
+        authority.sign(&["a b".to_owned()], &key, hours(1), SignedBy::Intermediate, now()).is_ok(),
+        "validating names is the task of the configuration crate"
     );
-    assert!(authority.sign("é", &key, hours(1), SignedBy::Intermediate, now()).is_err());
+    assert!(authority.sign(&["é".to_owned()], &key, hours(1), SignedBy::Intermediate, now()).is_err());
 }
 
 // caddytls/internalissuer.go: a leaf does not outlive its issuer.
@@ -73,7 +76,7 @@ fn a_leaf_ends_with_its_issuer() {
     let folder = Folder::new();
     let authority = open(&folder, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
-    let chain = authority.sign("localhost", &key, 30 * DAY, SignedBy::Intermediate, now()).unwrap();
+    let chain = authority.sign(&["localhost".to_owned()], &key, 30 * DAY, SignedBy::Intermediate, now()).unwrap();
     assert_eq!(read_validity(&chain[0], "").unwrap().1, authority.signer.not_after);
 }
 
@@ -88,7 +91,7 @@ fn an_intermediate_is_renewed_in_time() {
     assert!(authority.renew(now() + 6 * DAY).unwrap());
     assert_ne!(authority.intermediate_pem(), first);
     assert_eq!(authority.root_pem(), root);
-    // Another process finds what this one made, and a fresh start too.
+    // Another process, or a restart, loads this intermediate from storage.
     let again = open(&folder, local(), now() + 6 * DAY).unwrap();
     assert_eq!(again.intermediate_pem(), authority.intermediate_pem());
     let late = open(&folder, local(), now() + 60 * DAY).unwrap();
@@ -96,40 +99,44 @@ fn an_intermediate_is_renewed_in_time() {
     assert_eq!(late.root_pem(), root);
 }
 
-// caddypki/ca.go: what is in storage is used; a root that cannot be read is an error, and never replaced.
+// caddypki/ca.go: certificates in storage are used; a root that cannot be read is an error and never replaced.
 #[test]
 fn broken_storage() {
     let folder = Folder::new();
     let first = open(&folder, local(), now()).unwrap();
     let at = |file: &str| folder.path(&format!("data/pki/authorities/local/{file}"));
-    // The intermediate can be made again.
+    // A malformed intermediate is replaced.
     std::fs::write(at("intermediate.crt"), "no certificate").unwrap();
     let second = open(&folder, local(), now()).unwrap();
     assert_eq!(second.root_pem(), first.root_pem());
     assert_ne!(second.intermediate_pem(), first.intermediate_pem());
     std::fs::write(at("intermediate.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
     assert_ne!(open(&folder, local(), now()).unwrap().intermediate_pem(), second.intermediate_pem());
-    // One of another root is of no use.
+    // An intermediate of another root is replaced.
     let other = Folder::new();
     let foreign = open(&other, local(), now()).unwrap();
     std::fs::write(at("intermediate.crt"), foreign.intermediate_pem()).unwrap();
     std::fs::copy(other.path("data/pki/authorities/local/intermediate.key"), at("intermediate.key")).unwrap();
     let third = open(&folder, local(), now()).unwrap();
     assert_ne!(third.intermediate_pem(), foreign.intermediate_pem());
-    // The root cannot.
+    // A root without its key is not replaced.
     std::fs::remove_file(at("root.key")).unwrap();
-    assert!(open(&folder, local(), now()).is_ok(), "its key is not needed while the intermediate is fresh");
+    assert!(open(&folder, local(), now()).is_ok(), "a fresh intermediate needs no root key");
     let error = open(&folder, local(), now() + 7 * DAY).err().unwrap();
     assert_eq!(error, "certificate authority 'local': its root has no private key, expected one to sign with");
     std::fs::write(at("root.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     let error = open(&folder, local(), now()).err().unwrap();
-    assert!(error.starts_with(&format!("{}: found what is no certificate: ", at("root.crt").display())), "{error}");
+    assert!(
+        error.starts_with(&format!("{}: found a certificate that cannot be read: ", at("root.crt").display())),
+        "{error}"
+    );
     std::fs::write(at("root.crt"), "").unwrap();
     let error = open(&folder, local(), now()).err().unwrap();
-    assert!(error.starts_with(&format!("{}: found no certificate, ", at("root.crt").display())), "{error}");
+    assert!(error.starts_with(&format!("{}: found nothing: it is empty, ", at("root.crt").display())), "{error}");
 }
 
-// Caddy's JSON of an authority: `root` and `intermediate` from files, common names with placeholders, a bounded lifetime.
+// Caddy's JSON of an authority: `root` and `intermediate` from files, common names with placeholders, a bounded
+// lifetime.
 #[test]
 fn what_an_authority_is_told() {
     let (folder, other) = (Folder::new(), Folder::new());
@@ -138,7 +145,7 @@ fn what_an_authority_is_told() {
     let root = PairFiles { certificate: file("root.crt"), key: Some(file("root.key")) };
     let spec = AuthoritySpec { root: Some(root.clone()), name: "Mine".into(), ..AuthoritySpec::new("my ca") };
     let mine = open(&folder, spec.clone(), now()).unwrap();
-    assert_eq!((mine.root_pem(), mine.root_path()), (theirs.root_pem(), &file("root.crt")));
+    assert_eq!((mine.root_pem(), mine.root_place()), (theirs.root_pem(), file("root.crt").to_str().unwrap()));
     assert_eq!(mine.common_names(now()).1, "Mine - ECC Intermediate");
     assert!(folder.path("data/pki/authorities/my_ca/intermediate.crt").exists());
     assert!(!folder.path("data/pki/authorities/my_ca/root.crt").exists());
@@ -148,7 +155,7 @@ fn what_an_authority_is_told() {
         AuthoritySpec { intermediate: Some(intermediate), root: Some(PairFiles { key: None, ..root }), ..spec.clone() };
     let mut given = open(&folder, given, now()).unwrap();
     assert_eq!(given.intermediate_pem(), theirs.intermediate_pem());
-    assert!(!given.renew(now() + 60 * DAY).unwrap(), "it is not ours to renew");
+    assert!(!given.renew(now() + 60 * DAY).unwrap(), "the operator's intermediate is not renewed");
 
     let wrong = PairFiles { certificate: file("intermediate.crt"), key: Some(file("root.key")) };
     let error = open(&folder, AuthoritySpec { intermediate: Some(wrong), ..spec.clone() }, now()).err().unwrap();
@@ -160,7 +167,7 @@ fn what_an_authority_is_told() {
     let long = AuthoritySpec { intermediate_lifetime: 3600 * DAY, ..AuthoritySpec::new("long") };
     let error = open(&folder, long, now()).err().unwrap();
     assert!(
-        error.contains("its intermediate would outlive its root, expected an intermediate_lifetime below"),
+        error.contains("intermediate certificate lifetime must be less than actual root certificate lifetime, expected an intermediate_lifetime below"),
         "{error}"
     );
 }

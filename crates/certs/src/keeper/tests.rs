@@ -1,12 +1,14 @@
 use super::*;
+use crate::FileStorage;
 use crate::tests::{DAY, Folder, now};
 
-fn wanted(folder: &Folder, managed: &[Managed]) -> Wanted {
-    Wanted {
-        storage: FileStorage::new(folder.path("data")),
+fn wanted(folder: &Folder, managed: &[Managed]) -> CertificatePlan {
+    CertificatePlan {
+        storage: Arc::new(FileStorage::new(folder.path("data"))),
         authorities: vec![AuthoritySpec::new("local")],
         loaded: Vec::new(),
         managed: managed.to_vec(),
+        public: Vec::new(),
         look_every: Duration::from_secs(600),
     }
 }
@@ -23,7 +25,7 @@ fn local(name: &str) -> Managed {
     Managed::new(name, "local")
 }
 
-// Caddy's documentation: what is in storage and fresh is used again, by reloads and by the next start.
+// Caddy's documentation: a fresh certificate in storage is used again, by reloads and by the next start.
 #[test]
 fn obtained_once() {
     let folder = Folder::new();
@@ -45,7 +47,7 @@ fn obtained_once() {
     assert_eq!(leaf(&restarted, "localhost").signed().cert, leaf(&first, "localhost").signed().cert);
 }
 
-// certmagic's renewal window: a third of the lifetime; the policy's `renewal_window_ratio` says otherwise.
+// certmagic's renewal window: a third of the lifetime, unless the policy sets `renewal_window_ratio`.
 #[test]
 fn renewed_when_a_third_is_left() {
     let folder = Folder::new();
@@ -53,7 +55,7 @@ fn renewed_when_a_third_is_left() {
     let early = Managed { renewal_ratio: 0.5, reuse_key: true, ..local("b.localhost") };
     let keeper = open(&folder, &[local("a.localhost"), early], None, now());
     let (a, b) = (leaf(&keeper, "a.localhost"), leaf(&keeper, "b.localhost"));
-    assert_eq!(keeper.renew(now()), Duration::from_secs(600), "looked at every ten minutes at least");
+    assert_eq!(keeper.renew(now()), Duration::from_secs(600), "the next check comes after `look_every` at the latest");
     assert_eq!(keeper.renew(now() + 6 * hour - Duration::from_secs(5)), Duration::from_secs(5));
     assert!(Arc::ptr_eq(&leaf(&keeper, "b.localhost"), &b));
     keeper.renew(now() + 7 * hour);
@@ -61,12 +63,12 @@ fn renewed_when_a_third_is_left() {
     let renewed = leaf(&keeper, "b.localhost");
     assert_eq!(renewed.not_before(), now() + 7 * hour);
     let key = |certificate: &Certificate| certificate.signed().key.public_key().map(|key| key.to_vec());
-    assert_eq!(key(&renewed), key(&b), "its key is kept, as it was asked for");
+    assert_eq!(key(&renewed), key(&b), "`reuse_key` keeps the key");
     keeper.renew(now() + 9 * hour);
     let renewed = leaf(&keeper, "a.localhost");
     assert_eq!(renewed.not_before(), now() + 9 * hour);
     assert_ne!(key(&renewed), key(&a));
-    // After a week asleep everything is out of date, the intermediate too.
+    // A machine that was suspended for a week: everything has expired, including the intermediate.
     keeper.renew(now() + 8 * DAY);
     assert_eq!(leaf(&keeper, "a.localhost").not_before(), now() + 8 * DAY);
     assert_eq!(leaf(&keeper, "a.localhost").not_after(), now() + 8 * DAY + 12 * hour);
@@ -82,14 +84,14 @@ fn what_is_broken_in_storage_is_replaced() {
         ("crt", "nonsense"),
         ("crt", ""),
         ("key", "nonsense"),
-        ("key", &*generate(KeyKind::P256).unwrap().serialize_pem()),
+        ("key", &*generate_key(KeyKind::P256).unwrap().serialize_pem()),
     ] {
         std::fs::write(at(file), text).unwrap();
         let next = open(&folder, &names, None, now());
         assert_ne!(leaf(&next, "localhost").signed().cert, leaf(&before, "localhost").signed().cert, "{file} {text}");
         before = next;
     }
-    // A leaf of an authority that is no more.
+    // A leaf whose authority was deleted.
     std::fs::remove_dir_all(folder.path("data/pki")).unwrap();
     let next = open(&folder, &names, Some(&before), now());
     assert_ne!(leaf(&next, "localhost").signed().cert, leaf(&before, "localhost").signed().cert);
@@ -120,4 +122,211 @@ fn a_renewal_that_fails_keeps_what_there_is() {
     std::fs::remove_file(folder.path("data")).unwrap();
     keeper.renew(now() + Duration::from_secs(11 * 60 * 60));
     assert!(!Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
+}
+
+/// A pair of PEM texts as a public authority issues it.
+fn issued(names: &[&str], from: SystemTime, days: u32) -> (String, String) {
+    let mut params =
+        rcgen::CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()).unwrap();
+    (params.not_before, params.not_after) = (from.into(), (from + DAY * days).into());
+    let key = generate_key(KeyKind::P256).unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+const NAME: &str = "a.example";
+
+/// Opens a keeper for [`NAME`] with these authorities.
+fn open_public(folder: &Folder, authorities: &[&str], before: Option<&Keeper>) -> Keeper {
+    let authorities = authorities.iter().map(|&authority| authority.to_owned()).collect();
+    let public = Public { name: NAME.to_owned(), authorities, renewal_ratio: 1.0 / 3.0, on_demand: false };
+    let plan = CertificatePlan { public: vec![public], authorities: Vec::new(), ..wanted(folder, &[]) };
+    Keeper::open(plan, before, now()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Puts a certificate as its holder of the lock.
+fn put(keeper: &Keeper, folder: &Folder, authority: &str, chain: &str, key: &str) -> Result<(), Error> {
+    let lock = FileStorage::new(folder.path("data")).lock("issue_cert_a.example").unwrap();
+    keeper.put(NAME, authority, chain, key, &lock)
+}
+
+fn served(keeper: &Keeper) -> Option<Arc<Certificate>> {
+    keeper.store().find(Some(NAME), &[])
+}
+
+// A public name has no certificate until the caller puts one, which the next start finds in Caddy's layout.
+#[test]
+fn a_public_certificate_is_put_and_found_again() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    assert!(served(&keeper).is_none() && keeper.renew_at(NAME).is_none());
+    assert!(!keeper.reload(NAME, now()).unwrap());
+    let (chain, key) = issued(&[NAME], now(), 90);
+    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    assert_eq!(keeper.renew_at(NAME), Some(now() + 60 * DAY));
+    assert_eq!(keeper.renew_at("b.example"), None);
+    for file in ["crt", "key", "json"] {
+        assert!(folder.path(&format!("data/certificates/one/{NAME}/{NAME}.{file}")).exists(), "{file}");
+    }
+    let restarted = open_public(&folder, &["one"], None);
+    assert_eq!(served(&restarted).unwrap().signed().cert, served(&keeper).unwrap().signed().cert);
+    let reloaded = open_public(&folder, &["one"], Some(&keeper));
+    assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &served(&keeper).unwrap()));
+}
+
+// A staging authority's certificate is not served after the operator has replaced the authority.
+#[test]
+fn another_authority_needs_another_certificate() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["staging"], None);
+    let (chain, key) = issued(&[NAME], now(), 90);
+    put(&keeper, &folder, "staging", &chain, &key).unwrap();
+    let reloaded = open_public(&folder, &["production"], Some(&keeper));
+    assert!(served(&reloaded).is_none() && reloaded.renew_at(NAME).is_none());
+}
+
+#[test]
+fn a_certificate_that_does_not_fit_is_not_put() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    let (good, key) = issued(&[NAME], now(), 90);
+    let (other_name, other_key) = issued(&["b.example"], now(), 90);
+    for (why, chain, key, want) in [
+        ("another name", &*other_name, &*other_key, "it does not name a.example"),
+        ("another key", &good, &other_key, "found another key than that of the certificate"),
+        ("no chain", "", &key, "certificates/one/a.example/a.example.crt"),
+        ("no key", &good, "", "certificates/one/a.example/a.example.key"),
+    ] {
+        let error = put(&keeper, &folder, "one", chain, key).unwrap_err().to_string();
+        assert!(error.contains(want), "{why}: {error}");
+        assert!(served(&keeper).is_none() && !folder.path("data/certificates").exists(), "{why}");
+    }
+}
+
+// Of the authorities, the certificate that stays valid the longest is served.
+#[test]
+fn the_certificate_that_lasts_longest() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    for (authority, days) in [("one", 30), ("two", 90), ("three", 60)] {
+        let (chain, key) = issued(&[NAME], now(), days);
+        put(&keeper, &folder, authority, &chain, &key).unwrap();
+    }
+    let restarted = open_public(&folder, &["one", "two", "three"], None);
+    assert_eq!(served(&restarted).unwrap().not_after(), now() + 90 * DAY);
+    assert_eq!(served(&open_public(&folder, &["one", "three"], None)).unwrap().not_after(), now() + 60 * DAY);
+}
+
+// An expired certificate in storage is served, because this machine's clock may be wrong, and is due at once. `reload` takes only one that
+// is not due.
+#[test]
+fn expired_or_broken_in_storage() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    let (chain, key) = issued(&[NAME], now() - 100 * DAY, 90);
+    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    let restarted = open_public(&folder, &["one"], None);
+    assert!(served(&restarted).is_some() && restarted.renew_at(NAME).unwrap() < now());
+    assert!(!restarted.reload(NAME, now()).unwrap());
+    // Another process renews it.
+    let (chain, key) = issued(&[NAME], now(), 90);
+    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    assert!(restarted.reload(NAME, now()).unwrap());
+    assert_eq!(restarted.renew_at(NAME), Some(now() + 60 * DAY));
+    assert_eq!(served(&restarted).unwrap().not_after(), now() + 90 * DAY);
+    // A crash between two writes leaves a key that does not belong to the chain.
+    let (_, other) = issued(&[NAME], now(), 90);
+    std::fs::write(folder.path(&format!("data/certificates/one/{NAME}/{NAME}.key")), other).unwrap();
+    assert!(served(&open_public(&folder, &["one"], None)).is_none());
+    assert!(!restarted.reload(NAME, now()).unwrap() && served(&restarted).is_some());
+}
+
+// A full disk: the certificate that the authority has issued is served nevertheless.
+#[test]
+fn served_though_it_cannot_be_stored() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    let lock = FileStorage::new(folder.path("data")).lock("issue_cert_a.example").unwrap();
+    std::fs::remove_dir_all(folder.path("data")).unwrap();
+    std::fs::write(folder.path("data"), "in the way").unwrap();
+    let (chain, key) = issued(&[NAME], now(), 90);
+    let error = keeper.put(NAME, "one", &chain, &key, &lock).unwrap_err();
+    assert!(
+        matches!(&error, Error::Write(place, _) if place.starts_with(folder.path("data").to_str().unwrap())),
+        "{error}"
+    );
+    assert_eq!((served(&keeper).is_some(), keeper.renew_at(NAME)), (true, Some(now() + 60 * DAY)));
+}
+
+// On-demand TLS: a handshake adds the name; a certificate that is due and was not used leaves memory instead of being renewed.
+#[test]
+fn names_on_demand() {
+    let folder = Folder::new();
+    let keeper = open(&folder, &[local("localhost")], None, now());
+    let on_demand = |name: &str| Managed { on_demand: true, ..local(name) };
+    for name in ["used.example", "unused.example"] {
+        let added = keeper.add_managed(on_demand(name), now()).unwrap();
+        assert!(Arc::ptr_eq(&added, &leaf(&keeper, name)));
+        assert!(Arc::ptr_eq(&added, &keeper.add_managed(on_demand(name), now()).unwrap()), "added once");
+    }
+    let names = ["unused.example", "used.example"];
+    let mut known = keeper.names_on_demand();
+    known.sort();
+    assert_eq!(known, names);
+    let before = leaf(&keeper, "used.example");
+    before.mark_used();
+    keeper.renew(now() + Duration::from_secs(9 * 60 * 60));
+    assert_eq!(keeper.names_on_demand(), names[1..]);
+    assert!(keeper.store().find(Some("unused.example"), &[]).is_none());
+    let after = leaf(&keeper, "used.example");
+    assert!(before.not_after() < after.not_after() && !after.is_used());
+    assert_eq!(keeper.names().iter().map(|record| &*record.name).collect::<Vec<_>>(), ["localhost", "used.example"]);
+}
+
+// A public name that a handshake adds is found in storage; after its removal storage still has it.
+#[test]
+fn a_public_name_is_added_and_removed() {
+    const NAME: &str = "p.example";
+    let folder = Folder::new();
+    let at = folder.path("data/certificates/ca/p.example");
+    std::fs::create_dir_all(&at).unwrap();
+    let signed = open(&folder, &[Managed::new(NAME, "local")], None, now());
+    for extension in ["crt", "key"] {
+        let from = folder.path(&format!("data/certificates/local/{NAME}/{NAME}.{extension}"));
+        std::fs::copy(from, at.join(format!("{NAME}.{extension}"))).unwrap();
+    }
+    drop(signed);
+    let keeper = open(&folder, &[], None, now());
+    let public = |authority: &str| Public {
+        name: NAME.to_owned(),
+        authorities: vec![authority.to_owned()],
+        renewal_ratio: 0.1,
+        on_demand: true,
+    };
+    keeper.add(public("another")).unwrap();
+    assert!(keeper.issued(NAME).is_none() && keeper.names()[0].not_after.is_none());
+    keeper.remove(NAME);
+    keeper.add(public("ca")).unwrap();
+    assert!(Arc::ptr_eq(&keeper.issued(NAME).unwrap().certificate, &leaf(&keeper, NAME)));
+    keeper.remove(NAME);
+    assert!(keeper.issued(NAME).is_none() && keeper.store().find(Some(NAME), &[]).is_none());
+    assert!(at.join("p.example.crt").exists());
+}
+
+// One certificate that cannot be read does not keep the others from being served.
+#[test]
+fn an_unreadable_certificate_is_left_out() {
+    let folder = Folder::new();
+    // Reading a folder as a file fails, for root too.
+    std::fs::create_dir_all(folder.path("data/certificates/ca/a.example/a.example.crt")).unwrap();
+    let public = Public {
+        name: "a.example".to_owned(),
+        authorities: vec!["ca".to_owned()],
+        renewal_ratio: 0.1,
+        on_demand: false,
+    };
+    let plan = CertificatePlan { public: vec![public], ..wanted(&folder, &[local("localhost")]) };
+    let keeper = Keeper::open(plan, None, now()).unwrap();
+    assert!(keeper.issued("a.example").is_none());
+    assert!(matches!(keeper.reload("a.example", now()), Err(Error::Read(..))), "its task reports the failure");
+    leaf(&keeper, "localhost");
 }

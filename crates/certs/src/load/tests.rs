@@ -1,24 +1,27 @@
 use std::process::Command;
+use std::time::Duration;
 
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
+
+use rustls::pki_types::pem::PemObject as _;
 
 use super::*;
 use crate::tests::Folder;
 
-/// A certificate for a name that signed itself, and its key.
+/// A self-signed certificate for a name, and its key, as PEM.
 fn pair(name: &str, algorithm: &'static rcgen::SignatureAlgorithm) -> (String, String) {
     let key = KeyPair::generate_for(algorithm).unwrap();
     let certificate = rcgen::CertificateParams::new([name.to_owned()]).unwrap().self_signed(&key).unwrap();
     (certificate.pem(), key.serialize_pem())
 }
 
-fn outcome(sources: &[Source]) -> Result<Vec<Vec<String>>, String> {
+fn outcome(sources: &[LoadedSource]) -> Result<Vec<Vec<String>>, String> {
     let loaded = load(sources).map_err(|error| error.to_string())?;
     Ok(loaded.iter().map(|certificate| certificate.names().to_vec()).collect())
 }
 
-fn pem_source(certificate: &str, key: &str) -> [Source; 1] {
-    [Source::Pem { place: "p".into(), certificate: certificate.into(), key: key.into(), tags: Vec::new() }]
+fn pem_source(certificate: &str, key: &str) -> [LoadedSource; 1] {
+    [LoadedSource::Pem { place: "p".into(), certificate: certificate.into(), key: key.into(), tags: Vec::new() }]
 }
 
 // Caddy's documentation of `load_files`, `load_pem`, `load_folders`: RSA, ECDSA and Ed25519, as PEM.
@@ -34,18 +37,18 @@ fn kinds_of_keys() {
         let (at, of) = (folder.path(&format!("{index}.crt")), folder.path(&format!("{index}.key")));
         fs::write(&at, &certificate).unwrap();
         fs::write(&of, &key).unwrap();
-        let files = Source::Files { certificate: at, key: of, tags: vec!["t".into()] };
+        let files = LoadedSource::Files { certificate: at, key: of, tags: vec!["t".into()] };
         assert_eq!(load(std::slice::from_ref(&files)).unwrap()[0].tags(), ["t"]);
     }
     fs::write(folder.path("bundles/other.txt"), "not looked at").unwrap();
-    assert_eq!(outcome(&[Source::Folder(folder.path("bundles"))]).unwrap().len(), 3);
+    assert_eq!(outcome(&[LoadedSource::Folder(folder.path("bundles"))]).unwrap().len(), 3);
 }
 
-// SEC 1 and PKCS #1, as OpenSSL writes them on request and Caddy keeps its own.
+// SEC 1 and PKCS #1: the formats that OpenSSL writes with these options. Caddy stores its own keys as SEC 1.
 #[test]
 fn keys_of_openssl() {
     if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("skipped: there is no openssl");
+        eprintln!("skipped: openssl is not installed");
         return;
     }
     let folder = Folder::new();
@@ -71,28 +74,100 @@ fn mistakes_name_their_place() {
     let (certificate, key) = pair("a.example", &PKCS_ED25519);
     let (_, other) = pair("a.example", &PKCS_ED25519);
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
-    let no_key = "p.key: found no private key, expected `-----BEGIN PRIVATE KEY-----` and what follows it";
+    let wants_key = "expected a private key as PEM: `-----BEGIN PRIVATE KEY-----`";
+    let wants_certificate = "expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`";
+    let request = "-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n";
+    let private = "`-----BEGIN PRIVATE KEY-----`";
     for (certificate, key, want) in [
-        (&*certificate, &*other, "p.key: found another key than that of the certificate in p.certificate"),
-        ("", &key, "p.certificate: found no certificate, expected `-----BEGIN CERTIFICATE-----` and what follows it"),
-        (&key, &key, "p.certificate: found no certificate, expected `-----BEGIN CERTIFICATE-----` and what follows it"),
-        (&certificate, "", no_key),
-        (&certificate, &certificate, no_key),
-        (&certificate, encrypted, "p.key: found an encrypted private key, expected one without a pass phrase"),
+        (&*certificate, &*other, "p.key: found another key than that of the certificate in p.certificate".to_owned()),
+        ("", &key, format!("p.certificate: found nothing: it is empty, {wants_certificate}")),
+        (" \n", &key, format!("p.certificate: found nothing: it is empty, {wants_certificate}")),
+        ("hello", &key, format!("p.certificate: found text that is not PEM, {wants_certificate}")),
+        (&key, &key, format!("p.certificate: found {private}, {wants_certificate}")),
+        (request, &key, format!("p.certificate: found `-----BEGIN CERTIFICATE REQUEST-----`, {wants_certificate}")),
+        (&certificate, "", format!("p.key: found nothing: it is empty, {wants_key}")),
+        (&certificate, &certificate, format!("p.key: found `-----BEGIN CERTIFICATE-----`, {wants_key}")),
+        (&certificate, encrypted, "p.key: found an encrypted private key, expected one without a pass phrase".into()),
     ] {
-        assert_eq!(outcome(&pem_source(certificate, key)), Err(want.to_owned()));
+        assert_eq!(outcome(&pem_source(certificate, key)), Err(want));
     }
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    let (at, of) = (folder.path("der.crt"), folder.path("the.key"));
+    fs::write(&at, &der).unwrap();
+    fs::write(&of, &key).unwrap();
+    let place = at.display().to_string();
+    let error = outcome(&[LoadedSource::Files { certificate: at, key: of, tags: vec![] }]).unwrap_err();
+    assert_eq!(error, format!("{place}: found binary data (DER), {wants_certificate}"));
     let cut = &certificate[..certificate.len() / 2];
     let error = outcome(&pem_source(cut, &key)).unwrap_err();
     assert!(error.starts_with("p.certificate: found "), "{error}");
     let nonsense = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
     let error = outcome(&pem_source(nonsense, &key)).unwrap_err();
-    assert!(error.starts_with("p.certificate: found what is no certificate: "), "{error}");
+    assert!(error.starts_with("p.certificate: found a certificate that cannot be read: "), "{error}");
     let nowhere = folder.path("nowhere.crt");
-    let files = Source::Files { certificate: nowhere.clone(), key: nowhere.clone(), tags: Vec::new() };
+    let files = LoadedSource::Files { certificate: nowhere.clone(), key: nowhere.clone(), tags: Vec::new() };
     let error = outcome(&[files]).unwrap_err();
-    assert!(error.starts_with(&format!("{}: reading it: ", nowhere.display())), "{error}");
+    assert!(error.starts_with(&format!("{}: cannot be read: ", nowhere.display())), "{error}");
     fs::write(folder.path("x.pem"), &certificate).unwrap();
-    let error = outcome(&[Source::Folder(folder.path(""))]).unwrap_err();
-    assert!(error.starts_with(&format!("{}: found no private key", folder.path("x.pem").display())), "{error}");
+    let error = outcome(&[LoadedSource::Folder(folder.path(""))]).unwrap_err();
+    assert!(error.starts_with(&format!("{}: found `-----BEGIN CERT", folder.path("x.pem").display())), "{error}");
+}
+
+/// The error describes a key that cannot sign a handshake.
+#[test]
+fn keys_that_cannot_be_used() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("skipped: openssl is not installed");
+        return;
+    }
+    let (certificate, _) = pair("a.example", &PKCS_ED25519);
+    let expected = "expected RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521, or Ed25519";
+    for (options, found) in [
+        (&["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:1024"][..], "an RSA key of 1024 bits"),
+        (&["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:secp256k1"], "an ECDSA key on secp256k1"),
+        (&["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-224"], "an ECDSA key on P-224"),
+        (&["-algorithm", "ED448"], "an Ed448 key"),
+        (&["-algorithm", "X25519"], "an X25519 key, which cannot sign"),
+    ] {
+        let output = Command::new("openssl").arg("genpkey").args(options).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let key = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(outcome(&pem_source(&certificate, &key)), Err(format!("p.key: found {found}, {expected}")));
+    }
+    let broken = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
+    let error = outcome(&pem_source(&certificate, broken)).unwrap_err();
+    assert_eq!(error, format!("p.key: found a private key that is broken, {expected}"));
+}
+
+/// RFC 5280 §4.1.2.1: version 1 has no extensions, so the certificate is found by its common name, as in Caddy.
+#[test]
+fn a_certificate_of_version_1() {
+    const VERSION_1: &str = include_str!("version1.pem");
+    assert_eq!(outcome(&pem_source(VERSION_1, VERSION_1)), Ok(vec![vec!["v1.example".to_owned()]]));
+    let loaded = load(&pem_source(VERSION_1, VERSION_1)).unwrap();
+    let warning = |at| loaded[0].warning(at);
+    let (year, day) = (Duration::from_secs(365 * 86_400), crate::tests::DAY);
+    assert_eq!(
+        warning(crate::tests::now()).as_deref(),
+        Some("the certificate has no subjectAltName, and most clients do not look at its common name")
+    );
+    assert_eq!(
+        warning(SystemTime::UNIX_EPOCH + day).as_deref(),
+        Some("the certificate is not valid before 2020-01-01")
+    );
+    assert_eq!(warning(crate::tests::now() + 110 * year).as_deref(), Some("the certificate expired on 2120-01-01"));
+    let (_, other) = pair("a.example", &rcgen::PKCS_ECDSA_P256_SHA256);
+    let error = outcome(&pem_source(VERSION_1, &other)).unwrap_err();
+    assert_eq!(error, "p.key: found another key than that of the certificate in p.certificate");
+}
+
+/// As in CertMagic: a certificate that no server name can select is an error.
+#[test]
+fn a_certificate_without_names_is_refused() {
+    let key = KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let error = outcome(&pem_source(&certificate, &key.serialize_pem())).unwrap_err();
+    assert!(error.starts_with("p.certificate: found a certificate without a name, expected "), "{error}");
 }

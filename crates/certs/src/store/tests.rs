@@ -6,14 +6,13 @@ fn found(store: &Store, name: Option<&str>, tags: &[&str]) -> Option<String> {
     store.find(name, &tags).map(|found| found.tags()[0].clone())
 }
 
-// certmagic's `getCertificateFromCache`: the very name, then `*` for its first labels; addresses as they are.
+// certmagic's `getCertificateFromCache`: the exact name, then `*` for its first labels; IP addresses match exactly.
 #[test]
 fn by_name() {
     let now = SystemTime::now();
     let of = |names: &[&str], id: &str| Arc::new(certificate(names, &[id], now - DAY, now + DAY));
-    let store = Store::default();
-    assert_eq!(found(&store, Some("a.example"), &[]), None);
-    store.replace([
+    assert_eq!(found(&Store::new([]), Some("a.example"), &[]), None);
+    let store = Store::new([
         of(&["a.example", "b.example"], "1"),
         of(&["*.example"], "2"),
         of(&["*.a.example"], "3"),
@@ -43,13 +42,13 @@ fn by_name() {
     assert_eq!(found(&store, None, &[]), None);
 }
 
-// caddytls/certselection.go: the certificate must have a tag; where none with the name has, any with the tag will do.
+// caddytls/certselection.go: the certificate must have one of the tags; if none with the name has, any with the tag
+// matches.
 #[test]
 fn by_tag() {
     let now = SystemTime::now();
     let of = |names: &[&str], tags: &[&str]| Arc::new(certificate(names, tags, now - DAY, now + DAY));
-    let store = Store::default();
-    store.replace([
+    let store = Store::new([
         of(&["a.example"], &["1", "red"]),
         of(&["a.example"], &["2", "blue"]),
         of(&["b.example"], &["3", "red"]),
@@ -82,8 +81,34 @@ fn the_newest_that_is_valid() {
         (vec![&past], "past"),
         (vec![&past, &future], "future"),
     ] {
-        let store = Store::default();
-        store.replace(there.into_iter().cloned());
+        let store = Store::new(there.into_iter().cloned());
         assert_eq!(found(&store, Some("a.example"), &[]).as_deref(), Some(want));
     }
+}
+
+// A renewal: the new certificate replaces the old one under its names, and only there.
+#[test]
+fn a_certificate_is_swapped() {
+    let now = SystemTime::now();
+    let of = |names: &[&str], from| Arc::new(certificate(names, &[], from, now + DAY));
+    let (old, new) = (of(&["a.example", "b.example"], now - 2 * DAY), of(&["a.example", "c.example"], now - DAY));
+    let (other, newest) = (of(&["a.example"], now - 3 * DAY), of(&["a.example"], now));
+    let store = Store::new([other.clone(), old.clone()]);
+    let is = |name: &str, want: Option<&Arc<Certificate>>| {
+        let found = store.find(Some(name), &[]);
+        assert!(found.as_ref().map(Arc::as_ptr) == want.map(Arc::as_ptr), "{name}");
+    };
+    is("b.example", Some(&old));
+    store.swap(Some(&old), Some(&new));
+    is("a.example", Some(&new));
+    is("b.example", None);
+    is("c.example", Some(&new));
+    // Again, as when a reload finds the same certificate in storage.
+    store.swap(Some(&new), Some(&new));
+    store.swap(None, Some(&newest));
+    is("a.example", Some(&newest));
+    store.swap(Some(&newest), None);
+    store.swap(Some(&new), None);
+    is("a.example", Some(&other));
+    is("c.example", None);
 }

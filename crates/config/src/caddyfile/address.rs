@@ -1,11 +1,11 @@
-//! Site addresses, `[scheme://][host][:port][/path]`, and the listeners they imply.
+//! Site addresses, `[scheme://][host][:port][/path]`, and the listener addresses that they imply.
 
 use std::net::IpAddr;
 
 use super::error::{Error, ErrorKind};
 use super::token::Token;
 
-/// A site address in parts, host and scheme in lower case.
+/// The parts of a site address, with scheme and host in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) written: String,
@@ -46,6 +46,7 @@ impl Address {
         if let Some(rule) = refused {
             return Err(Error::at(token, ErrorKind::Rule(rule)));
         }
+        // IPv6 addresses become canonical, except for IPv4-mapped ones, which keep their spelling.
         let host = match host.trim().parse::<IpAddr>() {
             Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_none() => ip.to_string(),
             _ => lower_outside_placeholders(host.trim()),
@@ -55,8 +56,8 @@ impl Address {
     }
 }
 
-/// Host and port as Go's `net.SplitHostPort` takes them apart, with the port optional: more than one colon outside
-/// brackets is no port.
+/// Splits host and port as Go's `net.SplitHostPort`, except that the port is optional. `None` for more than one colon
+/// outside of brackets.
 pub(crate) fn split_host_port(text: &str) -> Option<(&str, &str)> {
     if let Some(inner) = text.strip_prefix('[') {
         let (host, rest) = inner.split_once(']')?;
@@ -76,6 +77,7 @@ fn lower_outside_placeholders(text: &str) -> String {
             out.push(ch);
             continue;
         }
+        // An escaped brace neither starts nor ends a placeholder.
         if !escaped {
             inside = ch == '{' || (inside && ch != '}');
         }
@@ -89,7 +91,7 @@ fn lower_outside_placeholders(text: &str) -> String {
     out
 }
 
-/// A listener address in Caddy's notation: a bind address (`[network/]host`) with a port; sockets by path have none.
+/// A listener address in Caddy's notation: a bind address (`[network/]host`) with a port. Path networks have no port.
 pub(crate) fn listener(bind: &str, port: &str) -> String {
     let (network, rest) = match bind.split_once('/') {
         Some((network, rest)) => (network.trim().to_lowercase(), rest),
@@ -104,12 +106,12 @@ pub(crate) fn listener(bind: &str, port: &str) -> String {
     format!("{network}{host}:{port}")
 }
 
-/// Whether addresses of the network have no port: sockets by path or by descriptor.
+/// Whether addresses of the network have no port: Unix sockets and file descriptors.
 pub(crate) fn is_path_network(network: &str) -> bool {
     network.starts_with("unix") || network.starts_with("fd")
 }
 
-/// Whether a listener uses a port other than `port`; a socket by path has port 0.
+/// Whether a listener uses a port other than `port`. Path networks count as port 0.
 pub(crate) fn uses_other_port(listener: &str, port: &str) -> bool {
     let network = listener.split_once('/').map_or("", |(network, _)| network);
     if is_path_network(network) {

@@ -1,17 +1,15 @@
-//! The TLS app: which certificates are loaded, which are obtained, and by which policy.
+//! The TLS app: the certificates to load and to obtain, and the automation policies.
 //!
-//! - [`tls_app`]: the app, from the sites and the global block;
-//! - `policy`: policies, and how they are put in order and joined;
-//! - `names`: what names mean each other, and which authorities certify them.
+//! - [`tls_app`]: the app, from the sites and the global block
+//! - `policy`: automation policies, their order, and joining of equal ones
 
-mod names;
 mod policy;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::Site;
+use super::EvaluatedSite;
 use super::error::{Error, ErrorKind};
 use super::members::Members;
 use super::options::{Options, StorageClean};
@@ -19,15 +17,20 @@ use super::position::Position;
 use super::registry::Output;
 use super::servers::{Pairing, Share};
 use super::tls::{Issuer, Tls, complete};
+use crate::names::{self, covers};
 
-pub(crate) use names::covers;
-use policy::{Policy, consolidate};
+use policy::{AutomationPolicyDraft, consolidate};
 
-/// The app's members; none if it needs no configuration.
-pub(crate) fn tls_app(pairings: &[Pairing], sites: &[Site], options: &Options) -> Result<Map<String, Value>, Error> {
+/// The app's members. Empty if it needs no configuration.
+pub(crate) fn tls_app(
+    pairings: &[Pairing],
+    sites: &[EvaluatedSite],
+    options: &Options,
+) -> Result<Map<String, Value>, Error> {
     let mut automation = Automation::new(sites, options)?;
     let shared = automation.shared(pairings);
     let http_port = options.http_port();
+    // Servers and addresses for plain HTTP only need no certificates.
     for pairing in pairings.iter().filter(|pairing| pairing.leaves_port(&http_port)) {
         for share in &pairing.shares {
             if share.addresses(sites).any(|address| address.scheme != "http") {
@@ -61,10 +64,13 @@ pub(crate) fn tls_app(pairings: &[Pairing], sites: &[Site], options: &Options) -
             tls.insert(key.into(), members.into());
         }
     }
+    tls.extend(global.dns.clone().map(|provider| ("dns".to_owned(), provider)));
     tls.list("resolvers", global.resolvers.iter().map(|resolver| resolver.as_str().into()).collect());
     if !global.ech.is_empty() {
         let configs = Vec::from_iter(global.ech.iter().map(|name| json!({ "public_name": name })));
-        tls.insert("encrypted_client_hello".into(), json!({ "configs": configs }));
+        let mut ech = Map::from_iter([("configs".to_owned(), configs.into())]);
+        ech.list("publication", global.ech_publication.clone());
+        tls.insert("encrypted_client_hello".into(), ech.into());
     }
     for (key, on) in
         [("disable_storage_check", global.no_storage_check), ("disable_ocsp_stapling", global.no_ocsp_stapling)]
@@ -76,22 +82,22 @@ pub(crate) fn tls_app(pairings: &[Pairing], sites: &[Site], options: &Options) -
     Ok(tls)
 }
 
-/// The policies while they are collected. Sites may share a policy or an issuer, as in Caddy, where what one of them adds to
-/// it counts for all; so both are kept by index.
+/// The automation policies while they are collected. As in Caddy, sites can share a policy or an issuer, and an
+/// addition by one site applies to all of them. Therefore both are referred to by index.
 struct Automation<'a> {
-    sites: &'a [Site],
+    sites: &'a [EvaluatedSite],
     options: &'a Options,
     issuers: Vec<Issuer>,
-    /// Those that the global block names.
+    /// The issuers of the global block.
     global_issuers: Vec<usize>,
-    /// Those of each site; it may be served by several listeners, by the same issuers.
+    /// The issuers of each site. A site on several listeners keeps one list.
     site_issuers: BTreeMap<usize, Vec<usize>>,
-    policies: Vec<Policy>,
-    /// The policies in their order; one may be there more than once.
+    policies: Vec<AutomationPolicyDraft>,
+    /// The policies in order. A policy can occur more than once.
     order: Vec<usize>,
-    /// The policy of names that no other is for.
+    /// The policy for all names without a policy of their own.
     every_name: Option<usize>,
-    /// Names to be certified whatever covers them.
+    /// Names that sites force to be certified, even if a wildcard covers them.
     forced: BTreeSet<String>,
     automated: BTreeSet<String>,
     files: Vec<Value>,
@@ -99,7 +105,7 @@ struct Automation<'a> {
 }
 
 impl<'a> Automation<'a> {
-    fn new(sites: &'a [Site], options: &'a Options) -> Result<Self, Error> {
+    fn new(sites: &'a [EvaluatedSite], options: &'a Options) -> Result<Self, Error> {
         let issuers = options.certificates.issuers.clone();
         let mut automation = Self {
             sites,
@@ -122,16 +128,16 @@ impl<'a> Automation<'a> {
         Ok(automation)
     }
 
-    fn push(&mut self, policy: Policy) -> usize {
+    fn push(&mut self, policy: AutomationPolicyDraft) -> usize {
         self.policies.push(policy);
         self.order.push(self.policies.len() - 1);
         self.policies.len() - 1
     }
 
-    /// What the global block says of every policy.
-    fn base(&mut self) -> Result<Policy, Error> {
+    /// A new policy with the settings of the global block.
+    fn base(&mut self) -> Result<AutomationPolicyDraft, Error> {
         let global = &self.options.certificates;
-        let mut policy = Policy::default();
+        let mut policy = AutomationPolicyDraft::default();
         if !global.change_policies() {
             return Ok(policy);
         }
@@ -155,7 +161,7 @@ impl<'a> Automation<'a> {
         Ok(policy)
     }
 
-    /// Adds what the global block says of ACME.
+    /// Adds the global block's ACME settings to the issuers.
     fn complete(&mut self, issuers: &[usize]) -> Result<(), Error> {
         for &index in issuers {
             if let Some(acme) = self.issuers[index].acme_mut() {
@@ -165,7 +171,8 @@ impl<'a> Automation<'a> {
         Ok(())
     }
 
-    /// Hosts beside an address for every host: they appear in no matcher, so automatic HTTPS would not find them.
+    /// Hosts listed next to an address for every host. They appear in no matcher, so automatic HTTPS would not find
+    /// them.
     fn shared(&self, pairings: &[Pairing]) -> BTreeSet<String> {
         let mut shared = BTreeSet::new();
         if self.options.auto_https("off") {
@@ -179,7 +186,7 @@ impl<'a> Automation<'a> {
         shared
     }
 
-    /// A site's names that are not only for plain HTTP, sorted.
+    /// A site's names that are served over TLS, sorted.
     fn secure_names(&self, share: &Share) -> Vec<String> {
         let http_port = self.options.http_port();
         let secure = share
@@ -188,7 +195,7 @@ impl<'a> Automation<'a> {
         BTreeSet::from_iter(secure.map(|address| address.host.clone())).into_iter().collect()
     }
 
-    /// The issuers of a site's own, taken in when it is first met.
+    /// The issuers of a site. They are added at the first call; later calls return the same indexes.
     fn own_issuers(&mut self, site: usize, directives: &[&Tls]) -> Vec<usize> {
         if let Some(known) = self.site_issuers.get(&site) {
             return known.clone();
@@ -200,13 +207,14 @@ impl<'a> Automation<'a> {
         own
     }
 
-    /// Takes in what a site says.
+    /// Adds a site's policy.
     fn site(&mut self, share: &Share) -> Result<(), Error> {
         let (sites, options) = (self.sites, self.options);
         let site = &sites[share.site];
         let directives = Vec::from_iter(site.tls().map(|(tls, _)| tls));
         let hosts = share.hosts(sites);
         let base = self.base()?;
+        // A site for every host changes the default policy instead of adding one.
         let index = match self.every_name {
             Some(index) if hosts.is_empty() => index,
             _ => {
@@ -249,6 +257,7 @@ impl<'a> Automation<'a> {
         }
         self.policies[index].subjects = self.secure_names(share);
         let internal = self.internal_part(index, &site.keys[0].at)?;
+        // This can add the default policy again; `consolidate` joins the occurrences.
         self.order.push(index);
         if let Some(internal) = internal {
             self.push(internal);
@@ -260,8 +269,8 @@ impl<'a> Automation<'a> {
         Ok(())
     }
 
-    /// Challenges are answered where the site listens, unless something else is said.
-    fn bind_challenges(&mut self, policy: usize, site: &Site) {
+    /// Binds ACME challenges to the site's first `bind` address, unless `bind_host` is set.
+    fn bind_challenges(&mut self, policy: usize, site: &EvaluatedSite) {
         let binds = site.outputs.iter().filter_map(|placed| match &placed.output {
             Output::Bind { addresses, .. } => Some(addresses),
             _ => None,
@@ -277,9 +286,9 @@ impl<'a> Automation<'a> {
         }
     }
 
-    /// Where nobody says who certifies a site's names, some of which only an authority of one's own will: takes these out of
-    /// its policy for one of their own.
-    fn internal_part(&mut self, index: usize, at: &Position) -> Result<Option<Policy>, Error> {
+    /// Splits a policy without issuers if some of its names qualify only for the local authority. Those names move into
+    /// a policy of their own, which is returned.
+    fn internal_part(&mut self, index: usize, at: &Position) -> Result<Option<AutomationPolicyDraft>, Error> {
         let policy = &mut self.policies[index];
         if !policy.issuers.is_empty() {
             return Ok(None);
@@ -297,10 +306,10 @@ impl<'a> Automation<'a> {
         }
         policy.subjects = external;
         let written = vec![Issuer::internal().json()];
-        Ok(Some(Policy { subjects: internal, written, ..policy.clone() }))
+        Ok(Some(AutomationPolicyDraft { subjects: internal, written, ..policy.clone() }))
     }
 
-    /// The names that encrypted hellos show need certificates too, unless a site's policy is for them.
+    /// Adds a policy for the public names of Encrypted Client Hello that no site's policy covers.
     fn outer_names(&mut self) -> Result<(), Error> {
         if self.options.certificates.ech.is_empty() {
             return Ok(());
@@ -319,8 +328,8 @@ impl<'a> Automation<'a> {
         Ok(())
     }
 
-    /// Names to be certified that no matcher shows: those of `shared`, those that sites force, those that the global block
-    /// lists.
+    /// Collects names to certify that appear in no matcher: those of `shared`, those that sites force, and those of the
+    /// global option `tls_automate_names`. Adds policies for them as needed.
     fn automate(&mut self, shared: &BTreeSet<String>) -> Result<(), Error> {
         let mut internal = Vec::new();
         if !self.options.auto_https("disable_certs") {
@@ -331,6 +340,7 @@ impl<'a> Automation<'a> {
         let mut public = Vec::new();
         for name in &self.options.certificates.automate_names {
             let named = |index: &usize| self.policies[*index].subjects.contains(name);
+            // A name that a site's policy has needs no further policy.
             if !self.automated.insert(name.clone()) || self.order.iter().any(named) {
                 continue;
             }
@@ -339,16 +349,16 @@ impl<'a> Automation<'a> {
         let global = &self.options.certificates;
         if !public.is_empty() && (global.change_policies() || global.complete_issuers()) {
             let base = self.base()?;
-            self.push(Policy { subjects: public, ..base });
+            self.push(AutomationPolicyDraft { subjects: public, ..base });
         }
         if !internal.is_empty() {
             let written = vec![Issuer::internal().json()];
-            self.push(Policy { subjects: internal, written, ..Policy::default() });
+            self.push(AutomationPolicyDraft { subjects: internal, written, ..AutomationPolicyDraft::default() });
         }
         Ok(())
     }
 
-    /// The policies' JSON: issuers filled in, in order, each once.
+    /// Completes the issuers and returns the policies as JSON: ordered, with equal ones joined.
     fn finish(&mut self) -> Result<Vec<Value>, Error> {
         let global = &self.options.certificates;
         if global.complete_issuers() {
@@ -370,7 +380,7 @@ impl<'a> Automation<'a> {
         }
         for index in self.order.clone() {
             let issuers = &self.policies[index].issuers;
-            // Equal ones are told by their index from here on.
+            // From here on, equal issuers have equal indexes.
             let first = |&index: &usize| self.issuers.iter().position(|other| *other == self.issuers[index]);
             let issuers = Vec::from_iter(issuers.iter().filter_map(first));
             let written = Vec::from_iter(issuers.iter().map(|&index| self.issuers[index].json()));
@@ -392,7 +402,7 @@ impl<'a> Automation<'a> {
         Ok(order.iter().map(|&index| self.policies[index].json()).collect())
     }
 
-    /// The last address that names a host.
+    /// Position of the last site address with this host.
     fn place(&self, host: &str) -> Position {
         let keys = self.sites.iter().flat_map(|site| site.keys.iter().zip(&site.addresses));
         let named = keys.rev().find(|(_, address)| address.host == host);

@@ -1,14 +1,14 @@
-//! The syntax of every directive that is built.
+//! The table of directives ([`DIRECTIVES`]), and their syntax functions.
 //!
-//! - `answer`: directives that answer: respond, error, abort, redir, metrics; `encode`: encode, push;
-//! - `fields`: header, request_header; `response`: the matchers of responses that `header` and others have;
-//! - `file_server`: file_server, try_files;
-//! - `guard`: basic_auth, request_body;
-//! - `httpgrpc`: httpgrpc, which Caddy has not;
-//! - `target`: rewrite, uri, method, handle_path;
-//! - `variables`: root, fs, vars, map, log_append, log_level, log_name, log_skip;
-//! - `tls`: certificates and handshakes;
-//! - `routing`: handle, route, handle_errors, invoke, bind.
+//! - `answer`: directives that respond: respond, error, abort, redir, metrics; `encode`: encode, push
+//! - `fields`: header, request_header; `response`: the response matchers that `header` and other directives accept
+//! - `file_server`: file_server, try_files
+//! - `guard`: basic_auth, request_body
+//! - `httpgrpc`: httpgrpc, which is not one of Caddy's
+//! - `target`: rewrite, uri, method, handle_path
+//! - `variables`: root, fs, vars, map, log_append, log_level, log_name, log_skip
+//! - `tls`: certificates and TLS settings
+//! - `routing`: handle, route, handle_errors, invoke, bind
 
 mod answer;
 mod encode;
@@ -29,59 +29,123 @@ pub(crate) use routing::protocols;
 
 use serde_json::{Map, Value};
 
+use super::dispenser::Dispenser;
+use super::error::Error;
 use super::log;
 use super::pki;
 use super::proxy;
-use super::registry::Syntax;
+use super::registry::{Output, Syntax};
 use super::token::Token;
 
-/// What [`Directives::standard`](super::Directives::standard) gives a syntax to.
-pub(crate) const BUILT: &[(&str, Syntax)] = &[
-    ("abort", Syntax::Handler(answer::abort)),
-    ("acme_server", Syntax::Custom(pki::acme_server)),
-    ("basic_auth", Syntax::Handler(guard::basic_auth)),
-    ("basicauth", Syntax::Handler(guard::basic_auth)),
-    ("bind", Syntax::Custom(routing::bind)),
-    ("copy_response", Syntax::Handler(proxy::copy_response)),
-    ("copy_response_headers", Syntax::Handler(proxy::copy_response_headers)),
-    ("encode", Syntax::Handler(encode::encode)),
-    ("error", Syntax::Handler(answer::error)),
-    ("file_server", Syntax::Handler(file_server::file_server)),
-    ("forward_auth", Syntax::Custom(proxy::forward_auth)),
-    ("fs", Syntax::Handler(variables::fs)),
-    ("handle", Syntax::Handler(routing::handle)),
-    ("handle_errors", Syntax::Custom(routing::handle_errors)),
-    ("handle_path", Syntax::Custom(target::handle_path)),
-    ("header", Syntax::Custom(fields::header)),
-    ("httpgrpc", Syntax::Handler(httpgrpc::httpgrpc)),
-    ("intercept", Syntax::Handler(proxy::intercept)),
-    ("invoke", Syntax::Handler(routing::invoke)),
-    ("log", Syntax::Custom(log::directive)),
-    ("log_append", Syntax::Handler(variables::log_append)),
-    ("log_level", Syntax::Handler(variables::log_level)),
-    ("log_name", Syntax::Handler(variables::log_name)),
-    ("log_skip", Syntax::Handler(variables::log_skip)),
-    ("map", Syntax::Handler(variables::map)),
-    ("method", Syntax::Handler(target::method)),
-    ("metrics", Syntax::Handler(answer::metrics)),
-    ("php_fastcgi", Syntax::Custom(proxy::php_fastcgi)),
-    ("push", Syntax::Handler(encode::push)),
-    ("redir", Syntax::Handler(answer::redir)),
-    ("request_body", Syntax::Handler(guard::request_body)),
-    ("request_header", Syntax::Custom(fields::request_header)),
-    ("respond", Syntax::Handler(answer::respond)),
-    ("reverse_proxy", Syntax::Handler(proxy::reverse_proxy)),
-    ("rewrite", Syntax::Custom(target::rewrite)),
-    ("root", Syntax::Custom(variables::root)),
-    ("route", Syntax::Handler(routing::route)),
-    ("skip_log", Syntax::Handler(variables::log_skip)),
-    ("tls", Syntax::Custom(tls::tls)),
-    ("try_files", Syntax::Custom(file_server::try_files)),
-    ("uri", Syntax::Handler(target::uri)),
-    ("vars", Syntax::Handler(variables::vars)),
+/// A directive of [`Directives::standard`](super::Directives::standard).
+pub(super) struct Directive {
+    pub(super) name: &'static str,
+    /// `None`: one of Caddy's that is not implemented.
+    pub(super) syntax: Option<Syntax>,
+    pub(super) is_ordered: bool,
+    pub(super) needs: Needs,
+}
+
+/// The condition under which a server can run a directive's JSON; without it, the directive can only be adapted.
+#[derive(Clone, Copy)]
+pub(super) enum Needs {
+    Nothing,
+    /// This module is registered.
+    Module(&'static str),
+    /// Never: the module lacks the settings that the directive produces.
+    Unsupported,
+}
+
+/// A directive that adds one handler.
+const fn handler(name: &'static str, read: fn(&mut Dispenser<'_>) -> Result<Value, Error>) -> Directive {
+    Directive { name, syntax: Some(Syntax::Handler(read)), is_ordered: true, needs: Needs::Nothing }
+}
+
+/// A directive with any outputs.
+const fn custom(name: &'static str, read: fn(&mut Dispenser<'_>) -> Result<Vec<Output>, Error>) -> Directive {
+    Directive { name, syntax: Some(Syntax::Custom(read)), is_ordered: true, needs: Needs::Nothing }
+}
+
+/// A directive of Caddy's that is not implemented, but keeps its position.
+const fn unbuilt(name: &'static str) -> Directive {
+    Directive { name, syntax: None, is_ordered: true, needs: Needs::Nothing }
+}
+
+impl Directive {
+    const fn needs(self, module: &'static str) -> Self {
+        Self { needs: Needs::Module(module), ..self }
+    }
+
+    const fn unsupported(self) -> Self {
+        Self { needs: Needs::Unsupported, ..self }
+    }
+
+    const fn unordered(self) -> Self {
+        Self { is_ordered: false, ..self }
+    }
+}
+
+/// All directives, in the default order of their handlers: Caddy's order, with ours added. Each row has the name, the
+/// syntax function, and the module that a server needs for it.
+pub(super) const DIRECTIVES: &[Directive] = &[
+    unbuilt("tracing"),
+    // Ours. It replaces the request with an inner one, on which all other directives must then work.
+    handler("httpgrpc", httpgrpc::httpgrpc).needs("http.handlers.httpgrpc"),
+    // Variables, which later directives may use.
+    handler("map", variables::map).needs("http.handlers.map"),
+    handler("vars", variables::vars).needs("http.handlers.vars"),
+    // Sets a variable that file_server would have to read; file_server serves the operating system's file system only.
+    handler("fs", variables::fs).unsupported(),
+    custom("root", variables::root).needs("http.handlers.vars"),
+    handler("log_append", variables::log_append).needs("http.handlers.log_append"),
+    handler("skip_log", variables::log_skip).needs("http.handlers.vars"),
+    handler("log_skip", variables::log_skip).needs("http.handlers.vars"),
+    handler("log_name", variables::log_name).needs("http.handlers.access_log"),
+    handler("log_level", variables::log_level).needs("http.handlers.access_log"),
+    // Response fields, before any directive responds.
+    custom("header", fields::header).needs("http.handlers.headers"),
+    handler("copy_response_headers", proxy::copy_response_headers).needs("http.handlers.copy_response_headers"),
+    handler("request_body", guard::request_body).needs("http.handlers.request_body"),
+    unbuilt("timeouts"),
+    handler("redir", answer::redir).needs("http.handlers.static_response"),
+    // The request target.
+    handler("method", target::method).needs("http.handlers.rewrite"),
+    custom("rewrite", target::rewrite).needs("http.handlers.rewrite"),
+    handler("uri", target::uri).needs("http.handlers.rewrite"),
+    custom("try_files", file_server::try_files).needs("http.matchers.file"),
+    // Handlers that wrap others.
+    handler("basicauth", guard::basic_auth).needs("http.handlers.authentication"),
+    handler("basic_auth", guard::basic_auth).needs("http.handlers.authentication"),
+    custom("forward_auth", proxy::forward_auth).needs("http.handlers.reverse_proxy"),
+    custom("request_header", fields::request_header).needs("http.handlers.headers"),
+    handler("encode", encode::encode).needs("http.handlers.encode"),
+    handler("push", encode::push).needs("http.handlers.push"),
+    handler("intercept", proxy::intercept).needs("http.handlers.intercept"),
+    unbuilt("templates"),
+    // Directives that contain or invoke routes.
+    handler("invoke", routing::invoke).needs("http.handlers.invoke"),
+    handler("handle", routing::handle).needs("http.handlers.subroute"),
+    custom("handle_path", target::handle_path).needs("http.handlers.rewrite"),
+    handler("route", routing::route).needs("http.handlers.subroute"),
+    // Handlers that respond.
+    handler("abort", answer::abort).needs("http.handlers.static_response"),
+    handler("error", answer::error).needs("http.handlers.error"),
+    handler("copy_response", proxy::copy_response).needs("http.handlers.copy_response"),
+    handler("respond", answer::respond).needs("http.handlers.static_response"),
+    handler("metrics", answer::metrics).needs("http.handlers.metrics"),
+    handler("reverse_proxy", proxy::reverse_proxy).needs("http.handlers.reverse_proxy"),
+    // It needs a FastCGI transport, which reverse_proxy does not have.
+    custom("php_fastcgi", proxy::php_fastcgi).unsupported(),
+    handler("file_server", file_server::file_server).needs("http.handlers.file_server"),
+    custom("acme_server", pki::acme_server).needs("http.handlers.acme_server"),
+    // These configure the site instead of adding a handler.
+    custom("bind", routing::bind).unordered(),
+    custom("handle_errors", routing::handle_errors).unordered(),
+    custom("log", log::directive).needs("http.handlers.access_log").unordered(),
+    custom("tls", tls::tls).unordered(),
 ];
 
-/// An object that starts with the handler's name and leaves out what is not set.
+/// A handler's JSON object. Starts with the handler's name; members that are not set are omitted.
 struct Handler(Map<String, Value>);
 
 impl Handler {
@@ -94,7 +158,7 @@ impl Handler {
         self
     }
 
-    /// Sets a text unless it is empty.
+    /// Sets a text, unless it is empty.
     fn text(&mut self, key: &str, text: &str) -> &mut Self {
         if !text.is_empty() {
             self.set(key, text);
@@ -102,7 +166,7 @@ impl Handler {
         self
     }
 
-    /// Sets a value in place of an earlier one, or takes that out.
+    /// Sets or replaces a value; `None` removes it.
     fn replace(&mut self, key: &str, value: Option<impl Into<Value>>) {
         match value {
             Some(value) => drop(self.0.insert(key.to_owned(), value.into())),
@@ -119,7 +183,8 @@ pub(crate) fn texts(tokens: &[Token]) -> Vec<Value> {
     tokens.iter().map(|token| Value::from(&*token.text)).collect()
 }
 
-/// A field name as Go writes it: capitals after hyphens. Names with other characters than a field's stay as they are.
+/// A field name in Go's canonical form, with a capital after each hyphen. Names with characters that no field name has
+/// are returned unchanged.
 pub(crate) fn canonical(name: &str) -> String {
     let field = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if !name.bytes().all(field) {

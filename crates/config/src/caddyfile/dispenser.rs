@@ -1,89 +1,205 @@
-//! A directive's words, handed out one by one to whoever knows its syntax.
+//! Hands the words of a directive to its syntax function, one by one.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use super::error::{self, Error, ErrorKind, Part};
+use super::Session;
+use super::error::{self, Error, ErrorKind, NameTable};
 use super::matcher::{self, MatcherSet};
 use super::options::Options;
-use super::quantity::octets;
+use super::position::Position;
+use super::quantity::bytes;
 use super::registry::{Output, Syntax};
 use super::route::{self, Ordering, Placed, Route};
 use super::segment::Segment;
 use super::token::Token;
-use super::{Session, Warning};
 
-/// What a directive sees besides its own words.
+/// The context of a directive.
 #[derive(Clone)]
 pub(crate) struct Scope<'a> {
     pub(crate) session: &'a Session<'a>,
-    pub(crate) matchers: BTreeMap<Box<str>, MatcherSet>,
-    /// The files the enclosing block came from.
+    pub(crate) matchers: BTreeMap<Box<str>, Rc<Matcher>>,
+    /// The files that the enclosing block's words come from.
     pub(crate) files: &'a [Arc<str>],
 }
 
-/// The words of one directive or of one line in its block.
+/// A matcher defined in this block or an enclosing one.
+pub(crate) struct Matcher {
+    set: MatcherSet,
+    used: Cell<bool>,
+}
+
+/// The words of one directive, or of one line in its block.
+///
+/// A syntax function must read every word and the block. A word that it leaves on a line of a block starts a further
+/// option of that block ([`Dispenser::lines`]), as in Caddy. Any other word or block left over is an error after the
+/// directive (`unread`), so no input is silently ignored.
 pub struct Dispenser<'a> {
     segment: &'a Segment,
+    /// Index of the first argument after the name: 0, unless an argument serves as the name of a further option.
+    first: usize,
+    /// Number of arguments handed out, including those before `first`.
     taken: usize,
-    /// Where the arguments start: behind the matcher token, if one was taken off.
+    /// Index of the first argument proper: `first`, or the index after the matcher token.
     start: usize,
+    block: Cell<BlockProgress>,
+    /// Receives the index of the first word left over, on drop. `None` for a directive's own line.
+    left: Option<Rc<Cell<Option<usize>>>>,
     scope: &'a Scope<'a>,
+}
+
+/// Whether the syntax function has read the block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockProgress {
+    Unread,
+    Read,
+}
+
+// Dropping detects unread words, so that no syntax function needs to check for them at its end.
+impl Drop for Dispenser<'_> {
+    fn drop(&mut self) {
+        match (self.remaining().first(), &self.left) {
+            (Some(_), Some(left)) => left.set(Some(self.taken)),
+            (Some(token), None) => self.scope.session.note_unread(unexpected_word(token)),
+            (None, _) => {
+                if self.block.get() == BlockProgress::Unread && self.has_block() {
+                    self.scope.session.note_unread(unexpected_block(self.segment, self.last()));
+                }
+            }
+        }
+    }
+}
+
+/// The error for an unexpected block after the word `last`.
+pub(crate) fn unexpected_block(segment: &Segment, last: &Token) -> Error {
+    let rule = "unexpected block after '{}'; expected the line to end there";
+    let at = segment.opens.as_ref().unwrap_or(&last.at);
+    Error::new(at.clone(), ErrorKind::Word { rule, found: last.text.clone() })
+}
+
+fn unexpected_word(token: &Token) -> Error {
+    let rule = "unexpected '{}'; expected the line to end before it";
+    Error::at(token, ErrorKind::Word { rule, found: token.text.clone() })
+}
+
+/// Iterates over the lines of a block. A word that the reader of a line leaves over comes next, as an option of its
+/// own.
+pub struct Lines<'a> {
+    segments: std::slice::Iter<'a, Segment>,
+    current: Option<&'a Segment>,
+    left: Rc<Cell<Option<usize>>>,
+    scope: &'a Scope<'a>,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Dispenser<'a>;
+
+    fn next(&mut self) -> Option<Dispenser<'a>> {
+        let (segment, first) = match (self.current, self.left.take()) {
+            // The reader of this line left a word over: continue with it as an option.
+            (Some(segment), Some(left)) => {
+                let name = &segment.arguments[left];
+                self.scope.session.warn(name, format!("'{}' is read as an option of its own", name.text));
+                (segment, left + 1)
+            }
+            _ => (self.segments.next()?, 0),
+        };
+        self.current = Some(segment);
+        let mut line = Dispenser::new(segment, self.scope);
+        (line.first, line.taken, line.start) = (first, first, first);
+        line.left = Some(self.left.clone());
+        Some(line)
+    }
+}
+
+impl Drop for Lines<'_> {
+    fn drop(&mut self) {
+        // A word left over on the last line, or a line that was not iterated over.
+        let left = self.left.take().and_then(|left| self.current?.arguments.get(left));
+        if let Some(token) = left.or_else(|| Some(&self.segments.next()?.name)) {
+            self.scope.session.note_unread(unexpected_word(token));
+        }
+    }
 }
 
 impl<'a> Dispenser<'a> {
     pub(crate) fn new(segment: &'a Segment, scope: &'a Scope<'a>) -> Self {
-        Self { segment, taken: 0, start: 0, scope }
+        Self { segment, first: 0, taken: 0, start: 0, block: Cell::new(BlockProgress::Unread), left: None, scope }
     }
 
-    /// The directive's or line's first word.
+    /// The first word of the directive or line.
     pub fn name(&self) -> &'a Token {
-        &self.segment.name
+        match self.first {
+            0 => &self.segment.name,
+            first => &self.segment.arguments[first - 1],
+        }
     }
 
-    /// The whole of it, what was handed out included.
-    pub fn segment(&self) -> &'a Segment {
-        self.segment
+    /// The whole segment, including arguments handed out before, to be read by another dispenser. Marks all of it as
+    /// read.
+    pub(crate) fn take_segment(&mut self) -> Segment {
+        self.rest();
+        let arguments = self.segment.arguments[self.first..].to_vec();
+        self.block.set(BlockProgress::Read);
+        Segment { name: self.name().clone(), arguments, ..self.segment.clone() }
     }
 
-    /// The next argument.
+    /// Takes the next argument.
     pub fn argument(&mut self) -> Option<&'a Token> {
         let token = self.segment.arguments.get(self.taken)?;
         self.taken += 1;
         Some(token)
     }
 
-    /// The next argument, which must be there.
+    /// Takes the next argument; an error if there is none.
     pub fn require(&mut self) -> Result<&'a Token, Error> {
         self.argument().ok_or_else(|| self.count_error())
     }
 
-    /// The next argument, which must be there and the last.
+    /// Takes the next argument, which must be the last; an error otherwise.
     pub fn only(&mut self) -> Result<&'a Token, Error> {
         let token = self.require()?;
         if self.remaining().is_empty() { Ok(token) } else { Err(self.count_error()) }
     }
 
-    /// The only argument, read as a number of octets; `{}` in the rule stands for one that is none.
+    /// Takes the only argument and parses it as a size in bytes. `rule` is the error's sentence.
     pub(crate) fn size(&mut self, rule: &'static str) -> Result<i64, Error> {
         let token = self.only()?;
-        let size = octets(&token.text).and_then(|octets| i64::try_from(octets).ok());
+        let size = bytes(&token.text).and_then(|bytes| i64::try_from(bytes).ok());
         size.ok_or_else(|| self.word(rule))
     }
 
-    /// All arguments not handed out yet; does not hand them out.
+    /// The remaining arguments, without taking them.
     pub fn remaining(&self) -> &'a [Token] {
         &self.segment.arguments[self.taken..]
     }
 
-    /// All arguments not handed out yet.
+    /// Takes the remaining arguments.
     pub fn rest(&mut self) -> &'a [Token] {
         let rest = self.remaining();
         self.taken = self.segment.arguments.len();
         rest
     }
 
-    /// Refuses any further argument.
+    /// All arguments after a matcher token, including those handed out before. Takes the remaining ones.
+    pub fn arguments(&mut self) -> &'a [Token] {
+        self.rest();
+        &self.segment.arguments[self.start..]
+    }
+
+    /// Position of the last word: the closing brace, if there is one.
+    pub(crate) fn closes(&self) -> &'a Position {
+        &self.segment.closes
+    }
+
+    /// Whether there is a block.
+    pub fn has_block(&self) -> bool {
+        self.segment.block.is_some()
+    }
+
+    /// Returns an error if an argument remains.
     pub fn end(&mut self) -> Result<(), Error> {
         match self.argument() {
             Some(_) => Err(self.count_error()),
@@ -91,44 +207,20 @@ impl<'a> Dispenser<'a> {
         }
     }
 
-    /// Warns of any further argument: Caddy overlooks it here, so it must not keep a file from loading.
-    pub fn overlook_rest(&mut self) {
-        if let Some(token) = self.rest().first() {
-            self.warn(token, format!("'{}' and what follows on its line has no effect here", token.text));
+    /// The lines of the block. Empty while arguments remain: the brace is not the next word then, as in Caddy.
+    pub fn lines(&self) -> Lines<'a> {
+        Lines { segments: self.block().iter(), current: None, left: Rc::default(), scope: self.scope }
+    }
+
+    fn block(&self) -> &'a [Segment] {
+        if !self.remaining().is_empty() {
+            return &[];
         }
+        self.block.set(BlockProgress::Read);
+        self.segment.block.as_deref().unwrap_or_default()
     }
 
-    /// The lines of the block.
-    pub fn lines(&self) -> impl Iterator<Item = Dispenser<'a>> + use<'a> {
-        let scope = self.scope;
-        self.segment.block.iter().flatten().map(move |line| Dispenser::new(line, scope))
-    }
-
-    /// Hands the block's lines to `option` one by one. A word that it leaves over begins a further option, as in Caddy. Of a
-    /// block behind an option that has none by `with_block`, Caddy reads the brace as an option; so it is refused.
-    pub(crate) fn each_option(
-        &self,
-        with_block: fn(&str) -> bool,
-        mut option: impl FnMut(&mut Dispenser<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for line in self.lines() {
-            let mut next = Some(line.segment.clone());
-            while let Some(segment) = next {
-                let mut line = self.over(&segment);
-                option(&mut line)?;
-                next = line.left_over();
-                if let Some(further) = &next {
-                    self.warn(&further.name, format!("'{}' is read as an option of its own", further.name.text));
-                } else if segment.block.is_some() && !with_block(&segment.name.text) {
-                    let rule = "unrecognized subdirective {}; expected no block here";
-                    return Err(Error::at(line.last(), ErrorKind::Word { rule, found: "{".into() }));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Other words, read where these are.
+    /// A dispenser over another segment, in this one's context.
     pub(crate) fn over<'b>(&self, segment: &'b Segment) -> Dispenser<'b>
     where
         'a: 'b,
@@ -136,18 +228,7 @@ impl<'a> Dispenser<'a> {
         Dispenser::new(segment, self.scope)
     }
 
-    /// What was not handed out yet, read as a segment of its own.
-    pub(crate) fn left_over(&self) -> Option<Segment> {
-        let (name, arguments) = self.remaining().split_first()?;
-        Some(Segment {
-            name: name.clone(),
-            arguments: arguments.to_vec(),
-            block: self.segment.block.clone(),
-            closes: self.segment.closes.clone(),
-        })
-    }
-
-    /// Refuses a block with at least one line.
+    /// Returns an error if the block has a line.
     pub fn no_block(&self, rule: &'static str) -> Result<(), Error> {
         match self.lines().next() {
             Some(line) => Err(Error::at(line.name(), ErrorKind::Rule(rule))),
@@ -155,15 +236,15 @@ impl<'a> Dispenser<'a> {
         }
     }
 
-    /// Refuses a block, even an empty one.
+    /// Returns an error if there is a block, even an empty one.
     pub fn no_braces(&self) -> Result<(), Error> {
         match self.segment.block {
-            Some(_) => Err(Error::at(self.last(), ErrorKind::ArgumentCount("{".into()))),
+            Some(_) => Err(self.error(ErrorKind::ArgumentCount("{".into()))),
             None => Ok(()),
         }
     }
 
-    /// Refuses whatever else its line holds: an argument, or a block.
+    /// Returns an error if an argument or a block remains.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         if self.argument().is_some() {
             return Err(self.word("unknown subdirective '{}'; expected nothing more on this line"));
@@ -174,7 +255,7 @@ impl<'a> Dispenser<'a> {
         }
     }
 
-    /// Takes a matcher token off if one is next: `*` (an empty answer), `/path` or `@name`.
+    /// Takes the next argument if it is a matcher token: `*` (returns `None`), `/path` or `@name`.
     pub fn matcher(&mut self) -> Result<Option<MatcherSet>, Error> {
         let Some(token) = self.remaining().first() else { return Ok(None) };
         let set = if &*token.text == "*" {
@@ -182,10 +263,11 @@ impl<'a> Dispenser<'a> {
         } else if token.text.starts_with('/') {
             Some(matcher::path(&token.text))
         } else if token.text.starts_with('@') {
-            let known = self.scope.matchers.get(&token.text).cloned();
-            Some(known.ok_or_else(|| {
+            let known = self.scope.matchers.get(&token.text).ok_or_else(|| {
                 Error::at(token, ErrorKind::Word { rule: error::MATCHER_NAME, found: token.text.clone() })
-            })?)
+            })?;
+            known.used.set(true);
+            Some(known.set.clone())
         } else {
             return Ok(None);
         };
@@ -195,62 +277,62 @@ impl<'a> Dispenser<'a> {
     }
 
     pub(crate) fn directives(&self) -> Result<Vec<Placed>, Error> {
-        evaluate(self.segment.block.as_deref().unwrap_or_default(), self.scope.clone(), None)
+        evaluate(self.block(), self.scope.clone(), None)
     }
 
-    /// The block's lines read as directives, sorted into routes as a site's are; matchers defined in the block are seen
-    /// there and deeper.
+    /// Evaluates the block's lines as directives and sorts them into routes like a site's. Matchers defined in the
+    /// block are visible in it and in blocks nested in it.
     pub fn routes(&self) -> Result<Vec<Route>, Error> {
         route::subroute(self.directives()?, self.scope.session, Ordering::ByDirective)
     }
 
-    /// [`Self::routes`] in the order written.
+    /// As [`Self::routes`], but in the order written.
     pub fn routes_as_written(&self) -> Result<Vec<Route>, Error> {
         route::subroute(self.directives()?, self.scope.session, Ordering::AsWritten)
     }
 
-    /// A name for a group of mutually exclusive routes, used by no other.
+    /// A fresh name for a group of mutually exclusive routes.
     pub fn group(&self) -> String {
         self.scope.session.next_group()
     }
 
-    /// A name for a logger that has none.
+    /// A fresh name for a logger.
     pub(crate) fn log_name(&self) -> String {
         self.scope.session.next_log()
     }
 
-    /// The tag of a certificate's file, and whether it was never asked for before.
+    /// The tag of a certificate file, and whether this is its first use.
     pub(crate) fn certificate_tag(&self, file: &str) -> (String, bool) {
         self.scope.session.certificate_tag(file)
     }
 
-    /// What the global block says.
+    /// The global options.
     pub(crate) fn options(&self) -> &'a Options {
         self.scope.session.options
     }
 
-    /// The files the enclosing site block came from, sorted.
+    /// The files that the enclosing site block's words come from, sorted.
     pub fn files(&self) -> &'a [Arc<str>] {
         self.scope.files
     }
 
-    /// Notes that the site invokes a named route.
+    /// Records that the site invokes a named route.
     pub(crate) fn invoke(&self, name: &Token) {
         self.scope.session.invoked.borrow_mut().insert(name.text.to_string(), name.at.clone());
     }
 
-    /// Notes something that deserves a look.
+    /// Records a warning about accepted input.
     pub fn warn(&self, token: &Token, message: String) {
-        self.scope.session.warnings.borrow_mut().push(Warning { at: token.at.clone(), message });
+        self.scope.session.warn(token, message);
     }
 
-    /// The word handed out last, the name before any; a matcher token does not count.
+    /// The last word handed out, or the name if there is none. A matcher token does not count.
     pub fn last(&self) -> &'a Token {
         let arguments = &self.segment.arguments[self.start..self.taken];
-        arguments.last().unwrap_or(&self.segment.name)
+        arguments.last().unwrap_or(self.name())
     }
 
-    /// Too few or too many arguments.
+    /// The error for too few or too many arguments.
     pub fn count_error(&self) -> Error {
         let last = self.last();
         if last.quoted() {
@@ -260,50 +342,52 @@ impl<'a> Dispenser<'a> {
         Error::at(last, ErrorKind::ArgumentCount(last.text.clone()))
     }
 
-    /// A mistake at the word handed out last.
+    /// An error at the last word handed out.
     pub fn error(&self, kind: ErrorKind) -> Error {
         Error::at(self.last(), kind)
     }
 
-    /// A broken rule at the word handed out last.
+    /// An error with a complete sentence, at the last word handed out.
     pub fn rule(&self, rule: &'static str) -> Error {
         self.error(ErrorKind::Rule(rule))
     }
 
-    /// A broken rule and the word handed out last, which stands for `{}` in it.
+    /// An error at the last word handed out, which replaces `{}` in `rule`.
     pub fn word(&self, rule: &'static str) -> Error {
         self.error(ErrorKind::Word { rule, found: self.last().text.clone() })
     }
 
-    /// The word handed out last, which is no module's name; `{}` in the rule stands for it.
+    /// The error for an unknown module named by the last word handed out, which replaces `{}` in `rule`.
     pub(crate) fn unknown_module(&self, rule: &'static str, expected: &'static [&'static str]) -> Error {
         self.error(ErrorKind::Unknown { rule, name: self.last().text.clone(), expected })
     }
 
-    /// A line's name that is in no table; `{}` in the rule stands for it.
+    /// The error for a line whose name is not in the table `expected`. The name replaces `{}` in `rule`.
     pub fn unknown(&self, rule: &'static str, expected: &'static [&'static str]) -> Error {
         let name = self.name().text.clone();
         Error::at(self.name(), ErrorKind::Unknown { rule, name, expected })
     }
 }
 
-/// Evaluates a block's directives after taking its matcher definitions in. `site` is `Some` at the top of a site block
-/// and tells whether it has braces.
+/// Evaluates a block: first its matcher definitions, then its directives. `site` is `Some` for the body of a site
+/// block, and then holds whether the site has braces.
 pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<bool>) -> Result<Vec<Placed>, Error> {
     let defines = |segment: &&Segment| segment.name.text.starts_with('@');
+    // Definitions come first: a directive can use a matcher that is defined below it.
     for segment in segments.iter().filter(defines) {
         let name = &segment.name;
         if scope.matchers.contains_key(&name.text) {
             return Err(Error::at(name, ErrorKind::Word { rule: error::MATCHER_TWICE, found: name.text.clone() }));
         }
-        scope.matchers.insert(name.text.clone(), matcher::definition(segment)?);
+        let matcher = Matcher { set: matcher::definition(segment)?, used: Cell::new(false) };
+        scope.matchers.insert(name.text.clone(), Rc::new(matcher));
     }
     let mut outputs = Vec::new();
     for segment in segments.iter().filter(|segment| !defines(segment)) {
         let name = &segment.name;
         let syntax = match scope.session.directives.syntax(&name.text) {
             Some(Some(syntax)) => syntax,
-            Some(None) => return Err(Error::at(name, ErrorKind::NotBuilt(Part::Directive, name.text.clone()))),
+            Some(None) => return Err(Error::at(name, ErrorKind::NotBuilt(NameTable::Directive, name.text.clone()))),
             None => {
                 let near = scope.session.directives.near(&name.text);
                 let kind = ErrorKind::UnknownDirective { name: name.text.clone(), near, braces: site };
@@ -311,13 +395,30 @@ pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<
             }
         };
         let results = run(syntax, Dispenser::new(segment, &scope));
-        let results = results.map_err(|error| error.inside(&name.text, &segment.closes))?;
-        // Caddy sorts `handle_path` among the `handle` blocks.
+        let results = unread(results, scope.session);
+        let results = results.map_err(|error| match &segment.opens {
+            Some(opens) => error.in_unclosed(&name.text, opens).inside(&name.text, &segment.closes),
+            None => error.inside(&name.text, &segment.closes),
+        })?;
+        // Caddy sorts `handle_path` together with `handle`.
         let sorted_as = if &*name.text == "handle_path" { "handle" } else { &name.text };
         let placed = |output| Placed { directive: sorted_as.into(), at: name.at.clone(), output };
         outputs.extend(results.into_iter().map(placed));
     }
+    // Matchers from imports are exempt: a shared snippet may define matchers that only some of its importers use.
+    let own = segments.iter().filter(defines).map(|segment| &segment.name).filter(|name| name.imported.is_none());
+    for name in own.filter(|name| !scope.matchers[&name.text].used.get()) {
+        scope.session.warn(name, format!("matcher {} is never used", name.text));
+    }
     Ok(outputs)
+}
+
+/// Turns a directive's result into an error if its syntax function left a word or block unread. Its own error takes
+/// precedence.
+pub(crate) fn unread<T>(result: Result<T, Error>, session: &Session<'_>) -> Result<T, Error> {
+    let left = session.unread.take();
+    let read = result?;
+    left.map_or(Ok(read), Err)
 }
 
 fn run(syntax: Syntax, mut dispenser: Dispenser<'_>) -> Result<Vec<Output>, Error> {

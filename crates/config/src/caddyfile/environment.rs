@@ -1,6 +1,11 @@
-//! `{$NAME}` and `{$NAME:default}`: replaced in the text before it is split into words, so that a value may hold several.
+//! `{$NAME}` and `{$NAME:default}`: substituted before the text is split into words, so that a value can contain
+//! several words.
 
-/// A character and where the operator sees it: those of a substituted value all stand at its `{$`.
+use std::sync::Arc;
+
+use super::position::Position;
+
+/// A character and its position. All characters of a substituted value have the position of their `{$`.
 #[derive(Clone, Copy)]
 pub(crate) struct Glyph {
     pub(crate) ch: char,
@@ -8,18 +13,35 @@ pub(crate) struct Glyph {
     pub(crate) column: u32,
 }
 
-/// The text with every substitution made once; a value's own `{$…}` is left alone. An unset variable without a default
-/// is empty, an unclosed or nameless `{$` stays as it is.
-pub(crate) fn substitute(source: &str, env: &dyn Fn(&str) -> Option<String>) -> Vec<Glyph> {
+/// A variable that is not set and has no default. It becomes an empty text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unset {
+    pub(crate) name: Arc<str>,
+    pub(crate) at: Position,
+}
+
+/// Substitutes all variables, in one pass: a `{$…}` inside a value is not substituted. Also returns each unset
+/// variable, with the index that its first character would have. An unset variable without a default becomes empty; an
+/// unclosed or nameless `{$` is left as it is.
+pub(crate) fn substitute(
+    source: &str,
+    file: &Arc<str>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> (Vec<Glyph>, Vec<(usize, Unset)>) {
     let mut out = Vec::with_capacity(source.len());
+    let mut unset = Vec::new();
     let (mut line, mut column) = (1, 1);
     let mut rest = source.strip_prefix('\u{feff}').unwrap_or(source);
     while let Some(ch) = rest.chars().next() {
         let span = rest.strip_prefix("{$").and_then(|inner| inner.split_once('}')).filter(|(name, _)| !name.is_empty());
         let consumed = match span {
             Some((inner, _)) => {
-                let (name, default) = inner.split_once(':').unwrap_or((inner, ""));
-                let value = env(name).unwrap_or_else(|| default.to_owned());
+                let (name, default) = inner.split_once(':').map_or((inner, None), |(name, text)| (name, Some(text)));
+                let value = env(name).or_else(|| default.map(str::to_owned)).unwrap_or_else(|| {
+                    let at = Position { file: file.clone(), line, column };
+                    unset.push((out.len(), Unset { name: name.into(), at }));
+                    String::new()
+                });
                 out.extend(value.chars().map(|ch| Glyph { ch, line, column }));
                 "{$".len() + inner.len() + "}".len()
             }
@@ -33,5 +55,5 @@ pub(crate) fn substitute(source: &str, env: &dyn Fn(&str) -> Option<String>) -> 
         }
         rest = &rest[consumed..];
     }
-    out
+    (out, unset)
 }

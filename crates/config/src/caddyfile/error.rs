@@ -1,16 +1,17 @@
-//! The operator's mistakes.
+//! Errors in Caddyfiles.
 //!
-//! [`Display`](fmt::Display) is one line: place, what was found, what was expected. [`Error::caddy_message`] is the same
-//! mistake in the exact words that Caddy prints, for scripts that look for them.
+//! [`Display`](fmt::Display) prints one line: the position, the text found, the text expected. [`Error::caddy_message`]
+//! is the message in Caddy's exact words, for scripts that search for them.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use super::hint;
 use super::position::Position;
 use super::token::{Imported, Token};
 
-/// A mistake in a Caddyfile. Always the operator's; reaches the whole load, so nothing of the file takes effect.
+/// An error in a Caddyfile. Always the operator's to fix. The whole load fails, so the file has no effect.
 #[derive(Debug)]
 pub struct Error(Box<Fault>);
 
@@ -18,24 +19,28 @@ pub struct Error(Box<Fault>);
 struct Fault {
     at: Position,
     kind: ErrorKind,
-    /// The import that brought the word.
+    /// The import that inserted the word.
     imported: Option<Arc<Imported>>,
-    /// The directives it happened in, outermost first.
-    within: Vec<Frame>,
+    /// The enclosing directives, outermost first.
+    within: Vec<DirectiveFrame>,
+    /// Text to append to the sentence, such as where a block or a quote began.
+    note: Option<String>,
+    /// The position in Caddy's message, if it differs.
+    noticed: Option<Position>,
 }
 
 #[derive(Debug)]
-struct Frame {
-    /// Empty for a named route, which Caddy counts as a surrounding but does not name.
+struct DirectiveFrame {
+    /// Empty for a named route, which Caddy counts as an enclosing directive but does not name.
     directive: Box<str>,
-    /// The last word of the directive: Caddy names its line.
+    /// Position of the directive's last word. Caddy's messages name its line.
     closes: Position,
 }
 
-/// Which table a name belongs to.
+/// The table in which a name was looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Part {
+pub enum NameTable {
     /// A directive of a site block.
     Directive,
     /// An option of the global block.
@@ -44,23 +49,23 @@ pub enum Part {
     ServersOption,
     /// A request matcher.
     Matcher,
-    /// A module that an option names.
+    /// A module that an option selects.
     Module,
 }
 
-/// What is wrong. Texts are words found in the file.
+/// The kinds of errors. Texts are words from the file.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// `<<` and nothing after it.
+    /// `<<` without a marker.
     HeredocMarkerMissing,
     /// `<<<MARKER`
     HeredocBrackets,
-    /// A marker of other characters than letters, digits, `-` and `_`.
+    /// A marker with characters other than letters, digits, `-` and `_`.
     HeredocMarker(Box<str>),
-    /// The closing marker never comes.
+    /// A heredoc without its closing marker.
     HeredocOpen(Box<str>),
-    /// A line is indented less than the closing marker.
+    /// A line of a heredoc is indented less than its closing marker.
     HeredocIndent {
         /// The heredoc's marker.
         marker: Box<str>,
@@ -69,52 +74,52 @@ pub enum ErrorKind {
         /// White space before the closing marker.
         expected: Box<str>,
     },
-    /// The file ends inside something.
+    /// The file ends inside a construct.
     UnexpectedEnd {
-        /// What would have closed it.
+        /// The expected word or construct.
         expected: &'static str,
     },
-    /// A word where another is required.
+    /// A word where a specific other word is required.
     UnexpectedToken {
         /// The word.
         found: Box<str>,
-        /// What belongs there.
+        /// The expected word.
         expected: &'static str,
     },
-    /// A rule with nothing to add to it.
+    /// A complete sentence.
     Rule(&'static str),
-    /// A rule and the word that breaks it; `{}` in the rule stands for the word.
+    /// A sentence with `{}` in place of the offending word.
     Word {
-        /// The sentence.
+        /// The sentence, with one `{}`.
         rule: &'static str,
         /// The word.
         found: Box<str>,
     },
-    /// Too few or too many arguments; the word is the last one looked at.
+    /// Too few or too many arguments. The word is the last one read.
     ArgumentCount(Box<str>),
-    /// A directive that neither Caddy nor a registered module knows.
+    /// A directive that neither Caddy nor a registered module has.
     UnknownDirective {
         /// Its name.
         name: Box<str>,
-        /// A known name that it resembles.
+        /// A known name that differs by a typo.
         near: Option<Box<str>>,
         /// Whether its site block has braces; `None` inside another directive.
         braces: Option<bool>,
     },
-    /// A name that is in no table where it stands.
+    /// A name that is not in the table for its position.
     Unknown {
-        /// What Caddy says before the name; `{}` stands for it.
+        /// Caddy's sentence, with `{}` in place of the name.
         rule: &'static str,
         /// The name.
         name: Box<str>,
-        /// The names that could stand here.
+        /// The names allowed here.
         expected: &'static [&'static str],
     },
-    /// Caddy has it, this version has not.
-    NotBuilt(Part, Box<str>),
-    /// A directive that has no place in the order.
+    /// A feature of Caddy's that is not implemented.
+    NotBuilt(NameTable, Box<str>),
+    /// A directive without a position in the directive order.
     Unordered(Box<str>),
-    /// A directive's name where a site address belongs.
+    /// A directive's name in place of a site address.
     DirectiveAsAddress(Box<str>),
     /// Two site blocks on one listener with the same address.
     AmbiguousSite(Box<str>),
@@ -124,63 +129,94 @@ pub enum ErrorKind {
     GlobalOptionsNotFirst,
     /// A port above 65535 or below 0.
     PortRange(i64),
-    /// Imports that lead back to where they came from.
+    /// An import cycle.
     ImportCycle {
         /// The importing file or snippet.
         from: Box<str>,
-        /// The imported one.
+        /// The imported file or snippet.
         to: Box<str>,
     },
     /// An imported file that cannot be read.
     ImportRead(Box<str>, std::io::ErrorKind),
-    /// A directive's own sentence; for directives registered from outside.
+    /// A complete sentence from a directive, for directives registered by other crates.
     Custom(Cow<'static, str>),
 }
 
 impl Error {
-    /// A mistake at a place.
+    /// An error at a position.
     pub fn new(at: Position, kind: ErrorKind) -> Self {
-        Self(Box::new(Fault { at, kind, imported: None, within: Vec::new() }))
+        Self(Box::new(Fault { at, kind, imported: None, within: Vec::new(), note: None, noticed: None }))
     }
 
-    /// A mistake at a word.
+    /// An error at a word, with the word's import.
     pub fn at(token: &Token, kind: ErrorKind) -> Self {
         let mut error = Self::new(token.at.clone(), kind);
         error.0.imported.clone_from(&token.imported);
         error
     }
 
-    /// The first character of what is wrong.
+    /// Position of the first character at fault.
     pub fn position(&self) -> &Position {
         &self.0.at
     }
 
-    /// What is wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The same mistake, known to have happened inside a directive that ends at `closes`.
-    pub(crate) fn inside(mut self, directive: &str, closes: &Position) -> Self {
-        self.0.within.insert(0, Frame { directive: directive.into(), closes: closes.clone() });
+    /// The file ends inside the block that `open` begins. Caddy's message names the position of the file's last word
+    /// instead.
+    pub(crate) fn unclosed(open: &Token, last: &Position) -> Self {
+        let error = Self::at(open, ErrorKind::UnexpectedEnd { expected: "'}'" }).noticed(last);
+        error.noted(|| "the block that begins here is never closed".to_owned())
+    }
+
+    /// Sets the position in Caddy's message, which otherwise is the error's own.
+    pub(crate) fn noticed(mut self, at: &Position) -> Self {
+        self.0.noticed = Some(at.clone());
         self
     }
 
-    /// The mistake in Caddy's words: no column, the directives it happened in, and at the end the lines where they end.
+    /// Sets the text appended to the sentence, unless one is set already.
+    pub(crate) fn noted(mut self, note: impl FnOnce() -> String) -> Self {
+        self.0.note.get_or_insert_with(note);
+        self
+    }
+
+    /// Adds a hint if the error is an unknown directive that looks like a site address: then the block of `name`, which
+    /// begins at `opens`, probably lacks its `}`.
+    pub(crate) fn in_unclosed(self, name: &str, opens: &Position) -> Self {
+        match &self.0.kind {
+            ErrorKind::UnknownDirective { name: found, .. } if hint::is_address(found) => self.noted(|| {
+                format!("if it is a site address, the block of '{name}' that begins at {opens} lacks its '}}'")
+            }),
+            _ => self,
+        }
+    }
+
+    /// Adds an enclosing directive, which ends at `closes`, around those added before.
+    pub(crate) fn inside(mut self, directive: &str, closes: &Position) -> Self {
+        self.0.within.insert(0, DirectiveFrame { directive: directive.into(), closes: closes.clone() });
+        self
+    }
+
+    /// The error in Caddy's words: without column, with the enclosing directives in front and the lines where they end
+    /// after it.
     pub fn caddy_message(&self) -> String {
         let Fault { at, kind, within, .. } = &*self.0;
         let mut message = String::new();
         for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             message += &format!("parsing caddyfile tokens for '{}': ", frame.directive);
         }
-        let mut place = at;
+        let mut place = self.0.noticed.as_ref().unwrap_or(at);
         match kind {
             ErrorKind::UnknownDirective { name, braces: None, .. } => {
                 message += &format!(
                     "unrecognized directive: {name} - are you sure your Caddyfile structure (nesting and braces) is \
                      correct?"
                 );
-                // Caddy has read the whole block before it looks the name up.
+                // Caddy reads the whole block before it looks up the name, so it reports the line of the block's end.
                 place = within.last().map_or(at, |frame| &frame.closes);
             }
             ErrorKind::UnknownDirective { name, braces: Some(braces), .. } => {
@@ -194,7 +230,7 @@ impl Error {
             ErrorKind::DirectiveAsAddress(_) | ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } => {
                 return format!("{}:{}: {}", at.file, at.line, self.0.sentence());
             }
-            // What was expected is this project's addition.
+            // Caddy's sentences do not state the expected text.
             ErrorKind::Word { .. } => message += self.0.sentence().split("; expected").next().unwrap_or_default(),
             _ => message += &self.0.sentence(),
         }
@@ -202,6 +238,7 @@ impl Error {
             message += &format!(", at {}:{}", place.file, place.line);
             message += &self.0.import_chain();
         }
+        // Each enclosing directive, except for the innermost, adds the line of its end.
         for frame in within.iter().rev().skip(1) {
             message += &format!(", at {}:{}", frame.closes.file, frame.closes.line);
         }
@@ -209,7 +246,8 @@ impl Error {
     }
 }
 
-/// How Caddy words an unknown global option; its own shape, because Caddy puts the place in front.
+/// Caddy's sentence for an unknown global option. Compared by value above: Caddy puts the position in front of this
+/// one.
 pub(crate) const GLOBAL_OPTION: &str = "unrecognized global option: {}";
 
 pub(crate) const MATCHER_NAME: &str = "unrecognized matcher name: {}; expected one defined in this block";
@@ -220,7 +258,7 @@ pub(crate) const SERVER_NAME_TWICE: &str = "applying global server options: cann
 pub(crate) const SERVERS_TWICE: &str = "cannot have 'servers' global options with duplicate listener addresses: {}";
 
 impl ErrorKind {
-    /// Whether Caddy says where it is; these it finds when the words are read already.
+    /// Whether Caddy's message has a position. Caddy finds the other errors after parsing, when positions are lost.
     fn placed(&self) -> bool {
         const UNPLACED: [&str; 6] =
             [MATCHER_NAME, MATCHER_TWICE, NAMED_ROUTE, DURATION, SERVER_NAME_TWICE, SERVERS_TWICE];
@@ -240,7 +278,7 @@ const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { at, kind, within, .. } = &*self.0;
-        // A quoted word may hold line breaks; the sentence stays one line.
+        // A quoted word can contain line breaks; the message must be one line.
         let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
         for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
@@ -248,9 +286,12 @@ impl fmt::Display for Error {
         }
         f.write_str(&sentence)?;
         match kind {
-            ErrorKind::UnknownDirective { near, braces, .. } => {
-                if let Some(near) = near {
-                    write!(f, " (did you mean \"{near}\"?)")?;
+            ErrorKind::UnknownDirective { name, near, braces } => {
+                let other = hint::of_another_server(name);
+                match (near, other) {
+                    (_, Some(other)) => write!(f, " (a directive of another server; here: {other})")?,
+                    (Some(near), None) => write!(f, " (did you mean \"{near}\"?)")?,
+                    (None, None) => {}
                 }
                 match braces {
                     None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?")?,
@@ -258,10 +299,23 @@ impl fmt::Display for Error {
                     Some(_) => f.write_str("; expected a directive")?,
                 }
             }
-            ErrorKind::Unknown { expected, .. } if !expected.is_empty() => {
-                write!(f, "; expected {}", expected.join(", "))?;
+            ErrorKind::Unknown { expected, name, .. } => {
+                if let Some(near) = hint::near(expected.iter().copied(), name) {
+                    write!(f, " (did you mean \"{near}\"?)")?;
+                }
+                if !expected.is_empty() {
+                    write!(f, "; expected {}", expected.join(", "))?;
+                }
+            }
+            ErrorKind::Word { rule, found } => {
+                if let Some(near) = hint::near_in_sentence(rule, found) {
+                    write!(f, " (did you mean \"{near}\"?)")?;
+                }
             }
             _ => {}
+        }
+        if let Some(note) = &self.0.note {
+            write!(f, "; {note}")?;
         }
         match &self.0.imported {
             Some(imported) => write!(f, " (imported at {})", imported.at),
@@ -273,7 +327,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Fault {
-    /// Which imports brought the word, first the one that read it, in Caddy's notation.
+    /// The imports that inserted the word, outermost first, in Caddy's notation.
     fn import_chain(&self) -> String {
         let mut imports = Vec::new();
         let mut next = self.imported.as_ref();
@@ -285,7 +339,7 @@ impl Fault {
         if imports.is_empty() { String::new() } else { format!(" import chain ['{}']", imports.join("','")) }
     }
 
-    /// The sentence, without place or surroundings; Caddy's wording wherever Caddy has one.
+    /// The sentence without position and enclosing directives, in Caddy's words where Caddy has such an error.
     fn sentence(&self) -> Cow<'static, str> {
         let line = self.at.line;
         const MARKER: &str = "must contain only alphanumeric characters, dashes and underscores; got";
@@ -340,7 +394,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for NameTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Directive => "directive",

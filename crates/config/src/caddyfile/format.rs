@@ -1,25 +1,25 @@
-//! How should a Caddyfile look?
+//! Formats Caddyfiles.
 //!
-//! [`format`] decides white space, line breaks and braces; words, quoted text, comments and heredocs stay as they are.
-//! It goes through the characters once, as Caddy's formatter does, so that both agree to the octet.
+//! [`format()`] changes white space, line breaks and braces only. Words, quoted text, comments and heredocs stay as they
+//! are. It reads the characters in one pass, as Caddy's formatter does, so that the results are equal to the byte.
 
 use std::sync::Arc;
 
 use super::token::{Quote, Token};
 use super::{lexer, readable};
 
-/// Blocks nested deeper than this are indented no further.
+/// Blocks nested deeper than this are not indented further.
 const INDENT_MAX: usize = 10;
-/// Line breaks in a row that are kept: one empty line.
+/// Consecutive line breaks that are kept: one empty line.
 const BREAKS_MAX: usize = 2;
-/// How often a text is formatted until nothing changes any more. Ordinary files need one pass; a few odd ones (a quote in
-/// the middle of a word, a brace after it) are read differently once their blanks have moved, and settle soon or never.
+/// How often a text is formatted until it no longer changes. Ordinary files need one pass. A few odd ones (a quote in
+/// the middle of a word, a brace after it) are parsed differently once their white space has changed; they settle
+/// within a few passes or never.
 const PASSES_MAX: usize = 16;
 
-/// The text as it should be written. Octets that are not UTF-8 become U+FFFD each, as in Caddy.
+/// Formats a Caddyfile. Each byte that is not valid UTF-8 becomes U+FFFD, as in Caddy.
 ///
-/// Formatting what was formatted changes nothing, and a Caddyfile that can be read means the same afterwards. Time and space
-/// are linear in the length of the text.
+/// Formatting is idempotent, and preserves the meaning of a valid Caddyfile. Time and space are linear in the length.
 ///
 /// ```
 /// use causeway_config::caddyfile::format;
@@ -27,17 +27,17 @@ const PASSES_MAX: usize = 16;
 /// ```
 pub fn format(text: &[u8]) -> String {
     let text = decode(text);
-    // DEVIATES from Caddy, which formats once, whatever becomes of it: its second run changes some texts again, others grow
-    // with every run, and of some words (`a}`, or one in backticks at the start of a line) it makes others. Such a text is
-    // left alone.
-    match settled(&text) {
+    // DEVIATES: Caddy formats once, regardless of the result. Some texts change again in its second run, some grow with
+    // every run, and some words (`a}`, or one in backticks at the start of a line) become other words. Such a text is
+    // returned unchanged here.
+    match formatted_to_fixpoint(&text) {
         Some(formatted) if means_the_same(&text, &formatted) => formatted,
         _ => text,
     }
 }
 
-/// The text formatted until nothing changes any more.
-fn settled(text: &str) -> Option<String> {
+/// Formats until the text no longer changes. `None` if it still changes after `PASSES_MAX` passes.
+fn formatted_to_fixpoint(text: &str) -> Option<String> {
     let mut formatted = pass(text);
     for _ in 1..PASSES_MAX {
         let again = pass(&formatted);
@@ -49,8 +49,8 @@ fn settled(text: &str) -> Option<String> {
     None
 }
 
-/// Whether the formatted text has the same words on the same lines. Nothing is asked of one that is no Caddyfile: it may
-/// well be one now.
+/// Whether both texts have equal words on equal lines. Always true if the original is not a valid Caddyfile: then
+/// formatting may have made it valid.
 fn means_the_same(before: &str, formatted: &str) -> bool {
     let same = |before: &str, formatted: &str| {
         let file = Arc::from("");
@@ -58,11 +58,11 @@ fn means_the_same(before: &str, formatted: &str) -> bool {
         let formatted = lexer::lex(formatted, &file, &|_| None);
         formatted.is_ok_and(|formatted| words(&formatted) == words(&tokens)) || !readable(tokens, &file)
     };
-    // Variables without a default are empty in the one reading, and words in the other.
+    // Check twice: an unset variable is empty in one reading and a word in the other.
     same(before, formatted) && (!before.contains("{$") || same(&with_variables(before), &with_variables(formatted)))
 }
 
-/// The words, each with whether a line starts with it; which line a brace stands on is the formatter's to say.
+/// The words, each with whether it starts a line. Braces are exempt, since the formatter may move them.
 fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
     let brace = |token: &Token| token.opens() || token.closes();
     let mut words = Vec::with_capacity(tokens.len());
@@ -73,7 +73,7 @@ fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
         words.push((&*token.text, token.quote, starts));
         before = Some(token);
     }
-    // A quote that the file ends in takes the last line break in.
+    // An unclosed quote at the end of the file includes the last line break.
     if let Some((text, quote, starts)) = words.pop_if(|(_, quote, _)| *quote == Quote::None)
         && !text.trim_end().is_empty()
     {
@@ -82,7 +82,7 @@ fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
     words
 }
 
-/// The text with a 1 for every variable without a default: good as a name, a port, a number, where nothing would be none.
+/// Replaces each variable without a default by `1`, which is valid as a name, a port and a number.
 fn with_variables(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -100,8 +100,8 @@ fn with_variables(text: &str) -> String {
     out + rest
 }
 
-/// Line and column, counted from 1, of the first character that [`format()`] would change; `None` for a formatted text.
-/// Line breaks of Windows count as plain ones.
+/// Line and column, counted from 1, of the first character that [`format()`] would change. `None` for a formatted text.
+/// CRLF counts as a plain line break.
 pub fn unformatted_at(text: &str) -> Option<(u32, u32)> {
     let text = text.replace("\r\n", "\n");
     let formatted = format(text.as_bytes());
@@ -136,15 +136,15 @@ fn pass(text: &str) -> String {
     formatter.finish()
 }
 
-/// What the characters are part of.
+/// The construct that the current character belongs to.
 enum Within {
     Words,
     Comment,
-    /// `<<` was read: either a heredoc's marker follows, or an ordinary word.
+    /// After `<<`: a heredoc's marker or an ordinary word.
     Marker(String),
     Heredoc {
         marker: String,
-        /// The current line up to here, which may turn out to hold the closing marker.
+        /// The current line so far, which may turn out to be the closing marker.
         line: String,
     },
 }
@@ -158,26 +158,27 @@ enum Quoted {
     DoubleBacktick,
 }
 
-/// The last opening brace that was read.
+/// The last opening brace read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Brace {
     None,
-    /// Not written yet: what follows tells whether it opens a block.
+    /// Not written yet: the next characters decide whether it opens a block.
     Pending {
-        /// Whether blanks, but no line break, stood before it.
+        /// Whether blanks, but no line break, precede it.
         spaced: bool,
-        /// Whether it stands on a line of its own.
+        /// Whether it is the first character of its line.
         alone: bool,
     },
     /// Part of a word, such as `{path}`.
     InWord,
 }
 
-/// Whether the line before a lone brace is an `import` between blocks: such a brace opens the global options, and stays.
+/// Tracks whether the line before a lone brace is an `import` between blocks. Such a brace opens the global options and
+/// stays on its line.
 #[derive(Default)]
 struct TopImport {
     word: String,
-    /// Whether the first word of this line is `import`; `None` before it is complete.
+    /// Whether the first word of this line is `import`; `None` until that word is complete.
     this_line: Option<bool>,
     previous_line: bool,
 }
@@ -204,16 +205,16 @@ struct Formatter {
     out: String,
     within: Within,
     quotes: Quoted,
-    /// Whether a backslash stands before this character.
+    /// Whether a backslash precedes this character.
     escaped: bool,
-    /// Whether this word holds `\<`, so that no heredoc starts in it.
+    /// Whether this word contains `\<`, so that no heredoc starts in it.
     guarded: bool,
-    /// Whether white space, or nothing yet, stands before this character.
+    /// Whether this character follows white space or is the first.
     space: bool,
-    /// Whether nothing of this line is written yet.
+    /// Whether the current output line is still empty.
     line_start: bool,
     brace: Brace,
-    /// Line breaks read and not written yet.
+    /// Line breaks read but not yet written.
     breaks: usize,
     nesting: usize,
     imports: TopImport,
@@ -243,6 +244,7 @@ impl Formatter {
     }
 
     fn read(&mut self, ch: char) {
+        // A second `<` at the start of a word starts a heredoc.
         if matches!(self.within, Within::Words)
             && (ch, self.quotes, self.guarded, self.space) == ('<', Quoted::None, false, true)
             && self.out.ends_with('<')
@@ -282,7 +284,8 @@ impl Formatter {
         }
     }
 
-    /// Whether the character belongs to a heredoc or its marker. The white space that ends either does not.
+    /// Handles a character of a heredoc or its marker. Returns `false` if it is neither; white space that ends them is
+    /// not.
     fn heredoc(&mut self, ch: char) -> bool {
         match &mut self.within {
             Within::Words | Within::Comment => return false,
@@ -321,7 +324,7 @@ impl Formatter {
         true
     }
 
-    /// Whether the character is inside quotes. An opening quote is not, nor is a closing backtick.
+    /// Handles a character inside quotes. Returns `false` for others, including an opening quote or a closing backtick.
     fn quoted(&mut self, ch: char) -> bool {
         if ch == '`' {
             self.quotes = match self.quotes {
@@ -356,7 +359,7 @@ impl Formatter {
         false
     }
 
-    /// A character of a word, a brace, a blank, or the start of a comment.
+    /// Handles a character of a bare word, a brace, a blank, or the start of a comment.
     fn bare(&mut self, ch: char) {
         if ch.is_whitespace() {
             self.imports.word_ends();
@@ -372,6 +375,7 @@ impl Formatter {
         if ch == '#' {
             self.within = Within::Comment;
         }
+        // After white space a pending brace is known to open a block.
         if spaced {
             self.settle_brace();
         }
@@ -385,6 +389,7 @@ impl Formatter {
                 }
                 self.brace = Brace::Pending { spaced, alone: self.breaks > 0 };
             }
+            // Otherwise, as in `{path}`, the brace closes one in its own word.
             '}' if spaced || self.brace == Brace::None => {
                 self.imports.word_ends();
                 if !self.out.ends_with('\n') {
@@ -405,6 +410,7 @@ impl Formatter {
         }
         if self.line_start {
             self.indent();
+            // An empty line separates blocks at the top level.
             if self.nesting == 0 && self.out.ends_with('}') {
                 self.break_line();
                 self.break_line();
@@ -416,6 +422,7 @@ impl Formatter {
             self.out.push('{');
             self.brace = Brace::InWord;
         }
+        // Remembers for one more character that this `<` starts a word, in case another follows.
         self.space = spaced && ch == '<';
         self.imports.word.push(ch);
         self.out.push(ch);
@@ -431,7 +438,7 @@ impl Formatter {
         self.out.extend(std::iter::repeat_n('\t', self.nesting));
     }
 
-    /// Writes an opening brace that turned out to open a block.
+    /// Writes a pending brace as the start of a block.
     fn settle_brace(&mut self) {
         let Brace::Pending { spaced, alone } = self.brace else { return };
         self.brace = Brace::None;

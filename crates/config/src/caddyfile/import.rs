@@ -1,4 +1,4 @@
-//! `import`: a snippet's or a file's words in place of the line that names them.
+//! `import`: replaces a line with the words of a snippet or of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,27 +11,61 @@ use super::error::{Error, ErrorKind};
 use super::lexer;
 use super::token::{Imported, Token};
 
-/// Words that one adaptation may splice in, so that snippets that import each other twice cannot grow without end.
+/// Most words that one adaptation can splice in. Bounds snippets that import each other repeatedly, which grow
+/// exponentially.
 const TOKENS_MAX: usize = 1 << 20;
 
-/// Octets of a file that is imported at most; a device that never ends is no Caddyfile.
-const FILE_OCTETS_MAX: u64 = 64 << 20;
+/// Maximum size of an imported file. Bounds endless devices such as `/dev/zero`.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(crate) struct Imports<'a> {
-    /// `None`: what imports bring is left out.
+    /// `None`: imports insert no words.
     env: Option<Environment<'a>>,
     edges: BTreeSet<(String, String)>,
     spliced: usize,
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// What a placeholder word of an import block stands for.
+/// The arguments and the block of one import line.
 struct Given<'a> {
     arguments: &'a [Token],
     block: &'a [Token],
-    named: BTreeMap<&'a str, &'a [Token]>,
+    /// For each named sub-block, its naming word and its words.
+    named: BTreeMap<&'a str, (&'a Token, &'a [Token])>,
+}
+
+/// The arguments and blocks that the imported words refer to.
+#[derive(Default)]
+struct Used {
+    arguments: BTreeSet<usize>,
+    block: bool,
+    named: BTreeSet<String>,
+}
+
+impl Used {
+    /// A warning about the first argument or block that the imported words do not use. Caddy accepts such an import,
+    /// and shared snippets often leave arguments unused.
+    fn surplus(&self, given: &Given<'_>) -> Option<Warning> {
+        let unused = |token: &Token, word: &str, expected: &str| {
+            let message = format!(
+                "the {word} '{}' has no effect: no imported text uses it; expected {expected} there",
+                token.text
+            );
+            Some(Warning { at: token.at.clone(), message })
+        };
+        // An unused argument before a used one is needed to keep the used one's index.
+        let surplus = self.arguments.last().map_or(0, |last| last + 1);
+        if let Some(argument) = given.arguments.get(surplus) {
+            return unused(argument, "argument", &format!("{{args[{surplus}]}}"));
+        }
+        if self.block {
+            return None;
+        }
+        let (name, (token, _)) = given.named.iter().find(|(name, _)| !self.named.contains(**name))?;
+        unused(token, "block", &format!("{{block}} or {{blocks.{name}}}"))
+    }
 }
 
 impl<'a> Imports<'a> {
@@ -39,14 +73,14 @@ impl<'a> Imports<'a> {
         Self { env: Some(env), ..Self::none() }
     }
 
-    /// Imports that bring nothing.
+    /// Imports that insert no words.
     pub(crate) fn none() -> Self {
         Self { env: None, edges: BTreeSet::new(), spliced: 0, warnings: Vec::new() }
     }
 
-    /// The words that replace `line` (`import`, a name, arguments) with the words of its block, whose last word stands on the
-    /// line `ends`. `nesting` is 0 when the
-    /// import stands between blocks, where it may bring whole sites and snippets.
+    /// Returns the words that replace `line` (`import`, a name, arguments). `block` holds the words of the line's
+    /// block, and `ends` is the line of its last word. `nesting` is 0 for an import between blocks, which can insert
+    /// whole sites and snippets.
     pub(crate) fn expand(
         &mut self,
         line: &[Token],
@@ -71,6 +105,7 @@ impl<'a> Imports<'a> {
             }
             None => self.files(target, env)?,
         };
+        // Files and snippets are nodes of a graph, imports its edges. An edge that closes a cycle is an error.
         let mut from = keyword.at.file.to_string();
         if let Some(snippet) = &keyword.snippet {
             from = format!("{from}:{snippet}");
@@ -86,7 +121,13 @@ impl<'a> Imports<'a> {
         if self.spliced > TOKENS_MAX {
             return Err(Error::at(keyword, ErrorKind::Rule("imports bring in more than a million words")));
         }
-        Ok(fill_in(&tokens, &given, (keyword, ends), nesting))
+        let mut used = Used::default();
+        let filled = fill_in(&tokens, &given, &mut used, (keyword, ends), nesting);
+        // A pattern without matches and an empty file each have a warning of their own.
+        if !tokens.is_empty() {
+            self.warnings.extend(used.surplus(&given));
+        }
+        Ok(filled)
     }
 
     fn leads(&self, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
@@ -94,7 +135,7 @@ impl<'a> Imports<'a> {
         next.into_iter().any(|end| end == to || (seen.insert(end.clone()) && self.leads(end, to, seen)))
     }
 
-    /// The words of the files that a path or a pattern with one wildcard names, relative to the importing file.
+    /// Reads the files that `target` names, by a path or a pattern with one wildcard. Relative to the importing file.
     fn files(&mut self, target: &Token, env: Environment<'_>) -> Result<(Vec<Token>, Vec<String>), Error> {
         let word = |rule| Err(Error::at(target, ErrorKind::Word { rule, found: target.text.clone() }));
         let base = Path::new(&*target.at.file).parent().unwrap_or(Path::new(""));
@@ -113,7 +154,7 @@ impl<'a> Imports<'a> {
             self.warnings.push(Warning { at: target.at.clone(), message });
         }
         for path in paths {
-            // Absolute, as in Caddy: the name is what file_server hides.
+            // Absolute, as in Caddy: `file_server` hides files by this name.
             let path = std::path::absolute(&path).unwrap_or(path);
             let name: Arc<str> = Arc::from(&*path.to_string_lossy());
             let source = match read(&path) {
@@ -134,16 +175,22 @@ impl<'a> Imports<'a> {
     }
 }
 
-/// A file as text; what has more octets than any Caddyfile is none.
+/// Reads a file as text. An error if it has more than `FILE_BYTES_MAX` bytes.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(FILE_OCTETS_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_OCTETS_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Replaces `{args[…]}`, `{block}` and `{blocks.name}`, and notes which import brought the words. Snippets that an
-/// imported file defines keep theirs for whoever imports them.
-fn fill_in(tokens: &[Token], given: &Given<'_>, (keyword, ends): (&Token, u32), mut nesting: usize) -> Vec<Token> {
+/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}`, and marks each word with its import. Placeholders in the
+/// body of a snippet that the imported file defines are left for that snippet's own imports.
+fn fill_in(
+    tokens: &[Token],
+    given: &Given<'_>,
+    used: &mut Used,
+    (keyword, ends): (&Token, u32),
+    mut nesting: usize,
+) -> Vec<Token> {
     let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
     let mut imports: BTreeMap<Option<*const Imported>, Arc<Imported>> = BTreeMap::new();
     let outside = nesting == 0;
@@ -153,10 +200,12 @@ fn fill_in(tokens: &[Token], given: &Given<'_>, (keyword, ends): (&Token, u32), 
     for (index, token) in tokens.iter().enumerate() {
         let mut token = token.clone();
         let before = token.imported.take();
+        // Words of one earlier import share one `Imported`, so that `together_with` can compare by address.
         let imported = imports.entry(before.as_ref().map(Arc::as_ptr)).or_insert_with(|| {
             Arc::new(Imported { at: keyword.at.clone(), ends, snippet: token.snippet.clone(), before })
         });
         token.imported = Some(imported.clone());
+        // A snippet definition is a line that starts with `(name)` and continues with a brace.
         if outside && !in_snippet {
             let first = index == 0 || tokens[index - 1].line_ends_before(&tokens[index]);
             index_in_line = if first { 0 } else { index_in_line + 1 };
@@ -179,22 +228,25 @@ fn fill_in(tokens: &[Token], given: &Given<'_>, (keyword, ends): (&Token, u32), 
         if in_snippet {
             out.push(token);
         } else if &*token.text == "{block}" {
+            used.block = true;
             out.extend_from_slice(given.block);
         } else if let Some(name) = token.text.strip_prefix("{blocks.").and_then(|name| name.strip_suffix('}')) {
-            out.extend_from_slice(given.named.get(name).copied().unwrap_or_default());
+            used.named.insert(name.to_owned());
+            out.extend_from_slice(given.named.get(name).map_or(&[][..], |(_, words)| words));
         } else if let Some(range) = all_arguments(&token, given.arguments.len()) {
+            used.arguments.extend(range.clone());
             let texts = given.arguments[range].iter().map(|argument| argument.text.clone());
             out.extend(texts.map(|text| Token { text, ..token.clone() }));
         } else {
-            token.text = with_arguments(&token.text, given.arguments).into();
+            token.text = with_arguments(&token.text, given.arguments, &mut used.arguments).into();
             out.push(token);
         }
     }
     out
 }
 
-/// The sub-blocks of an import's block by the word that names them: `name a b` is `a b`, `name { … }` its lines.
-fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, &[Token]>, Error> {
+/// Splits an import's block into its named sub-blocks: `name a b` has the words `a b`, `name { … }` those of its lines.
+fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, Error> {
     let mut named = BTreeMap::new();
     let mut index = 0;
     while index < block.len() {
@@ -222,16 +274,17 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, &[Token]>, Error> {
             if range.is_empty() {
                 range = body..index - 1;
             } else {
-                // Words before the brace belong to it as well; keep the span, braces included.
+                // Words precede the brace: they belong to the sub-block, which then keeps its braces.
                 range = start..index;
             }
         }
-        named.insert(&*name.text, &block[range]);
+        named.insert(&*name.text, (name, &block[range]));
     }
     Ok(named)
 }
 
-/// The files that match a pattern whose wildcard stands in the last component, sorted; hidden ones only when asked for.
+/// The files that match a pattern with wildcards in its last component, sorted. A leading `*` does not match hidden
+/// files.
 fn glob(pattern: &Path) -> Vec<PathBuf> {
     let directory = pattern.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let wanted = pattern.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -245,7 +298,8 @@ fn glob(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a name matches a pattern of `*` (any run of characters) and `?` (any one).
+/// Matches a name against a pattern of `*` (any run of characters) and `?` (any one character). Backtracks only to the
+/// last `*`.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
@@ -269,7 +323,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&ch| ch == '*')
 }
 
-/// `{args[from:to]}` as a whole word, either end optional.
+/// The range of `{args[from:to]}`, if that is the whole word. Either end can be omitted.
 fn all_arguments(token: &Token, count: usize) -> Option<std::ops::Range<usize>> {
     let inner = token.text.strip_prefix("{args[")?.strip_suffix("]}")?;
     let (from, to) = inner.split_once(':')?;
@@ -278,8 +332,9 @@ fn all_arguments(token: &Token, count: usize) -> Option<std::ops::Range<usize>> 
     (from <= to && to <= count).then_some(from..to)
 }
 
-/// `{args[n]}` and its older form `{args.n}` anywhere in a word; what is not given stays as written.
-fn with_arguments(text: &str, arguments: &[Token]) -> String {
+/// Substitutes `{args[n]}` and the older form `{args.n}` anywhere in a word. References to missing arguments are left
+/// as written.
+fn with_arguments(text: &str, arguments: &[Token], used: &mut BTreeSet<usize>) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(open) = rest.find("{args") {
@@ -290,9 +345,11 @@ fn with_arguments(text: &str, arguments: &[Token]) -> String {
             let inner = &span["{args".len()..span.len() - 1];
             inner.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).or(inner.strip_prefix('.'))
         });
-        let argument = number.and_then(|number| arguments.get(number.parse::<usize>().ok()?));
+        let index = number.and_then(|number| number.parse::<usize>().ok());
+        let argument = index.and_then(|index| Some((index, arguments.get(index)?)));
         match (argument, span) {
-            (Some(argument), Some(span)) => {
+            (Some((index, argument)), Some(span)) => {
+                used.insert(index);
                 out.push_str(&argument.text);
                 rest = &rest[span.len()..];
             }

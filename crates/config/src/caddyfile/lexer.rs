@@ -1,7 +1,8 @@
-//! Text to words.
+//! Splits text into words.
 //!
-//! Words are separated by white space. `"…"` keeps white space and knows `\"`; `` `…` `` keeps everything; `<<MARKER`
-//! starts a heredoc; `#` at the start of a word starts a comment; a backslash before a line break joins two lines.
+//! White space separates words. `"…"` preserves white space and supports `\"`; `` `…` `` preserves everything;
+//! `<<MARKER` starts a heredoc; `#` at the start of a word starts a comment; a backslash before a line break joins two
+//! lines.
 
 use std::sync::Arc;
 
@@ -10,17 +11,24 @@ use super::error::{Error, ErrorKind};
 use super::position::Position;
 use super::token::{Quote, Token};
 
-/// The words of `source`, with environment variables substituted.
+/// Splits `source` into words, after substituting environment variables.
 pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Token>, Error> {
-    let glyphs = substitute(source, env);
+    let (glyphs, unset) = substitute(source, file, env);
     if glyphs.is_empty() && !source.starts_with('\u{feff}') {
         let at = Position { file: file.clone(), line: 1, column: 1 };
         return Err(Error::new(at, ErrorKind::UnexpectedEnd { expected: "a site address" }));
     }
-    let mut lexer = Lexer { glyphs: &glyphs, next: 0, row: 1, joined: 0, file };
+    let mut lexer = Lexer { glyphs: &glyphs, next: 0, row: 1, joined: 0, file, comments: Vec::new() };
     let mut tokens = Vec::new();
-    while let Some(token) = lexer.word()? {
+    let mut ends = Vec::new();
+    while let Some((start, token)) = lexer.word()? {
         tokens.push(token);
+        ends.push((start, lexer.next));
+    }
+    for (index, variable) in unset {
+        if let Some(token) = lexer.owner(index, &ends) {
+            tokens[token].unset = Some(variable);
+        }
     }
     Ok(tokens)
 }
@@ -28,10 +36,12 @@ pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<St
 struct Lexer<'a> {
     glyphs: &'a [Glyph],
     next: usize,
-    /// Logical line; line breaks joined away are only counted once a real one follows.
+    /// Logical line. A joined line break is added to it only when a real line break follows.
     row: u32,
     joined: u32,
     file: &'a Arc<str>,
+    /// Start and end of each comment.
+    comments: Vec<(usize, usize)>,
 }
 
 impl Lexer<'_> {
@@ -59,10 +69,28 @@ impl Lexer<'_> {
 
     fn token(&self, start: usize, row: u32, text: String, quote: Quote) -> Token {
         let at = self.position(start);
-        Token { text: text.into(), quote, at, rows: (row, self.row), imported: None, snippet: None }
+        Token { text: text.into(), quote, at, rows: (row, self.row), imported: None, unset: None, snippet: None }
     }
 
-    /// Moves to the first character of a word; true when a backslash that is part of the word stands before it.
+    /// The word that an unset variable at `index` belongs to: the word around it, or else the one before or after it on
+    /// its line. `None` in a comment, or alone on a line. `words` holds the start and end of every word.
+    fn owner(&self, index: usize, words: &[(usize, usize)]) -> Option<usize> {
+        if self.comments.iter().any(|(start, end)| (start + 1..=*end).contains(&index)) {
+            return None;
+        }
+        let is_one_line =
+            |from: usize, to: usize| self.glyphs[from..to].iter().all(|glyph| glyph.ch != '\n' && glyph.ch != '#');
+        // The words are sorted, so this is the first one that ends at or after `index`.
+        let next = words.partition_point(|(_, end)| *end < index);
+        let before = next.checked_sub(1).filter(|before| is_one_line(words[*before].1, index));
+        match words.get(next) {
+            Some((start, _)) if *start <= index => Some(next),
+            Some((start, _)) => before.or_else(|| is_one_line(index, *start).then_some(next)),
+            None => before,
+        }
+    }
+
+    /// Advances to the first character of a word. Returns whether a backslash that belongs to the word precedes it.
     fn skip_blanks(&mut self) -> bool {
         let mut escaped = false;
         while let Some(ch) = self.peek() {
@@ -74,9 +102,11 @@ impl Lexer<'_> {
                 }
                 '\n' => self.line_break(),
                 '#' => {
+                    let start = self.next;
                     while self.peek().is_some_and(|ch| ch != '\n') {
                         self.next += 1;
                     }
+                    self.comments.push((start, self.next));
                     escaped = false;
                     continue;
                 }
@@ -88,28 +118,29 @@ impl Lexer<'_> {
         escaped
     }
 
-    fn word(&mut self) -> Result<Option<Token>, Error> {
+    fn word(&mut self) -> Result<Option<(usize, Token)>, Error> {
         let escaped = self.skip_blanks();
         let (start, row) = (self.next, self.row);
-        Ok(match self.peek() {
-            None => None,
-            // A backslash does not keep a quote from opening: it guards the first character behind it.
+        let token = match self.peek() {
+            None => return Ok(None),
+            // A backslash does not stop a quote from opening. It escapes the first character after the quote.
             Some('"') => {
                 self.next += 1;
-                self.quoted(start, row, '"', escaped)
+                self.quoted(start, row, '"', escaped)?
             }
             Some('`') => {
                 self.next += 1;
-                self.quoted(start, row, '`', false)
+                self.quoted(start, row, '`', false)?
             }
             Some('<') if !escaped && self.glyphs.get(start + 1).is_some_and(|glyph| glyph.ch == '<') => {
-                Some(self.heredoc(start, row)?)
+                self.heredoc(start, row)?
             }
-            Some(_) => Some(self.bare(start, row, escaped)),
-        })
+            Some(_) => self.bare(start, row, escaped),
+        };
+        Ok(Some((start, token)))
     }
 
-    /// A bare word, up to white space; a backslash stays unless it joins lines or guards a `<`.
+    /// Reads a bare word, up to white space. A backslash is kept unless it joins lines or escapes a `<`.
     fn bare(&mut self, start: usize, row: u32, mut escaped: bool) -> Token {
         let mut text = String::new();
         while let Some(ch) = self.peek() {
@@ -118,6 +149,7 @@ impl Lexer<'_> {
             } else if ch == '\r' {
                 // Only line feeds end lines.
             } else if ch.is_whitespace() {
+                // The word ends here, even though the next line continues the logical line.
                 if ch == '\n' && escaped {
                     self.next += 1;
                     let token = self.token(start, row, text, Quote::None);
@@ -136,8 +168,11 @@ impl Lexer<'_> {
         self.token(start, row, text, Quote::None)
     }
 
-    /// A quoted word. One that the file ends in is taken as it stands, and is none if it is empty, as in Caddy.
-    fn quoted(&mut self, start: usize, row: u32, quote: char, mut escaped: bool) -> Option<Token> {
+    /// Reads a quoted word.
+    ///
+    /// DEVIATES: if the quote is never closed, Caddy takes the rest of the file as the word, so that all directives
+    /// after it are lost. Here it is an error.
+    fn quoted(&mut self, start: usize, row: u32, quote: char, mut escaped: bool) -> Result<Token, Error> {
         let mut text = String::new();
         let kind = if quote == '"' { Quote::Double } else { Quote::Backtick };
         while let Some(ch) = self.take() {
@@ -149,18 +184,19 @@ impl Lexer<'_> {
                 escaped = true;
                 continue;
             } else if ch == quote {
-                return Some(self.token(start, row, text, kind));
+                return Ok(self.token(start, row, text, kind));
             }
             if ch == '\n' {
                 self.line_break();
             }
             text.push(ch);
         }
-        (!text.is_empty()).then(|| self.token(start, row, text, Quote::None))
+        let rule = "the quote {} that begins here is never closed; expected another one before the end of the file";
+        Err(Error::new(self.position(start), ErrorKind::Word { rule, found: quote.to_string().into() }))
     }
 
-    /// `<<MARKER`, lines, `MARKER`: the white space before the closing marker is taken off every line. A space right
-    /// after the first word makes it an ordinary word.
+    /// Reads `<<MARKER`, lines, `MARKER`. The white space before the closing marker is removed from every line. A space
+    /// directly after the opening word makes it an ordinary word.
     fn heredoc(&mut self, start: usize, row: u32) -> Result<Token, Error> {
         let mut opening = String::new();
         loop {
@@ -178,6 +214,7 @@ impl Lexer<'_> {
         if marker.is_empty() {
             return fail(ErrorKind::HeredocMarkerMissing);
         }
+        // `<<<` is probably shell syntax; Caddy has a separate message for it.
         if marker.starts_with('<') {
             return fail(ErrorKind::HeredocBrackets);
         }
@@ -196,12 +233,13 @@ impl Lexer<'_> {
         Ok(self.token(start, row, text, Quote::Heredoc))
     }
 
-    /// Where the closing marker starts: its first occurrence, wherever on a line (the marker is ASCII).
+    /// Index of the first occurrence of the closing marker, anywhere on a line. The marker is ASCII.
     fn find(&self, marker: &str) -> Option<usize> {
         let last = self.glyphs.len().checked_sub(marker.len())?;
         (self.next..=last).find(|&from| marker.chars().zip(&self.glyphs[from..]).all(|(ch, glyph)| ch == glyph.ch))
     }
 
+    // Removes the white space before the closing marker from every line. Lines without text are exempt.
     fn unindent(&self, body: usize, end: usize, marker: &str) -> Result<String, Error> {
         let text = |range: std::ops::Range<usize>| self.glyphs[range].iter().map(|glyph| glyph.ch).collect::<String>();
         let Some(last_break) = (body..end).rev().find(|&index| self.glyphs[index].ch == '\n') else {

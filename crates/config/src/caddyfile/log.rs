@@ -1,9 +1,9 @@
-//! The directive `log` and the global option of that name: who logs, what, and where to.
+//! The directive `log` and the global option `log`.
 //!
-//! - [`directive`], [`option`]: the lines of both to a [`Logger`];
-//! - [`ServerLogs`]: which of a server's hosts are logged by whom;
-//! - [`configuration`]: all loggers to the configuration's `logging`;
-//! - `writer`, `encoder`, `filter`: where records go, how they are written, what is left out of them.
+//! - [`directive`], [`option`]: parse the lines of either into a [`Logger`]
+//! - [`ServerLogs`]: assigns loggers to a server's hosts
+//! - [`configuration`]: combines all loggers into the configuration's `logging`
+//! - `writer`, `encoder`, `filter`: the output, format and field filters of a logger
 
 mod encoder;
 mod filter;
@@ -20,40 +20,41 @@ use super::quantity::integer;
 use super::registry::Output;
 use causeway_pipeline::build::nanoseconds;
 
-/// The logger that everything goes to which no other is for.
+/// The logger for all entries that no other logger includes.
 const DEFAULT: &str = "default";
 
-/// A logger as a site or the global block defines it.
+/// A logger of a site or of the global block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logger {
-    /// Empty for one that says nothing of its own.
+    /// Empty if the logger has neither a name nor options.
     name: String,
-    /// The hosts that it is for, in place of the site's.
+    /// The hosts that it logs, in place of the site's.
     hosts: Vec<String>,
     reach: Reach,
-    /// Its configuration; `None` where only the name matters.
+    /// Its configuration; `None` if it has no options.
     log: Option<Map<String, Value>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Hosts,
-    /// Only who is told its name uses it.
+    /// `no_hostname`: used only by requests that select it by name.
     Named,
 }
 
-/// Where a `log` block stands.
+/// The block that contains a `log`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LogScope {
     Site,
     Global,
 }
 
-/// `log [<name>] { hostnames …; output …; format …; level …; sampling { … }; core …; no_hostname }`
+/// Parses `log [<name>] { hostnames …; output …; format …; level …; sampling { … }; core …; queue_full …; no_hostname }`.
 pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let name = d.argument().map_or("", |token| &*token.text);
     d.end()?;
-    let mut logger = read(d, name, Place::Site)?;
+    let mut logger = read(d, name, LogScope::Site)?;
+    // Only a logger with options of its own needs a name to refer to it.
     if logger.name.is_empty() && logger.log.is_some() {
         logger.name = d.log_name();
     }
@@ -63,7 +64,7 @@ pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     Ok(vec![Output::Log(logger)])
 }
 
-/// The global form: without `hostnames`, with `include` and `exclude`, and under another name than those before it.
+/// Parses the global option: no `hostnames`, but `include` and `exclude`. The name must differ from those in `before`.
 pub(super) fn option(d: &mut Dispenser<'_>, before: &[Logger]) -> Result<Logger, Error> {
     let name = d.argument().map_or(DEFAULT, |token| &*token.text);
     d.end()?;
@@ -71,27 +72,36 @@ pub(super) fn option(d: &mut Dispenser<'_>, before: &[Logger]) -> Result<Logger,
         let kind = ErrorKind::Word { rule: "duplicate global log option for: {}", found: name.into() };
         return Err(Error::at(d.last(), kind));
     }
-    read(d, name, Place::Global)
+    let logger = read(d, name, LogScope::Global)?;
+    if logger.log.is_none() {
+        d.warn(d.last(), format!("the logger '{name}' has no options, so it has no effect"));
+    }
+    Ok(logger)
 }
 
-fn read(d: &Dispenser<'_>, name: &str, place: Place) -> Result<Logger, Error> {
-    const OPTIONS: &[&str] = &["core", "format", "hostnames", "level", "no_hostname", "output", "sampling"];
-    const GLOBAL_OPTIONS: &[&str] = &["core", "exclude", "format", "include", "level", "output", "sampling"];
+fn read(d: &Dispenser<'_>, name: &str, place: LogScope) -> Result<Logger, Error> {
+    const OPTIONS: &[&str] =
+        &["core", "format", "hostnames", "level", "no_hostname", "output", "queue_full", "sampling"];
+    const GLOBAL_OPTIONS: &[&str] =
+        &["core", "exclude", "format", "include", "level", "output", "queue_full", "sampling"];
     let mut logger = Logger { name: name.to_owned(), hosts: Vec::new(), reach: Reach::Hosts, log: None };
     let mut log = Map::new();
     let mut seen = BTreeSet::new();
     for mut line in d.lines() {
         let option = &*line.name().text;
-        let single = matches!(option, "core" | "format" | "level" | "no_hostname" | "output" | "sampling");
+        let single =
+            matches!(option, "core" | "format" | "level" | "no_hostname" | "output" | "queue_full" | "sampling");
         if single && !seen.insert(option) {
             return Err(line.word("'{}' subdirective specified more than once in the same log block"));
         }
         match (option, place) {
-            ("hostnames", Place::Site) => {
+            ("hostnames", LogScope::Site) => {
                 line.require()?;
-                logger.hosts.extend(line.segment().arguments.iter().map(|token| token.text.to_string()));
+                logger.hosts.extend(line.arguments().iter().map(|token| token.text.to_string()));
             }
-            ("hostnames", Place::Global) => return Err(line.rule("hostnames is not allowed in the log global options")),
+            ("hostnames", LogScope::Global) => {
+                return Err(line.rule("hostnames is not allowed in the log global options"));
+            }
             ("output", _) => {
                 log.insert("writer".into(), writer::writer(&mut line)?);
             }
@@ -111,7 +121,12 @@ fn read(d: &Dispenser<'_>, name: &str, place: Place) -> Result<Logger, Error> {
                     log.insert("level".into(), (*level.text).into());
                 }
             }
-            ("include" | "exclude", Place::Global) => {
+            // Ours: whether a full queue drops lines or blocks the requests that write them.
+            ("queue_full", _) => match &*line.only()?.text {
+                policy @ ("drop" | "wait") => drop(log.insert("queue_full".into(), policy.into())),
+                _ => return Err(line.word("unrecognized queue_full policy '{}': expected drop or wait")),
+            },
+            ("include" | "exclude", LogScope::Global) => {
                 let names = line.rest().iter().map(|token| Value::from(&*token.text));
                 if let Value::Array(list) = log.entry(option).or_insert_with(|| json!([])) {
                     list.extend(names);
@@ -124,7 +139,7 @@ fn read(d: &Dispenser<'_>, name: &str, place: Place) -> Result<Logger, Error> {
                 logger.reach = Reach::Named;
             }
             _ => {
-                let expected = if place == Place::Site { OPTIONS } else { GLOBAL_OPTIONS };
+                let expected = if place == LogScope::Site { OPTIONS } else { GLOBAL_OPTIONS };
                 return Err(line.unknown("unrecognized subdirective: {}", expected));
             }
         }
@@ -134,7 +149,7 @@ fn read(d: &Dispenser<'_>, name: &str, place: Place) -> Result<Logger, Error> {
     Ok(logger)
 }
 
-/// `core <module>`: Caddy has one, for its own tests.
+/// Parses `core <module>`. Caddy has one module, for its own tests.
 fn core(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*d.require()?.text {
         "mock" => Ok(json!({ "module": "mock" })),
@@ -142,7 +157,7 @@ fn core(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     }
 }
 
-/// `sampling { interval …; first …; thereafter … }`
+/// Parses `sampling { interval …; first …; thereafter … }`.
 fn sampling(d: &Dispenser<'_>) -> Result<Value, Error> {
     let mut sampling = Map::new();
     let mut seen = BTreeSet::new();
@@ -160,7 +175,7 @@ fn sampling(d: &Dispenser<'_>) -> Result<Value, Error> {
                 .ok_or_else(|| line.word("failed to parse thereafter: '{}' is no number; expected one such as 100"))?,
             _ => return Err(line.unknown("unrecognized subdirective: {}", &["first", "interval", "thereafter"])),
         };
-        line.overlook_rest();
+        line.end()?;
         if number != 0 {
             sampling.insert(name.to_owned(), number.into());
         }
@@ -168,7 +183,7 @@ fn sampling(d: &Dispenser<'_>) -> Result<Value, Error> {
     Ok(sampling.into())
 }
 
-/// The `logs` of a server.
+/// A server's `logs`, while its sites are added.
 #[derive(Debug, Default)]
 pub(super) struct ServerLogs {
     default: String,
@@ -178,8 +193,8 @@ pub(super) struct ServerLogs {
 }
 
 impl ServerLogs {
-    /// Takes in what a site says, by its addresses on this server and its loggers. Once one site of a server is logged, the
-    /// hosts of those that are not have to be left out.
+    /// Adds a site by its addresses on this server and its loggers. If any site of a server is logged, the hosts of the
+    /// other sites must be skipped explicitly.
     pub(super) fn site<'a, 'b>(
         &mut self,
         addresses: impl Iterator<Item = &'a Address>,
@@ -188,6 +203,7 @@ impl ServerLogs {
         let mut hosts = BTreeSet::new();
         let mut every_host = false;
         for address in addresses {
+            // Caddy omits the standard ports in `skip_hosts`.
             let port = if matches!(&*address.port, "80" | "443") { "" } else { &*address.port };
             if address.host.is_empty() {
                 every_host = true;
@@ -243,8 +259,8 @@ impl ServerLogs {
     }
 }
 
-/// The configuration's `logs`: the global loggers, then those of the sites in their servers' order. What a logger of its own
-/// takes is left out of the default one.
+/// The configuration's `logs`: the global loggers, then the sites' in the order of their servers. Entries that a named
+/// logger includes are excluded from the default logger.
 pub(super) fn configuration<'a>(
     global: &'a [Logger],
     sites: impl Iterator<Item = &'a Logger>,

@@ -1,4 +1,4 @@
-//! Request matchers: definitions with `@name`, and the syntax of each kind.
+//! Request matchers: `@name` definitions, and the syntax of each kind of matcher (`kinds`).
 
 mod kinds;
 
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::error::{Error, ErrorKind, Part};
+use super::error::{Error, ErrorKind, NameTable};
 use super::segment::Segment;
 use super::token::{Quote, Token};
 
 pub(crate) use kinds::{PRIVATE_RANGES, header_lines};
 
-/// Matchers that must all match, by kind.
+/// Matchers by kind. All must match.
 pub type MatcherSet = Map<String, Value>;
 
-/// The set for a path in place of a matcher's name.
+/// The set for a path given in place of a matcher's name.
 pub(crate) fn path(path: &str) -> MatcherSet {
     MatcherSet::from_iter([("path".to_owned(), Value::from(vec![path]))])
 }
@@ -24,8 +24,12 @@ pub(crate) fn path(path: &str) -> MatcherSet {
 pub(crate) fn definition(segment: &Segment) -> Result<MatcherSet, Error> {
     let name = &segment.name.text[1..];
     let inner = match segment.rest() {
-        // Of a quoted word and others behind it Caddy looks at the first only.
-        Some(rest) if rest.name.quoted() => vec![Segment { arguments: Vec::new(), block: None, ..rest }],
+        // DEVIATES: if words follow a quoted expression, Caddy ignores them. Here they are an error.
+        Some(rest) if rest.name.quoted() && !rest.arguments.is_empty() => {
+            let surplus = &rest.arguments[0];
+            let rule = "unexpected '{}' after a quoted expression; expected the line to end before it";
+            return Err(Error::at(surplus, ErrorKind::Word { rule, found: surplus.text.clone() }));
+        }
         Some(rest) => vec![rest],
         // In the block of a definition, unlike in that of `not`, a quoted word is the name of a kind.
         None => segment.block.iter().flatten().cloned().map(bare).collect(),
@@ -33,7 +37,7 @@ pub(crate) fn definition(segment: &Segment) -> Result<MatcherSet, Error> {
     set(&inner, name)
 }
 
-/// The set that follows a word on its line or in its block, as behind `lb_retry_match`.
+/// Parses the set after a word, on its line or in its block, as for `lb_retry_match`.
 pub(crate) fn nested(segment: &Segment) -> Result<MatcherSet, Error> {
     match segment.rest() {
         Some(rest) => set(&[rest], ""),
@@ -46,16 +50,16 @@ fn bare(mut line: Segment) -> Segment {
     line
 }
 
-/// The set that lines describe. Several lines of one kind are one matcher. `name` is what regular expressions are named
-/// after, empty inside `not`.
+/// Parses lines into a set. Several lines of one kind form one matcher. `name` becomes the name of regular expressions;
+/// it is empty inside `not`.
 fn set(lines: &[Segment], name: &str) -> Result<MatcherSet, Error> {
     let mut by_kind: BTreeMap<Box<str>, Vec<Segment>> = BTreeMap::new();
     for line in lines {
         if line.name.quoted() {
-            // A quoted word where a kind belongs is an expression.
+            // A quoted word in the position of a kind is an expression.
             let expression = Token { text: "expression".into(), ..line.name.clone() };
             let arguments = Vec::from_iter(std::iter::once(&line.name).chain(&line.arguments).cloned());
-            let line = Segment { name: expression, arguments, block: None, closes: line.closes.clone() };
+            let line = Segment { name: expression, arguments, ..line.clone() };
             by_kind.entry(line.name.text.clone()).or_default().push(line);
         } else {
             by_kind.entry(line.name.text.clone()).or_default().push(line.clone());
@@ -66,7 +70,7 @@ fn set(lines: &[Segment], name: &str) -> Result<MatcherSet, Error> {
         let first = &lines[0].name;
         let value = match kinds::KINDS.iter().find(|(known, _)| **known == *kind) {
             Some((_, Some(parse))) => parse(&lines, name)?,
-            Some((_, None)) => return Err(Error::at(first, ErrorKind::NotBuilt(Part::Matcher, kind))),
+            Some((_, None)) => return Err(Error::at(first, ErrorKind::NotBuilt(NameTable::Matcher, kind))),
             None => {
                 let rule = "getting matcher module '{}': module not registered";
                 return Err(Error::at(first, ErrorKind::Unknown { rule, name: kind, expected: kinds::NAMES }));

@@ -1,21 +1,22 @@
-//! Members of a JSON object that are left out where they say nothing, as Caddy leaves out what is empty, 0 or off.
+//! JSON objects that omit members without a value, as Caddy omits texts that are empty, numbers that are 0, and
+//! switches that are off.
 
 use serde_json::{Map, Value};
 
 pub(crate) trait Members {
-    /// Sets a text, or takes it out if it is empty.
+    /// Sets a text, or removes the member if the text is empty.
     fn text(&mut self, key: &str, text: &str);
-    /// Sets a number, or takes it out if it is 0.
+    /// Sets a number, or removes the member if it is 0.
     fn number(&mut self, key: &str, number: i64);
-    /// Sets a list, or takes it out if it is empty.
+    /// Sets a list, or removes the member if the list is empty.
     fn list(&mut self, key: &str, list: Vec<Value>);
-    /// Appends to a list.
+    /// Appends to a list, which is created if needed.
     fn extend_list(&mut self, key: &str, more: Vec<Value>);
-    /// Sets `true`.
+    /// Sets the member to `true`.
     fn switch_on(&mut self, key: &str);
-    /// The object of that name, which stays even if nothing is put into it.
+    /// The object at `key`, created if needed. It remains even if it stays empty.
     fn child(&mut self, key: &str) -> &mut Map<String, Value>;
-    /// The text of that name; empty if there is none.
+    /// The text at `key`; empty if there is none.
     fn text_of(&self, key: &str) -> &str;
 }
 

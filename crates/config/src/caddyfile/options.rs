@@ -1,27 +1,33 @@
 //! The global options block.
+//!
+//! - `certificates`: options for certificates and issuers
+//! - `per_server`: the option `servers`; `listeners`: its listener wrappers
 
 mod certificates;
 mod listeners;
 mod per_server;
+mod storage;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::Session;
+pub(crate) use storage::storage_module;
+
 use super::directives::protocols;
-use super::dispenser::{Dispenser, Scope};
-use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, Part, SERVER_NAME_TWICE, SERVERS_TWICE};
+use super::dispenser::{Dispenser, Scope, unread};
+use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, NameTable, SERVER_NAME_TWICE, SERVERS_TWICE};
 use super::log::{self, Logger};
 use super::quantity::integer;
 use super::registry::Directives;
 use super::segment::Segment;
+use super::{Session, Warning};
 use causeway_pipeline::build::nanoseconds;
 
-pub(crate) use certificates::{Certificates, StorageClean, nested_duration, renewal_window_ratio};
+pub(crate) use certificates::{AcmeDns, Certificates, StorageClean, nested_duration, renewal_window_ratio};
 pub(crate) use per_server::ServerOptions;
 
-/// What the global block says, as far as it says anything.
+/// The global options. A default value stands for an option that is not set.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) debug: bool,
@@ -30,7 +36,8 @@ pub(crate) struct Options {
     pub(crate) default_bind: Vec<(Vec<String>, Vec<String>)>,
     pub(crate) default_sni: String,
     pub(crate) fallback_sni: String,
-    /// Longest listener address first: the first that fits a server configures it.
+    /// Sorted by the length of the listener address, longest first. The first entry that matches a server configures
+    /// it.
     pub(crate) servers: Vec<ServerOptions>,
     http_port: Option<i64>,
     https_port: Option<i64>,
@@ -60,12 +67,12 @@ impl Options {
         self.https_port.unwrap_or(443).to_string()
     }
 
-    /// The HTTP port, if the block says one.
+    /// The configured HTTP port, if any.
     pub(crate) fn own_http_port(&self) -> Option<i64> {
         self.http_port
     }
 
-    /// The HTTPS port, if the block says one.
+    /// The configured HTTPS port, if any.
     pub(crate) fn own_https_port(&self) -> Option<i64> {
         self.https_port
     }
@@ -74,7 +81,7 @@ impl Options {
         self.auto_https.iter().any(|own| **own == *word)
     }
 
-    /// Members of the HTTP app besides its servers.
+    /// Members of the HTTP app, except for its servers.
     pub(crate) fn http_json(&self) -> Map<String, Value> {
         let numbers = [
             ("http_port", self.http_port.unwrap_or(0)),
@@ -99,7 +106,7 @@ impl Options {
     }
 }
 
-/// Caddy's options that are not built.
+/// Caddy's options that are not implemented.
 const NOT_BUILT: &[&str] = &["events", "filesystem"];
 
 const BUILT: &[&str] = &[
@@ -144,16 +151,20 @@ const BUILT: &[&str] = &[
     "tls_resolvers",
 ];
 
-/// Reads the block's lines.
-pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<Options, Error> {
+/// Parses the lines of the global block.
+pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<(Options, Vec<Warning>), Error> {
     let none = Options::default();
     let session = Session::new(directives, &none, Vec::new());
     let scope = Scope { session: &session, matchers: BTreeMap::new(), files: &[] };
     let mut options = Options::default();
     for segment in segments {
         let mut d = Dispenser::new(segment, &scope);
-        option(&mut options, &mut d, directives).map_err(|error| match error.kind() {
-            ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } | ErrorKind::NotBuilt(Part::GlobalOption, _) => error,
+        let read = option(&mut options, &mut d, directives);
+        // Dropping it records the words that the option did not read, for `unread`.
+        drop(d);
+        // Caddy's messages for these two lack the enclosing option.
+        unread(read, &session).map_err(|error| match error.kind() {
+            ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } | ErrorKind::NotBuilt(NameTable::GlobalOption, _) => error,
             _ => error.inside(&segment.name.text, &segment.closes),
         })?;
     }
@@ -168,7 +179,7 @@ pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<Opti
             return Err(Error::new(servers.at.clone(), kind));
         }
     }
-    Ok(options)
+    Ok((options, session.warnings.take()))
 }
 
 fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) -> Result<(), Error> {
@@ -190,7 +201,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "auto_https" => {
             options.auto_https.clear();
             d.require()?;
-            for word in &d.segment().arguments {
+            for word in d.arguments() {
                 if !matches!(&*word.text, "off" | "disable_redirects" | "disable_certs" | "ignore_loaded_certs") {
                     let rule = "auto_https must be one of 'off', 'disable_redirects', 'disable_certs', or \
                                 'ignore_loaded_certs'; expected one of them instead of '{}'";
@@ -214,7 +225,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "servers" => options.servers.push(ServerOptions::read(d)?),
         _ if options.certificates.option(d)? => {}
         known if NOT_BUILT.contains(&known) => {
-            return Err(Error::at(name, ErrorKind::NotBuilt(Part::GlobalOption, name.text.clone())));
+            return Err(Error::at(name, ErrorKind::NotBuilt(NameTable::GlobalOption, name.text.clone())));
         }
         _ => {
             let kind = ErrorKind::Unknown { rule: GLOBAL_OPTION, name: name.text.clone(), expected: BUILT };
@@ -241,7 +252,7 @@ fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// `order <directive> first|last|before|after [<directive>]`
+/// Parses `order <directive> first|last|before|after [<directive>]`.
 fn order(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) -> Result<(), Error> {
     let directive = d.require()?;
     if !directives.knows(&directive.text) {
@@ -266,12 +277,12 @@ fn order(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) 
     Ok(())
 }
 
-/// `admin off|[<address>] { enforce_origin; origins … }`
+/// Parses `admin off|[<address>] { enforce_origin; origins … }`.
 fn admin(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut admin = Map::new();
     match d.argument() {
         Some(word) if &*word.text == "off" => {
-            if !d.remaining().is_empty() || d.segment().block.is_some() {
+            if !d.remaining().is_empty() || d.has_block() {
                 return Err(d.rule("No more option is allowed after turning off admin config"));
             }
             return Ok(json!({ "disabled": true }));
@@ -301,35 +312,7 @@ fn admin(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(admin.into())
 }
 
-/// A storage by its name and what follows it: `file_system [<root>] { root <root> }`; other kinds are not built.
-pub(crate) fn storage_module(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    let kind = d.require()?;
-    if &*kind.text != "file_system" {
-        let module = format!("caddy.storage.{}", kind.text).into();
-        return Err(d.error(ErrorKind::NotBuilt(Part::Module, module)));
-    }
-    let mut root = d.argument().map_or("", |token| &*token.text);
-    d.end()?;
-    for mut line in d.lines() {
-        match &*line.name().text {
-            "root" => {
-                let token = line.require()?;
-                if !root.is_empty() {
-                    return Err(line.rule("root already set"));
-                }
-                root = &token.text;
-                line.end()?;
-            }
-            _ => return Err(line.unknown("unrecognized parameter '{}'", &["root"])),
-        }
-    }
-    if root.is_empty() {
-        return Err(d.rule("missing root path (to use default, omit storage config entirely)"));
-    }
-    Ok(json!({ "module": "file_system", "root": root }))
-}
-
-/// `metrics { per_host; observe_catchall_hosts; otlp }`
+/// Parses `metrics { per_host; observe_catchall_hosts; otlp }`.
 fn metrics(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut metrics = Map::new();
     for line in d.lines() {

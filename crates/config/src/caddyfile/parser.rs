@@ -1,22 +1,23 @@
-//! Words to blocks: the global block, sites, snippets and named routes, each a tree of segments.
+//! Builds blocks from words: the global block, sites, snippets and named routes, each a tree of segments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Warning;
+use super::environment::Unset;
 use super::error::{Error, ErrorKind};
 use super::import::Imports;
 use super::position::Position;
 use super::segment::Segment;
 use super::token::Token;
 
-/// Blocks nested deeper than this are refused, so that no input can exhaust the stack.
+/// Deepest nesting of blocks. Bounds the recursion, so that no input can exhaust the stack.
 const DEPTH_MAX: usize = 32;
 
-/// What the words before a block make of it.
+/// The kind of a top-level block.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A site, or the global options if it has no keys.
+pub(crate) enum BlockKind {
+    /// A site, or the global options if the block has no keys.
     Site,
     /// `&(name)`
     NamedRoute(String),
@@ -25,18 +26,22 @@ pub(crate) enum Kind {
 /// A top-level block.
 #[derive(Debug)]
 pub(crate) struct ServerBlock {
-    pub(crate) kind: Kind,
+    pub(crate) kind: BlockKind,
     pub(crate) keys: Vec<Token>,
     pub(crate) segments: Vec<Segment>,
-    /// Whether braces enclose it; a file with a single site may leave them out.
+    /// Whether braces enclose it. A file with a single site can omit them.
     pub(crate) braces: bool,
+    /// Position of its opening brace.
+    pub(crate) opens: Option<Position>,
+    /// An unset variable next to its opening brace.
+    pub(crate) unset: Option<Unset>,
     pub(crate) at: Position,
-    /// Its last word: the closing brace if it has one.
+    /// Position of its last word: the closing brace, if it has one.
     pub(crate) closes: Position,
 }
 
 impl ServerBlock {
-    /// The files that the block's words come from, sorted, each once.
+    /// The files that the block's words come from, sorted, without duplicates.
     pub(crate) fn files(&self) -> Vec<Arc<str>> {
         let mut files = Vec::new();
         self.segments.iter().for_each(|segment| segment.files(&mut files));
@@ -46,7 +51,7 @@ impl ServerBlock {
     }
 }
 
-/// The blocks of a file, imports spliced in.
+/// Parses a file into blocks, with imports spliced in.
 pub(crate) fn parse(
     tokens: Vec<Token>,
     file: &Arc<str>,
@@ -55,7 +60,7 @@ pub(crate) fn parse(
     blocks(tokens, file, Imports::new(env))
 }
 
-/// The same, what imports would bring left out.
+/// As [`parse`], but every import inserts no words.
 pub(crate) fn parse_alone(tokens: Vec<Token>, file: &Arc<str>) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
     blocks(tokens, file, Imports::none())
 }
@@ -102,24 +107,33 @@ impl Parser<'_> {
         Error::new(at.clone(), ErrorKind::UnexpectedEnd { expected })
     }
 
+    fn unclosed(&self, open: &Token) -> Error {
+        Error::unclosed(open, self.tokens.last().map_or(&self.end, |token| &token.at))
+    }
+
     fn block(&mut self) -> Result<Option<ServerBlock>, Error> {
         let keys = self.keys()?;
         let Some(first) = keys.first().or(self.peek()) else { return Ok(None) };
         let at = first.at.clone();
         let braces = self.peek().is_some_and(Token::opens);
+        let open = self.peek().filter(|token| token.opens());
+        let (opens, unset) = (open.map(|token| token.at.clone()), open.and_then(|token| token.unset.clone()));
+        // Snippets and named routes are recognised by their single key.
         if let [key] = keys.as_slice() {
             if let Some(name) = key.text.strip_prefix('(').and_then(|name| name.strip_suffix(')')) {
                 let name = name.to_owned();
                 return self.snippet(key, name).map(|()| None);
             }
             if let Some(name) = key.text.strip_prefix("&(").and_then(|name| name.strip_suffix(')')) {
-                let kind = Kind::NamedRoute(name.to_owned());
+                let kind = BlockKind::NamedRoute(name.to_owned());
+                // Check first that the braces balance: `lines` lets the brace of a last directive close the block
+                // too, which Caddy accepts for sites only.
                 self.require_brace()?;
                 let body = self.next + 1;
                 self.skip_block()?;
                 self.next = body;
                 let (segments, closes) = self.lines(&keys[0], 1)?;
-                return Ok(Some(ServerBlock { kind, keys, segments, braces, at, closes }));
+                return Ok(Some(ServerBlock { kind, keys, segments, braces, opens, unset, at, closes }));
             }
         }
         let (segments, closes) = if braces {
@@ -131,13 +145,13 @@ impl Parser<'_> {
             let closes = segments.last().map_or(&at, |last| &last.closes).clone();
             (segments, closes)
         };
-        if keys.is_empty() && segments.is_empty() {
+        if keys.is_empty() && segments.is_empty() && unset.is_none() {
             return Ok(None);
         }
-        Ok(Some(ServerBlock { kind: Kind::Site, keys, segments, braces, at, closes }))
+        Ok(Some(ServerBlock { kind: BlockKind::Site, keys, segments, braces, opens, unset, at, closes }))
     }
 
-    /// Site addresses, up to the opening brace or the end of a line that does not end in a comma.
+    /// Parses site addresses, up to the opening brace or to the end of a line that does not end in a comma.
     fn keys(&mut self) -> Result<Vec<Token>, Error> {
         let mut keys = Vec::new();
         let mut comma = false;
@@ -167,6 +181,7 @@ impl Parser<'_> {
                     "Site addresses cannot end with a curly brace: '{}' - put a space between the token and the brace",
                 );
             }
+            // Skips an empty word, as from an unset variable.
             if !token.text.is_empty() {
                 let text = token.text.strip_suffix(',');
                 comma = text.is_some();
@@ -204,7 +219,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Stores a snippet's words for later, unread except for their braces.
+    /// Stores a snippet's words for later imports. Only its braces are checked.
     fn snippet(&mut self, key: &Token, name: String) -> Result<(), Error> {
         if self.snippets.contains_key(&name) {
             let rule = "redeclaration of previously declared snippet {}";
@@ -220,8 +235,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Moves from an opening brace to behind the one that closes it.
+    /// Advances from an opening brace to after the matching closing brace.
     fn skip_block(&mut self) -> Result<(), Error> {
+        let start = self.next;
         let mut depth = 0_usize;
         while let Some(token) = self.peek() {
             if token.opens() {
@@ -234,17 +250,17 @@ impl Parser<'_> {
                 return Ok(());
             }
         }
-        Err(self.end("'}'"))
+        Err(self.unclosed(&self.tokens[start]))
     }
 
-    /// The directives of a site without braces.
+    /// Parses the directives of a site without braces.
     fn lines_until_end(&mut self) -> Result<Vec<Segment>, Error> {
         let mut segments = Vec::new();
         while let Some(token) = self.peek() {
             if token.closes() {
-                // Caddy lets it end the site.
+                // Caddy accepts this brace as the end of the site.
                 let at = token.at.clone();
-                self.warn(&at, "this brace ends nothing that a brace began");
+                self.warn(&at, "this brace closes no open block");
                 self.next += 1;
                 break;
             }
@@ -257,7 +273,7 @@ impl Parser<'_> {
         Ok(segments)
     }
 
-    /// The lines of a block, and the place of the brace that closes it.
+    /// Parses the lines of a block. Also returns the position of the closing brace.
     fn lines(&mut self, open: &Token, depth: usize) -> Result<(Vec<Segment>, Position), Error> {
         if depth > DEPTH_MAX {
             return Err(Error::at(open, ErrorKind::Rule("blocks are nested too deep; expected at most 32 levels")));
@@ -265,14 +281,14 @@ impl Parser<'_> {
         let mut segments = Vec::new();
         loop {
             let Some(token) = self.peek() else {
-                // Caddy takes the brace that ends a site's last directive for the site's own as well.
+                // Caddy lets the brace that closes a site's last directive close the site too.
                 return match (self.tokens.last(), segments.is_empty()) {
                     (Some(last), false) if depth == 1 && last.closes() => {
                         let at = last.at.clone();
-                        self.warn(&at, "this brace ends its directive and, because none follows, the site too");
+                        self.warn(&at, "this brace closes its directive and, being the last, the site too");
                         Ok((segments, at))
                     }
-                    _ => Err(self.end("'}'")),
+                    _ => Err(self.unclosed(open)),
                 };
             };
             if token.closes() {
@@ -297,7 +313,7 @@ impl Parser<'_> {
         if name.opens() {
             return rule(&name, "Unexpected '{' on a new line; did you mean to place the '{' on the previous line?");
         }
-        let mut segment = Segment { closes: name.at.clone(), name, arguments: Vec::new(), block: None };
+        let mut segment = Segment { closes: name.at.clone(), name, arguments: Vec::new(), block: None, opens: None };
         self.next += 1;
         while let Some(token) = self.peek() {
             let last = self.last_in_line(self.next);
@@ -318,6 +334,7 @@ impl Parser<'_> {
                 self.next += 1;
                 let (lines, closes) = self.lines(&open, depth + 1)?;
                 segment.block = Some(lines);
+                segment.opens = Some(open.at);
                 segment.closes = closes;
                 continue;
             }
@@ -334,7 +351,8 @@ impl Parser<'_> {
         Ok(segment)
     }
 
-    /// Replaces the import at the cursor by what it imports. `nesting` is 0 between blocks.
+    /// Replaces the import at the cursor with the imported words, and leaves the cursor before them, so that imports
+    /// among them are expanded next. `nesting` is 0 between blocks.
     fn import(&mut self, nesting: usize) -> Result<(), Error> {
         let start = self.next;
         let mut block = None;
@@ -345,6 +363,10 @@ impl Parser<'_> {
                     if token.opens() {
                         let open = self.next;
                         self.skip_block()?;
+                        if self.next < self.tokens.len() && !self.starts_line(self.next) {
+                            let rule = "Unexpected next token after '}' on same line";
+                            return Err(Error::at(&self.tokens[self.next], ErrorKind::Rule(rule)));
+                        }
                         block = Some(self.tokens[open + 1..self.next - 1].to_vec());
                         break;
                     }
@@ -352,6 +374,7 @@ impl Parser<'_> {
                 _ => break,
             }
         }
+        // `skip_block` has moved past the block, so the arguments end at the first brace.
         let arguments_end = start + self.tokens[start..self.next].iter().take_while(|token| !token.opens()).count();
         let line = self.tokens[start..arguments_end].to_vec();
         let ends = self.tokens[self.next - 1].at.line;

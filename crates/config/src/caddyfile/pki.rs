@@ -1,8 +1,8 @@
-//! The PKI app: this server's own certificate authorities.
+//! The PKI app: the local certificate authorities. Also the directive `acme_server`, which uses one.
 
 use serde_json::{Map, Value, json};
 
-use super::Site;
+use super::EvaluatedSite;
 use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
 use super::members::Members;
@@ -11,17 +11,13 @@ use super::quantity::ratio;
 use super::registry::Output;
 use super::servers::Pairing;
 
-/// The authority that is meant where none is named.
+/// The ID of the authority that is used if none is named.
 const LOCAL: &str = "local";
 
-/// `pki { ca [<name>] { … } … }`: the authorities by their names.
+/// Parses `pki { ca [<name>] { … } … }` into the authorities by ID.
 pub(crate) fn option(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut authorities = Map::new();
-    if !d.remaining().is_empty() {
-        // Caddy looks for the block behind the name only.
-        d.overlook_rest();
-        return Ok(authorities);
-    }
+    d.end()?;
     for mut line in d.lines() {
         if &*line.name().text != "ca" {
             return Err(line.unknown("unrecognized pki option '{}'", &["ca"]));
@@ -59,7 +55,7 @@ fn authority(d: &Dispenser<'_>) -> Result<Map<String, Value>, Error> {
                 let number = ratio(&line.require()?.text).filter(|ratio| *ratio > 0.0 && *ratio <= 1.0);
                 let rule = "renewal_window_ratio must be a number in (0, 1], got {}; expected one such as 0.3";
                 let number = number.ok_or_else(|| line.word(rule))?;
-                // Go prints a whole number without a fraction, which makes it an integer for every reader.
+                // Go prints a whole number without a fraction, so JSON readers see an integer.
                 authority.insert("renewal_window_ratio".into(), if number < 1.0 { json!(number) } else { json!(1) });
             }
             name @ ("root" | "intermediate") => {
@@ -92,8 +88,8 @@ fn key_pair(pair: &mut Map<String, Value>, mut line: Dispenser<'_>, rule: &'stat
     line.close()
 }
 
-/// The app's members; none if it needs no configuration.
-pub(crate) fn pki_app(pairings: &[Pairing], sites: &[Site], options: &Options) -> Map<String, Value> {
+/// The app's members. Empty if it needs no configuration.
+pub(crate) fn pki_app(pairings: &[Pairing], sites: &[EvaluatedSite], options: &Options) -> Map<String, Value> {
     let distrust = options.certificates.skip_install_trust;
     let plain = || {
         let mut authority = Map::new();
@@ -116,8 +112,8 @@ pub(crate) fn pki_app(pairings: &[Pairing], sites: &[Site], options: &Options) -
         if authorities.is_empty() && !options.auto_https("off") {
             authorities.insert(LOCAL.into(), plain());
         }
-        // A site's own internal issuer brings its authority whatever automatic HTTPS does.
-        for (tls, _) in served().flat_map(Site::tls) {
+        // A site's internal issuer needs its authority regardless of automatic HTTPS.
+        for (tls, _) in served().flat_map(EvaluatedSite::tls) {
             for name in tls.issuers.iter().filter_map(|issuer| issuer.authority()) {
                 authorities.entry(name).or_insert_with(plain);
             }
@@ -130,7 +126,7 @@ pub(crate) fn pki_app(pairings: &[Pairing], sites: &[Site], options: &Options) -
     pki
 }
 
-/// `acme_server [<matcher>] { ca …; lifetime …; resolvers …; challenges …; allow { … }; deny { … }; … }`
+/// Parses `acme_server [<matcher>] { ca …; lifetime …; resolvers …; challenges …; allow { … }; deny { … }; … }`.
 pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     const OPTIONS: &[&str] =
         &["allow", "allow_wildcard_names", "ca", "challenges", "deny", "lifetime", "resolvers", "sign_with_root"];

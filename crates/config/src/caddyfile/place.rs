@@ -1,56 +1,81 @@
-//! Where a word stands that only the plan refused: it knows the JSON, not its lines.
+//! Finds the position of a word that only the plan rejects. The plan works on JSON, which has no line numbers.
 
 use std::sync::Arc;
 
 use super::position::Position;
+use super::segment::Segment;
+use super::token::Token;
 use super::{lexer, parser, placeholder};
 
-/// The place of the only word that became this text, imports included; `None` where several did, or none. What the environment
-/// brought along is not found. Reads the file, and what it imports, again: for a message, not for every load.
-pub fn only_place(source: &str, file_name: &str, text: &str) -> Option<Position> {
+/// A word of a Caddyfile and the line it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceLine {
+    /// Position of the word.
+    pub at: Position,
+    /// The words of its line as written, without those of its block.
+    pub line: String,
+}
+
+/// Finds the words equal to `text`, in imports too; each position once. Words from environment variables are not found.
+/// Parses the file and its imports again, so it is meant for error messages only.
+pub fn written(source: &str, file_name: &str, text: &str) -> Vec<SourceLine> {
     let file: Arc<str> = Arc::from(file_name);
     let unset = |_: &str| None;
-    let tokens = lexer::lex(source, &file, &unset).ok()?;
-    let (blocks, _) = parser::parse(tokens, &file, &unset).ok()?;
-    let mut places: Vec<Position> = Vec::new();
+    let mut found = Vec::new();
+    let Ok(tokens) = lexer::lex(source, &file, &unset) else { return found };
+    let Ok((blocks, _)) = parser::parse(tokens, &file, &unset) else { return found };
     for mut block in blocks {
+        let plain = block.segments.clone();
         placeholder::expand_shorthands(&mut block.segments);
-        for segment in &mut block.segments {
-            segment.for_each_token(&mut |token| {
-                // `map` has a mark in front of regular expressions. A snippet's word may be brought along several times.
-                let is_it = &*token.text == text || token.text.strip_prefix('~') == Some(text);
-                if is_it && !places.contains(&token.at) {
-                    places.push(token.at.clone());
-                }
-            });
+        search(&block.segments, &plain, text, &mut found);
+    }
+    found
+}
+
+/// `plain` holds the same segments as `lines`, but with shorthand placeholders not expanded.
+fn search(lines: &[Segment], plain: &[Segment], text: &str, found: &mut Vec<SourceLine>) {
+    for (line, plain) in lines.iter().zip(plain) {
+        for token in std::iter::once(&line.name).chain(&line.arguments) {
+            // `map` marks regular expressions with `~`. A snippet that is imported several times repeats its positions.
+            let is_it = &*token.text == text || token.text.strip_prefix('~') == Some(text);
+            if is_it && found.iter().all(|earlier| earlier.at != token.at) {
+                let words = std::iter::once(&plain.name).chain(&plain.arguments).map(Token::raw);
+                found.push(SourceLine { at: token.at.clone(), line: Vec::from_iter(words).join(" ") });
+            }
+        }
+        if let (Some(lines), Some(plain)) = (&line.block, &plain.block) {
+            search(lines, plain, text, found);
         }
     }
-    let [_] = places[..] else { return None };
-    places.pop()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::only_place;
+    use super::written;
 
     #[test]
-    fn the_place_of_a_word() {
+    fn the_places_of_a_word() {
         for (source, text, want) in [
-            (":80 {\n\tbind nowhere\n}", "nowhere", Some("f:2:7")),
-            (":80\nbind \"nowhere\"", "nowhere", Some("f:2:6")),
-            (":80\nbind é nowhere", "nowhere", Some("f:2:8")),
-            (":80\nbind nowhere elsewhere", "where", None),
-            (":80\nbind nowhere\nbind nowhere", "nowhere", None),
-            (":80\nrespond hi", "", None),
-            (":80\nrespond \"a \\\"b\\\"\"", "a \"b\"", Some("f:2:9")),
-            (":80\n@a `{path} ==\n1`", "{http.request.uri.path} ==\n1", Some("f:2:4")),
-            (":80\nmap {a} {b} {\n\t~^/(x 1\n}", "^/(x", Some("f:3:2")),
-            ("(s) {\n\tbind nowhere\n}\n:80 {\n\timport s\n}\n:81 {\n\timport s\n}", "nowhere", Some("f:2:7")),
-            (":80\nimport is-not-there", "is-not-there", None),
-            ("{", "{", None),
+            (":80 {\n\tbind nowhere\n}", "nowhere", &["f:2:7: bind nowhere"][..]),
+            (":80\nbind \"nowhere\"", "nowhere", &["f:2:6: bind \"nowhere\""]),
+            (":80\nbind é nowhere", "nowhere", &["f:2:8: bind é nowhere"]),
+            (":80\nbind nowhere elsewhere", "where", &[]),
+            (":80\nbind nowhere\nbind nowhere x", "nowhere", &["f:2:6: bind nowhere", "f:3:6: bind nowhere x"]),
+            (":80\nrespond hi", "", &[]),
+            (":80\nrespond \"a \\\"b\\\"\"", "a \"b\"", &["f:2:9: respond \"a \"b\"\""]),
+            (":80\n@a `{path} ==\n1`", "{http.request.uri.path} ==\n1", &["f:2:4: @a `{path} ==\n1`"]),
+            (":80\nmap {a} {b} {\n\t~^/(x 1\n}", "^/(x", &["f:3:2: ~^/(x 1"]),
+            (
+                "(s) {\n\tbind nowhere\n}\n:80 {\n\timport s\n}\n:81 {\n\timport s\n}",
+                "nowhere",
+                &["f:2:7: bind nowhere"],
+            ),
+            (":80\nimport is-not-there", "is-not-there", &[]),
+            ("{", "{", &[]),
         ] {
-            let place = only_place(source, "f", text).map(|place| place.to_string());
-            assert_eq!(place.as_deref(), want, "{source:?} {text:?}");
+            let found = written(source, "f", text);
+            let found = Vec::from_iter(found.iter().map(|word| format!("{}: {}", word.at, word.line)));
+            assert_eq!(found, want, "{source:?} {text:?}");
         }
     }
 }

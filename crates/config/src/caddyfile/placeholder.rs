@@ -1,8 +1,8 @@
-//! Short placeholders of the Caddyfile, such as `{path}`, to the names the JSON uses.
+//! Expands the Caddyfile's short placeholders, such as `{path}`, to their JSON names.
 
 use super::segment::Segment;
 
-/// Short names and what they stand for, without braces.
+/// Short names and their expansions, without braces.
 const SHORT: &[(&str, &str)] = &[
     ("host", "http.request.host"),
     ("hostport", "http.request.hostport"),
@@ -41,7 +41,7 @@ const SHORT: &[(&str, &str)] = &[
     ("client_ip", "http.vars.client_ip"),
 ];
 
-/// Short families `{name.*}`, and whether dots may occur in the part after the first.
+/// Short prefixes `{name.*}`, their expansions, and whether the part after the prefix may contain dots.
 const FAMILIES: &[(&str, &str, Dots)] = &[
     ("header.", "http.request.header.", Dots::No),
     ("cookie.", "http.request.cookie.", Dots::No),
@@ -63,7 +63,7 @@ enum Dots {
     No,
 }
 
-/// Expands every word of the segments.
+/// Expands all words of the segments, blocks included.
 pub(crate) fn expand_shorthands(segments: &mut [Segment]) {
     for segment in segments {
         segment.for_each_token(&mut |token| {
@@ -74,7 +74,7 @@ pub(crate) fn expand_shorthands(segments: &mut [Segment]) {
     }
 }
 
-/// The short name that `placeholder` (braces optional) is the expansion of.
+/// The short name whose expansion is `placeholder`, with or without braces.
 pub(crate) fn shorthand_of(placeholder: &str) -> Option<&'static str> {
     let name = placeholder.trim_matches(['{', '}']);
     SHORT.iter().find(|(_, long)| *long == name).map(|(short, _)| *short)
@@ -94,6 +94,7 @@ fn expand(text: &str) -> String {
                 out.push('}');
                 rest = &rest[name.len() + 2..];
             }
+            // Copies the brace only: a shorthand may start directly after it.
             None => {
                 out.push('{');
                 rest = &rest[1..];

@@ -1,16 +1,16 @@
-//! Where a word stands.
+//! The position of a word.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A place in a Caddyfile or an imported file.
+/// A position in a Caddyfile or in an imported file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     /// The file's name as given to [`adapt`](super::adapt), or the imported file's path.
     pub file: Arc<str>,
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Counted from 1, in characters.
+    /// Column in characters, from 1.
     pub column: u32,
 }
 

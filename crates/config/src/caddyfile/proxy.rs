@@ -1,12 +1,12 @@
-//! `reverse_proxy` and what is made of it.
+//! `reverse_proxy` and related directives.
 //!
-//! - `setting`: options of one word, in tables
-//! - `address`, `url`: where upstreams are
-//! - `dynamic`: where upstreams come from while the server runs
-//! - `balance`, `health`: which of them is asked
-//! - `transport`: how they are spoken to
-//! - `answer`: what is done with their answers; `intercept`, `copy_response`, `copy_response_headers`
-//! - `shortcut`: `forward_auth` and `php_fastcgi`, which write a `reverse_proxy` of their own
+//! - `setting`: tables of options with one argument
+//! - `address`, `url`: upstream addresses
+//! - `dynamic`: sources of upstreams that change at run time
+//! - `balance`, `health`: selection of an upstream, and health checks
+//! - `transport`: the protocol to the upstreams
+//! - `answer`: handling of upstream responses; `intercept`, `copy_response`, `copy_response_headers`
+//! - `shortcut`: `forward_auth` and `php_fastcgi`, which expand to a `reverse_proxy`
 
 mod address;
 mod answer;
@@ -25,9 +25,9 @@ use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
 use super::matcher::PRIVATE_RANGES;
 use super::members::Members;
-use super::quantity::{integer, octets};
+use super::quantity::{bytes, integer};
 use super::token::Token;
-use address::Upstream;
+use address::UpstreamAddress;
 use answer::Answers;
 use causeway_pipeline::build::nanoseconds;
 use transport::Transport;
@@ -37,22 +37,22 @@ pub(crate) use shortcut::{forward_auth, php_fastcgi};
 
 const UNKNOWN: &str = "unrecognized subdirective {}";
 
-/// `reverse_proxy [<matcher>] [<upstreams…>] { … }`
+/// Parses `reverse_proxy [<matcher>] [<upstreams…>] { … }`.
 pub(crate) fn reverse_proxy(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Proxy::default().read(d)
 }
 
-/// A proxy as far as it is read.
+/// A proxy whose options are being parsed.
 #[derive(Default)]
 struct Proxy {
     json: Map<String, Value>,
-    /// The scheme that all upstreams have to have; empty while none was named.
+    /// The scheme that all upstreams must share. Empty until an upstream has one.
     scheme: String,
-    /// The first upstream that only httpgrpc's transport understands.
+    /// The first upstream with a scheme that only the httpgrpc transport supports.
     for_httpgrpc: Option<Token>,
     up: FieldOperations,
     down: FieldOperations,
-    /// Fixed by a shortcut; then none may be chosen.
+    /// A transport set by a shortcut. `Some` forbids the option `transport`.
     fixed_transport: Option<Value>,
     transport: Option<Transport>,
     answers: Answers,
@@ -102,23 +102,20 @@ const OPTIONS: &[&str] = &[
     "verbose_logs",
 ];
 
-fn has_block(option: &str) -> bool {
-    const WITH_BLOCK: [&str; 7] =
-        ["dynamic", "handle_response", "health_headers", "lb_policy", "lb_retry_match", "replace_status", "transport"];
-    option.starts_with('@') || WITH_BLOCK.contains(&option)
-}
-
 impl Proxy {
     fn read(mut self, d: &mut Dispenser<'_>) -> Result<Value, Error> {
         self.upstreams(d)?;
-        d.each_option(has_block, |line| self.option(line))?;
+        for mut line in d.lines() {
+            self.option(&mut line)?;
+        }
+        // Only after all options: `handle_response` can use a matcher that is defined below it.
         self.answers.routes(d)?;
         self.choose_transport(d)?;
         self.names(d)?;
         Ok(self.finish())
     }
 
-    /// The words left on the line.
+    /// Parses the remaining words of the line as upstreams.
     fn upstreams(&mut self, d: &mut Dispenser<'_>) -> Result<(), Error> {
         while let Some(token) = d.argument() {
             self.upstream(d, token)?;
@@ -131,7 +128,7 @@ impl Proxy {
             let sentence = format!("parsing upstream '{}': {why}", token.text);
             Error::at(token, ErrorKind::Custom(sentence.into()))
         };
-        let Upstream { network, mut scheme, host, port } = Upstream::parse(&token.text).map_err(fail)?;
+        let UpstreamAddress { network, mut scheme, host, port } = UpstreamAddress::parse(&token.text).map_err(fail)?;
         if matches!(&*scheme, "direct" | "dns") {
             self.for_httpgrpc.get_or_insert_with(|| token.clone());
             if scheme == "dns" {
@@ -155,10 +152,10 @@ impl Proxy {
             )));
         }
         if matches!(&*scheme, "https" | "h2c") && self.scheme.is_empty() && self.json.contains_key("upstreams") {
-            d.warn(token, "its scheme goes for the upstreams without one too".to_owned());
+            d.warn(token, "its scheme also applies to the upstreams without a scheme".to_owned());
         }
         self.scheme.clone_from(&scheme);
-        let upstream = Upstream { network, scheme, host, port };
+        let upstream = UpstreamAddress { network, scheme, host, port };
         let dials = upstream.dials().map_err(fail)?;
         self.json.extend_list("upstreams", dials.into_iter().map(upstream_json).collect());
         Ok(())
@@ -194,7 +191,7 @@ impl Proxy {
                 let token = line.require()?;
                 let size = match &*token.text {
                     "unlimited" => Some(-1),
-                    text => octets(text).and_then(|octets| i64::try_from(octets).ok()),
+                    text => bytes(text).and_then(|bytes| i64::try_from(bytes).ok()),
                 };
                 let rule = "invalid byte size '{}'; expected one such as 16KiB or 1MB, or unlimited";
                 self.json.number(key, size.ok_or_else(|| line.word(rule))?);
@@ -229,7 +226,7 @@ impl Proxy {
                     return Err(line.rule("transport already specified"));
                 }
                 if self.transport.is_some() {
-                    line.warn(name, "this transport takes the place of the one before".to_owned());
+                    line.warn(name, "this transport replaces an earlier one".to_owned());
                 }
                 self.transport = Some(Transport::read(line)?);
             }
@@ -242,7 +239,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// The upstreams' scheme chooses a transport where none is named, and has to fit the one that is.
+    /// If no transport is named, the upstreams' scheme selects one. A named transport must be compatible with the
+    /// scheme.
     fn choose_transport(&mut self, d: &Dispenser<'_>) -> Result<(), Error> {
         if matches!(&*self.scheme, "https" | "h2c") && self.transport.is_none() {
             self.transport = Some(Transport::http());
@@ -262,6 +260,7 @@ impl Proxy {
             ("https", false) => {
                 return Err(d.rule("upstreams are configured for HTTPS but transport module does not support TLS"));
             }
+            // An empty `tls` object enables TLS.
             ("https", true) => drop(transport.json.child("tls")),
             ("http", _) if transport.json.contains_key("tls") => {
                 let rule = "upstream address scheme is HTTP but transport is configured for HTTP+TLS (HTTPS)";
@@ -278,11 +277,11 @@ impl Proxy {
         Ok(())
     }
 
-    /// `dns:///` names become a source of upstreams, which nothing else may stand beside.
+    /// Turns `dns:///` upstreams into a dynamic source. They cannot be combined with other upstreams.
     fn names(&mut self, d: &Dispenser<'_>) -> Result<(), Error> {
         let Some(Value::Array(mut names)) = self.json.shift_remove("dns") else { return Ok(()) };
         if self.json.contains_key("upstreams") || self.json.contains_key("dynamic_upstreams") {
-            return Err(d.rule("dns:/// upstreams cannot stand beside others; expected only such"));
+            return Err(d.rule("dns:/// upstreams cannot be combined with others; expected only dns:///"));
         }
         let source = match names.len() {
             1 => names.remove(0),
@@ -308,14 +307,14 @@ fn upstream_json(dial: String) -> Value {
     if dial.is_empty() { json!({}) } else { json!({ "dial": dial }) }
 }
 
-/// Fields that the proxy sends so anyway.
-fn warn_of_defaults(line: &Dispenser<'_>) {
+/// Warns of a `header_up` that sets a field to the value that the proxy sends by default.
+fn warn_of_defaults(line: &mut Dispenser<'_>) {
     const DEFAULTS: &[(&str, &[&str])] = &[
         ("x-forwarded-for", &["{http.request.remote}", "{http.request.remote.host}"]),
         ("x-forwarded-proto", &["{http.request.scheme}"]),
         ("x-forwarded-host", &["{http.request.host}", "{http.request.hostport}"]),
     ];
-    let [field, value] = &*line.segment().arguments else { return };
+    let [field, value] = line.arguments() else { return };
     let default =
         |(name, values): &(&str, &[&str])| field.text.eq_ignore_ascii_case(name) && values.contains(&&*value.text);
     if DEFAULTS.iter().any(default) {

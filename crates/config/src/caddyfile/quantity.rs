@@ -1,9 +1,9 @@
-//! Sizes, numbers and truths as they are written in a Caddyfile.
+//! Sizes, numbers and booleans in a Caddyfile.
 
 use serde_json::Value;
 
-/// Octets of a size such as `100MB`, `16KiB` or `4096`: powers of 1000, with an `i` powers of 1024.
-pub(crate) fn octets(text: &str) -> Option<u64> {
+/// Parses a size such as `100MB`, `16KiB` or `4096` to bytes. Units are powers of 1000, with an `i` powers of 1024.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
     let text = text.trim().replace(',', "");
     let split = text.find(|ch: char| !ch.is_ascii_digit() && ch != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -25,12 +25,12 @@ pub(crate) fn octets(text: &str) -> Option<u64> {
         "ei" => 1024_f64.powi(6),
         _ => return None,
     };
-    let octets = number * scale;
-    // A float converts exactly enough: sizes above 2^53 only lose octets nobody wrote.
-    (0.0..18_446_744_073_709_551_615.0).contains(&octets).then_some(octets as u64)
+    let bytes = number * scale;
+    // A float is exact enough: above 2^53 bytes it rounds to a few bytes.
+    (0.0..18_446_744_073_709_551_615.0).contains(&bytes).then_some(bytes as u64)
 }
 
-/// A bare word as the value it looks like: integer, number, boolean (Go's spellings), else text.
+/// A bare word as the JSON type that it looks like: integer, number, boolean (Go's spellings), or else text.
 pub(crate) fn scalar(text: &str) -> Value {
     if let Some(number) = integer(text) {
         return number.into();
@@ -39,7 +39,7 @@ pub(crate) fn scalar(text: &str) -> Value {
     let text_or_digits = digits.as_deref().unwrap_or(text);
     let looks_numeric = text.starts_with(|ch: char| ch.is_ascii_digit() || matches!(ch, '+' | '-' | '.'));
     if let Some(number) = text_or_digits.parse::<f64>().ok().filter(|number| looks_numeric && number.is_finite()) {
-        // Go prints a whole number without a fraction, which makes it an integer for every reader.
+        // Go prints such a number without a fraction, so JSON readers see an integer.
         return if number.fract() == 0.0 && number.abs() < 9e15 { (number as i64).into() } else { number.into() };
     }
     match text {
@@ -49,27 +49,28 @@ pub(crate) fn scalar(text: &str) -> Value {
     }
 }
 
-/// A decimal number, as Go lets one be written; neither infinite nor none.
+/// Parses a finite decimal number in Go's notation.
 pub(crate) fn ratio(text: &str) -> Option<f64> {
     let digits = without_underscores(text);
     digits.as_deref().unwrap_or(text).parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The text without underscores, if each stands between digits, as Go lets a number be written.
+/// The text without underscores, if each is between two digits (Go's number notation). `None` if there are no
+/// underscores.
 fn without_underscores(text: &str) -> Option<String> {
-    let octets = text.as_bytes();
-    let digit = |index: usize| octets.get(index).is_some_and(u8::is_ascii_digit);
-    let mut found = octets.iter().enumerate().filter(|(_, octet)| **octet == b'_').peekable();
+    let bytes = text.as_bytes();
+    let digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
+    let mut found = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'_').peekable();
     found.peek()?;
     found.all(|(index, _)| index > 0 && digit(index - 1) && digit(index + 1)).then(|| text.replace('_', ""))
 }
 
-/// A decimal integer with an optional sign.
+/// Parses a decimal integer with an optional sign.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// A status code or other text that the JSON holds as a number or boolean where it is one.
+/// A number or boolean as such, or else text. For status codes and similar values.
 pub(crate) fn weak(text: &str) -> Value {
     match (text, integer(text)) {
         ("true", _) => true.into(),

@@ -1,44 +1,47 @@
-//! The table of directives: name, position in the order, syntax.
+//! The directives that a Caddyfile can use: the standard ones, and those that an embedding program registers.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use causeway_pipeline::Registry;
 use serde_json::Value;
 
-use super::directives;
+use super::directives::{DIRECTIVES, Needs};
 use super::dispenser::Dispenser;
 use super::error::Error;
+use super::hint;
 use super::log::Logger;
 use super::route::Route;
 use super::tls::Tls;
 
-/// How a directive is read.
+/// The function that reads a directive.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Syntax {
-    /// One HTTP handler (a JSON object with a `handler` member). A matcher token after the name is taken off first.
+    /// Adds one HTTP handler: the function returns a JSON object with a `handler` member. The matcher token after the
+    /// name is taken before the call.
     Handler(fn(&mut Dispenser<'_>) -> Result<Value, Error>),
-    /// Anything; the function deals with matcher tokens itself.
+    /// Adds any outputs. The function takes the matcher token itself, if it accepts one.
     Custom(fn(&mut Dispenser<'_>) -> Result<Vec<Output>, Error>),
 }
 
-/// What a directive adds to its site.
+/// The addition of a directive to its site.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
-    /// A route, sorted among its siblings.
+    /// A route, to be sorted among its siblings.
     Route(Route),
     /// Routes that stay together in this order.
     Routes(Vec<Route>),
-    /// Routes for errors.
+    /// Routes that handle errors.
     ErrorRoutes(Vec<Route>),
-    /// Who logs the site's requests.
+    /// A logger for the site's requests.
     Log(Logger),
-    /// Certificates and handshakes of the site.
+    /// TLS settings and certificates of the site.
     Tls(Box<Tls>),
-    /// A certificate authority of this server's own that the site uses.
+    /// The ID of a local certificate authority that the site uses.
     Authority(String),
-    /// Addresses to listen on, and the protocols to serve there (empty for the default).
+    /// Addresses to listen on, and the protocols to serve there (empty: the default).
     Bind {
         /// Hosts, or `network/host`.
         addresses: Vec<String>,
@@ -47,28 +50,28 @@ pub enum Output {
     },
 }
 
-/// Where a directive's handlers run among those of other directives.
+/// The position of a directive's handlers relative to those of other directives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order<'a> {
     /// Before all others.
     First,
     /// After all others.
     Last,
-    /// Right before this directive.
+    /// Directly before this directive.
     Before(&'a str),
-    /// Right after this directive.
+    /// Directly after this directive.
     After(&'a str),
-    /// Nowhere by default: only inside `route`, or with the global option `order`.
+    /// Not in the order: usable only inside `route`, or with the global option `order`.
     Unordered,
 }
 
-/// Why a directive could not be registered. The programmer's mistake.
+/// Why a directive could not be registered. A programming error of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// The name already has a syntax.
     Taken,
-    /// [`Order`] names a directive that has no place in the order.
+    /// [`Order`] names a directive that is not in the order.
     NoSuchNeighbour,
 }
 
@@ -83,83 +86,44 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// Caddy's default order, with ours among them. Directives that are not built yet keep their place.
-const ORDER: &[&str] = &[
-    "tracing",
-    // Not Caddy's: it puts another request in place of the one that came, so all others look at that.
-    "httpgrpc",
-    // Variables that others may use.
-    "map",
-    "vars",
-    "fs",
-    "root",
-    "log_append",
-    "skip_log",
-    "log_skip",
-    "log_name",
-    "log_level",
-    // The response's fields, before anything can answer.
-    "header",
-    "copy_response_headers",
-    "request_body",
-    "timeouts",
-    "redir",
-    // The request's target.
-    "method",
-    "rewrite",
-    "uri",
-    "try_files",
-    // Handlers around others.
-    "basicauth",
-    "basic_auth",
-    "forward_auth",
-    "request_header",
-    "encode",
-    "push",
-    "intercept",
-    "templates",
-    // Ways to other routes.
-    "invoke",
-    "handle",
-    "handle_path",
-    "route",
-    // Handlers that answer.
-    "abort",
-    "error",
-    "copy_response",
-    "respond",
-    "metrics",
-    "reverse_proxy",
-    "php_fastcgi",
-    "file_server",
-    "acme_server",
-];
-
-/// Directives of Caddy's that configure the site instead of adding a handler.
-const UNORDERED: &[&str] = &["bind", "handle_errors", "log", "tls"];
-
-/// Every directive that a Caddyfile may use.
+/// The directives that a Caddyfile can use.
 #[derive(Clone)]
 pub struct Directives {
-    /// `None`: Caddy's, not built into this version.
+    /// The value `None` marks a directive of Caddy's that is not implemented.
     table: BTreeMap<Box<str>, Option<Syntax>>,
-    /// Syntax of directives that are treated as not built.
+    /// The syntax of directives that are treated as not implemented.
     withheld: BTreeMap<Box<str>, Syntax>,
     order: Vec<Box<str>>,
 }
 
 impl Directives {
-    /// Caddy's directives, those not built yet included so that they can be told from unknown ones.
+    /// Caddy's directives and ours, including those not implemented, whose error differs from that of an unknown name.
     pub fn standard() -> Self {
-        let names = ORDER.iter().chain(UNORDERED);
-        let mut table: BTreeMap<Box<str>, Option<Syntax>> = names.map(|&name| (name.into(), None)).collect();
-        for &(name, syntax) in directives::BUILT {
-            table.insert(name.into(), Some(syntax));
-        }
-        Self { table, withheld: BTreeMap::new(), order: ORDER.iter().map(|&name| name.into()).collect() }
+        let table = DIRECTIVES.iter().map(|directive| (directive.name.into(), directive.syntax)).collect();
+        let ordered = DIRECTIVES.iter().filter(|directive| directive.is_ordered);
+        Self { table, withheld: BTreeMap::new(), order: ordered.map(|directive| directive.name.into()).collect() }
     }
 
-    /// Adds a directive, or gives one of Caddy's that is not built its syntax (it keeps its place then, whatever `order`).
+    /// As [`standard`](Self::standard), without the directives whose modules `registry` lacks. The Caddyfile reader then
+    /// reports such a directive with its line; without this, the plan could only report a module's name.
+    pub fn of(registry: &Registry) -> Self {
+        let mut directives = Self::standard();
+        let modules = registry.modules();
+        for directive in DIRECTIVES {
+            let runs = match directive.needs {
+                Needs::Nothing => true,
+                Needs::Module(needed) => modules.iter().any(|module| module == needed),
+                Needs::Unsupported => false,
+            };
+            if !runs {
+                directives.withhold(directive.name);
+            }
+        }
+        directives
+    }
+
+    /// Adds a directive, or supplies the syntax for one of Caddy's that is not implemented. The latter keeps its
+    /// position, regardless of `order`.
     ///
     /// ```
     /// use causeway_config::caddyfile::{Directives, Dispenser, Error, Order, Syntax, adapt};
@@ -189,7 +153,7 @@ impl Directives {
     /// ```
     ///
     /// # Errors
-    /// When the name is taken, or `order` names a directive that has no place itself.
+    /// Fails if the name already has a syntax, or if `order` names a directive that is not in the order.
     pub fn register(&mut self, name: &str, order: Order<'_>, syntax: Syntax) -> Result<(), RegisterError> {
         match self.table.get(name) {
             Some(Some(_)) => return Err(RegisterError::Taken),
@@ -213,7 +177,7 @@ impl Directives {
         Ok(())
     }
 
-    /// Treats a directive as not built: for a server whose modules can't run what it turns into.
+    /// Treats a directive as not implemented. For a server that lacks the module for the directive's JSON.
     pub fn withhold(&mut self, name: &str) {
         if let Some(known) = self.table.get_mut(name)
             && let Some(syntax) = known.take()
@@ -222,7 +186,7 @@ impl Directives {
         }
     }
 
-    /// The same with nothing withheld: for whoever only wants the JSON.
+    /// A copy without withheld directives, for callers that only adapt to JSON and do not run it.
     #[must_use]
     pub fn unrestrained(&self) -> Self {
         let mut all = self.clone();
@@ -232,12 +196,12 @@ impl Directives {
         all
     }
 
-    /// Whether the name is a directive, built or not.
+    /// Whether the name is a directive, implemented or not.
     pub fn knows(&self, name: &str) -> bool {
         self.table.contains_key(name)
     }
 
-    /// Every name that has a syntax, in alphabetical order.
+    /// All names with a syntax, in alphabetical order.
     pub fn built(&self) -> impl Iterator<Item = &str> {
         self.table.iter().filter(|(_, syntax)| syntax.is_some()).map(|(name, _)| &**name)
     }
@@ -246,17 +210,14 @@ impl Directives {
         &self.order
     }
 
-    /// `None`: unknown; `Some(None)`: not built.
+    /// `None`: unknown; `Some(None)`: not implemented.
     pub(crate) fn syntax(&self, name: &str) -> Option<Option<Syntax>> {
         self.table.get(name).copied()
     }
 
-    /// The known name that `name` was probably meant to be.
+    /// The known name that is closest to `name`, if any is close.
     pub(crate) fn near(&self, name: &str) -> Option<Box<str>> {
-        let near = self.table.keys().map(|known| (distance(known, name), known));
-        near.filter(|(distance, known)| *distance <= 2 && *distance * 2 < known.len())
-            .min()
-            .map(|(_, known)| known.clone())
+        hint::near(self.table.keys().map(|known| &**known), name).map(Into::into)
     }
 }
 
@@ -264,20 +225,4 @@ impl fmt::Debug for Directives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Directives").field("built", &Vec::from_iter(self.built())).finish_non_exhaustive()
     }
-}
-
-/// Single-character edits between two words; a long word is near nothing, whatever the count.
-fn distance(known: &str, written: &str) -> usize {
-    if written.len() > known.len() + 4 {
-        return usize::MAX / 4;
-    }
-    let mut row = Vec::from_iter(0..=known.len());
-    for (i, a) in written.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in known.bytes().enumerate() {
-            let edited = (diagonal + usize::from(a != b)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], edited);
-        }
-    }
-    row[known.len()]
 }

@@ -1,4 +1,4 @@
-//! Routes: their order, their groups, and how neighbours become one.
+//! Routes: their order, their groups, and joining of neighbours.
 
 use serde_json::{Map, Value};
 
@@ -8,16 +8,16 @@ use super::matcher::MatcherSet;
 use super::position::Position;
 use super::registry::Output;
 
-/// Matchers and the handlers to run where one of them matches.
+/// Matchers, and the handlers to run if one of them matches.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Route {
     /// Only the first matching route of a group runs.
     pub group: Option<String>,
-    /// Any of these must match; none: every request.
+    /// One of these must match. Empty: every request matches.
     pub matchers: Vec<MatcherSet>,
-    /// Handlers in their order, each with a `handler` member.
+    /// Handlers in order, each with a `handler` member.
     pub handlers: Vec<Value>,
-    /// Whether routes after it are left out.
+    /// Whether routes after this one are skipped if it matches.
     pub terminal: bool,
 }
 
@@ -44,7 +44,7 @@ impl Route {
         route.into()
     }
 
-    /// The path to compare by: the only one of the only matcher set.
+    /// The path to compare by: the only path of the only matcher set.
     fn only_path(&self) -> Option<&str> {
         let [set] = self.matchers.as_slice() else { return None };
         match set.get("path")?.as_array()?.as_slice() {
@@ -53,8 +53,8 @@ impl Route {
         }
     }
 
-    /// Whether it goes before a route of the same directive: longer paths first; of two that differ by a trailing `*`
-    /// the one without; else one with matchers before one without.
+    /// Whether it sorts before a route of the same directive. Longer paths sort first; of two paths that differ by a
+    /// trailing `*`, the one without; without paths to compare, a route with matchers before one without.
     fn precedes(&self, other: &Self) -> bool {
         let (Some(own), Some(theirs)) = (self.only_path(), other.only_path()) else {
             return !self.matchers.is_empty() && other.matchers.is_empty();
@@ -68,7 +68,7 @@ impl Route {
     }
 }
 
-/// What a directive gave, and which directive it is sorted as.
+/// A directive's output, and the directive as which it is sorted.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) directive: Box<str>,
@@ -76,20 +76,20 @@ pub(crate) struct Placed {
     pub(crate) output: Output,
 }
 
-/// How the routes of a block are arranged.
+/// The order of a block's routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ordering {
-    /// By the order of directives; everything but handlers is refused.
+    /// By the order of directives. Directives that do not add handlers are errors.
     ByDirective,
-    /// As written (`route`).
+    /// As written (in `route`).
     AsWritten,
 }
 
-/// Directives of which only the first matching one runs. `rewrite` has a group even alone, because what matched before it
-/// need not match after it, so it must not be joined with its neighbours.
+/// Directives of which only the first matching one runs. `rewrite` gets a group even if it is alone: it changes the
+/// request, so it must not be joined with a neighbour of equal matchers, which may no longer match.
 const EXCLUSIVE: [&str; 3] = ["handle", "rewrite", "root"];
 
-/// A `subroute` handler around routes.
+/// A `subroute` handler with these routes.
 pub(crate) fn subroute_handler(routes: &[Route]) -> Value {
     let mut handler = Map::from_iter([("handler".to_owned(), Value::from("subroute"))]);
     if !routes.is_empty() {
@@ -102,7 +102,7 @@ pub(crate) fn json(routes: &[Route]) -> Value {
     routes.iter().map(Route::json).collect()
 }
 
-/// The routes of a block's outputs: sorted, grouped, neighbours with equal matchers joined.
+/// The routes of a block: sorted, grouped, and neighbours with equal matchers joined.
 pub(crate) fn subroute(
     mut outputs: Vec<Placed>,
     session: &Session<'_>,
@@ -111,6 +111,7 @@ pub(crate) fn subroute(
     if ordering == Ordering::ByDirective {
         sort(&mut outputs, &session.order)?;
     }
+    // A single directive has no competitor, so it needs no group. Groups are numbered in this order, as in Caddy.
     let groups = EXCLUSIVE.map(|name| {
         let several = outputs.iter().filter(|placed| *placed.directive == *name).nth(1).is_some();
         (several || name == "rewrite").then(|| session.next_group())
@@ -146,14 +147,14 @@ fn sort(outputs: &mut [Placed], order: &[Box<str>]) -> Result<(), Error> {
             return position(a) < position(b);
         }
         let (Output::Route(a_route), Output::Route(b_route)) = (&a.output, &b.output) else { return false };
-        // These overwrite each other, so the most specific one goes last.
+        // These overwrite each other, so the most specific one must run last.
         let reversed = matches!(&*a.directive, "vars" | "log_level");
         if reversed { b_route.precedes(a_route) } else { a_route.precedes(b_route) }
     });
     Ok(())
 }
 
-/// Joins neighbours with equal matchers, group and end.
+/// Joins neighbours with equal matchers, group and `terminal`.
 pub(crate) fn consolidate(routes: Vec<Route>) -> Vec<Route> {
     let mut joined: Vec<Route> = Vec::with_capacity(routes.len());
     for route in routes {

@@ -12,12 +12,14 @@ pub struct Segment {
     pub arguments: Vec<Token>,
     /// The lines between its braces; `None` without braces.
     pub block: Option<Vec<Segment>>,
-    /// Its last word, the closing brace if it has one.
+    /// Position of the brace that opens the block.
+    pub opens: Option<Position>,
+    /// Position of its last word: the closing brace, if it has one.
     pub closes: Position,
 }
 
 impl Segment {
-    /// All its words except braces, in order, for whoever rewrites texts.
+    /// Calls `change` for every word except for braces, in order.
     pub(crate) fn for_each_token(&mut self, change: &mut dyn FnMut(&mut Token)) {
         change(&mut self.name);
         self.arguments.iter_mut().for_each(&mut *change);
@@ -26,7 +28,7 @@ impl Segment {
         }
     }
 
-    /// The files its words come from.
+    /// Appends the file of each word to `into`, with duplicates.
     pub(crate) fn files(&self, into: &mut Vec<std::sync::Arc<str>>) {
         into.push(self.name.at.file.clone());
         into.extend(self.arguments.iter().map(|token| token.at.file.clone()));
@@ -35,14 +37,9 @@ impl Segment {
         }
     }
 
-    /// What follows the name, read as a segment of its own: `@m not path /x` is `@m` with the segment `not path /x`.
+    /// The arguments as a segment of their own, with the first as its name: `@m not path /x` gives `not path /x`.
     pub(crate) fn rest(&self) -> Option<Segment> {
         let (name, arguments) = self.arguments.split_first()?;
-        Some(Segment {
-            name: name.clone(),
-            arguments: arguments.to_vec(),
-            block: self.block.clone(),
-            closes: self.closes.clone(),
-        })
+        Some(Segment { name: name.clone(), arguments: arguments.to_vec(), ..self.clone() })
     }
 }

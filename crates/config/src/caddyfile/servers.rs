@@ -1,4 +1,4 @@
-//! Sites to servers: which listeners serve which site blocks, and the JSON of each server.
+//! Combines sites into servers: which listeners serve which site blocks, and each server's JSON.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -13,9 +13,9 @@ use super::options::Options;
 use super::registry::Output;
 use super::route::{self, Ordering, Placed, Route};
 use super::tls::ConnectionPolicies;
-use super::{NamedRoute, Session, Site};
+use super::{EvaluatedSite, NamedRoute, Session};
 
-/// The part of a site block that a listener serves: some of its keys, by index.
+/// The part of a site block that a listener serves: the indexes of some of its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) site: usize,
@@ -23,36 +23,36 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Its hosts, sorted; none if an address is for every host.
-    pub(crate) fn hosts(&self, sites: &[Site]) -> Vec<String> {
+    /// Its hosts, sorted. Empty if one of its addresses is for every host.
+    pub(crate) fn hosts(&self, sites: &[EvaluatedSite]) -> Vec<String> {
         if self.addresses(sites).any(|address| address.host.is_empty()) {
             return Vec::new();
         }
         BTreeSet::from_iter(self.addresses(sites).map(|address| address.host.clone())).into_iter().collect()
     }
 
-    pub(crate) fn addresses<'a>(&'a self, sites: &'a [Site]) -> impl Iterator<Item = &'a Address> {
+    pub(crate) fn addresses<'a>(&'a self, sites: &'a [EvaluatedSite]) -> impl Iterator<Item = &'a Address> {
         self.keys.iter().map(|&key| &sites[self.site].addresses[key])
     }
 }
 
-/// Listeners that serve the same sites: one server.
+/// One server: listeners that serve equal shares of sites.
 #[derive(Debug)]
 pub(crate) struct Pairing {
-    /// Listener addresses with the protocols to serve there; an empty protocol is the default.
+    /// Listener addresses with the protocols to serve on each. An empty protocol is the default.
     pub(crate) listeners: BTreeMap<String, BTreeSet<String>>,
     pub(crate) shares: Vec<Share>,
 }
 
 impl Pairing {
-    /// Whether any listener is not for plain HTTP.
+    /// Whether a listener is on another port than the HTTP port.
     pub(crate) fn leaves_port(&self, http_port: &str) -> bool {
         self.listeners.keys().any(|listener| address::uses_other_port(listener, http_port))
     }
 }
 
-/// Maps listeners to shares of sites, then joins listeners with equal shares.
-pub(crate) fn pair(sites: &[Site], options: &Options) -> Result<Vec<Pairing>, Error> {
+/// Maps each listener to its shares of sites, then joins listeners with equal shares.
+pub(crate) fn pair(sites: &[EvaluatedSite], options: &Options) -> Result<Vec<Pairing>, Error> {
     let mut by_listener: BTreeMap<(String, String), Vec<Share>> = BTreeMap::new();
     for (index, site) in sites.iter().enumerate() {
         let mut keys: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
@@ -72,8 +72,8 @@ pub(crate) fn pair(sites: &[Site], options: &Options) -> Result<Vec<Pairing>, Er
     for listener in listeners {
         let own = by_listener.keys().filter(|(other, _)| *other == listener).cloned();
         for key in Vec::from_iter(own) {
-            // Caddy leaves a server without a listener behind for every further protocol that was joined with the first,
-            // which moves the numbers of those that follow.
+            // As in Caddy: each further protocol that was joined with the first leaves a server without listeners,
+            // which counts in the numbering of servers (`srvN`).
             let shares = by_listener.remove(&key).unwrap_or_default();
             let mut pairing = Pairing { listeners: BTreeMap::new(), shares };
             if !pairing.shares.is_empty() {
@@ -88,7 +88,7 @@ pub(crate) fn pair(sites: &[Site], options: &Options) -> Result<Vec<Pairing>, Er
     Ok(pairings)
 }
 
-fn listeners(site: &Site, key: usize, options: &Options) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+fn listeners(site: &EvaluatedSite, key: usize, options: &Options) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
     let address = &site.addresses[key];
     let (http, https) = (options.http_port(), options.https_port());
     let port = match (&*address.port, &*address.scheme) {
@@ -117,7 +117,7 @@ fn listeners(site: &Site, key: usize, options: &Options) -> Result<BTreeMap<Stri
     for (addresses, protocols) in binds {
         for bind in addresses {
             let listener = address::listener(bind, port);
-            // A later bind of the same address replaces the protocols of an earlier one.
+            // A later bind of an address replaces the protocols of an earlier one.
             let default = if protocols.is_empty() { vec![String::new()] } else { protocols.clone() };
             listeners.insert(listener, default.into_iter().collect());
         }
@@ -125,24 +125,25 @@ fn listeners(site: &Site, key: usize, options: &Options) -> Result<BTreeMap<Stri
     Ok(listeners)
 }
 
-/// Puts every server's sites in the order to try them: most specific first.
-pub(crate) fn sort(mut pairings: Vec<Pairing>, sites: &[Site]) -> Vec<Pairing> {
+/// Sorts each server's sites, most specific first.
+pub(crate) fn sort(mut pairings: Vec<Pairing>, sites: &[EvaluatedSite]) -> Vec<Pairing> {
     for pairing in &mut pairings {
         pairing.shares.sort_by_cached_key(|share| Specificity::of(share, sites));
     }
     pairings
 }
 
-/// Where a site stands among its server's, least first: sites for every host go last and are all alike, those with wildcards
-/// before them; otherwise longer hosts, then longer paths go first. Wildcards and placeholders are not counted.
+/// Sort key of a site within its server. Sites for every host are last and equal to each other, and sites with
+/// wildcards precede them. Otherwise longer hosts come first, then longer paths. Wildcards and placeholders do not
+/// count towards the length.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Specificity {
-    Hosts { wildcard: bool, host: Reverse<usize>, path_octets: Reverse<usize> },
+    Hosts { wildcard: bool, host: Reverse<usize>, path_bytes: Reverse<usize> },
     EveryHost,
 }
 
 impl Specificity {
-    fn of(share: &Share, sites: &[Site]) -> Self {
+    fn of(share: &Share, sites: &[EvaluatedSite]) -> Self {
         let mut longest = ("", "");
         let mut wildcard = false;
         for address in share.addresses(sites) {
@@ -156,11 +157,12 @@ impl Specificity {
         }
         match specificity(longest.0) {
             0 => Self::EveryHost,
-            host => Self::Hosts { wildcard, host: Reverse(host), path_octets: Reverse(longest.1.len()) },
+            host => Self::Hosts { wildcard, host: Reverse(host), path_bytes: Reverse(longest.1.len()) },
         }
     }
 }
 
+/// Length of a host or path without `*` and without placeholders.
 fn specificity(text: &str) -> usize {
     let mut length = text.len() - text.matches('*').count();
     let mut rest = text;
@@ -172,10 +174,10 @@ fn specificity(text: &str) -> usize {
     length
 }
 
-/// The HTTP app: its servers by name, and the options that belong to all of them. Empty without a server.
+/// The HTTP app: its servers by name, and the options for all of them. Empty if there is no server.
 pub(crate) fn http_app(
     pairings: &[Pairing],
-    sites: &[Site],
+    sites: &[EvaluatedSite],
     named: &BTreeMap<String, NamedRoute>,
     options: &Options,
     session: &Session<'_>,
@@ -184,7 +186,7 @@ pub(crate) fn http_app(
     let mut http = options.http_json();
     for (index, pairing) in pairings.iter().enumerate() {
         refuse_ambiguity(pairing, sites)?;
-        let mut server = Server::new(pairing, sites, options);
+        let mut server = ServerDraft::new(pairing, sites, options);
         server.named_routes(named)?;
         for share in &pairing.shares {
             server.site(share, session)?;
@@ -196,6 +198,7 @@ pub(crate) fn http_app(
         let fits = |own: &&super::options::ServerOptions| {
             own.listener.is_empty() || pairing.listeners.contains_key(&own.listener)
         };
+        // Longer listener addresses come first, so this is the most specific match.
         if let Some(own) = options.servers.iter().find(fits) {
             json.extend(own.members.clone());
             if !own.logs.is_empty()
@@ -207,7 +210,8 @@ pub(crate) fn http_app(
                 name.clone_from(&own.name);
             }
             if let Some(metrics) = &own.metrics {
-                // The nested form counts for all servers, and keeps nothing but `per_host` of the global one.
+                // As in Caddy, the nested form applies to all servers and drops every option of the global form except
+                // for `per_host`.
                 let global = http.get("metrics").is_some_and(|metrics| metrics.get("per_host").is_some());
                 let per_host = global || metrics.contains_key("per_host");
                 http.insert("metrics".into(), if per_host { json!({ "per_host": true }) } else { json!({}) });
@@ -222,8 +226,8 @@ pub(crate) fn http_app(
     Ok(http)
 }
 
-/// Two blocks with the same address on one listener would answer each other's requests.
-fn refuse_ambiguity(pairing: &Pairing, sites: &[Site]) -> Result<(), Error> {
+/// Rejects two blocks with one address on one listener: only one of them could be served.
+fn refuse_ambiguity(pairing: &Pairing, sites: &[EvaluatedSite]) -> Result<(), Error> {
     let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
     for share in &pairing.shares {
         for &key in &share.keys {
@@ -236,27 +240,27 @@ fn refuse_ambiguity(pairing: &Pairing, sites: &[Site]) -> Result<(), Error> {
     Ok(())
 }
 
-struct Server<'a> {
+struct ServerDraft<'a> {
     pairing: &'a Pairing,
-    sites: &'a [Site],
+    sites: &'a [EvaluatedSite],
     options: &'a Options,
     routes: Vec<Route>,
     error_routes: Option<Vec<Route>>,
     named: Map<String, Value>,
-    /// `None` while no site of it is logged.
+    /// `None` if none of its sites has a logger.
     logs: Option<ServerLogs>,
     handshakes: ConnectionPolicies<'a>,
-    /// Hosts with an explicit `http://` on a server that is not for plain HTTP.
+    /// Hosts of explicit `http://` addresses, on a server with a listener on another port than the HTTP port.
     skip: Vec<Value>,
     skipped: HashSet<&'a str>,
-    /// Whether a site of it is to be served over TLS.
+    /// Whether one of its sites must be served over TLS.
     secure: bool,
-    /// Whether automatic HTTPS will see that it is.
+    /// Whether automatic HTTPS enables TLS without a connection policy here.
     automatic: bool,
 }
 
-impl<'a> Server<'a> {
-    fn new(pairing: &'a Pairing, sites: &'a [Site], options: &'a Options) -> Self {
+impl<'a> ServerDraft<'a> {
+    fn new(pairing: &'a Pairing, sites: &'a [EvaluatedSite], options: &'a Options) -> Self {
         let logged = pairing.shares.iter().any(|share| sites[share.site].loggers().next().is_some());
         Self {
             pairing,
@@ -274,12 +278,13 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Attaches the named routes that the sites invoke, and those that these invoke in turn.
+    /// Adds the named routes that the sites invoke, directly or through other named routes.
     fn named_routes(&mut self, named: &BTreeMap<String, NamedRoute>) -> Result<(), Error> {
         let invoked = self.pairing.shares.iter().flat_map(|share| &self.sites[share.site].invoked);
         let mut wanted = Vec::from_iter(invoked);
         while let Some((name, at)) = wanted.pop() {
             if self.named.contains_key(name) {
+                // The route is already included; a cycle of invocations ends here.
                 continue;
             }
             let Some(route) = named.get(name) else {
@@ -317,7 +322,7 @@ impl<'a> Server<'a> {
         });
         let mut errors = Vec::from_iter(errors);
         if !errors.is_empty() {
-            // Those for some statuses before those for all.
+            // Routes for specific statuses come before routes for all statuses.
             let general = |routes: &Vec<Route>| routes.first().is_none_or(|route| route.matchers.is_empty());
             errors.sort_by_key(general);
             append(self.error_routes.get_or_insert_default(), errors.concat(), &matchers, alone);
@@ -325,6 +330,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
+    /// As Caddy decides whether the server needs a TLS connection policy. The conditions follow its `httpcaddyfile`.
     fn judge_tls(&mut self, share: &'a Share) {
         let (http, https) = (self.options.http_port(), self.options.https_port());
         let mixed = self.pairing.leaves_port(&http);
@@ -340,7 +346,8 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Puts the handshake policies in order. One for every name is added, unless there is one or automatic HTTPS brings it.
+    /// Finalises the TLS connection policies. Adds one for every name, unless one exists or automatic HTTPS will add
+    /// it.
     fn settle_handshakes(&mut self, index: usize) -> Result<(), Error> {
         let options = self.options;
         self.handshakes.shield();
@@ -358,7 +365,7 @@ impl<'a> Server<'a> {
         self.handshakes.consolidate(index)
     }
 
-    /// One listener cannot speak both HTTP and HTTPS.
+    /// Rejects a listener that would have to serve both HTTP and HTTPS.
     fn refuse_mixed_schemes(&self) -> Result<(), Error> {
         let (http, https) = (self.options.http_port(), self.options.https_port());
         let mut seen: Option<bool> = None;
@@ -376,6 +383,7 @@ impl<'a> Server<'a> {
                 };
                 let token = &self.sites[share.site].keys[key];
                 let listeners = || Vec::from_iter(self.pairing.listeners.keys().map(String::as_str)).join(" ");
+                // The first address that decides sets the scheme; a later one must agree with it.
                 let Some(seen) = seen.filter(|seen| *seen != secure) else {
                     if !secure && !self.handshakes.is_empty() {
                         let sentence = format!(
@@ -454,8 +462,8 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Matchers for the hosts and paths of a site's addresses: one set for each path. Once an address is for every host, no
-/// further hosts are looked at.
+/// The matcher sets for a site's addresses: one set for each path, with its hosts. As in Caddy, hosts after an address
+/// for every host are ignored.
 fn site_matchers<'a>(addresses: impl Iterator<Item = &'a Address>) -> Vec<MatcherSet> {
     let mut sets: Vec<(Vec<Value>, &str)> = Vec::new();
     let mut places = HashMap::new();
@@ -488,8 +496,8 @@ fn site_matchers<'a>(addresses: impl Iterator<Item = &'a Address>) -> Vec<Matche
     sets.into_iter().map(set).filter(|set| !set.is_empty()).collect()
 }
 
-/// Adds a site's routes to its server's, as one terminal route. A site that is alone and for every request needs none,
-/// unless a host matcher inside would look like a site's own name to automatic HTTPS.
+/// Appends a site's routes to its server's, as one terminal route. A single site for every request needs no wrapping
+/// route, unless its routes match hosts: automatic HTTPS would take those for the site's own names.
 fn append(list: &mut Vec<Route>, routes: Vec<Route>, matchers: &[MatcherSet], alone: bool) {
     let names_host = || routes.iter().any(|route| route.matchers.iter().any(|set| set.contains_key("host")));
     if matchers.is_empty() && alone && !names_host() {

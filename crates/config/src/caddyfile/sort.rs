@@ -1,14 +1,14 @@
-//! Caddy's sort, for comparisons that are no order.
+//! Caddy's sort, for comparisons that are not an order.
 //!
-//! Some things that Caddy sorts cannot all be compared: routes without a path, policies whose names have nothing to do with
-//! each other. What becomes of them then depends on which pairs are looked at, so the pairs here are those of Caddy's stable
-//! sort: runs of twenty by insertion, then pairs of runs by symmetric merging (Kim and Kutzner, "Stable Minimum Storage
-//! Merging by Symmetric Comparisons", 2004). A sort of the standard library might panic.
+//! Caddy sorts some lists with a comparison that is not transitive: routes without a path, policies with unrelated
+//! names. The result then depends on which pairs are compared, so this sort compares the pairs of Go's stable sort:
+//! insertion sort on runs of 20, then symmetric merging of runs (Kim and Kutzner, "Stable Minimum Storage Merging by
+//! Symmetric Comparisons", 2004). The standard library's sort could panic on such a comparison.
 
-/// How many elements insertion alone sorts.
+/// Length of the runs that insertion sort handles.
 const RUN: usize = 20;
 
-/// Stable where `less` is an order.
+/// Sorts in place; stable if `less` is an order. O(n log² n) comparisons.
 pub(crate) fn sort<T>(items: &mut [T], less: impl Fn(&T, &T) -> bool) {
     items.chunks_mut(RUN).for_each(|run| insert(run, &less));
     let mut run = RUN;
@@ -30,7 +30,7 @@ fn insert<T>(items: &mut [T], less: &impl Fn(&T, &T) -> bool) {
     }
 }
 
-/// Merges the elements before `middle` with those from there on. Neither part is empty; the depth is that of halving.
+/// Merges the two sorted parts before and from `middle`. Neither is empty. Recursion depth is O(log n).
 fn merge<T>(items: &mut [T], middle: usize, less: &impl Fn(&T, &T) -> bool) {
     let count = items.len();
     if middle == 1 {
@@ -43,8 +43,8 @@ fn merge<T>(items: &mut [T], middle: usize, less: &impl Fn(&T, &T) -> bool) {
         items[before..].rotate_right(1);
         return;
     }
-    // What lies symmetrically around the half is compared: from `start` on the left part goes behind, and as much of the
-    // right part goes in front.
+    // Compare pairs that lie symmetrically around the half: the elements of the left part from `start` on move after
+    // an equal number of elements of the right part.
     let half = count / 2;
     let around = half + middle;
     let (low, high) = if middle > half { (around - count, half) } else { (0, middle) };
@@ -62,7 +62,7 @@ fn merge<T>(items: &mut [T], middle: usize, less: &impl Fn(&T, &T) -> bool) {
     }
 }
 
-/// The first index from `low` on, below `high`, for which something holds that then holds for all further ones; else `high`.
+/// Binary search: the first index in `low..high` for which `holds` is true, or else `high`. `holds` must be monotonic.
 fn first(mut low: usize, mut high: usize, holds: impl Fn(usize) -> bool) -> usize {
     while low < high {
         let middle = low.midpoint(high);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        // Of an order it makes what the standard library makes of it.
+        // On a proper order it agrees with the standard library's sort.
         #[test]
         fn sorts_stably(keys in proptest::collection::vec(0_u8..9, 0..200)) {
             let mut ours = Vec::from_iter(keys.iter().copied().enumerate());
@@ -92,7 +92,7 @@ mod tests {
             prop_assert_eq!(ours, theirs);
         }
 
-        // Of what is none it makes something with the same elements.
+        // On any other comparison it still returns a permutation.
         #[test]
         fn survives_what_is_no_order(keys in proptest::collection::vec(any::<u8>(), 0..200), seed: u8) {
             let mut sorted = keys.clone();

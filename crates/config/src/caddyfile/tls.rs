@@ -1,37 +1,40 @@
-//! What sites and the global block say of TLS, in shapes that both share.
+//! TLS settings of sites and of the global block, in a form that both use.
 //!
-//! - [`Tls`]: what one `tls` directive says;
-//! - `issuer`, `acme`: who issues certificates, and how a certificate is asked for;
-//! - `client_auth`, `trust_pool`: which clients are let in, and whose certificates are believed;
-//! - `connection`: the handshake policies of a server, from the directives of its sites.
+//! - [`Tls`]: the settings of one `tls` directive
+//! - `issuer`, `acme`: certificate issuers, and the settings of ACME
+//! - `dns`: DNS providers
+//! - `client_auth`, `trust_pool`: client authentication, and the authorities that it trusts
+//! - `connection`: a server's TLS connection policies, from the directives of its sites
 
 mod acme;
 mod client_auth;
 mod connection;
+mod dns;
 mod issuer;
 mod trust_pool;
 
 use serde_json::{Map, Value};
 
-pub(crate) use acme::{complete, dns_option, eab, preferred_chains, provider};
+pub(crate) use acme::{complete, dns_option, dns_provider, eab, preferred_chains};
 pub(crate) use client_auth::client_auth;
 pub(crate) use connection::ConnectionPolicies;
+pub(crate) use dns::provider;
 pub(crate) use issuer::Issuer;
 pub(crate) use trust_pool::trust_pool;
 
-/// What a `tls` directive says.
+/// The settings of a `tls` directive.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tls {
-    /// The handshake policy, but for its names and the choice of a certificate.
+    /// Members of the connection policy, except for its names and its certificate selection.
     pub(crate) connection: Map<String, Value>,
-    /// The tag of the only certificates to choose from.
+    /// If set, only certificates with this tag are selected.
     pub(crate) tag: Option<String>,
     /// Certificates to load, with their keys.
     pub(crate) files: Vec<Value>,
     /// Folders to load certificates from.
     pub(crate) folders: Vec<Value>,
     pub(crate) issuers: Vec<Issuer>,
-    /// Who is asked for a certificate during the handshake.
+    /// Modules that supply certificates during the handshake (`get_certificate`).
     pub(crate) managers: Vec<Value>,
     pub(crate) key_type: String,
     pub(crate) renewal_window_ratio: Option<Value>,

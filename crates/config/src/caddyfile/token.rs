@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::environment::Unset;
 use super::position::Position;
 
-/// What a word was enclosed in.
+/// The kind of quotes around a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quote {
-    /// A bare word; only these can be structural braces.
+    /// A bare word. Only these can be structural braces.
     None,
     /// `"…"`
     Double,
@@ -17,29 +18,31 @@ pub enum Quote {
     Heredoc,
 }
 
-/// A word with its place.
+/// A word with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The text without its quotes, escapes resolved.
+    /// The text without quotes, with escapes resolved.
     pub text: Box<str>,
-    /// How it was quoted.
+    /// The quotes that enclosed it.
     pub quote: Quote,
-    /// Its first character (an opening quote included).
+    /// Position of its first character, or of its opening quote.
     pub at: Position,
-    /// Logical line of its start and of its end: an escaped line break does not count, one from the environment does.
-    /// Only differences matter, so that `at` can stay what the operator sees.
+    /// Logical lines of its start and end. An escaped line break does not count; one from an environment variable does.
+    /// Only differences between rows are meaningful. They are separate from `at`, which holds the line in the file.
     pub(crate) rows: (u32, u32),
-    /// The import that brought it; words of different imports never share a line.
+    /// The import that inserted the word. Words of different imports are never on one line.
     pub(crate) imported: Option<Arc<Imported>>,
-    /// The snippet it was defined in.
+    /// An unset variable in the word, or next to it on its line.
+    pub(crate) unset: Option<Unset>,
+    /// The snippet that the word was defined in.
     pub(crate) snippet: Option<Arc<str>>,
 }
 
-/// An `import` that brought words, and the one that had brought them before, into a snippet for instance.
+/// An `import` that inserted words, linked to the import that inserted the `import` line itself, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Imported {
     pub(crate) at: Position,
-    /// The line that its block ends on, if it has one; Caddy names that one.
+    /// The last line of the import, including its block. Caddy's messages name this line.
     pub(crate) ends: u32,
     /// The snippet's name; `None` for a file.
     pub(crate) snippet: Option<Arc<str>>,
@@ -52,7 +55,7 @@ impl Token {
         self.quote != Quote::None
     }
 
-    /// The text with its quotes put back; a heredoc has none that fit on a line.
+    /// The text with its quotes. A heredoc is returned without: its quotes need lines of their own.
     pub fn raw(&self) -> String {
         match self.quote {
             Quote::Double => format!("\"{}\"", self.text),
@@ -69,7 +72,7 @@ impl Token {
         !self.quoted() && &*self.text == "}"
     }
 
-    /// Whether one import brought both words.
+    /// Whether one import inserted both words, or neither was imported.
     fn together_with(&self, other: &Self) -> bool {
         match (&self.imported, &other.imported) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
@@ -77,7 +80,7 @@ impl Token {
         }
     }
 
-    /// Whether `next` starts a line of its own after `self`.
+    /// Whether `next` starts a new line after `self`.
     pub(crate) fn line_ends_before(&self, next: &Self) -> bool {
         self.at.file != next.at.file || !self.together_with(next) || self.rows.1 < next.rows.0
     }

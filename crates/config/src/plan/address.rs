@@ -6,7 +6,8 @@ use causeway_pipeline::{Build, BuildError, ListenAddress};
 
 const EXPECTED: &str = "[tcp/]host:port or [tcp/]host:first-last";
 
-/// The addresses of a `listen` list, the range of each spelt out.
+/// Parses the addresses of a `listen` list. Each element of the result is one written address with its port range
+/// expanded.
 pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Vec<Vec<ListenAddress>>, BuildError> {
     let mut addresses = Vec::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
@@ -15,7 +16,7 @@ pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Ve
     Ok(addresses)
 }
 
-/// One address, its range spelt out.
+/// Parses one address and expands its port range.
 pub(super) fn parse_one(text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
     let mut addresses = Vec::new();
     parse(text, build, &mut addresses)?;
@@ -45,7 +46,8 @@ fn unknown(host: &str, build: &Build<'_>) -> BuildError {
     build.refuse(host, "an IP address, or a name that resolves to one of this machine")
 }
 
-/// An address is taken as it is; a name by its first IPv4 address, else its first, as Go does.
+/// Parses an IP address or resolves a name, in which case it returns the first IPv4 address or else the first of any
+/// kind, as Go does. Blocks on name resolution.
 fn resolve(host: &str) -> Option<IpAddr> {
     if let Ok(address) = host.parse() {
         return Some(address);

@@ -1,70 +1,51 @@
-//! What a configuration says beside its apps: `admin`, `storage` and `logging`.
+//! The parts of a configuration outside of its apps: `admin` and `logging`; `storage` has its own module.
 //!
-//! Caddy's keys are all known here. What is not built is refused by its path, so that nobody believes in a remote endpoint or a
-//! log file that is not there.
+//! All of Caddy's keys are known. A key that is not implemented is rejected by its path, so that an operator cannot
+//! rely on a remote endpoint that does not exist.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use causeway_pipeline::build::Problem;
 use causeway_pipeline::{Build, BuildError, ListenAddress, Registry};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Config, address};
+use super::storage::{self, Storage};
+use super::{RootConfig, address};
 
-/// What a configuration says of the admin API.
+/// The configuration of the admin API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admin {
-    /// Whether there is one.
+    /// Whether the admin API is enabled.
     pub switch: Switch,
-    /// Where it listens; `None` where the configuration leaves that to the process (`CADDY_ADMIN`, else `localhost:2019`).
+    /// The address to listen on; `None`: the process decides (`CADDY_ADMIN`, or else `localhost:2019`).
     pub listen: Option<AdminAddress>,
-    /// Whether a request without a trusted `Origin` is refused too.
+    /// Whether a request without a trusted `Origin` is rejected too.
     pub enforce_origin: bool,
-    /// Which hosts and origins may ask, instead of the listener's own.
+    /// The allowed hosts and origins, instead of those derived from the listener's address.
     pub origins: Option<Vec<String>>,
-    /// Whether the configuration is kept for `run --resume`.
+    /// Whether the configuration is saved for `run --resume`.
     pub persist: bool,
 }
 
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
-    /// On.
+    /// Enabled.
     On,
-    /// Off.
+    /// Disabled.
     Off,
 }
 
-/// Where the admin API listens: one TCP address.
+/// The admin API's single TCP address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminAddress {
     /// The host as written, without brackets; empty for every address of the machine.
     pub host: String,
-    /// What that stands for.
+    /// The address that `host` resolved to, with its port.
     pub listen: ListenAddress,
-}
-
-/// Where what must outlive the process is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Storage {
-    /// In a folder; `None` is the process's own.
-    FileSystem(Option<PathBuf>),
-}
-
-/// How much the server says on standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// What an operator wants to know.
-    Info,
-    /// Also what is only of use when something is wrong.
-    Debug,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenAdmin {
+pub(super) struct AdminConfig {
     #[serde(default)]
     disabled: bool,
     #[serde(default)]
@@ -74,7 +55,7 @@ pub(super) struct WrittenAdmin {
     #[serde(default)]
     origins: Option<Vec<String>>,
     #[serde(default)]
-    config: Option<WrittenConfig>,
+    config: Option<PersistenceConfig>,
     #[serde(default)]
     identity: Option<Value>,
     #[serde(default)]
@@ -83,7 +64,7 @@ pub(super) struct WrittenAdmin {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct WrittenConfig {
+struct PersistenceConfig {
     #[serde(default)]
     persist: Option<bool>,
     #[serde(default)]
@@ -94,26 +75,19 @@ struct WrittenConfig {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenLogging {
+pub(super) struct LoggingConfig {
     #[serde(default)]
     sink: Option<Value>,
+    /// The logs, which the module `access_log` and the program open.
     #[serde(default)]
-    logs: BTreeMap<String, WrittenLog>,
-}
-
-/// Of a log only its level is understood.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct WrittenLog {
-    #[serde(default)]
-    level: String,
+    pub(super) logs: Map<String, Value>,
 }
 
 impl AdminAddress {
-    /// Reads an address as `admin.listen` and `--address` have it.
+    /// Parses an address as written in `admin.listen` or `--address`.
     ///
     /// # Errors
-    /// With `place` for its path: when it is none, or is more than one.
+    /// Fails if the text is not an address or is a range of several. `place` becomes the error's path.
     pub fn parse(text: &str, place: &str) -> Result<Self, BuildError> {
         let registry = Registry::default();
         Build::new(&registry).at(place, |build| Self::read(text, build))
@@ -124,7 +98,7 @@ impl AdminAddress {
         let [listen] = addresses[..] else {
             return Err(build.refuse(text, "one address: the admin API listens on one port"));
         };
-        // It was read, so it has a port.
+        // `parse_one` succeeded, so there is a port.
         let host = text.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.rsplit_once('/').map_or(host, |(_, host)| host);
         Ok(Self { host: host.trim_start_matches('[').trim_end_matches(']').to_owned(), listen })
@@ -138,23 +112,20 @@ impl std::fmt::Display for AdminAddress {
     }
 }
 
-pub(super) fn read(config: &Config, build: &mut Build<'_>) -> Result<(Admin, Storage, Level), BuildError> {
+pub(super) fn read(config: &RootConfig, build: &mut Build<'_>) -> Result<(Admin, Storage), BuildError> {
     let admin = build.at("admin", |build| match &config.admin {
         Some(written) => written.read(build),
-        None => WrittenAdmin::default().read(build),
+        None => AdminConfig::default().read(build),
     })?;
-    let storage = match &config.storage {
-        Some(written) => build.at("storage", |build| storage(written, build))?,
-        None => Storage::FileSystem(None),
-    };
-    let level = match &config.logging {
-        Some(written) => build.at("logging", |build| written.read(build))?,
-        None => Level::Info,
-    };
-    Ok((admin, storage, level))
+    let storage = storage::read(config.storage.as_ref(), build)?;
+    if let Some(LoggingConfig { sink, .. }) = &config.logging {
+        let expected = "nothing: this server has no log of Go's standard library";
+        build.at("logging", |build| refuse_present("sink", sink.as_ref(), expected, build))?;
+    }
+    Ok((admin, storage))
 }
 
-impl WrittenAdmin {
+impl AdminConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<Admin, BuildError> {
         for (key, value, expected) in [
             ("identity", &self.identity, "nothing: the server's identity is not built"),
@@ -182,54 +153,6 @@ impl WrittenAdmin {
     }
 }
 
-impl WrittenLogging {
-    fn read(&self, build: &mut Build<'_>) -> Result<Level, BuildError> {
-        refuse_present("sink", self.sink.as_ref(), "nothing: the sink is not built", build)?;
-        let mut level = Level::Info;
-        build.at("logs", |build| {
-            for (name, log) in &self.logs {
-                if name != "default" {
-                    return Err(build.refuse(name, "'default': other logs are not built"));
-                }
-                level = build.at("default.level", |build| log.level(build))?;
-            }
-            Ok(())
-        })?;
-        Ok(level)
-    }
-}
-
-impl WrittenLog {
-    fn level(&self, build: &Build<'_>) -> Result<Level, BuildError> {
-        match &*self.level.to_ascii_lowercase() {
-            "" | "info" => Ok(Level::Info),
-            "debug" => Ok(Level::Debug),
-            _ => Err(build.refuse(self.level.clone(), "DEBUG or INFO: other levels are not built")),
-        }
-    }
-}
-
-fn storage(written: &Value, build: &Build<'_>) -> Result<Storage, BuildError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct FileSystem {
-        #[serde(rename = "module")]
-        _module: String,
-        #[serde(default)]
-        root: String,
-    }
-    match written.get("module").and_then(Value::as_str) {
-        Some("file_system") => {
-            let FileSystem { root, .. } = build.parse(written)?;
-            Ok(Storage::FileSystem((!root.is_empty()).then(|| root.into())))
-        }
-        Some(name) => Err(build.error(Problem::UnknownModule { kind: "storage", name: name.to_owned() })),
-        None => {
-            Err(build.refuse(written.to_string(), "an object with a 'module' key, as {\"module\": \"file_system\"}"))
-        }
-    }
-}
-
 fn refuse_present(
     key: &str,
     value: Option<&Value>,
@@ -244,17 +167,19 @@ fn refuse_present(
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use serde_json::json;
 
     use super::super::load;
     use super::*;
 
-    fn read(config: &Value) -> Result<(Admin, Storage, Level), String> {
+    fn read(config: &Value) -> Result<(Admin, Storage), String> {
         let loaded = load(config, &Registry::default()).map_err(|error| error.to_string())?;
-        Ok((loaded.admin, loaded.storage, loaded.level))
+        Ok((loaded.admin, loaded.storage))
     }
 
-    // Caddy's documentation of `admin`: on at localhost:2019 unless said otherwise, `config.persist` on.
+    // Caddy's documentation of `admin`: on at localhost:2019 by default, `config.persist` on.
     #[test]
     fn what_is_said_of_the_admin_api() {
         let silent = Admin { switch: Switch::On, listen: None, enforce_origin: false, origins: None, persist: true };
@@ -285,16 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn storage_and_level() {
-        for (config, storage, level) in [
-            (json!({}), None, Level::Info),
-            (json!({ "storage": { "module": "file_system" } }), None, Level::Info),
-            (json!({ "storage": { "module": "file_system", "root": "/var/x" } }), Some("/var/x"), Level::Info),
-            (json!({ "logging": { "logs": { "default": { "level": "DEBUG" } } } }), None, Level::Debug),
-            (json!({ "logging": { "logs": { "default": { "level": "info" } } } }), None, Level::Info),
+    fn storage_of_certificates() {
+        for (config, storage) in [
+            (json!({}), None),
+            (json!({ "storage": { "module": "file_system" } }), None),
+            (json!({ "storage": { "module": "file_system", "root": "/var/x" } }), Some("/var/x")),
         ] {
-            let want = (Storage::FileSystem(storage.map(PathBuf::from)), level);
-            assert_eq!(read(&config).map(|(_, storage, level)| (storage, level)), Ok(want), "{config}");
+            let want = Storage::FileSystem(storage.map(PathBuf::from));
+            assert_eq!(read(&config).map(|(_, storage)| storage), Ok(want), "{config}");
         }
     }
 
@@ -326,25 +249,16 @@ mod tests {
                 "admin.config.load_delay: found '\"1s\"', expected nothing: configuration loaders are not built",
             ),
             (
-                json!({ "storage": { "module": "redis" } }),
-                "storage: no storage module 'redis' is built into this version",
+                json!({ "storage": { "module": "consul" } }),
+                "storage: no storage module 'consul' is built into this version",
             ),
             (
                 json!({ "storage": {} }),
                 "storage: found '{}', expected an object with a 'module' key, as {\"module\": \"file_system\"}",
             ),
-            (json!({ "logging": { "sink": {} } }), "logging.sink: found '{}', expected nothing: the sink is not built"),
             (
-                json!({ "logging": { "logs": { "mine": {} } } }),
-                "logging.logs: found 'mine', expected 'default': other logs are not built",
-            ),
-            (
-                json!({ "logging": { "logs": { "default": { "level": "WARN" } } } }),
-                "logging.logs.default.level: found 'WARN', expected DEBUG or INFO: other levels are not built",
-            ),
-            (
-                json!({ "logging": { "logs": { "default": { "writer": {} } } } }),
-                "logging.logs.default.writer: unknown field `writer`, expected `level`",
+                json!({ "logging": { "sink": {} } }),
+                "logging.sink: found '{}', expected nothing: this server has no log of Go's standard library",
             ),
         ] {
             assert_eq!(read(&config).map(|_| ()).map_err(|error| error.to_string()), Err(want.to_owned()));

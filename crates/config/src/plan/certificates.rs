@@ -1,45 +1,57 @@
-//! What a configuration wants of certificates: plain records, for whoever obtains them.
+//! The certificates that a configuration needs, as plain records. The `causeway` crate hands them to the code that
+//! obtains them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything that has to be there before the sites can be served.
+use serde_json::{Map, Value};
+
+use super::https::OnDemand;
+
+/// All certificates that must be ready before the sites can be served.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Certificates {
-    /// What the operator has already.
+    /// The certificates that the operator supplies.
     pub sources: Vec<CertificateSource>,
-    /// Authorities of our own.
+    /// The local certificate authorities.
     pub authorities: Vec<CertificateAuthority>,
-    /// Names whose certificates are ours to obtain and renew.
+    /// The names whose certificates the server obtains and renews.
     pub managed: Vec<ManagedName>,
-    /// How often at least the dates are looked at; `None`: as usual.
+    /// The names whose certificates public authorities sign.
+    pub public: Vec<PublicName>,
+    /// The names for which a handshake may obtain a certificate, if any.
+    pub on_demand: Option<OnDemand>,
+    /// The DNS providers of all issuers.
+    pub dns_providers: Vec<DnsProvider>,
+    /// The longest time between two renewal checks; `None`: the default.
     pub look_every: Option<Duration>,
 }
 
-/// Certificates that the operator has.
+/// One configured source of the operator's certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// Two files of PEM.
+    /// A chain and a key in PEM files.
     Files {
-        /// The chain.
+        /// The chain's file.
         certificate: PathBuf,
-        /// Its key.
+        /// The key's file.
         key: PathBuf,
-        /// What policies call it.
+        /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
-    /// Two texts of PEM.
+    /// A chain and a key as PEM text.
     Pem {
-        /// Where in the JSON they stand.
+        /// Their JSON path, for error messages.
         place: String,
-        /// The chain.
+        /// The chain as PEM.
         certificate: String,
-        /// Its key.
+        /// The key as PEM.
         key: String,
-        /// What policies call it.
+        /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
-    /// All files `*.pem` in a folder and below, each with a chain and a key.
+    /// A folder, searched recursively; every file `*.pem` holds a chain and a key.
     Folder(PathBuf),
 }
 
@@ -52,7 +64,7 @@ impl CertificateSource {
     }
 }
 
-/// An authority of our own; what is `None` is as usual.
+/// A local certificate authority. `None` stands for the default of a field.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "Caddy's documentation of the PKI app says what they are")]
 pub struct CertificateAuthority {
@@ -61,14 +73,14 @@ pub struct CertificateAuthority {
     pub root_common_name: Option<String>,
     pub intermediate_common_name: Option<String>,
     pub intermediate_lifetime: Option<Duration>,
-    /// The part of an intermediate's lifetime that is left when it is renewed.
+    /// The intermediate is renewed when this fraction of its lifetime remains.
     pub renewal_ratio: Option<f64>,
     pub root: Option<CertificateFiles>,
     pub intermediate: Option<CertificateFiles>,
 }
 
 impl CertificateAuthority {
-    /// One with all as usual.
+    /// An authority with all defaults.
     pub(super) fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -83,35 +95,115 @@ impl CertificateAuthority {
     }
 }
 
-/// A certificate and its key, as files of PEM.
+/// A certificate and its key, as PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate.
+    /// The certificate's file.
     pub certificate: PathBuf,
-    /// Its key, where there is one.
+    /// The key's file, if configured.
     pub key: Option<PathBuf>,
 }
 
-/// A name whose certificate one of our own authorities signs; what is `None` is as usual.
+/// A name whose certificate a local authority signs. `None` stands for the default of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ManagedName {
-    /// In lower case and ASCII; `*.` in front, or an address.
+    /// The name in lower-case ASCII, optionally with `*.` in front; or an IP address.
     pub name: String,
-    /// Who signs.
+    /// The ID of the authority that signs.
     pub authority: String,
-    /// How long a certificate is valid.
+    /// Lifetime of the certificate.
     pub lifetime: Option<Duration>,
-    /// Whether the root signs, and no intermediate.
+    /// Whether the root signs directly, without the intermediate.
     pub by_root: bool,
-    /// The part of its lifetime that is left when it is renewed.
+    /// The certificate is renewed when this fraction of its lifetime remains.
     pub renewal_ratio: Option<f64>,
-    /// What its key is.
+    /// The kind of key to generate.
     pub key: KeyKind,
-    /// Whether the key outlives a renewal.
+    /// Whether a renewed certificate reuses the key.
     pub reuse_key: bool,
 }
 
-/// What a key is.
+/// A name whose certificate a public authority signs, by ACME.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublicName {
+    /// The name in lower-case ASCII, optionally with `*.` in front; or an IP address.
+    pub name: String,
+    /// The authorities in order of preference, at least one.
+    pub issuers: Vec<AcmeIssuer>,
+    /// The certificate is renewed when this fraction of its lifetime remains; `None`: the default.
+    pub renewal_ratio: Option<f64>,
+    /// The kind of key to generate.
+    pub key: KeyKind,
+}
+
+/// A public authority. Empty texts stand for the default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AcmeIssuer {
+    /// The URL of the directory.
+    pub ca: String,
+    /// The account's contact address.
+    pub email: String,
+    /// The certificate profile.
+    pub profile: String,
+    /// Key ID and MAC key (base64url) of an account outside ACME.
+    pub external_account: Option<(String, String)>,
+    /// A PEM file with the root of the authority's own certificate.
+    pub root: Option<PathBuf>,
+    /// Whether the challenge HTTP-01 is disabled.
+    pub no_http: bool,
+    /// Whether the challenge TLS-ALPN-01 is disabled.
+    pub no_tls_alpn: bool,
+    /// The challenge DNS-01, which then is the only one. Boxed: it is as large as all other settings together.
+    pub dns: Option<Box<DnsChallenge>>,
+}
+
+/// The settings of the challenge DNS-01.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsChallenge {
+    /// The provider that writes the records.
+    pub provider: DnsProvider,
+    /// The records' time to live; `None`: the provider's lowest.
+    pub ttl: Option<Duration>,
+    /// The pause after writing a record.
+    pub propagation_delay: Duration,
+    /// How long a record may take to become visible.
+    pub propagation_limit: PropagationLimit,
+    /// The resolvers, as `host` or `host:port`. Empty: the system's.
+    pub resolvers: Vec<String>,
+    /// The name of the record; empty: `_acme-challenge.NAME`.
+    pub override_domain: String,
+}
+
+/// How long a TXT record may take to become visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PropagationLimit {
+    /// The default time.
+    #[default]
+    Default,
+    /// It is not checked.
+    Unchecked,
+    /// At most this time.
+    Within(Duration),
+}
+
+/// A DNS provider. Its values are secrets, and Debug does not show them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DnsProvider {
+    /// Its JSON path, for errors.
+    pub path: String,
+    /// The name of Caddy's module `dns.providers.NAME`.
+    pub name: String,
+    /// The module's members, with their placeholders replaced.
+    pub settings: Map<String, Value>,
+}
+
+impl fmt::Debug for DnsProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DnsProvider").field(&self.name).finish()
+    }
+}
+
+/// The algorithm and size of a generated key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "their names say it")]
 pub enum KeyKind {
@@ -124,7 +216,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// By Caddy's name of it.
+    /// Parses Caddy's name of a key type. The empty name is the default.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "" | "p256" => Self::P256,

@@ -1,10 +1,10 @@
-//! Caddy's automatic HTTPS: which servers speak TLS, for which names certificates are obtained, and where requests in the clear are
-//! sent.
+//! Caddy's automatic HTTPS: decides which servers use TLS, which names get a managed certificate, and where plain HTTP
+//! requests are redirected to.
 //!
-//! - `names`: which names may have a certificate, and of whom
-//! - `redirects`: from the clear to TLS
+//! - `on_demand`: the names that get a certificate when a handshake needs it
+//! - `redirects`: routes from HTTP to HTTPS
 
-mod names;
+mod on_demand;
 mod redirects;
 
 use std::collections::{BTreeSet, HashSet};
@@ -14,12 +14,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LoadError;
-use super::certificates::{CertificateAuthority, ManagedName};
+use super::certificates::{AcmeIssuer, CertificateAuthority, ManagedName, PublicName};
 use super::pki::LOCAL;
-use super::tls::{Issuer, Policy, Tls, ascii, known, matches_wildcard};
+use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii, known, matches_wildcard};
+use crate::names;
+pub use on_demand::{OnDemand, SignedName};
 pub(super) use redirects::{Inserted, Remaining, SERVER as REDIRECTS};
 
-/// The ports that stand for the schemes.
+/// The ports of the two schemes: `http_port` and `https_port`.
 #[derive(Clone, Copy)]
 pub(super) struct Ports {
     pub(super) http: u16,
@@ -29,7 +31,7 @@ pub(super) struct Ports {
 /// A server's `automatic_https`.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Automatic {
+pub(super) struct AutomaticHttpsConfig {
     #[serde(default)]
     disable: bool,
     #[serde(default)]
@@ -44,26 +46,28 @@ pub(super) struct Automatic {
     ignore_loaded_certificates: bool,
 }
 
-/// A server as automatic HTTPS sees it.
-pub(super) struct Site<'c> {
-    pub(super) automatic: &'c Automatic,
+/// A server as input and output of automatic HTTPS.
+pub(super) struct HttpsServer<'c> {
+    pub(super) automatic: &'c AutomaticHttpsConfig,
     pub(super) routes: &'c Value,
-    /// A written address and the range of ports that it stands for.
+    /// One element for each written address: its port range, expanded.
     pub(super) listen: Vec<Vec<ListenAddress>>,
-    /// How it protects its connections; with none, or an empty list, not at all.
+    /// The TLS connection policies. The server is plain HTTP if this is `None` or empty.
     pub(super) policies: Option<Vec<TlsPolicy>>,
-    /// What it gets besides its own routes.
+    /// Output: redirect routes to add to the server's own routes.
     pub(super) inserted: Option<Inserted>,
-    pub(super) access_log: bool,
+    /// The handler that writes its access records.
+    pub(super) access_log: Option<Value>,
 }
 
-impl Site<'_> {
-    /// Whether one of its addresses is not that port.
+impl HttpsServer<'_> {
+    /// Whether at least one written address does not include `port`.
     fn is_elsewhere_than(&self, port: u16) -> bool {
         self.listen.iter().any(|range| range.iter().all(|address| address.port != port))
     }
 
-    /// Whether it takes the connections to an address. A port on every address is in the way of one address's, on Linux.
+    /// Whether the server accepts connections to `wanted`. On Linux a listener on all addresses conflicts with a
+    /// listener on one address of equal port, so `None` matches every host, in both directions.
     fn listens_on(&self, wanted: ListenAddress) -> bool {
         let takes = |address: &ListenAddress| {
             address.port == wanted.port
@@ -72,7 +76,8 @@ impl Site<'_> {
         self.listen.iter().flatten().any(takes)
     }
 
-    /// Hosts that its own routes name; those within handlers are not looked at.
+    /// The hosts in the matchers of its top-level routes, except for skipped ones. Routes nested in handlers are
+    /// ignored, as in Caddy.
     fn hosts(&self, build: &mut Build<'_>) -> BTreeSet<String> {
         let routes = self.routes.as_array().into_iter().flatten();
         let sets = routes.filter_map(|route| route.get("match")?.as_array()).flatten();
@@ -81,20 +86,33 @@ impl Site<'_> {
     }
 }
 
-/// What automatic HTTPS comes to, besides what it does to the servers.
+/// The output of automatic HTTPS for the whole configuration.
 #[derive(Default)]
 pub(super) struct Arranged {
-    /// Names whose certificates are ours to obtain.
+    /// Names whose certificates the server must obtain.
     pub(super) managed: Vec<ManagedName>,
-    /// A server more.
+    /// Names whose certificates public authorities sign.
+    pub(super) public: Vec<PublicName>,
+    /// The names for which a handshake may obtain a certificate, if any.
+    pub(super) on_demand: Option<OnDemand>,
+    /// An additional server for redirects, if needed.
     pub(super) remaining: Option<Remaining>,
-    /// Whether that one leaves access records.
-    pub(super) access_log: bool,
+    /// The handler for the access records of the additional server: that of the first TLS server which has one, with the loggers of all hosts.
+    pub(super) access_log: Option<Value>,
 }
 
-/// Arranges it. `loaded` are the names of certificates that the operator has; authorities that are needed and not named are added.
+/// Adds the loggers of the hosts in `other` that `all` lacks.
+fn merge_names(all: &mut Value, other: &Value) {
+    let (Some(names), Some(others)) = (all["names"].as_object_mut(), other["names"].as_object()) else { return };
+    for (host, loggers) in others {
+        names.entry(host).or_insert_with(|| loggers.clone());
+    }
+}
+
+/// Applies automatic HTTPS. Adds policies and redirect routes to `sites`, and adds authorities that are used but not
+/// configured. `loaded` holds the names in the operator's certificates.
 pub(super) fn arrange(
-    sites: &mut [Site<'_>],
+    sites: &mut [HttpsServer<'_>],
     ports: Ports,
     tls: &Tls,
     loaded: &[String],
@@ -110,22 +128,27 @@ pub(super) fn arrange(
         if automatic.disable || !site.is_elsewhere_than(ports.http) {
             continue;
         }
-        // Who listens on the HTTPS port only means TLS without saying so.
+        // A server that listens on the HTTPS port only is a TLS server even without connection policies.
         if site.policies.is_none() && !site.is_elsewhere_than(ports.https) {
             site.policies = Some(vec![TlsPolicy::default()]);
         }
+        // From here on as in `automaticHTTPSPhase1` of caddyhttp/autohttps.go: a server needs TLS if its routes name
+        // hosts.
         let hosts = site.hosts(build);
         if hosts.is_empty() && site.policies.as_ref().is_none_or(Vec::is_empty) {
             continue;
         }
-        arranged.access_log |= site.access_log;
+        match (&mut arranged.access_log, &site.access_log) {
+            (Some(all), Some(other)) => merge_names(all, other),
+            (all, other) => *all = all.take().or_else(|| other.clone()),
+        }
         if !automatic.disable_certificates {
-            let wanted = hosts.iter().filter(|host| {
-                names::qualifies(host)
-                    && !automatic.skip_certificates.contains(host)
-                    && (automatic.ignore_loaded_certificates || !covers(&loaded, &ascii(host, build)))
-            });
-            names.extend(wanted.cloned());
+            let wanted = |host: &&String| names::qualifies(host) && !automatic.skip_certificates.contains(host);
+            for host in hosts.iter().filter(wanted) {
+                if automatic.ignore_loaded_certificates || !covers(&loaded, &ascii(host, build)?) {
+                    names.insert(host.clone());
+                }
+            }
         }
         if site.policies.is_none() {
             site.policies = Some(vec![TlsPolicy::default()]);
@@ -143,41 +166,79 @@ pub(super) fn arrange(
             }
         }
     }
+    (arranged.managed, arranged.public) = managed(&names, tls, authorities, build)?;
     arranged.remaining = redirects.place(sites, ports, !names.is_empty());
-    arranged.managed = managed(&names, tls, authorities, build)?;
+    arranged.on_demand = OnDemand::new(&tls.automation);
+    if let Some(on_demand) = &arranged.on_demand
+        && on_demand.uses_local_authority()
+    {
+        add_local(authorities);
+    }
+    if !arranged.public.is_empty() || arranged.on_demand.is_some() {
+        redirects::answer_challenges(sites, &mut arranged.remaining, ports);
+    }
     Ok(arranged)
 }
 
-/// Who signs each name; what cannot be signed by any of ours is refused.
+/// Selects the issuer of each name. Fails for a wildcard whose issuers are public authorities without a DNS provider.
 fn managed(
     names: &BTreeSet<String>,
     tls: &Tls,
     authorities: &mut Vec<CertificateAuthority>,
     build: &mut Build<'_>,
-) -> Result<Vec<ManagedName>, LoadError> {
+) -> Result<(Vec<ManagedName>, Vec<PublicName>), LoadError> {
     check_authorities(tls, authorities, build)?;
-    // As written, for messages, and as it is in the certificate.
-    let mut wanted: Vec<(String, String)> = names.iter().map(|name| (name.clone(), ascii(name, build))).collect();
+    // The name as written, for messages, and as in the certificate.
+    let mut wanted = Vec::with_capacity(names.len() + tls.automate.len());
+    for name in names {
+        wanted.push((name.clone(), ascii(name, build)?));
+    }
     wanted.extend(tls.automate.iter().map(|name| (name.clone(), name.clone())));
     wanted.sort_by(|one, other| one.1.cmp(&other.1));
     wanted.dedup_by(|one, other| one.1 == other.1);
+    // A handshake for one of these names obtains its certificate.
+    wanted.retain(|(_, name)| !issuer(name, &tls.automation).0.on_demand);
     let wildcards: Vec<String> =
         wanted.iter().map(|(_, name)| name.clone()).filter(|name| name.contains('*')).collect();
     let automated: HashSet<&String> = tls.automate.iter().collect();
-    let mut managed = Vec::new();
+    let (mut managed, mut public) = (Vec::new(), Vec::new());
     for (written, name) in wanted {
-        // A wildcard that is managed too makes another certificate needless, unless it was asked for by name.
+        // A managed wildcard certificate covers this name too. `automate` still requests a certificate of its own.
         if is_under_wildcard(&name, &wildcards) && !automated.contains(&name) {
             continue;
         }
-        let (policy, issuer) = issuer(&name, tls);
-        let Issuer::Internal { authority, lifetime, by_root } = issuer else {
-            return Err(LoadError::NeedsAcme { site: written });
-        };
-        if authority == LOCAL && !authorities.iter().any(|known| known.id == LOCAL) {
-            authorities.push(CertificateAuthority::new(LOCAL));
+        match signed(name, &tls.automation) {
+            SignedName::Public(mut name) => {
+                if name.name.contains('*') {
+                    name.issuers.retain(|issuer| issuer.dns.is_some());
+                    if name.issuers.is_empty() {
+                        return Err(LoadError::NeedsDns { site: written });
+                    }
+                }
+                public.push(name);
+            }
+            SignedName::Local(name) => {
+                if name.authority == LOCAL {
+                    add_local(authorities);
+                }
+                managed.push(name);
+            }
         }
-        managed.push(ManagedName {
+    }
+    Ok((managed, public))
+}
+
+fn add_local(authorities: &mut Vec<CertificateAuthority>) {
+    if !authorities.iter().any(|known| known.id == LOCAL) {
+        authorities.push(CertificateAuthority::new(LOCAL));
+    }
+}
+
+/// Selects the authorities that sign a name's certificate.
+fn signed(name: String, automation: &Automation) -> SignedName {
+    let (policy, issuer) = issuer(&name, automation);
+    if let Issuer::Internal { authority, lifetime, by_root } = issuer {
+        return SignedName::Local(ManagedName {
             name,
             authority,
             lifetime,
@@ -187,31 +248,40 @@ fn managed(
             reuse_key: policy.reuse_key,
         });
     }
-    Ok(managed)
+    let acme = |issuer: &Issuer| if let Issuer::Acme(acme) = issuer { Some(acme.clone()) } else { None };
+    let mut issuers: Vec<_> = policy.issuers.iter().filter_map(acme).collect();
+    if issuers.is_empty() {
+        issuers.push(AcmeIssuer::default());
+    }
+    SignedName::Public(PublicName { name, issuers, renewal_ratio: policy.renewal_ratio, key: policy.key })
 }
 
-/// The policy of a name, and who signs first by it.
-fn issuer(name: &str, tls: &Tls) -> (Policy, Issuer) {
+/// The automation policy of a name, and the first issuer by it.
+fn issuer(name: &str, automation: &Automation) -> (AutomationPolicy, Issuer) {
     let internal = Issuer::Internal { authority: LOCAL.to_owned(), lifetime: None, by_root: false };
-    let automation = &tls.automation;
-    let is_public = |name: &str| names::qualifies_publicly(name);
+    let is_public = |name: &str| names::is_public(name);
     if let Some(naming) = automation.naming(name) {
         let policy = automation.policy(name).unwrap_or(naming).clone();
-        // A policy that names only what no public authority signs, and names no issuer, means ours.
+        // No issuer configured: the local authority signs if the policy has only names that no public authority signs.
         let ours = policy.issuers.is_empty() && policy.subjects.iter().all(|subject| !is_public(subject));
-        let issuer = policy.issuers.first().cloned().unwrap_or(if ours { internal } else { Issuer::Public });
+        let issuer = policy.issuers.first().cloned().unwrap_or(if ours {
+            internal
+        } else {
+            Issuer::Acme(AcmeIssuer::default())
+        });
         return (policy, issuer);
     }
-    // Addresses are ours where nobody said otherwise: the public authorities that are asked by default do not sign them.
-    if !is_public(name) || (names::is_ip(name) && automation.policies.is_empty()) {
+    // Without automation policies the local authority also signs IP addresses, because Caddy's default public
+    // authorities do not.
+    if !is_public(name) || (names::is_address(name) && automation.policies.is_empty()) {
         return (automation.base().cloned().unwrap_or_default(), internal);
     }
     let policy = automation.policy(name).cloned().unwrap_or_default();
-    let issuer = policy.issuers.first().cloned().unwrap_or(Issuer::Public);
+    let issuer = policy.issuers.first().cloned().unwrap_or(Issuer::Acme(AcmeIssuer::default()));
     (policy, issuer)
 }
 
-/// Every issuer's authority is one that there is.
+/// Rejects an issuer that refers to an authority that is not configured.
 fn check_authorities(tls: &Tls, authorities: &[CertificateAuthority], build: &mut Build<'_>) -> Result<(), BuildError> {
     for (policy_index, policy) in tls.automation.policies.iter().enumerate() {
         for (index, issuer) in policy.issuers.iter().enumerate() {
@@ -226,14 +296,14 @@ fn check_authorities(tls: &Tls, authorities: &[CertificateAuthority], build: &mu
     Ok(())
 }
 
-/// Whether a certificate that is loaded is for it, by name or by wildcard.
+/// Whether a loaded certificate covers `name`, exactly or by wildcard.
 fn covers(loaded: &HashSet<&str>, name: &str) -> bool {
     let mut wildcards = loaded.iter().filter(|loaded| loaded.contains('*'));
-    loaded.contains(name) || (!names::is_ip(name) && wildcards.any(|loaded| matches_wildcard(name, loaded)))
+    loaded.contains(name) || (!names::is_address(name) && wildcards.any(|loaded| matches_wildcard(name, loaded)))
 }
 
 fn is_under_wildcard(name: &str, wildcards: &[String]) -> bool {
-    !names::is_ip(name) && wildcards.iter().any(|other| other != name && matches_wildcard(name, other))
+    !names::is_address(name) && wildcards.iter().any(|other| other != name && matches_wildcard(name, other))
 }
 
 #[cfg(test)]

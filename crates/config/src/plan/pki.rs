@@ -1,7 +1,8 @@
-//! `apps.pki`: authorities of our own.
+//! `apps.pki`: local certificate authorities.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
@@ -9,22 +10,24 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::certificates::{CertificateAuthority, CertificateFiles};
-use super::duration::Span;
 use super::refuse;
+use causeway_pipeline::build::DurationConfig;
 
-/// The authority that there is without being named.
+/// The ID of the default authority, which exists without being configured.
 pub(super) const LOCAL: &str = "local";
+/// Caddy's default of an intermediate's lifetime.
+const INTERMEDIATE_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenPki {
+pub(super) struct PkiConfig {
     #[serde(default)]
-    certificate_authorities: BTreeMap<String, WrittenAuthority>,
+    certificate_authorities: BTreeMap<String, AuthorityConfig>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenAuthority {
+struct AuthorityConfig {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -32,15 +35,15 @@ struct WrittenAuthority {
     #[serde(default)]
     intermediate_common_name: Option<String>,
     #[serde(default)]
-    intermediate_lifetime: Option<Span>,
-    /// The system's trust store is never written to; the operator is told where the root is.
+    intermediate_lifetime: Option<DurationConfig>,
+    /// Ignored: the server never changes the system's trust store. It logs the path of the root certificate.
     #[serde(default, rename = "install_trust")]
     _install_trust: Option<bool>,
     #[serde(default)]
-    root: Option<WrittenPair>,
+    root: Option<KeyPairConfig>,
     #[serde(default)]
-    intermediate: Option<WrittenPair>,
-    /// Dates are looked at when they come, not every so often.
+    intermediate: Option<KeyPairConfig>,
+    /// Ignored: renewals are scheduled by the dates of the certificates, not at fixed intervals.
     #[serde(default, rename = "maintenance_interval")]
     _maintenance_interval: Option<IgnoredAny>,
     #[serde(default)]
@@ -51,7 +54,7 @@ struct WrittenAuthority {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenPair {
+struct KeyPairConfig {
     #[serde(default)]
     certificate: String,
     #[serde(default)]
@@ -60,9 +63,9 @@ struct WrittenPair {
     format: String,
 }
 
-/// The authorities that are named, or the local one where none is.
+/// The configured authorities. A `pki` app without any has the local one.
 pub(super) fn read(
-    written: Option<&WrittenPki>,
+    written: Option<&PkiConfig>,
     build: &mut Build<'_>,
 ) -> Result<Vec<CertificateAuthority>, BuildError> {
     let Some(written) = written else { return Ok(Vec::new()) };
@@ -77,7 +80,52 @@ pub(super) fn read(
     Ok(authorities)
 }
 
-impl WrittenAuthority {
+/// Adds the authorities of the handlers `acme_server` in the HTTP app's JSON, and checks that the certificates expire before their
+/// intermediate.
+pub(super) fn serve(
+    json: &Value,
+    authorities: &mut Vec<CertificateAuthority>,
+    build: &mut Build<'_>,
+) -> Result<(), BuildError> {
+    let mut servers = Vec::new();
+    acme_servers(json, &mut servers);
+    for server in servers {
+        let id = server["ca"].as_str().filter(|id| !id.is_empty()).unwrap_or(LOCAL);
+        if !authorities.iter().any(|known| known.id == id) {
+            authorities.push(CertificateAuthority::new(id));
+        }
+        let authority = authorities.iter().find(|known| known.id == id);
+        let own = authority.filter(|authority| authority.intermediate.is_none());
+        let ends = own.map(|authority| authority.intermediate_lifetime.unwrap_or(INTERMEDIATE_LIFETIME));
+        // The handler itself refuses a lifetime that is no duration.
+        let lifetime = Option::<DurationConfig>::deserialize(&server["lifetime"]).ok().flatten();
+        let lifetime = lifetime.and_then(|span| span.duration(build).ok()).unwrap_or_default();
+        if let Some(ends) = ends.filter(|ends| lifetime >= *ends) {
+            let rule = format!(
+                "a shorter one: it should be less than intermediate certificate lifetime of '{id}' ({} s)",
+                ends.as_secs()
+            );
+            return build
+                .at("acme_server.lifetime", |build| Err(build.refuse(format!("{} s", lifetime.as_secs()), rule)));
+        }
+    }
+    Ok(())
+}
+
+fn acme_servers<'j>(json: &'j Value, servers: &mut Vec<&'j Value>) {
+    match json {
+        Value::Object(object) => {
+            if object.get("handler").is_some_and(|handler| handler == "acme_server") {
+                servers.push(json);
+            }
+            object.values().for_each(|value| acme_servers(value, servers));
+        }
+        Value::Array(values) => values.iter().for_each(|value| acme_servers(value, servers)),
+        _ => {}
+    }
+}
+
+impl AuthorityConfig {
     fn read(&self, id: &str, build: &mut Build<'_>) -> Result<CertificateAuthority, BuildError> {
         if id.is_empty() {
             return Err(build.refuse("", "an id, as local"));
@@ -87,9 +135,10 @@ impl WrittenAuthority {
             |build: &mut Build<'_>| self.intermediate_lifetime.as_ref().map(|span| span.duration(build)).transpose();
         let intermediate_lifetime = build.at("intermediate_lifetime", lifetime)?;
         let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let pair = |key: &str, pair: &Option<WrittenPair>, build: &mut Build<'_>| {
+        let pair = |key: &str, pair: &Option<KeyPairConfig>, build: &mut Build<'_>| {
             build.at(key, |build| pair.as_ref().map(|pair| pair.read(build)).transpose())
         };
+        // As in Caddy, an empty text, a lifetime of 0 and a ratio out of range stand for the default.
         Ok(CertificateAuthority {
             id: id.to_owned(),
             name: text(&self.name),
@@ -103,10 +152,11 @@ impl WrittenAuthority {
     }
 }
 
-impl WrittenPair {
+impl KeyPairConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<CertificateFiles, BuildError> {
         if !matches!(&*self.format, "" | "pem_file") {
-            return build.at("format", |build| Err(build.refuse(&*self.format, "pem_file: no other is known")));
+            return build
+                .at("format", |build| Err(build.refuse(&*self.format, "pem_file: no other format is supported")));
         }
         if self.certificate.is_empty() {
             return build.at("certificate", |build| Err(build.refuse("", "the name of a file")));

@@ -1,6 +1,6 @@
-//! `tls_connection_policies` of a server: how its connections are protected.
+//! `tls_connection_policies` of a server: the TLS settings of its connections.
 //!
-//! - `client`: what is asked of clients
+//! - `client`: client authentication
 
 mod client;
 
@@ -17,11 +17,11 @@ use super::tls::{ascii, known};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenPolicy {
+pub(super) struct ConnectionPolicyConfig {
     #[serde(default, rename = "match")]
-    matchers: Option<Matchers>,
+    matchers: Option<PolicyMatchersConfig>,
     #[serde(default)]
-    certificate_selection: Option<Selection>,
+    certificate_selection: Option<CertificateSelectionConfig>,
     #[serde(default)]
     cipher_suites: Vec<String>,
     #[serde(default)]
@@ -35,7 +35,7 @@ pub(super) struct WrittenPolicy {
     #[serde(default)]
     drop: bool,
     #[serde(default)]
-    client_authentication: Option<client::WrittenClient>,
+    client_authentication: Option<client::ClientAuthConfig>,
     #[serde(default)]
     default_sni: String,
     #[serde(default)]
@@ -48,20 +48,20 @@ pub(super) struct WrittenPolicy {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Matchers {
+struct PolicyMatchersConfig {
     #[serde(default)]
     sni: Option<Vec<String>>,
     #[serde(default)]
     sni_regexp: Option<Value>,
     #[serde(default)]
-    remote_ip: Option<Ranges>,
+    remote_ip: Option<RemoteIpConfig>,
     #[serde(default)]
-    local_ip: Option<LocalRanges>,
+    local_ip: Option<LocalIpConfig>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ranges {
+struct RemoteIpConfig {
     #[serde(default)]
     ranges: Vec<String>,
     #[serde(default)]
@@ -70,14 +70,14 @@ struct Ranges {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LocalRanges {
+struct LocalIpConfig {
     #[serde(default)]
     ranges: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Selection {
+struct CertificateSelectionConfig {
     #[serde(default)]
     any_tag: Vec<String>,
     #[serde(default)]
@@ -90,13 +90,14 @@ struct Selection {
     public_key_algorithm: Option<Value>,
 }
 
-impl WrittenPolicy {
-    /// Whether clients are asked for certificates.
+impl ConnectionPolicyConfig {
+    /// Whether the policy requests client certificates.
     pub(super) fn asks_clients(&self) -> bool {
-        self.client_authentication.as_ref().is_some_and(client::WrittenClient::is_active)
+        self.client_authentication.as_ref().is_some_and(client::ClientAuthConfig::is_active)
     }
 
-    /// The policy as the engine has it; `None` where no connection can meet it. Certificates that its selection asks for are tagged.
+    /// Converts the policy to the engine's form; `None` if no connection can match it. Tags the certificates that its
+    /// selection requires.
     pub(super) fn read(
         &self,
         protocols: Protocols,
@@ -118,6 +119,7 @@ impl WrittenPolicy {
         if let Some(selection) = &self.certificate_selection {
             policy.certificate_tags = build.at("certificate_selection", |build| selection.read(sources, build))?;
         }
+        // The engine checks the names of suites and groups against those that it supports.
         policy.cipher_suites = distinct(&self.cipher_suites);
         policy.groups = distinct(&self.curves);
         policy.alpn = self.alpn(protocols, build)?;
@@ -130,20 +132,23 @@ impl WrittenPolicy {
         if let Some(client) = self.client_authentication.as_ref().filter(|client| client.is_active()) {
             policy.client = Some(build.at("client_authentication", |build| client.read(build))?);
         }
-        let name = |name: &str, build: &mut Build<'_>| Some(ascii(name, build)).filter(|name| !name.is_empty());
-        policy.default_server_name = name(&self.default_sni, build);
-        policy.fallback_server_name = name(&self.fallback_sni, build);
+        let name = |name: &str, build: &mut Build<'_>| {
+            ascii(name, build).map(|name| Some(name).filter(|name| !name.is_empty()))
+        };
+        policy.default_server_name = name(&self.default_sni, build)?;
+        policy.fallback_server_name = name(&self.fallback_sni, build)?;
         Ok(Some(policy))
     }
 
-    /// What is offered, less the versions that the server does not speak.
+    /// The ALPN protocols of the policy that the server has enabled.
     fn alpn(&self, protocols: Protocols, build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
         let mut offered = Vec::new();
         for (index, protocol) in self.alpn.iter().enumerate() {
             let spoken = match &**protocol {
                 "h2" => protocols.http2,
                 "http/1.1" => protocols.http1,
-                // Over QUIC, and for ACME's challenges: neither is built, and no browser that has a choice needs either.
+                // HTTP/3 needs QUIC and `acme-tls/1` an ACME client; neither is implemented. Clients that offer these
+                // also offer others.
                 "h3" | "acme-tls/1" => false,
                 _ => {
                     let expected = "h2 or http/1.1";
@@ -164,11 +169,11 @@ enum Meets {
     Nobody,
 }
 
-impl Matchers {
+impl PolicyMatchersConfig {
     fn read(&self, policy: &mut TlsPolicy, build: &mut Build<'_>) -> Result<Meets, BuildError> {
         refuse("sni_regexp", &self.sni_regexp, build)?;
         if let Some(names) = &self.sni {
-            policy.server_names = names.iter().map(|name| ascii(name, build)).collect();
+            policy.server_names = names.iter().map(|name| ascii(name, build)).collect::<Result<_, _>>()?;
         }
         if let Some(remote) = &self.remote_ip {
             build.at("remote_ip", |build| {
@@ -180,7 +185,7 @@ impl Matchers {
         if let Some(local) = &self.local_ip {
             policy.local_ranges = build.at("local_ip", |build| ranges("ranges", &local.ranges, build))?;
         }
-        // A list of no names is met by none, and not by all as no list would be.
+        // In Caddy an empty list matches no name, whereas an absent list matches all.
         let nobody = self.sni.as_ref().is_some_and(Vec::is_empty);
         Ok(if nobody { Meets::Nobody } else { Meets::Somebody })
     }
@@ -200,8 +205,9 @@ fn ranges(key: &str, written: &[String], build: &mut Build<'_>) -> Result<Vec<Ip
     Ok(ranges)
 }
 
-impl Selection {
-    /// The tags, one of which a certificate must have. What needs several is decided now: its certificates get a tag of its own.
+impl CertificateSelectionConfig {
+    /// Returns tags of which a certificate must have at least one. A condition on several tags is evaluated now: the
+    /// certificates that meet it get an additional tag, unique to the condition.
     fn read(&self, sources: &mut [CertificateSource], build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
         for (key, value) in [
             ("serial_number", &self.serial_number),
@@ -215,7 +221,7 @@ impl Selection {
             ([], [one]) => return Ok(vec![one.clone()]),
             _ => {}
         }
-        // No written tag has a NUL in it.
+        // The NUL keeps it distinct from all configured tags.
         let own = format!("\0{:?}{:?}", self.any_tag, self.all_tags);
         for tags in sources.iter_mut().filter_map(CertificateSource::tags_mut) {
             let any = self.any_tag.is_empty() || self.any_tag.iter().any(|tag| tags.contains(tag));

@@ -1,6 +1,6 @@
-//! One of `apps.http.servers`: Caddy's fields, and two of our own.
+//! One server of `apps.http.servers`: Caddy's fields, and three of ours.
 //!
-//! What a field would ask for and this version has not is refused by the field's name, never left undone in silence.
+//! A field that is known but not implemented is rejected by name, never ignored in silence.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,75 +12,76 @@ use causeway_pipeline::{
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::certificates::CertificateSource;
-use super::duration::Span;
-use super::policy::WrittenPolicy;
-use super::{address, https, refuse};
+use super::policy::ConnectionPolicyConfig;
+use super::{MetricsConfig, address, https, refuse};
+use causeway_pipeline::build::DurationConfig;
 
-/// Where a trusted proxy says who the client is, unless `client_ip_headers` says otherwise.
+/// Default of `client_ip_headers`: the fields in which a trusted proxy sends the client's address.
 const CLIENT_IP_HEADERS: &[&str] = &["X-Forwarded-For"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Server {
+pub(super) struct ServerConfig {
     #[serde(default)]
     listen: Vec<String>,
     #[serde(default)]
-    read_timeout: Option<Span>,
+    read_timeout: Option<DurationConfig>,
     #[serde(default)]
-    read_header_timeout: Option<Span>,
+    read_header_timeout: Option<DurationConfig>,
     #[serde(default)]
-    read_idle_timeout: Option<Span>,
+    read_idle_timeout: Option<DurationConfig>,
     #[serde(default)]
-    write_timeout: Option<Span>,
+    write_timeout: Option<DurationConfig>,
     #[serde(default)]
-    write_idle_timeout: Option<Span>,
+    write_idle_timeout: Option<DurationConfig>,
     #[serde(default)]
-    idle_timeout: Option<Span>,
+    idle_timeout: Option<DurationConfig>,
     #[serde(default)]
     max_header_bytes: Option<usize>,
-    /// Ours: how long a closing connection waits for the peer's own close.
+    /// Ours: how long a closing connection waits for the peer to close its side.
     #[serde(default)]
-    linger_timeout: Option<Span>,
-    /// Ours: the limits that Caddy has no name for.
+    linger_timeout: Option<DurationConfig>,
+    /// Ours: limits on request heads that Caddy has no field for.
     #[serde(default)]
     limits: HeadLimits,
-    /// Request and answer always go at the same time here.
+    /// Ignored: request and response bodies always flow at the same time.
     #[serde(default, rename = "enable_full_duplex")]
     _enable_full_duplex: bool,
     #[serde(default)]
     expected_underscore_headers: Vec<String>,
     #[serde(default)]
     expected_dot_headers: Vec<String>,
-    /// Of these three the modules read the JSON itself: 10 000 sites are not to be copied.
+    /// The next three are compiled from the JSON document itself (see `build`), not from a copy: a configuration can
+    /// hold 10 000 sites.
     #[serde(default, rename = "routes")]
     _routes: IgnoredAny,
     #[serde(default, rename = "errors")]
-    _errors: Option<Errors>,
+    _errors: Option<ServerErrorsConfig>,
     #[serde(default, rename = "named_routes")]
     _named_routes: Option<BTreeMap<String, IgnoredAny>>,
-    /// Ours: what HTTP/2 tells its peers.
+    /// Ours: limits on streams, windows and header tables of HTTP/2.
     #[serde(default)]
     http2: Http2,
     #[serde(default)]
-    automatic_https: https::Automatic,
+    automatic_https: https::AutomaticHttpsConfig,
     #[serde(default)]
-    tls_connection_policies: Option<Vec<WrittenPolicy>>,
+    tls_connection_policies: Option<Vec<ConnectionPolicyConfig>>,
     #[serde(default)]
     strict_sni_host: Option<bool>,
-    /// Of HTTP/3 only; over TCP none is taken.
+    /// Ignored: it concerns HTTP/3 only. Over TCP, TLS early data is never accepted.
     #[serde(default, rename = "allow_0rtt")]
     _allow_0rtt: Option<bool>,
     #[serde(default)]
-    trusted_proxies: Option<IpSource>,
+    trusted_proxies: Option<IpSourceConfig>,
     #[serde(default)]
     client_ip_headers: Option<Vec<String>>,
     #[serde(default)]
     trusted_proxies_strict: u8,
     #[serde(default)]
-    logs: Option<Logs>,
+    logs: Option<ServerLogsConfig>,
     #[serde(default)]
     protocols: Vec<String>,
     #[serde(default)]
@@ -104,48 +105,81 @@ pub(super) struct Server {
     #[serde(default)]
     listen_protocols: Option<Value>,
     #[serde(default)]
-    metrics: Option<Value>,
+    metrics: Option<MetricsConfig>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Errors {
+struct ServerErrorsConfig {
     #[serde(default, rename = "routes")]
     _routes: IgnoredAny,
 }
 
-/// A module of `http.ip_sources`; one is built in.
+/// A module of `http.ip_sources`. Only `static` is implemented.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct IpSource {
+struct IpSourceConfig {
     source: String,
     #[serde(default)]
     ranges: Vec<String>,
 }
 
-/// A server's `logs`: that there is one asks for a line for each request.
+/// A server's `logs`. Its presence enables access logging.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Logs {
+struct ServerLogsConfig {
     #[serde(default)]
-    default_logger_name: Option<Value>,
+    default_logger_name: String,
     #[serde(default)]
-    logger_names: Option<Value>,
+    logger_names: BTreeMap<String, LoggerNames>,
     #[serde(default)]
-    skip_hosts: Option<Value>,
+    skip_hosts: Vec<String>,
     #[serde(default)]
-    skip_unmapped_hosts: Option<Value>,
+    skip_unmapped_hosts: bool,
     #[serde(default)]
-    should_log_credentials: Option<Value>,
+    should_log_credentials: bool,
     #[serde(default)]
     trace: Option<Value>,
 }
 
-/// A server whose own fields are read; what automatic HTTPS does to it is missing.
+/// The loggers of a host. Caddy also accepts one name without a list, as its earlier versions wrote it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LoggerNames {
+    List(Vec<String>),
+    One(String),
+}
+
+impl LoggerNames {
+    fn list(&self) -> &[String] {
+        match self {
+            Self::List(names) => names,
+            Self::One(name) => std::slice::from_ref(name),
+        }
+    }
+}
+
+impl ServerLogsConfig {
+    /// Returns the handler that writes the server's records to `logs`.
+    fn handler(&self, logs: &Map<String, Value>) -> Value {
+        let names: BTreeMap<_, _> = self.logger_names.iter().map(|(host, names)| (host, names.list())).collect();
+        json!({
+            "handler": "access_log",
+            "default": self.default_logger_name,
+            "names": names,
+            "skip_hosts": self.skip_hosts,
+            "skip_unmapped_hosts": self.skip_unmapped_hosts,
+            "credentials": self.should_log_credentials,
+            "logs": logs,
+        })
+    }
+}
+
+/// A server whose own fields are parsed, before automatic HTTPS is applied.
 pub(super) struct Prepared<'c> {
     pub(super) name: &'c str,
-    pub(super) written: &'c Server,
-    /// As it is written, for its routes.
+    pub(super) written: &'c ServerConfig,
+    /// The server's JSON, for its routes.
     json: &'c Value,
     pub(super) listen: Vec<Vec<ListenAddress>>,
     timeouts: Timeouts,
@@ -155,8 +189,8 @@ pub(super) struct Prepared<'c> {
     pub(super) policies: Option<Vec<TlsPolicy>>,
 }
 
-impl Server {
-    /// Reads all but the routes. Certificates that policies select are tagged.
+impl ServerConfig {
+    /// Parses everything except for the routes. Tags the certificates that the connection policies select.
     pub(super) fn prepare<'c>(
         &'c self,
         name: &'c str,
@@ -180,21 +214,26 @@ impl Server {
         })
     }
 
-    pub(super) fn automatic(&self) -> &https::Automatic {
+    pub(super) fn automatic(&self) -> &https::AutomaticHttpsConfig {
         &self.automatic_https
     }
 
-    pub(super) fn access_log(&self) -> bool {
-        self.logs.is_some()
+    /// Returns the handler for its access records; `None` if it has none.
+    pub(super) fn access_log(&self, logs: &Map<String, Value>) -> Option<Value> {
+        self.logs.as_ref().map(|written| written.handler(logs))
     }
 
-    /// Whether some of its hosts ask clients for certificates: then a request must be for the host that its connection was opened
-    /// for, unless the server was told otherwise.
+    pub(super) fn metrics(&self) -> Option<&MetricsConfig> {
+        self.metrics.as_ref()
+    }
+
+    /// Whether a policy requests client certificates. If so, `strict_sni_host` is on by default: a request's host must
+    /// equal the server name of its connection.
     fn asks_clients(&self) -> bool {
-        self.tls_connection_policies.iter().flatten().any(WrittenPolicy::asks_clients)
+        self.tls_connection_policies.iter().flatten().any(ConnectionPolicyConfig::asks_clients)
     }
 
-    /// Whether HTTP/3 was asked for by its name.
+    /// Whether `protocols` names HTTP/3.
     pub(super) fn names_http3(&self) -> bool {
         self.protocols.iter().any(|protocol| protocol == "h3")
     }
@@ -211,26 +250,17 @@ impl Server {
             ("keepalive_count", &self.keepalive_count),
             ("trusted_proxies_unix", &self.trusted_proxies_unix),
             ("listen_protocols", &self.listen_protocols),
-            ("metrics", &self.metrics),
         ] {
             refuse(key, value, build)?;
         }
         if let Some(logs) = &self.logs {
-            for (key, value) in [
-                ("logs.default_logger_name", &logs.default_logger_name),
-                ("logs.logger_names", &logs.logger_names),
-                ("logs.skip_hosts", &logs.skip_hosts),
-                ("logs.skip_unmapped_hosts", &logs.skip_unmapped_hosts),
-                ("logs.should_log_credentials", &logs.should_log_credentials),
-                ("logs.trace", &logs.trace),
-            ] {
-                refuse(key, value, build)?;
-            }
+            refuse("logs.trace", &logs.trace, build)?;
         }
         Ok(())
     }
 
-    /// Without a list all that there is; HTTP/2 in the clear by prior knowledge too, which costs nobody anything.
+    /// The enabled protocols. Without a list, [`Protocols::default`], which includes cleartext HTTP/2 by prior
+    /// knowledge: it costs other clients nothing.
     fn protocols(&self, build: &mut Build<'_>) -> Result<Protocols, BuildError> {
         if self.protocols.is_empty() {
             return Ok(Protocols::default());
@@ -251,7 +281,7 @@ impl Server {
 
     fn timeouts(&self, build: &mut Build<'_>) -> Result<Timeouts, BuildError> {
         let mut timeouts = Timeouts::default();
-        let mut set = |key: &str, span: &Option<Span>, timeout: &mut Duration| {
+        let mut set = |key: &str, span: &Option<DurationConfig>, timeout: &mut Duration| {
             if let Some(span) = span {
                 *timeout = build.at(key, |build| span.duration(build))?;
             }
@@ -260,7 +290,7 @@ impl Server {
         set("read_header_timeout", &self.read_header_timeout, &mut timeouts.head)?;
         set("idle_timeout", &self.idle_timeout, &mut timeouts.keep_alive)?;
         set("linger_timeout", &self.linger_timeout, &mut timeouts.linger)?;
-        // Caddy's limits of a whole request and answer are taken for limits of silence, unless those are named too.
+        // Caddy's limits on a whole request or response apply as idle limits here, unless the idle limits are set too.
         set("read_timeout", &self.read_timeout, &mut timeouts.body_idle)?;
         set("write_timeout", &self.write_timeout, &mut timeouts.write_idle)?;
         set("read_idle_timeout", &self.read_idle_timeout, &mut timeouts.body_idle)?;
@@ -294,20 +324,27 @@ impl Server {
 }
 
 impl Prepared<'_> {
-    /// Its own routes.
+    /// The server's own routes, without those of automatic HTTPS.
     pub(super) fn routes(&self) -> &Value {
-        self.json.get("routes").unwrap_or(&NO_ROUTES)
+        self.json.get("routes").filter(|routes| !routes.is_null()).unwrap_or(&NO_ROUTES)
     }
 
-    /// Adds the server to the plan; returns where it listens.
+    /// Adds the server to the plan and returns its listeners. Omits an address on which no enabled protocol can be
+    /// served, and adds a note about it.
     pub(super) fn build(
         self,
         policies: Option<Vec<TlsPolicy>>,
-        inserted: Option<https::Inserted>,
+        mut inserted: Option<https::Inserted>,
+        logs: &Map<String, Value>,
         ports: https::Ports,
+        notes: &mut Vec<String>,
         build: &mut Build<'_>,
     ) -> Result<Vec<ListenerSpec>, BuildError> {
         let (server, json) = (self.written, self.json);
+        if let Some(handler) = server.access_log(logs) {
+            inserted.get_or_insert_default().first.insert(0, json!({ "handle": [handler] }));
+        }
+        // Copies the routes only if automatic HTTPS or a log adds some; the original is borrowed otherwise.
         let routes = inserted.as_ref().map(|inserted| inserted.among(self.routes()));
         let spec = ServerSpec {
             errors: json
@@ -315,7 +352,6 @@ impl Prepared<'_> {
                 .filter(|errors| !errors.is_null())
                 .map(|errors| errors.get("routes").unwrap_or(&NO_ROUTES)),
             named_routes: json.get("named_routes").and_then(Value::as_object),
-            access_log: server.logs.is_some(),
             trust: self.trust.clone(),
             confusable: self.confusable.clone(),
             strict_sni_host: server.strict_sni_host.unwrap_or_else(|| server.asks_clients()),
@@ -335,18 +371,29 @@ impl Prepared<'_> {
             head,
             protocols: self.protocols,
             http2: server.http2,
-            // What is on the HTTP port is in the clear, whatever the server has besides.
+            // The HTTP port is always plain HTTP, even on a server with connection policies.
             tls: tls.clone().filter(|_| address.port != ports.http),
             ..ListenerSpec::new(address, id)
         };
-        Ok(self.listen.iter().flatten().copied().map(listener).collect())
+        let mut listeners: Vec<_> = self.listen.iter().flatten().copied().map(listener).collect();
+        listeners.retain(|listener| {
+            let is_served = listener.tls.is_some() || listener.protocols.are_any_clear();
+            if !is_served {
+                let (name, address) = (self.name, listener.address);
+                notes.push(format!(
+                    "server {name}: not listening on {address}: HTTP/2 needs TLS there, and neither h1 nor h2c is among its protocols"
+                ));
+            }
+            is_served
+        });
+        Ok(listeners)
     }
 }
 
 static NO_ROUTES: Value = Value::Array(Vec::new());
 
 fn read_policies(
-    written: &[WrittenPolicy],
+    written: &[ConnectionPolicyConfig],
     protocols: Protocols,
     sources: &mut [CertificateSource],
     build: &mut Build<'_>,
@@ -356,13 +403,14 @@ fn read_policies(
         policies.extend(build.at(format!("[{index}]"), |build| policy.read(protocols, sources, build))?);
     }
     if policies.is_empty() && !written.is_empty() {
-        // Policies that nobody can meet still ask for TLS; none at all would be a server in the clear.
+        // No connection can match any policy, but an empty list would mean plain HTTP. Use a policy that drops every
+        // connection.
         policies.push(TlsPolicy { drop: true, ..TlsPolicy::default() });
     }
     Ok(policies)
 }
 
-/// The bounds that its fields name.
+/// Checks the limits that the documentation of `Http2` states.
 fn check_http2(http2: Http2, build: &mut Build<'_>) -> Result<(), BuildError> {
     const WINDOW_MAX: u32 = (1 << 31) - 1;
     const TABLE_MAX: u32 = (1 << 16) - 1;

@@ -1,8 +1,10 @@
-//! `apps.tls`: certificates that the operator has, and who gets the others.
+//! `apps.tls`: the operator's certificates, and the issuers of managed ones.
 //!
-//! - `automation`: which issuer a name has
+//! - `automation`: selects the issuer of a name
+//! - `dns`: DNS-01 and its provider
 
 mod automation;
+mod dns;
 
 use causeway_pipeline::{Build, BuildError, punycode};
 use serde::Deserialize;
@@ -11,23 +13,23 @@ use serde_json::{Map, Value};
 use super::certificates::CertificateSource;
 use super::refuse;
 
-pub(super) use automation::{Automation, Issuer, Policy, matches_wildcard};
+pub(super) use automation::{Automation, AutomationPolicy, Issuer, matches_wildcard};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenTls {
+pub(super) struct TlsConfig {
     #[serde(default)]
-    certificates: Option<WrittenCertificates>,
+    certificates: Option<CertificatesConfig>,
     #[serde(default)]
-    automation: Option<automation::WrittenAutomation>,
+    automation: Option<automation::AutomationConfig>,
     #[serde(default)]
     session_tickets: Option<Map<String, Value>>,
     #[serde(default)]
     cache: Option<Map<String, Value>>,
-    /// Nothing is stapled, so there is nothing to disable.
+    /// Ignored: OCSP responses are never stapled.
     #[serde(default, rename = "disable_ocsp_stapling")]
     _disable_ocsp_stapling: bool,
-    /// Storage is neither checked beforehand nor cleaned.
+    /// Both ignored: storage is neither checked at startup nor cleaned.
     #[serde(default, rename = "disable_storage_check")]
     _disable_storage_check: bool,
     #[serde(default, rename = "disable_storage_clean")]
@@ -35,29 +37,29 @@ pub(super) struct WrittenTls {
     #[serde(default)]
     encrypted_client_hello: Option<Value>,
     #[serde(default)]
-    dns: Option<Value>,
+    dns: Option<Map<String, Value>>,
     #[serde(default)]
-    resolvers: Option<Value>,
+    resolvers: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct WrittenCertificates {
+struct CertificatesConfig {
     #[serde(default)]
     automate: Vec<String>,
     #[serde(default)]
-    load_files: Vec<WrittenFiles>,
+    load_files: Vec<CertificateFilesConfig>,
     #[serde(default)]
     load_folders: Vec<String>,
     #[serde(default)]
-    load_pem: Vec<WrittenPem>,
+    load_pem: Vec<CertificatePemConfig>,
     #[serde(default)]
     load_storage: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenFiles {
+struct CertificateFilesConfig {
     certificate: String,
     key: String,
     #[serde(default)]
@@ -68,45 +70,42 @@ struct WrittenFiles {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenPem {
+struct CertificatePemConfig {
     certificate: String,
     key: String,
     #[serde(default)]
     tags: Vec<String>,
 }
 
-/// The TLS app as it is used.
+/// The parsed TLS app.
 #[derive(Default)]
 pub(super) struct Tls {
-    /// In the order of Caddy's loaders: files, folders, texts.
+    /// In the order of Caddy's loaders: files, folders, PEM texts.
     pub(super) sources: Vec<CertificateSource>,
-    /// Names that are managed whether a site has them or not.
+    /// Names to manage even if no site uses them.
     pub(super) automate: Vec<String>,
     pub(super) automation: Automation,
 }
 
-impl WrittenTls {
+impl TlsConfig {
     pub(super) fn read(&self, build: &mut Build<'_>) -> Result<Tls, BuildError> {
         build.at("apps.tls", |build| {
-            for (key, value) in [
-                ("encrypted_client_hello", &self.encrypted_client_hello),
-                ("dns", &self.dns),
-                ("resolvers", &self.resolvers),
-            ] {
-                refuse(key, value, build)?;
-            }
+            refuse("encrypted_client_hello", &self.encrypted_client_hello, build)?;
             for (key, options) in [("session_tickets", &self.session_tickets), ("cache", &self.cache)] {
                 build.at(key, |build| {
                     let mut options = options.iter().flatten();
                     options.try_for_each(|(key, value)| refuse(key, &Some(value.clone()), build))
                 })?;
             }
-            let none = WrittenCertificates::default();
+            let none = CertificatesConfig::default();
             let certificates = self.certificates.as_ref().unwrap_or(&none);
             let sources = build.at("certificates", |build| certificates.read(build))?;
-            let automate = certificates.automate.iter().map(|name| ascii(name, build)).collect();
+            let automate = certificates.automate.iter().map(|name| ascii(name, build)).collect::<Result<_, _>>()?;
+            let provider = self.dns.as_ref();
+            let provider = build.at("dns", |build| provider.map(|json| dns::provider(json, build)).transpose())?;
+            let defaults = dns::DnsDefaults { provider, resolvers: self.resolvers.clone() };
             let automation = match &self.automation {
-                Some(written) => build.at("automation", |build| written.read(build))?,
+                Some(written) => build.at("automation", |build| written.read(&defaults, build))?,
                 None => Automation::default(),
             };
             Ok(Tls { sources, automate, automation })
@@ -114,14 +113,14 @@ impl WrittenTls {
     }
 }
 
-impl WrittenCertificates {
+impl CertificatesConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<Vec<CertificateSource>, BuildError> {
         refuse("load_storage", &self.load_storage, build)?;
         let mut sources = Vec::new();
         for (index, pair) in self.load_files.iter().enumerate() {
             let format = known(&pair.format, build);
             if !matches!(&*format, "" | "pem") {
-                let expected = "pem: no other is known";
+                let expected = "pem: no other format is supported";
                 return build.at(format!("load_files[{index}].format"), |build| Err(build.refuse(format, expected)));
             }
             sources.push(CertificateSource::Files {
@@ -145,7 +144,8 @@ impl WrittenCertificates {
     }
 }
 
-/// A text with its placeholders of the environment, files and the system replaced; another placeholder stays as it is.
+/// Replaces the placeholders that are known at load time (environment, files, system). A text with any other
+/// placeholder is returned unchanged.
 pub(super) fn known(text: &str, build: &mut Build<'_>) -> String {
     if !text.contains('{') {
         return text.to_owned();
@@ -154,7 +154,11 @@ pub(super) fn known(text: &str, build: &mut Build<'_>) -> String {
     template.literal().map_or_else(|| text.to_owned(), str::to_owned)
 }
 
-/// A host as certificates and clients spell it.
-pub(super) fn ascii(host: &str, build: &mut Build<'_>) -> String {
-    punycode::to_ascii(&known(host, build)).to_ascii_lowercase()
+/// A host in lower-case ASCII, the form that certificates and clients use. Fails if IDNA does not allow it.
+pub(super) fn ascii(host: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
+    let host = known(host, build);
+    match punycode::to_ascii(&host) {
+        Some(ascii) => Ok(ascii.to_ascii_lowercase()),
+        None => Err(build.refuse(host, punycode::EXPECTED)),
+    }
 }

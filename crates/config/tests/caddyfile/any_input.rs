@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::read;
 
-/// Words that mean something, and the blanks and quotes between them.
+/// Words with a meaning in Caddyfiles, with blanks and quotes between them.
 const PIECES: &[&str] = &[
     " ",
     " ",
@@ -123,7 +123,7 @@ pub(super) fn soup() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// Whatever the text: no panic, and a mistake stands on a line of the file.
+/// For any text: no panic, and an error's position is on a line of the file.
 fn survives(source: &str) -> Result<(), TestCaseError> {
     if let Err(error) = read(source) {
         let lines = source.split('\n').count();
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-// Deep nesting is refused before it can exhaust the stack.
+// Deep nesting is rejected before it can exhaust the stack.
 #[test]
 fn nesting_is_bounded() {
     let source = format!(":80 {{\n{}", "handle {\n".repeat(100_000));

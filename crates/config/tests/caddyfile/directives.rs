@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{handlers, routes};
 
-/// The one handler that a directive gives.
+/// The only handler of a directive.
 #[track_caller]
 fn check(cases: &[(&str, Value)]) {
     for (directive, want) in cases {
@@ -10,8 +10,8 @@ fn check(cases: &[(&str, Value)]) {
     }
 }
 
-// respond: one argument of three digits is a status, any other a body; with two, the body comes first. A block may give
-// the body and close the connection.
+// respond: one argument of three digits is a status, any other a body; of two arguments the body comes first. A block
+// may contain the body and close the connection.
 #[test]
 fn respond() {
     let body = |text: &str| json!({ "handler": "static_response", "body": text });
@@ -40,8 +40,9 @@ fn respond() {
     ]);
 }
 
-// header: a bare field is set, `+` adds, `-` deletes, `?` sets what is missing, `>` sets late; a third argument replaces by
-// regular expression. Deleting waits for the response. Field names are written canonically where they are set or added.
+// header: a bare field is set, `+` adds, `-` deletes, `?` sets if missing, `>` sets deferred; a third argument replaces
+// by regular expression. Deletion is deferred until the response. Field names are canonical where they are set or
+// added.
 #[test]
 fn header() {
     let response = |operations: Value| json!({ "handler": "headers", "response": operations });
@@ -81,7 +82,7 @@ fn header() {
     ]);
 }
 
-// Every `?field` of a block has a condition of its own, so it is a handler of its own, after the others.
+// Each `?field` of a block has its own condition, so it becomes its own handler, after the others.
 #[test]
 fn header_defaults_are_handlers_of_their_own() {
     assert_eq!(
@@ -94,7 +95,7 @@ fn header_defaults_are_handlers_of_their_own() {
     );
 }
 
-// request_header takes the same signs but no `?`, and never waits.
+// request_header accepts these signs except for `?`, and is never deferred.
 #[test]
 fn request_header() {
     let request = |operations: Value| json!({ "handler": "headers", "request": operations });
@@ -106,7 +107,7 @@ fn request_header() {
     ]);
 }
 
-// root sets a variable; with one argument, that is the path even if it starts with a slash. Several are exclusive.
+// root sets a variable. A lone argument is the path even if it starts with a slash. Several are exclusive.
 #[test]
 fn root() {
     check(&[
@@ -122,7 +123,7 @@ fn root() {
     );
 }
 
-// file_server: every option, and the configuration file always among the hidden unless it already is.
+// file_server: every option. The configuration file is always hidden, but listed only once.
 #[test]
 fn file_server() {
     let with = |extra: Value| {
@@ -158,6 +159,9 @@ fn file_server() {
                 json!({ "precompressed": { "br": {}, "zstd": {}, "gzip": {} }, "precompressed_order": ["br", "zstd", "gzip"] }),
             ),
         ),
+        // Our own option: the formats in which the server compresses cached files.
+        ("file_server {\nprecompress gzip br\n}", with(json!({ "precompress": ["gzip", "br"] }))),
+        ("file_server {\nprecompress\n}", with(json!({ "precompress": ["br", "zstd", "gzip"] }))),
         ("file_server {\nstatus 404\n}", with(json!({ "status_code": 404 }))),
         ("file_server {\nstatus {err.status_code}\n}", with(json!({ "status_code": "{http.error.status_code}" }))),
         ("file_server {\ndisable_canonical_uris\n}", with(json!({ "canonical_uris": false }))),
@@ -190,7 +194,7 @@ fn other_answers() {
     assert!(page[0]["body"].as_str().unwrap().contains("<a href=\"&lt;x&gt;\">"), "{page}");
 }
 
-// Rewrites of the target; each rewrite has a group of its own even when alone.
+// Rewrites of the target. Each rewrite has its own group, even if it is the only one.
 #[test]
 fn target() {
     let rewrite = |key: &str, value: Value| json!({ "handler": "rewrite", key: value });
@@ -225,7 +229,7 @@ fn target() {
     );
 }
 
-// Bare words become numbers and booleans, quoted ones stay text.
+// Bare words become numbers and booleans; quoted ones stay text.
 #[test]
 fn variables() {
     check(&[
@@ -250,7 +254,7 @@ fn variables() {
     ]);
 }
 
-// Directives run in Caddy's order whatever order they are written in; `route` keeps what is written.
+// Directives run in Caddy's order, regardless of the order written; `route` keeps the written order.
 #[test]
 fn order() {
     let name = |routes: &Value| -> Vec<String> {
@@ -265,8 +269,8 @@ fn order() {
     assert_eq!(name(&route[0]["handle"][0]["routes"]), ["static_response", "headers"]);
 }
 
-// Of one directive, longer paths go first, an exact path before its prefix, matched before unmatched; `vars` the other way
-// round, so that the most specific value is set last.
+// Among routes of one directive: longer paths first, an exact path before its prefix, matched before unmatched. `vars`
+// is reversed, so that the most specific value is set last.
 #[test]
 fn order_within_a_directive() {
     let paths = |body: &str| -> Vec<Value> {
@@ -295,7 +299,7 @@ fn routing() {
     );
 }
 
-// basic_auth: the hash is bcrypt unless said otherwise; each line is an account.
+// basic_auth: the hash defaults to bcrypt; each line is an account.
 #[test]
 fn basic_auth() {
     let basic = |basic: Value| json!({ "handler": "authentication", "providers": { "http_basic": basic } });
@@ -321,7 +325,7 @@ fn basic_auth() {
     ]);
 }
 
-// request_body: what is said last counts, 0 and the empty text as nothing; a word behind the name hides the block.
+// request_body: the last line applies; 0 and the empty text are the default. A word after the name hides the block.
 #[test]
 fn request_body() {
     check(&[
@@ -330,11 +334,10 @@ fn request_body() {
             json!({ "handler": "request_body", "max_size": 1_500_000, "set": "{http.request.uri.path}" }),
         ),
         ("request_body {\nmax_size 1KiB\nmax_size 0\nset a\nset \"\"\n}", json!({ "handler": "request_body" })),
-        ("request_body x {\nmax_size 1\n}", json!({ "handler": "request_body" })),
     ]);
 }
 
-// log_append: `<` in front of the name takes the value before the request is answered. log_level: any case.
+// log_append: with `<` before the name the value is evaluated before the request is handled. log_level: any case.
 #[test]
 fn what_the_access_log_is_told() {
     check(&[
@@ -349,7 +352,7 @@ fn what_the_access_log_is_told() {
     ]);
 }
 
-// Underscores may stand between the digits of a number, as in Go.
+// Underscores are allowed between the digits of a number, as in Go.
 #[test]
 fn numbers_with_underscores() {
     check(&[
@@ -360,7 +363,7 @@ fn numbers_with_underscores() {
     ]);
 }
 
-// encode: what the block names goes before what the line names, and without either zstd before gzip.
+// encode: formats of the block precede those of the line; the default is zstd, then gzip.
 #[test]
 fn encode() {
     let encode =
@@ -368,6 +371,9 @@ fn encode() {
     check(&[
         ("encode", encode(json!({ "zstd": {}, "gzip": {} }), json!(["zstd", "gzip"]))),
         ("encode gzip", encode(json!({ "gzip": {} }), json!(["gzip"]))),
+        // A coding that Caddy has as a plugin.
+        ("encode br gzip", encode(json!({ "br": {}, "gzip": {} }), json!(["br", "gzip"]))),
+        ("encode {\nbr 0\n}", encode(json!({ "br": { "level": 0 } }), json!(["br"]))),
         (
             "encode gzip {\nzstd best {\ndisable_checksum\n}\n}",
             encode(json!({ "zstd": { "level": "best", "checksum": false }, "gzip": {} }), json!(["zstd", "gzip"])),
@@ -385,7 +391,7 @@ fn encode() {
     ]);
 }
 
-// push: resources with or without a method, and fields of the requests for them. metrics.
+// push: resources with or without a method, and fields of the pushed requests. metrics.
 #[test]
 fn push_and_metrics() {
     check(&[

@@ -1,8 +1,8 @@
-use causeway_config::caddyfile::{ErrorKind, Part};
+use causeway_config::caddyfile::{ErrorKind, NameTable};
 
 use super::read;
 
-/// Every message is one line that starts with the exact place.
+/// Every message is one line that starts with the exact position.
 #[track_caller]
 fn check(cases: &[(&str, &str)]) {
     for (source, want) in cases {
@@ -32,14 +32,30 @@ fn directives() {
         ),
         (":80\n templates x", "2:2: directive 'templates' is not built into this version"),
         (
-            ":80\nencode br",
-            "2:8: parsing caddyfile tokens for 'encode': getting module named 'http.encoders.br': module not registered; expected \
-             gzip, zstd",
+            ":80\nencode lzw",
+            "2:8: parsing caddyfile tokens for 'encode': getting module named 'http.encoders.lzw': module not registered; expected \
+             br, gzip, zstd",
+        ),
+        (
+            ":80\nencode {\n\tbr best\n}",
+            "3:5: parsing caddyfile tokens for 'encode': bad level 'best'; expected a number",
         ),
         (
             ":80\nencode {\n\tzstd fast\n}",
             "3:7: parsing caddyfile tokens for 'encode': unexpected compression level, use one of 'fastest', 'better', 'best', \
              'default'",
+        ),
+        (
+            ":80\nfile_server {\n\tprecompress on\n}",
+            "3:14: parsing caddyfile tokens for 'file_server': unknown format 'on'; expected br, gzip or zstd",
+        ),
+        (
+            ":80\nfile_server {\n\tprecompress br gzip br\n}",
+            "3:22: parsing caddyfile tokens for 'file_server': format 'br' is named twice; expected each format once",
+        ),
+        (
+            ":80\nfile_server {\n\tprecompress\n\tprecompress br\n}",
+            "4:2: parsing caddyfile tokens for 'file_server': precompress is already configured",
         ),
         (
             ":80\npush {\n\theaders {\n\t\t?A b\n\t}\n}",
@@ -61,7 +77,7 @@ fn directives() {
         (":80\nrespond a {\n\tbody b\n}", "3:2: parsing caddyfile tokens for 'respond': body already specified"),
         (
             ":80\nrespond a {\n\tbdy b\n}",
-            "3:2: parsing caddyfile tokens for 'respond': unrecognized subdirective 'bdy'; expected body, close",
+            "3:2: parsing caddyfile tokens for 'respond': unrecognized subdirective 'bdy' (did you mean \"body\"?); expected body, close",
         ),
         (
             ":80\nheader A b {\n\tC d\n}",
@@ -119,7 +135,7 @@ fn directives() {
         ),
         (
             ":80\nredir /a",
-            // What looks like a matcher is one.
+            // A word that looks like a matcher is one.
             "2:1: parsing caddyfile tokens for 'redir': wrong argument count or unexpected line ending after 'redir'",
         ),
     ]);
@@ -138,7 +154,11 @@ fn matchers() {
             ":80\n@a path /x\nhandle {\n\t@a path /y\n}",
             "4:2: parsing caddyfile tokens for 'handle': matcher is defined more than once: @a",
         ),
-        (":80\n@a header X y z", "2:15: malformed header matcher: expected field; expected one after z"),
+        (":80\n@a header X y z", "2:15: unexpected 'z' in a matcher; expected the line to end before it"),
+        (
+            ":80\n@a `path('/a')` z",
+            "2:17: unexpected 'z' after a quoted expression; expected the line to end before it",
+        ),
         (":80\n@a protocol http https", "2:18: expected exactly one protocol; expected it after 'https'"),
         (
             ":80\n@a file {\n\troot /a /b\n}",
@@ -148,7 +168,7 @@ fn matchers() {
         (":80\n@a path_regexp", "2:4: wrong argument count or unexpected line ending after 'path_regexp'"),
         (
             ":80\n@a file {\n\troots x\n}",
-            "3:2: unrecognized subdirective: roots; expected root, split_path, try_files, try_policy",
+            "3:2: unrecognized subdirective: roots (did you mean \"root\"?); expected root, split_path, try_files, try_policy",
         ),
     ]);
     let error = read(":80\n@a pth /x").unwrap_err();
@@ -160,7 +180,32 @@ fn matchers() {
 fn structure() {
     check(&[
         ("", "1:1: unexpected EOF, expecting a site address"),
-        (":80 {\n\trespond x\n", "2:10: unexpected EOF, expecting '}'"),
+        (":80 {\n\trespond x\n", "1:5: unexpected EOF, expecting '}'; the block that begins here is never closed"),
+        ("(s) {\n\trespond x\n", "1:5: unexpected EOF, expecting '}'; the block that begins here is never closed"),
+        (
+            ":80 {\n\trespond \"x\n}\n",
+            "2:10: the quote \" that begins here is never closed; expected another one before the end of the file",
+        ),
+        (
+            ":80 {\n\trespond `x\n}\n",
+            "2:10: the quote ` that begins here is never closed; expected another one before the end of the file",
+        ),
+        (
+            ":80 {\n\trespond \"x\n\tredir \"/a b c d\n}\n",
+            "3:16: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'd'; the quote \
+             that begins at Caddyfile:2:10 ends on line 3",
+        ),
+        (
+            ":80 {\n\trespond x\n\n:81 {\n\trespond y\n}\n",
+            "4:1: unrecognized directive: :81; expected a directive; if it is a site address, the block of ':80' that begins at \
+             Caddyfile:1:5 lacks its '}'",
+        ),
+        (
+            "a.test {\n\thandle {\n\t\trespond x\n\nb.test {\n\trespond y\n}\n}\n}\n",
+            "5:1: parsing caddyfile tokens for 'handle': unrecognized directive: b.test - are you sure your Caddyfile structure \
+             (nesting and braces) is correct?; if it is a site address, the block of 'handle' that begins at Caddyfile:2:9 lacks \
+             its '}'",
+        ),
         (
             ":80 {
 	handle
@@ -237,7 +282,9 @@ fn addresses() {
 fn options() {
     let unknown = read("{\n\thttp_prt 1\n}\n").unwrap_err().to_string();
     assert!(
-        unknown.starts_with("Caddyfile:2:2: unrecognized global option: http_prt; expected acme_ca, "),
+        unknown.starts_with(
+            "Caddyfile:2:2: unrecognized global option: http_prt (did you mean \"http_port\"?); expected acme_ca, "
+        ),
         "{unknown}"
     );
     check(&[
@@ -253,7 +300,7 @@ fn options() {
         ("{\n\torder nope first\n}\n", "2:8: parsing caddyfile tokens for 'order': nope is not a registered directive"),
         (
             "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttsl\n\t\t}\n\t}\n}\n",
-            "4:4: parsing caddyfile tokens for 'servers': getting module named 'caddy.listeners.tsl': module not registered; expected http_redirect, proxy_protocol, tls",
+            "4:4: parsing caddyfile tokens for 'servers': getting module named 'caddy.listeners.tsl': module not registered (did you mean \"tls\"?); expected http_redirect, proxy_protocol, tls",
         ),
         (
             "{\n\tservers {\n\t\tmax_header_size big\n\t}\n}\n",
@@ -268,8 +315,22 @@ fn options() {
             "5:10: applying global server options: cannot use duplicate server name 'a'",
         ),
         (
-            "{\n\tstorage redis\n}\n",
-            "2:10: parsing caddyfile tokens for 'storage': module 'caddy.storage.redis' is not built into this version",
+            "{\n\tstorage consul\n}\n",
+            "2:10: parsing caddyfile tokens for 'storage': module 'caddy.storage.consul' is not built into this version",
+        ),
+        (
+            "{\n\tstorage redis cluster\n}\n",
+            "2:16: parsing caddyfile tokens for 'storage': 'cluster' is not built into this version; expected no argument, for a \
+             single server",
+        ),
+        (
+            "{\n\tstorage redis {\n\t\tmaster_name m\n\t}\n}\n",
+            "3:3: parsing caddyfile tokens for 'storage': clusters and Sentinel are not built into this version, only a single \
+             server",
+        ),
+        (
+            "{\n\tstorage redis {\n\t\ttls_enabled yes\n\t}\n}\n",
+            "3:15: parsing caddyfile tokens for 'storage': invalid boolean value 'yes'; expected true or false",
         ),
         (
             "{\n\tstorage file_system\n}\n",
@@ -286,12 +347,12 @@ fn options() {
     ]);
 }
 
-// Columns count characters of the file as written: substituted values and joined lines do not move what follows.
+// Columns count characters of the file as written: substituted values and joined lines do not shift later columns.
 #[test]
 fn positions_are_the_operators() {
     check(&[
         (
-            ":80\nheader A \"äöü\" b c\nrespnd",
+            ":80\nheader A \"äöü\" b\nrespnd",
             "3:1: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive",
         ),
         (
@@ -309,23 +370,105 @@ fn positions_are_the_operators() {
     ]);
 }
 
-// A word that an import brought stands where it was written; the message also says where it was imported.
+// An imported word has the position where it is written; the message also names the position of the import.
 #[test]
 fn imported_words() {
-    let error = read("(s) {\n\tredir\n}\n:80 {\n\timport s {\n\t\ta b\n\t}\n}\n").unwrap_err();
+    let error = read("(s) {\n\tredir\n\t{block}\n}\n:80 {\n\timport s {\n\t\theader a b\n\t}\n}\n").unwrap_err();
     let sentence = "parsing caddyfile tokens for 'redir': wrong argument count or unexpected line ending after 'redir'";
-    assert_eq!(error.to_string(), format!("Caddyfile:2:2: {sentence} (imported at Caddyfile:5:2)"));
-    assert_eq!(error.caddy_message(), format!("{sentence}, at Caddyfile:2 import chain ['Caddyfile:7 (import s)']"));
+    assert_eq!(error.to_string(), format!("Caddyfile:2:2: {sentence} (imported at Caddyfile:6:2)"));
+    assert_eq!(error.caddy_message(), format!("{sentence}, at Caddyfile:2 import chain ['Caddyfile:8 (import s)']"));
 }
 
-// What Caddy has and this version lacks is told apart from what nobody has.
+// A feature of Caddy's that is not implemented has another error than an unknown name.
 #[test]
 fn not_built_is_a_kind_of_its_own() {
     let error = read(":80\ntemplates").unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::NotBuilt(Part::Directive, "templates".into()));
+    assert_eq!(error.kind(), &ErrorKind::NotBuilt(NameTable::Directive, "templates".into()));
 }
 
-// Caddy ends a message with the line of the mistake, then with those where the directives around it end.
+// Hints for the directives of other servers.
+#[test]
+fn words_of_other_servers() {
+    for (line, want) in [
+        ("proxy_pass http://a;", "reverse_proxy"),
+        ("location / {\n}", "handle"),
+        ("listen 80;", "the site's address"),
+        ("gzip on;", "encode"),
+        ("server_name a.b;", "the site's address"),
+        ("return 301 /x;", "redir"),
+        ("ssl_certificate a;", "tls CERTIFICATE KEY"),
+        ("add_header A b;", "header"),
+        ("DocumentRoot /x", "root"),
+    ] {
+        let error = read(&format!(":80 {{\n{line}\n}}\n")).unwrap_err().to_string();
+        assert!(error.starts_with("Caddyfile:2:1: unrecognized directive: "), "{error}");
+        assert!(error.contains("of another server; here: ") && error.contains(want), "{error}");
+    }
+    let warnings = read(":80 {\n\ttry_files $uri /b;\n}\n").unwrap().warnings;
+    let warnings = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
+    assert_eq!(
+        warnings,
+        [
+            "Caddyfile:2:12: '$uri' is plain text in a Caddyfile; expected {path}",
+            "Caddyfile:2:17: the ';' is part of this word; a line of a Caddyfile ends without one",
+        ]
+    );
+}
+
+// In Caddy an unset variable is an empty text, so that such a site listens on every address.
+#[test]
+fn variables_without_a_value_in_addresses() {
+    for (source, place, name) in [
+        (":{$PORT} {\n}\n", "1:2", "PORT"),
+        ("{$NAME} {\n}\n", "1:1", "NAME"),
+        ("a.test {$NAME} {\n}\n", "1:8", "NAME"),
+        ("http://{$NAME}:80, a.test\n", "1:8", "NAME"),
+        (":80 {\n\tbind {$NAME}\n}\n", "2:7", "NAME"),
+        ("(s) {\n\tbind a {$NAME}\n}\n:80 {\n\timport s\n}\n", "2:9", "NAME"),
+        ("{\n\tdefault_bind {$NAME}\n}\n:80\n", "2:15", "NAME"),
+        ("{\n\tadmin {$NAME}\n}\n:80\n", "2:8", "NAME"),
+    ] {
+        let error = read(source).map(|adapted| adapted.json).expect_err(source).to_string();
+        let want =
+            format!("Caddyfile:{place}: the environment variable {name} is not set, and an address here needs it; ");
+        assert!(error.starts_with(&want), "{error}");
+    }
+    for source in [
+        "# {$PORT}\n:80 # {$PORT}\n",
+        ":{$PORT:80} {\n}\n",
+        ":80 {\n\trespond \"{$NAME}\"\n\t{$NAME}\n}\n",
+        ":80{$EMPTY} {\n}\n",
+        "{$HOST} {\n}\n",
+    ] {
+        assert!(read(source).is_ok(), "{source}");
+    }
+}
+
+// As in Caddy, error routes are not guarded. A file that they serve for a 401 can be the guarded one.
+#[test]
+fn error_routes_that_serve_guarded_files() {
+    let warned = |errors: &str| {
+        let source =
+            format!(":80 {{\n\tbasic_auth {{\n\t\tbob hash\n\t}}\n\tfile_server\n\thandle_errors {errors}\n}}\n");
+        let warnings = read(&source).unwrap().warnings;
+        warnings.iter().any(|warning| warning.at.line == 6 && warning.message.contains("guarded file"))
+    };
+    for errors in
+        ["{\n\t\tfile_server\n\t}", "401 {\n\t\tfile_server\n\t}", "4xx {\n\t\troute {\n\t\t\tfile_server\n\t\t}\n\t}"]
+    {
+        assert!(warned(errors), "{errors}");
+    }
+    for errors in [
+        "404 {\n\t\tfile_server\n\t}",
+        "5xx {\n\t\tfile_server\n\t}",
+        "{\n\t\trewrite * /{err.status_code}.html\n\t\tfile_server\n\t}",
+        "{\n\t\trespond sorry\n\t}",
+    ] {
+        assert!(!warned(errors), "{errors}");
+    }
+}
+
+// Caddy ends a message with the line of the error, then the lines where the enclosing directives end.
 #[test]
 fn caddys_words() {
     let cases = [

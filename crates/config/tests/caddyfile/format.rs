@@ -11,8 +11,8 @@ fn check(cases: &[(&str, &str, &str)]) {
     }
 }
 
-// Lines of a block are indented by one tab for each brace around them; words are one space apart; at most one empty line
-// stays between two lines.
+// Lines are indented by one tab for each enclosing brace; words are one space apart; at most one empty line remains
+// between two lines.
 #[test]
 fn white_space() {
     check(&[
@@ -39,8 +39,8 @@ fn white_space() {
     assert!(!format(deeper.as_bytes()).contains(&"\t".repeat(11)), "the indentation is bounded");
 }
 
-// A brace that opens a block stands at the end of its line with a space before it, one that closes it on its own line.
-// Braces within words are part of them.
+// A brace that opens a block is at the end of its line, after a space; one that closes a block is on its own line.
+// Braces within words are part of the words.
 #[test]
 fn braces() {
     check(&[
@@ -51,7 +51,7 @@ fn braces() {
         ("sites on one line", "a.test {\n} b.test {\n}\n", "a.test {\n}\n\nb.test {\n}\n"),
         ("sites below each other", "a.test {\n}\nb.test {\n}\n", "a.test {\n}\nb.test {\n}\n"),
         ("the global options", "{ debug\n}\n\n\n:80 {\n}\n", "{\n\tdebug\n}\n\n:80 {\n}\n"),
-        ("global options behind an import", "import a\n{\ndebug\n}\n", "import a\n{\n\tdebug\n}\n"),
+        ("global options after an import", "import a\n{\ndebug\n}\n", "import a\n{\n\tdebug\n}\n"),
         ("a placeholder", ":80\nrespond {path}", ":80\nrespond {path}\n"),
         ("placeholders side by side", ":80\nrespond {host}{path}x", ":80\nrespond {host}{path}x\n"),
         ("an unclosed one", "a.test {\nrespond {path\n}", "a.test {\n\trespond {path\n}\n"),
@@ -68,17 +68,17 @@ fn text() {
         ("an escaped quote", ":80\nrespond \"a\\\"  {\"", ":80\nrespond \"a\\\"  {\"\n"),
         ("backticks", ":80\nrespond  `a  {\n  \"  }`", ":80\nrespond `a  {\n  \"  }`\n"),
         ("a comment", ":80 {\n  #  a   {  b\n respond a\n}", ":80 {\n\t#  a   {  b\n\trespond a\n}\n"),
-        ("a comment behind words", ":80\nrespond a   #  b", ":80\nrespond a #  b\n"),
-        ("what follows a number sign", ":80\nrespond  a#b   c", ":80\nrespond a#b   c\n"),
+        ("a comment after words", ":80\nrespond a   #  b", ":80\nrespond a #  b\n"),
+        ("a number sign inside a word", ":80\nrespond  a#b   c", ":80\nrespond a#b   c\n"),
         ("a heredoc", ":80 {\nrespond   <<A\n  {  x\n  A   200\n}", ":80 {\n\trespond <<A\n  {  x\n  A 200\n}\n"),
         ("no heredoc", ":80\nrespond <<a   b", ":80\nrespond <<a b\n"),
         ("a guarded heredoc", ":80\nrespond \\<<a   b", ":80\nrespond \\<<a b\n"),
         ("a joined line", ":80\nrespond a \\\n  b", ":80\nrespond a \\\n b\n"),
     ]);
-    assert_eq!(format(b":80\nrespond \xff\xe2\x82"), ":80\nrespond \u{fffd}\u{fffd}\u{fffd}\n", "one for each octet");
+    assert_eq!(format(b":80\nrespond \xff\xe2\x82"), ":80\nrespond \u{fffd}\u{fffd}\u{fffd}\n", "one for each byte");
 }
 
-// The first character that would change, counted as editors do; line breaks of Windows are no reason.
+// The first character that would change, counted as editors do. Windows line breaks are accepted.
 #[test]
 fn where_it_is_not_formatted() {
     for (text, want) in [
@@ -98,7 +98,7 @@ fn where_it_is_not_formatted() {
     assert!(read(":80\nrespond a\n").unwrap().warnings.is_empty());
 }
 
-// What one run leaves half done the next ones finish; what would never end stays as it is.
+// Formatting is repeated until the text no longer changes. A text that never settles is returned unchanged.
 #[test]
 fn unsettled_texts() {
     for text in ["{{a\n\n{ } b {`x`", "a`{`b c", "x\"y {\n`\n}", "a {\nb\"`\n{`x\n}`a {\n`\"x\"\n}\n"] {
@@ -107,20 +107,20 @@ fn unsettled_texts() {
     }
 }
 
-// Words that Caddy's formatter would take apart: the file stays as it is.
+// Words that Caddy's formatter would split: the file is returned unchanged.
 #[test]
 fn what_would_mean_something_else() {
     for text in [
         ":80 {\n  respond a}\n}\n",
         ":80 {\n\tvars {\n\t\ta b\n\t\t`c d`   e\n\t}\n}\n",
         "{$HOST} {\n  respond  a}\n}\n",
-        // The directive is not built, but it is one.
+        // The directive is not implemented, but known.
         ":80 {\n  reverse_proxy a}\n}\n",
     ] {
         assert_eq!(format(text.as_bytes()), text);
         assert_eq!(unformatted_at(text), None, "{text:?}");
     }
-    // What is no Caddyfile has no meaning to keep.
+    // A text that is not a valid Caddyfile has no meaning to preserve.
     assert_eq!(format(b":80 {\n  respnd a}\n"), ":80 {\n\trespnd a\n}\n");
 }
 
@@ -133,7 +133,7 @@ fn line_break() -> impl Strategy<Value = String> {
         .prop_map(str::to_owned)
 }
 
-/// A directive, its words as far apart as the blanks say.
+/// A directive with blanks of various lengths between its words.
 fn directive() -> impl Strategy<Value = String> {
     const LINES: &[&str] = &[
         "respond|a",
@@ -182,13 +182,13 @@ proptest! {
     fn formatting_twice_is_formatting_once(text in super::any_input::soup()) {
         let once = format(text.as_bytes());
         prop_assert_eq!(format(once.as_bytes()), once.clone());
-        // Line breaks of Windows are looked at as plain ones, which may be another text.
+        // CRLF counts as a plain line break here, and the text with plain line breaks may format differently.
         prop_assert!(once.contains('\r') || unformatted_at(&once).is_none(), "{:?}", once);
     }
 
     #[test]
-    fn any_octets(octets in proptest::collection::vec(any::<u8>(), 0..80)) {
-        let once = format(&octets);
+    fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let once = format(&bytes);
         prop_assert_eq!(format(once.as_bytes()), once);
     }
 

@@ -11,8 +11,8 @@ fn check(cases: &[(&str, &str, &str)]) {
     }
 }
 
-// Quotes keep white space; in double quotes only `\"` is an escape; backticks escape nothing; a comment starts a word; a
-// backslash before a line break joins lines, and before `<<` keeps a heredoc from starting.
+// Quotes preserve white space. In double quotes only `\"` is an escape; backticks escape nothing. A comment starts at a
+// word. A backslash before a line break joins lines, and before `<<` prevents a heredoc.
 #[test]
 fn words() {
     check(&[
@@ -32,8 +32,8 @@ fn words() {
     ]);
 }
 
-// {$NAME} is replaced before words are split; a default follows a colon; what is unset is empty; values are not looked
-// into again.
+// {$NAME} is substituted before words are split. A default follows a colon; an unset variable is empty; values are not
+// substituted again.
 #[test]
 fn environment() {
     check(&[
@@ -41,13 +41,13 @@ fn environment() {
         ("inside a word", "respond <{$HOST}>", "<a.test>"),
         ("default", "respond {$NONE:fall back}", "fall"),
         ("default unused", "respond {$HOST:b}", "a.test"),
-        ("set to nothing beats the default", "respond \"{$EMPTY:b}.\"", "."),
+        ("an empty value overrides the default", "respond \"{$EMPTY:b}.\"", "."),
         ("unset", "respond \"[{$NONE}]\"", "[]"),
-        ("quoted words stay one", "respond \"{$TWO_WORDS}\"", "one two"),
+        ("a value in quotes stays one word", "respond \"{$TWO_WORDS}\"", "one two"),
         ("nameless", "respond {$}", "{$}"),
     ]);
     assert_eq!(handlers("header {$TWO_WORDS}")[0]["response"]["set"], json!({ "One": ["two"] }));
-    assert_eq!(handlers("respond {$TWO_LINES}").as_array().unwrap().len(), 2, "a value may bring lines");
+    assert_eq!(handlers("respond {$TWO_LINES}").as_array().unwrap().len(), 2, "a value can contain line breaks");
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn short_placeholders() {
             "{http.request.uri.prefixed_query}{http.request.uri.path_escaped}",
         ),
         ("families", "respond {header.X-A}{re.a.1}", "{http.request.header.X-A}{http.regexp.a.1}"),
-        ("no dots where none belong", "respond {header.a.b}", "{header.a.b}"),
+        ("dots only in families that allow them", "respond {header.a.b}", "{header.a.b}"),
         ("unknown", "respond {nothing}", "{nothing}"),
         ("nested brace", "respond {{host}}", "{{http.request.host}}"),
     ]);
 }
 
-// A file with one site may leave its braces out; a comma lets addresses go on over lines.
+// A file with one site can omit the braces; after a comma, addresses continue on the next line.
 #[test]
 fn site_blocks() {
     assert_eq!(json(":80\nrespond x"), json(":80 {\n\trespond x\n}\n"));
@@ -77,7 +77,7 @@ fn site_blocks() {
     assert_eq!(json("{\n\tdebug\n}\n"), json!({ "logging": { "logs": { "default": { "level": "DEBUG" } } } }));
 }
 
-// import of a snippet: arguments by number or range, blocks whole or by name.
+// import of a snippet: arguments by number or range, blocks as a whole or by name.
 #[test]
 fn snippets() {
     let site = |snippet: &str, body: &str| json(&format!("(s) {{\n{snippet}\n}}\n:80 {{\n{body}\n}}\n"));
@@ -88,7 +88,7 @@ fn snippets() {
         ("respond {args[:]}", "import s a 404", "respond a 404"),
         ("header {args[1:]}", "import s a B c", "header B c"),
         ("respond {args.0}", "import s a", "respond a"),
-        ("respond \"{args[7]}\"", "import s a", "respond \"{args[7]}\""),
+        ("respond \"{args[0]}{args[7]}\"", "import s a", "respond \"a{args[7]}\""),
         ("header {\n{block}\n}", "import s {\nA b\n-C\n}", "header {\nA b\n-C\n}"),
         ("handle {\n{block}\n}", "import s", "handle {\n}"),
         ("{blocks.one}\n{blocks.two}", "import s {\ntwo {\nheader A b\n}\n}", "header A b"),
@@ -113,7 +113,7 @@ fn from_files(source: &str) -> Result<Value, Error> {
     adapt(source, FILES, &Directives::standard(), &|_| None).map(|adapted| adapted.json)
 }
 
-// import of files: relative to the importing file, one wildcard, snippets that they define.
+// import of files: relative to the importing file, one wildcard, and snippets that the files define.
 #[test]
 fn files() {
     let plain = |body: &str| from_files(&format!(":80 {{\n{body}\n}}\n")).unwrap();
@@ -124,14 +124,14 @@ fn files() {
     assert!(error.contains("/loop.conf:1:1: a cycle of imports exists between "), "{error}");
     let error = from_files(":80\nimport absent.conf\n").unwrap_err().to_string();
     assert!(error.ends_with("Caddyfile:2:8: File to import not found: absent.conf"), "{error}");
-    // A device without end is read to a bound.
+    // A device without end is read up to the limit.
     let error = from_files(":80\nimport /dev/zero\n").unwrap_err().to_string();
     assert!(error.ends_with("Caddyfile:2:8: Could not import /dev/zero: file too large"), "{error}");
     let adapted = adapt(":80\nimport absent*\n", FILES, &Directives::standard(), &|_| None).unwrap();
-    assert_eq!(adapted.warnings.len(), 1, "a pattern may match nothing, but that is told");
+    assert_eq!(adapted.warnings.len(), 1, "a pattern without matches is accepted, with a warning");
 }
 
-// The files that a site comes from are hidden from its file server, however deep the import.
+// The files that a site's words come from are hidden from its file server, however deep the import.
 #[test]
 fn imported_files_are_hidden() {
     let json = from_files(":80 {\nfile_server\nimport answer.conf a 200\n}\n").unwrap();
@@ -140,7 +140,7 @@ fn imported_files_are_hidden() {
     assert!(text.contains("tests/caddyfile/files/answer.conf\""), "{text}");
 }
 
-// A directive of one's own: its place in the order, matchers and errors as for any other.
+// A registered directive: its position in the order, matchers and errors work as for built-in ones.
 #[test]
 fn registered_directives() {
     let mut directives = Directives::standard();
@@ -158,7 +158,7 @@ fn registered_directives() {
     directives.register("pair", Order::Unordered, pair).unwrap();
     directives.register("templates", Order::Last, pair).unwrap();
     assert!(directives.register("respond", Order::Last, greet).is_err(), "taken");
-    assert!(directives.register("other", Order::After("nothing"), greet).is_err(), "no such neighbour");
+    assert!(directives.register("other", Order::After("nothing"), greet).is_err(), "the neighbour is unknown");
 
     let adapt = |source: &str| adapt(source, "Caddyfile", &directives, &|_| None);
     let names = |source: &str| {
@@ -175,8 +175,8 @@ fn registered_directives() {
     assert_eq!(names("{\norder pair first\n}\n:80 {\npair\nrespond x\n}"), ["one", "two", "static_response"]);
 }
 
-// A directive that is withheld is named as one that is not built, and may be given another syntax; its own comes back where nothing
-// is to be withheld.
+// A withheld directive is reported as not implemented, and can be given another syntax. Its own syntax is restored by
+// `unrestrained`.
 #[test]
 fn withheld_directives() {
     let mut directives = Directives::standard();
@@ -195,15 +195,7 @@ fn withheld_directives() {
     assert_eq!((adapt(&directives), adapt(&directives.unrestrained())), (want.clone(), want));
 }
 
-// What Caddy overlooks is accepted, with a warning.
-#[test]
-fn overlooked_words_are_warned_of() {
-    let adapted = read(":80\nheader A b c surplus\nrespond x\n").unwrap();
-    let warnings: Vec<_> = adapted.warnings.iter().map(|warning| warning.at.to_string()).collect();
-    assert_eq!(warnings, ["Caddyfile:2:14"]);
-}
-
-// In the block of `header` a surplus word is a field of its own, as if a line began with it.
+// In the block of `header` a further word is a field of its own, as if it started a line.
 #[test]
 fn surplus_words_in_a_header_block() {
     let surplus = read(":80 {\n\theader {\n\t\tdefer Server\n\t\tA b c D e\n\t}\n}\n").unwrap();
@@ -222,7 +214,7 @@ fn named_routes() {
     assert_eq!(routes("handle {\n}"), json!([{ "handle": [{ "handler": "subroute" }] }]));
 }
 
-// A backslash before an opening quote guards the first character inside.
+// A backslash before an opening quote escapes the first character inside.
 #[test]
 fn a_backslash_before_a_quote() {
     for (text, want) in [("\\\"a b\"", "\\a b"), ("\\\"\"a b\"", "\"a b"), ("\\`a b`", "a b"), ("\\\\`a", "\\\\`a")] {
@@ -230,7 +222,7 @@ fn a_backslash_before_a_quote() {
     }
 }
 
-// Caddy reads these two, so they are read, with a warning.
+// Caddy accepts both texts, so they are accepted, with a warning.
 #[test]
 fn braces_that_do_not_pair() {
     let warned = |source: &str| {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{json as adapt, read, server};
 
-/// What a `log` block in a site for every host turns into.
+/// The JSON of a `log` block in a site for every host.
 #[track_caller]
 fn logger(block: &str) -> Value {
     let config = adapt(&format!(":80 {{\n\tlog {{\n{block}\n\t}}\n}}\n"));
@@ -18,8 +18,8 @@ fn check(cases: &[(&str, Value)]) {
     }
 }
 
-// A logger with anything to say gets a name and a configuration of its own, and what it takes is left out of the default one;
-// one without only makes its site logged.
+// A logger with options gets a name and a configuration of its own, and its entries are excluded from the default
+// logger. One without options only enables logging for its site.
 #[test]
 fn names() {
     let config = adapt("a.test {\n\tlog\n}\n");
@@ -43,7 +43,8 @@ fn names() {
     );
 }
 
-// Once a site of a server is logged, the hosts of its other sites are left out; ports of their own are part of the name.
+// If one site of a server is logged, the hosts of its other sites are skipped. A port other than 80 and 443 is part of
+// the name.
 #[test]
 fn hosts() {
     for (sites, want) in [
@@ -71,7 +72,8 @@ fn hosts() {
     assert_eq!(server(":80 {\n}\n").get("logs"), None);
 }
 
-// The global option names its loggers itself, `default` without a name; `debug` is the level of those that name none.
+// The global option names its loggers, with `default` as the default name. `debug` sets the level of loggers without
+// one.
 #[test]
 fn the_global_option() {
     for (options, want) in [
@@ -136,6 +138,15 @@ fn formats() {
     let encoder = |encoder: Value| json!({ "encoder": encoder });
     check(&[
         ("format console", encoder(json!({ "format": "console" }))),
+        ("format transform", encoder(json!({ "format": "transform", "template": "{common_log}" }))),
+        (
+            "format transform \"{ts} {status}\" x {\nplaceholder ?\nunescape_strings\ntime_format wall\ntime_local\n}",
+            encoder(json!({
+                "format": "transform", "template": "{ts} {status} x", "placeholder": "?", "unescape_strings": true,
+                "time_format": "wall", "time_local": true,
+            })),
+        ),
+        ("queue_full wait", json!({ "queue_full": "wait" })),
         (
             "format json {\ntime_local\ntime_format wall\nlevel_key \"\"\nlevel_format \"\"\n}",
             encoder(json!({ "format": "json", "time_local": true, "time_format": "wall", "level_key": "" })),
@@ -200,6 +211,10 @@ fn mistakes() {
         (
             "output file x {\nroll_keep_for -1h\n}",
             "4:15: parsing caddyfile tokens for 'log': negative roll_keep_for duration: -1h",
+        ),
+        (
+            "queue_full never",
+            "3:12: parsing caddyfile tokens for 'log': unrecognized queue_full policy 'never': expected drop or wait",
         ),
         (
             "level A\nlevel B",

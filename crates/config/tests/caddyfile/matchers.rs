@@ -1,12 +1,12 @@
 use serde_json::{Value, json};
 
-use super::routes;
+use super::{read, routes};
 
-/// The matcher set that a definition gives.
+/// The matcher set of a definition.
 #[track_caller]
 fn check(cases: &[(&str, Value)]) {
     for (definition, want) in cases {
-        // Inside `route`, because a host matcher at the top would be wrapped.
+        // Inside `route`, because a host matcher at the top level would be wrapped.
         let routes = routes(&format!("route {{\n@m {definition}\nrespond @m x\n}}"));
         assert_eq!(routes[0]["handle"][0]["routes"][0]["match"], json!([want]), "{definition}");
     }
@@ -48,7 +48,7 @@ fn each_kind() {
     ]);
 }
 
-// The lines of a block must all match; several lines of a kind are one matcher.
+// All lines of a block must match; several lines of one kind form one matcher.
 #[test]
 fn blocks_merge_lines_of_a_kind() {
     check(&[
@@ -58,7 +58,7 @@ fn blocks_merge_lines_of_a_kind() {
     ]);
 }
 
-// Each `not` is one set that must not match; inside, regular expressions have no name.
+// Each `not` is one set that must not match. Regular expressions inside have no name.
 #[test]
 fn not() {
     check(&[
@@ -78,23 +78,27 @@ fn tokens_after_a_directive() {
     assert_eq!(matchers("respond a/b"), None);
 }
 
-// Words left over start another matcher of the kind, the first of them in place of its name.
+// A further matcher of the kind can start with its name on the same line; any other word is an error.
 #[test]
 fn words_left_over() {
     for (surplus, written) in [
         ("header A b header C d", "{\nheader A b\nheader C d\n}"),
-        ("header_regexp n A b and C d", "{\nheader_regexp n A b\nheader_regexp C d\n}"),
-        ("protocol http or https", "protocol https"),
+        ("header_regexp n A b header_regexp C d", "{\nheader_regexp n A b\nheader_regexp C d\n}"),
+        ("protocol http protocol https", "protocol https"),
     ] {
         let routes = |matcher: &str| routes(&format!("@m {matcher}\nrespond @m x"));
         assert_eq!(routes(surplus), routes(written), "{surplus}");
     }
+    for stray in ["header A b and C d", "header_regexp n A b and C d", "protocol http or https"] {
+        let error = read(&format!(":80\n@m {stray}\nrespond @m x")).unwrap_err().to_string();
+        assert!(error.contains("unexpected '"), "{error}");
+    }
 }
 
-// In place of a kind a quoted word is an expression, and what follows it is not looked at; in a block it is a kind.
+// In the position of a kind a quoted word is an expression; in a block it is a kind.
 #[test]
 fn quoted_words() {
     let expression = json!({ "expression": { "expr": "path('/a')", "name": "m" } });
-    assert_eq!(routes("@m `path('/a')` more\nrespond @m x")[0]["match"], json!([expression]));
+    assert_eq!(routes("@m `path('/a')`\nrespond @m x")[0]["match"], json!([expression]));
     assert_eq!(routes("@m {\n\"path\" /a\n}\nrespond @m x")[0]["match"], json!([{ "path": ["/a"] }]));
 }

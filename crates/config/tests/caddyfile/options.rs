@@ -61,7 +61,7 @@ fn per_server() {
     );
 }
 
-// Options for a listener beat those for all, and may rename the server.
+// Options for a listener take precedence over those for all, and can rename the server.
 #[test]
 fn options_of_a_listener() {
     let source = "{\nservers {\nenable_full_duplex\n}\nservers :81 {\nname side\n}\n}\n:80 {\n}\n:81 {\n}\n";
@@ -92,7 +92,33 @@ fn storage() {
     }
 }
 
-// The wrappers stand in the order written; what is empty, 0 or the default is left out.
+// The README of the plugin caddy-storage-redis: a value after its name, or for addresses one on each line of a block.
+#[test]
+fn storage_in_redis() {
+    for (block, want) in [
+        ("", json!({})),
+        (
+            "address {\na:1\nb:2\n}\nusername u\npassword {env.P}\ndb 1\ntimeout 5\nkey_prefix p\ntls_enabled true",
+            json!({
+                "address": ["a:1", "b:2"], "username": "u", "password": "{env.P}", "db": "1", "timeout": "5", "key_prefix": "p",
+                "tls_enabled": true,
+            }),
+        ),
+        (
+            "host a\nport 1\naes_key k\ncompression flate",
+            json!({
+                "host": ["a"], "port": ["1"], "encryption_key": "k", "compression": "flate",
+            }),
+        ),
+        ("tls_insecure 0\ntls_server_certs_path f", json!({ "tls_insecure": false, "tls_server_certs_path": "f" })),
+    ] {
+        let mut want = want;
+        want["module"] = "redis".into();
+        assert_eq!(json(&format!("{{\nstorage redis {{\n{block}\n}}\n}}\n:80\n"))["storage"], want, "{block}");
+    }
+}
+
+// The wrappers keep the written order. Empty, 0 and default values are omitted.
 #[test]
 fn listener_wrappers() {
     let wrappers = |lines: &str| {

@@ -13,7 +13,7 @@ fn authorities(options: &str) -> Option<Value> {
     app(&format!("{{\n{options}\n}}\n:80\n")).map(|app| app["certificate_authorities"].clone())
 }
 
-// Global options: pki. An authority without a name is the one called local.
+// Global options: pki. An authority without a name is `local`.
 #[test]
 fn authorities_of_the_global_block() {
     for (options, want) in [
@@ -43,7 +43,7 @@ fn authorities_of_the_global_block() {
     }
 }
 
-// Global options: skip_install_trust is for every authority there is, and for the local one where there is none.
+// Global options: skip_install_trust applies to every authority, or to the local one if none is configured.
 #[test]
 fn authorities_that_nobody_is_told_to_trust() {
     let distrusted = || json!({ "install_trust": false });

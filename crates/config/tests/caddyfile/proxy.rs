@@ -1,4 +1,4 @@
-//! reverse_proxy and its relatives: what Caddy's documentation says of each option, and where upstreams may be.
+//! reverse_proxy and related directives: each option as in Caddy's documentation, and upstream addresses.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn check(cases: &[(&str, Value)]) {
     }
 }
 
-/// What is dialled, and the transport that the addresses imply.
+/// The addresses to dial, and the transport that they imply.
 #[track_caller]
 fn dials(cases: &[(&str, &[&str], Value)]) {
     for (addresses, dials, transport) in cases {
@@ -28,8 +28,8 @@ fn dials(cases: &[(&str, &[&str], Value)]) {
     }
 }
 
-// "Upstream addresses": a scheme implies the port and, for https and h2c, the transport; a range of ports is as many upstreams; a
-// placeholder is left for the request.
+// "Upstream addresses": a scheme implies the port and, for https and h2c, the transport. A port range stands for one
+// upstream per port. A placeholder is left for the request.
 #[test]
 fn upstreams() {
     let tls = json!({ "protocol": "http", "tls": {} });
@@ -60,8 +60,8 @@ fn upstreams() {
     ]);
 }
 
-// `direct://` is one place and `dns:///` a name that stands for all its addresses, as gRPC writes them; both need the transport
-// httpgrpc.
+// gRPC's notations: `direct://` for a single address, `dns:///` for a name with several addresses. Both need the
+// transport httpgrpc.
 #[test]
 fn upstreams_as_grpc_writes_them() {
     let transport = json!({ "protocol": "httpgrpc" });
@@ -178,7 +178,7 @@ fn requests_and_answers_on_their_way() {
     ]);
 }
 
-// "Intercepting responses": those without a matcher come last, whatever the order written.
+// "Intercepting responses": handlers without a matcher come last, regardless of the written order.
 #[test]
 fn answers() {
     check(&[
@@ -254,7 +254,7 @@ fn dynamic_upstreams() {
     }
 }
 
-// "Transports": one without any option is not written.
+// "Transports": one without options is omitted.
 #[test]
 fn transports() {
     let http = |mut members: Value| {
@@ -361,7 +361,7 @@ fn transports() {
     ]);
 }
 
-// A word that an option leaves over is an option of its own, as in Caddy; that deserves a look.
+// As in Caddy, a word that an option leaves over is an option of its own. There is a warning.
 #[test]
 fn options_on_one_line() {
     check(&[(
@@ -377,7 +377,7 @@ fn options_on_one_line() {
     assert_eq!(warning.message, "'verbose_logs' is read as an option of its own");
 }
 
-// forward_auth: good answers let the request go on, with fields that only they can have brought.
+// forward_auth: a 2xx response lets the request continue, with fields that only the response can have set.
 #[test]
 fn forward_auth() {
     let want = json!([{ "match": [{ "path": ["/private/*"] }], "handle": [{
@@ -412,7 +412,8 @@ fn forward_auth() {
     }
 }
 
-// php_fastcgi: folders with an index file get their slash, what exists is found, and what ends in .php is run.
+// php_fastcgi: folders with an index file are redirected to their slash, existing files are found, and those ending in
+// .php are run.
 #[test]
 fn php_fastcgi() {
     let redirect = json!({
@@ -449,7 +450,7 @@ fn php_fastcgi() {
     );
 }
 
-// httpgrpc is not Caddy's: it goes before all that looks at a request, since it puts another in its place.
+// httpgrpc is not Caddy's. It precedes all directives that look at the request, because it replaces the request.
 #[test]
 fn httpgrpc() {
     assert_eq!(
@@ -464,7 +465,7 @@ fn httpgrpc() {
     assert_eq!(handlers("httpgrpc"), json!([{ "handler": "httpgrpc" }]));
 }
 
-// What is wrong, where it stands, and what belongs there.
+// Errors: the text found, its position, and the text expected.
 #[test]
 fn mistakes() {
     let refused = |options: &str, want: &str| {
@@ -513,9 +514,9 @@ fn mistakes() {
         ),
         (
             "to dns:///b:95\ntransport httpgrpc",
-            "2:16: dns:/// upstreams cannot stand beside others; expected only such",
+            "2:16: dns:/// upstreams cannot be combined with others; expected only dns:///",
         ),
-        ("health_uri /x {\n}", "3:14: unrecognized subdirective {; expected no block here"),
+        ("health_uri /x {\n}", "3:17: unexpected block after '/x'; expected the line to end there"),
         ("health_port 90 x", "3:18: unrecognized subdirective x; expected OPTIONS"),
         ("max_fails many", "3:13: invalid maximum fail count 'many'; expected an integer"),
         ("fail_duration 3", "3:17: bad duration value '3'; expected one such as 30s"),

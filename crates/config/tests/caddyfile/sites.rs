@@ -6,12 +6,13 @@ fn servers(source: &str) -> Value {
     json(source)["apps"]["http"]["servers"].clone()
 }
 
-/// Listener addresses by server, in the servers' order.
+/// Listener addresses by server, in the order of the servers.
 fn listens(source: &str) -> Vec<Value> {
     servers(source).as_object().unwrap().values().map(|server| server["listen"].clone()).collect()
 }
 
-// A host listens on the HTTPS port, http:// on the HTTP port, a port on itself; addresses of one listener are one server.
+// A host listens on the HTTPS port, http:// on the HTTP port, a port on that port. Addresses of one listener form one
+// server.
 #[test]
 fn listeners() {
     assert_eq!(listens("a.test {\n}\n"), [json!([":443"])]);
@@ -26,7 +27,7 @@ fn listeners() {
     );
 }
 
-// Without a host, and alone, a site's routes are the server's; else they are a terminal route of their own.
+// The routes of a single site without a host are the server's; otherwise they are wrapped in a terminal route.
 #[test]
 fn wrapping() {
     let answer = json!([{ "handler": "static_response", "body": "x" }]);
@@ -42,7 +43,7 @@ fn wrapping() {
     assert_eq!(servers(":80 {\n}\n"), json!({ "srv0": { "listen": [":80"] } }));
 }
 
-// The most specific site is tried first: longer hosts, then longer paths, wildcards after all others, every host last.
+// The most specific site is first: longer hosts, then longer paths, then wildcards, then every host.
 #[test]
 fn most_specific_first() {
     let source = ":80 {\n}\nhttp://*.long.example.test {\nrespond w\n}\nhttp://a.test {\nrespond a\n}\nhttp://a.test/deep* {\nrespond d\n}\nhttp://bb.test {\nrespond b\n}\n";
@@ -70,7 +71,8 @@ fn automatic_https() {
         server("{\ndefault_sni b.test\n}\na.test {\n}\n")["tls_connection_policies"],
         json!([{ "default_sni": "b.test" }])
     );
-    // Hosts beside an address for every host are in no matcher, so they are named; internal ones need their own issuer.
+    // Hosts next to an address for every host are in no matcher, so they are listed. Internal ones need their own
+    // issuer.
     assert_eq!(
         json(":443, a.test, b.localhost {\n}\n")["apps"]["tls"],
         json!({
@@ -83,7 +85,7 @@ fn automatic_https() {
     );
 }
 
-// Policies that mean the same issuer are one; those of public and internal names are not.
+// Policies with equal issuers are joined; those of public and of internal names are not.
 #[test]
 fn certificate_policies() {
     let policies = |source: &str| json(source)["apps"]["tls"]["automation"]["policies"].clone();

@@ -1,10 +1,10 @@
-//! Certificates and handshakes: the directive, the global options, and the policies that both come to.
+//! TLS: the directive, the global options, and the connection and automation policies that result.
 
 use serde_json::{Value, json};
 
 use super::{json, read, server};
 
-/// The handshake policies of the first server.
+/// The connection policies of the first server.
 #[track_caller]
 fn handshakes(source: &str) -> Value {
     server(source).get("tls_connection_policies").cloned().unwrap_or(Value::Null)
@@ -16,7 +16,7 @@ fn automation(source: &str) -> Value {
     json(source)["apps"]["tls"]["automation"].get("policies").cloned().unwrap_or(Value::Null)
 }
 
-/// What a subdirective says of a handshake, beside the name.
+/// The members of a connection policy from a subdirective, without the server name.
 #[track_caller]
 fn settings(lines: &str) -> Value {
     let mut policy = handshakes(&format!("a.test {{\ntls {{\n{lines}\n}}\n}}\n"))[0].clone();
@@ -105,7 +105,7 @@ fn trust_pools() {
     }
 }
 
-// tls: trusted_ca_cert_file and trusted_leaf_cert_file are read when the file is adapted.
+// tls: trusted_ca_cert_file and trusted_leaf_cert_file are read when the Caddyfile is adapted.
 #[test]
 fn certificates_from_pem_files() {
     let folder = std::env::temp_dir().join(format!("causeway-tls-{}", std::process::id()));
@@ -135,7 +135,7 @@ fn certificates_from_pem_files() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-// tls: <certificate> <key>, load. A file is loaded once and keeps its tag, whoever else names it.
+// tls: <certificate> <key>, load. A file is loaded once, with one tag, even if several sites name it.
 #[test]
 fn certificates_to_load() {
     let source = "a.test {\ntls a.pem a.key\n}\nb.test {\ntls b.pem b.key {\nload /one /two\n}\ntls a.pem a.key\n}\n";
@@ -150,7 +150,7 @@ fn certificates_to_load() {
             "load_folders": ["/one", "/two"],
         })
     );
-    // Two directives for the same name are one policy with both tags; a last one is for every other name.
+    // Two directives for one name become one policy with both tags. A final policy is for all other names.
     assert_eq!(
         handshakes(source),
         json!([
@@ -219,7 +219,90 @@ fn issuers_of_a_site() {
     }
 }
 
-// Global options for ACME fill in what an issuer does not say itself; the short forms go over global ACME issuers.
+// The syntax of Caddy's plugins `dns.providers.*`. In Caddy the DNS challenge of a site applies to all its default authorities.
+#[test]
+fn dns_providers() {
+    for (written, want) in [
+        ("cloudflare {env.T}", json!({ "name": "cloudflare", "api_token": "{env.T}" })),
+        (
+            "cloudflare {\napi_token a\nzone_token b\n}",
+            json!({ "name": "cloudflare", "api_token": "a", "zone_token": "b" }),
+        ),
+        ("digitalocean a", json!({ "name": "digitalocean", "auth_token": "a" })),
+        ("digitalocean {\napi_token a\n}", json!({ "name": "digitalocean", "auth_token": "a" })),
+        (
+            "duckdns a {\noverride_domain b.duckdns.org\n}",
+            json!({
+                "name": "duckdns", "api_token": "a", "override_domain": "b.duckdns.org",
+            }),
+        ),
+        ("gandi a", json!({ "name": "gandi", "bearer_token": "a" })),
+        ("hetzner a", json!({ "name": "hetzner", "api_token": "a" })),
+        (
+            "porkbun {\napi_key a\napi_secret_key b\n}",
+            json!({
+                "name": "porkbun", "api_key": "a", "api_secret_key": "b",
+            }),
+        ),
+        (
+            "rfc2136 {\nkey_name k\nkey_alg hmac-sha256\nkey cw==\nserver 192.0.2.1:53\n}",
+            json!({
+                "name": "rfc2136", "key_name": "k", "key_alg": "hmac-sha256", "key": "cw==", "server": "192.0.2.1:53",
+            }),
+        ),
+        (
+            "route53 {\naccess_key_id a\nsecret_access_key b\n}",
+            json!({
+                "name": "route53", "access_key_id": "a", "secret_access_key": "b",
+            }),
+        ),
+        ("acmedns /etc/acmedns.json", json!({ "name": "acmedns", "config_file_path": "/etc/acmedns.json" })),
+        (
+            "acmedns {\nconfig {\na.test {\nusername u\npassword p\n}\n}\n}",
+            json!({
+                "name": "acmedns", "config": { "a.test": { "username": "u", "password": "p" } },
+            }),
+        ),
+        ("exec /bin/hook", json!({ "name": "exec", "command": "/bin/hook" })),
+        ("exec /bin/hook -v b", json!({ "name": "exec", "command": "/bin/hook", "args": ["-v", "b"] })),
+    ] {
+        let dns = json!([{ "module": "acme", "challenges": { "dns": { "provider": want } } }]);
+        assert_eq!(issuers("", &format!("tls {{\ndns {written}\n}}")), dns, "{written}");
+        assert_eq!(issuers(&format!("acme_dns {written}"), "tls {\nissuer acme\n}"), dns, "{written}");
+    }
+    let cloudflare = json!({ "name": "cloudflare", "api_token": "t" });
+    for (global, directive, want) in [
+        (
+            "dns cloudflare t\nacme_dns",
+            "tls {\nissuer acme\n}",
+            json!([{ "module": "acme", "challenges": { "dns": {} } }]),
+        ),
+        ("dns cloudflare t", "tls {\ndns\n}", json!([{ "module": "acme", "challenges": { "dns": {} } }])),
+        (
+            "acme_dns cloudflare global\ntls_resolvers 192.0.2.1",
+            "tls {\ndns cloudflare t\ndns_ttl 1m\n}",
+            json!([{ "module": "acme", "challenges": { "dns": {
+                "provider": cloudflare, "ttl": 60_000_000_000_u64, "resolvers": ["192.0.2.1"],
+            } } }]),
+        ),
+        (
+            "http_port 8080\ndefault_bind 192.0.2.1",
+            "tls {\ndns cloudflare t\n}",
+            json!([{ "module": "acme", "challenges": { "dns": { "provider": cloudflare } } }]),
+        ),
+        (
+            "",
+            "tls {\nissuer zerossl key {\ndns cloudflare t\ndns_ttl 1m\n}\n}",
+            json!([{ "module": "zerossl", "api_key": "key", "cname_validation": {
+                "provider": cloudflare, "ttl": 60_000_000_000_u64,
+            } }]),
+        ),
+    ] {
+        assert_eq!(issuers(global, directive), want, "{global}\n{directive}");
+    }
+}
+
+// Global ACME options complete an issuer's own settings. The short forms override global ACME issuers.
 #[test]
 fn global_options_complete_issuers() {
     for (global, directive, want) in [
@@ -263,14 +346,14 @@ fn global_options_complete_issuers() {
     }
 }
 
-// Automatic HTTPS: which names share a policy, and who certifies them where nobody says so.
+// Automatic HTTPS: which names share a policy, and the issuer of names without a configured one.
 #[test]
 fn automation_policies() {
     let internal = || json!([{ "module": "internal" }]);
     for (why, source, want) in [
         ("nothing to say", "a.test\nrespond x\n", Value::Null),
         (
-            "names that only one's own authority certifies",
+            "names that only a local authority certifies",
             "a.test, localhost {\n}\n",
             json!([{ "subjects": ["a.test"] }, { "subjects": ["localhost"], "issuers": internal() }]),
         ),
@@ -293,19 +376,19 @@ fn automation_policies() {
             json!([{ "subjects": ["b.a.test"] }, { "subjects": ["*.a.test"], "issuers": internal() }]),
         ),
         (
-            "but a wildcard's managers are asked for it too",
+            "but a wildcard's managers apply to it too",
             "*.a.test {\ntls {\nget_certificate http http://c.test/\n}\n}\nb.a.test {\n}\n",
             json!([{
                 "subjects": ["*.a.test"], "get_certificate": [{ "via": "http", "url": "http://c.test/" }],
             }]),
         ),
         (
-            "a site for every host is the policy of every name",
+            "a site for every host sets the policy for every name",
             ":443 {\ntls internal\ntls {\non_demand\n}\n}\n",
             json!([{ "issuers": internal(), "on_demand": true }]),
         ),
         (
-            "all that a policy says",
+            "all settings of a policy",
             "a.test {\ntls {\nkey_type p384\nreuse_private_keys\nrenewal_window_ratio 0.5\nget_certificate tailscale\n}\n}\n",
             json!([{
                 "subjects": ["a.test"], "key_type": "p384", "reuse_private_keys": true, "renewal_window_ratio": 0.5,
@@ -314,7 +397,7 @@ fn automation_policies() {
         ),
         ("of the global block", "{\nkey_type p384\n}\na.test\n", json!([{ "key_type": "p384" }])),
         (
-            "of the global block beside a site's own",
+            "settings of the global block and of a site",
             "{\nocsp_stapling off\nrenewal_window_ratio 0.2\nlocal_certs\n}\na.test {\ntls {\nrenewal_window_ratio 0.4\n}\n}\nb.test\n",
             json!([
                 {
@@ -324,7 +407,7 @@ fn automation_policies() {
             ]),
         ),
         (
-            "an email address alone makes issuers for public names",
+            "an email address alone adds issuers for public names",
             "{\nemail g@a.test\n}\na.test, localhost {\n}\n",
             json!([
                 {
@@ -338,7 +421,7 @@ fn automation_policies() {
             ]),
         ),
         (
-            "hosts beside an address for every host",
+            "hosts next to an address for every host",
             "localhost, a.test, :8443 {\n}\n",
             json!([{ "subjects": ["localhost"], "issuers": internal() }]),
         ),
@@ -364,7 +447,7 @@ fn certificates_to_obtain() {
     }
 }
 
-// default_sni, fallback_sni; a policy for every name is the last one, and is added where none is.
+// default_sni, fallback_sni. A policy for every name is last, and is added if there is none.
 #[test]
 fn names_of_handshakes() {
     for (source, want) in [
@@ -387,7 +470,7 @@ fn names_of_handshakes() {
             json!([{ "match": { "sni": ["a.test", "b.test"] }, "alpn": ["h2"] }, {}]),
         ),
         (
-            // A client's certificate is not asked for where only a wildcard's site wants it.
+            // A wildcard site's client authentication does not apply to a name with its own site.
             "*.a.test {\ntls {\nalpn h2\nclient_auth {\nmode require\n}\n}\n}\nb.a.test {\n}\n",
             json!([
                 { "match": { "sni": ["b.a.test"] }, "alpn": ["h2"] },
@@ -400,7 +483,7 @@ fn names_of_handshakes() {
     }
 }
 
-// Global options that belong to the TLS app itself.
+// Global options of the TLS app itself.
 #[test]
 fn tls_app() {
     for (options, want) in [

@@ -8,7 +8,7 @@ fn refused(cases: &[(&str, &str)]) {
     }
 }
 
-// What is wrong, where it stands, and what belongs there.
+// Errors: the text found, its position, and the text expected.
 #[test]
 fn mistakes() {
     let tls = "parsing caddyfile tokens for 'tls': ";
@@ -17,13 +17,13 @@ fn mistakes() {
     for (lines, want) in [
         (
             "protocol tls1.3",
-            "3:3: {tls}unknown subdirective: protocol; expected alpn, ca, ca_root, ciphers, client_auth, curves, dns, \
+            "3:3: {tls}unknown subdirective: protocol (did you mean \"protocols\"?); expected alpn, ca, ca_root, ciphers, client_auth, curves, dns, \
           dns_challenge_override_domain, dns_ttl, eab, get_certificate, insecure_secrets_log, issuer, key_type, load, on_demand, \
           propagation_delay, propagation_timeout, protocols, renewal_window_ratio, resolvers, reuse_private_keys",
         ),
         (
             "protocols tls1.1",
-            "3:13: {tls}wrong protocol name or protocol not supported: 'tls1.1'; expected tls1.2 or tls1.3",
+            "3:13: {tls}wrong protocol name or protocol not supported: 'tls1.1'; expected tls1.2 or tls1.3 (did you mean \"tls1.2\"?)",
         ),
         (
             "ciphers RC4",
@@ -43,7 +43,7 @@ fn mistakes() {
         ),
         (
             "issuer acm",
-            "3:10: {tls}getting module named 'tls.issuance.acm': module not registered; expected acme, internal, zerossl",
+            "3:10: {tls}getting module named 'tls.issuance.acm': module not registered (did you mean \"acme\"?); expected acme, internal, zerossl",
         ),
         (
             "issuer internal {\n\t\t\tcas x\n\t\t}",
@@ -62,7 +62,24 @@ fn mistakes() {
             "get_certificate file",
             "3:19: {tls}getting module named 'tls.get_certificate.file': module not registered; expected http, tailscale",
         ),
-        ("dns cloudflare token", "3:7: {tls}module 'dns.providers.cloudflare' is not built into this version"),
+        (
+            "dns moon token",
+            "3:7: {tls}getting module named 'dns.providers.moon': module not registered; expected acmedns, cloudflare, digitalocean, \
+          duckdns, exec, gandi, hetzner, porkbun, rfc2136, route53",
+        ),
+        ("dns", "3:3: {tls}wrong argument count or unexpected line ending after 'dns'"),
+        ("dns cloudflare", "3:7: {tls}missing api_token of the DNS provider cloudflare; it has api_token, zone_token"),
+        ("dns cloudflare a b", "3:20: {tls}wrong argument count or unexpected line ending after 'b'"),
+        ("dns cloudflare a {\n\t\t\tapi_token b\n\t\t}", "4:4: {tls}'api_token' is already set"),
+        (
+            "dns cloudflare {\n\t\t\ttoken b\n\t\t}",
+            "4:4: {tls}unrecognized subdirective 'token'; expected api_token, zone_token",
+        ),
+        ("dns rfc2136 a", "3:15: {tls}wrong argument count or unexpected line ending after 'a'"),
+        (
+            "dns acmedns {\n\t\t\tconfig {\n\t\t\t\ta.test {\n\t\t\t\t\tuser a\n\t\t\t\t}\n\t\t\t}\n\t\t}",
+            "6:6: {tls}unrecognized subdirective 'user'; expected fulldomain, password, server_url, subdomain, username",
+        ),
         (
             "propagation_delay 2s",
             "2:2: {tls}setting DNS challenge options [propagation_delay] requires a DNS provider (set with the 'dns' \
@@ -70,12 +87,12 @@ fn mistakes() {
         ),
         (
             "client_auth {\n\t\t\tmodes request\n\t\t}",
-            "4:4: {tls}unknown subdirective for client_auth: modes; expected mode, trust_pool, \
+            "4:4: {tls}unknown subdirective for client_auth: modes (did you mean \"mode\"?); expected mode, trust_pool, \
           trusted_ca_cert, trusted_ca_cert_file, trusted_leaf_cert, trusted_leaf_cert_file, verifier",
         ),
         (
             "client_auth {\n\t\t\ttrust_pool files a\n\t\t}",
-            "4:15: {tls}getting module named 'tls.ca_pool.source.files': module not registered; \
+            "4:15: {tls}getting module named 'tls.ca_pool.source.files': module not registered (did you mean \"file\"?); \
           expected combined, file, http, inline, pki_intermediate, pki_root, storage, system",
         ),
         (
@@ -122,7 +139,7 @@ fn mistakes() {
     ]);
 }
 
-// Mistakes that show only when everything is known.
+// Errors that are detected only when the whole file is known.
 #[test]
 fn contradictions() {
     refused(&[

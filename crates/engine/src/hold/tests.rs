@@ -8,13 +8,13 @@ fn on_a_worker(work: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, work);
 }
 
-/// The keys of two connections.
+/// Returns the keys of two connections.
 fn keys() -> (TimerKey, TimerKey) {
     let mut wheel = crate::timers::Wheel::new(Instant::now());
     (wheel.add(Waker::noop().clone()), wheel.add(Waker::noop().clone()))
 }
 
-/// Waits for a hold, and says for how long.
+/// Waits for the end of a hold. Returns its bytes and the time waited.
 async fn wait(holds: &Holds, key: TimerKey) -> (Read, Duration) {
     let began = Instant::now();
     let read = poll_fn(|task| holds.poll(key, task)).await;
@@ -26,7 +26,7 @@ fn what_is_held_goes_on_when_it_is_due() {
     on_a_worker(async {
         let holds = Rc::new(Holds::default());
         let (late, soon) = keys();
-        // The later one first, so that the alarm has to be set anew.
+        // The later hold begins first, so the alarm must be set to an earlier time.
         assert!(holds.begin(late, Read::new(1), 4 * PAUSE, Waker::noop()));
         assert!(holds.begin(soon, Read::new(2), PAUSE, Waker::noop()));
         let (soon, late) = (wait(&holds, soon), wait(&holds, late));
@@ -54,7 +54,7 @@ fn one_that_is_forgotten_wakes_nobody_and_its_key_is_used_again() {
         assert!(holds.begin(key, Read::new(2), 3 * PAUSE, Waker::noop()));
         let (read, took) = wait(&holds, key).await;
         assert_eq!(read.at, 2);
-        assert!(took + HOLD_MIN >= 3 * PAUSE, "not by the alarm of the one before: {took:?}");
+        assert!(took + HOLD_MIN >= 3 * PAUSE, "not by the alarm of the removed hold: {took:?}");
     });
 }
 
@@ -66,7 +66,7 @@ fn holds_have_bounds() {
         assert!(!holds.begin(key, Read::new(1), HOLD_MIN / 2, Waker::noop()), "too short");
         let mut read = Read::new(1);
         let began = Instant::now();
-        // A profiler that never has enough.
+        // A profiler that delays the bytes without end.
         while holds.begin(key, read, 6 * PAUSE, Waker::noop()) {
             read = wait(&holds, key).await.0;
         }

@@ -1,4 +1,4 @@
-//! What workers hand to each other while one of them has switched to the next plan and the other has not.
+//! Connections handed over between workers of which only one has activated the next plan.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,19 +10,19 @@ use causeway_pipeline::{Build, Context, Handler, ListenAddress, Registry, Respon
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc;
 
 use super::*;
-use crate::access::AccessWriter;
-use crate::blocking::{BlockingPools, BlockingSpec};
-use crate::worker::Load;
+use crate::pools::{BlockingSpec, WorkPools};
+use crate::worker::{Load, Services};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
-/// Answers with the name of its server.
-struct Name;
+/// Responds with the name of its server.
+struct NameHandler;
 
-impl Handler for Name {
+impl Handler for NameHandler {
     fn enter(&self, cx: &mut Context) -> Step {
         let generation = Rc::clone(cx.generation());
         let name = cx.chunk(generation.plan().server_name(cx.arrival().server).as_bytes());
@@ -30,28 +30,30 @@ impl Handler for Name {
     }
 }
 
-/// One worker of its own, told by hand.
-struct Bench {
+/// A single worker, driven by the test.
+struct ListenerFixture {
     listeners: Listeners,
+    /// The core refers to them weakly.
+    _services: Rc<Services>,
     load: Arc<Load>,
-    /// Hands connections over.
+    /// Stands for the socket of another worker, which hands over its connections.
     other: std::net::TcpListener,
 }
 
-impl Bench {
+impl ListenerFixture {
     fn new() -> Self {
-        let (sink, _writer) = AccessWriter::start(io::sink()).unwrap();
         let load = Arc::new(Load::default());
-        let core = Core::new(92, 1024, BlockingPools::new(BlockingSpec::default(), 1), Arc::clone(&load), sink);
+        let services = Core::begin(92, 1024, WorkPools::new(BlockingSpec::default(), 1), Arc::clone(&load));
         let peers = Peers { own: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
         let other = std::net::TcpListener::bind(ANY).unwrap();
-        Self { listeners: Listeners::new(core, peers), load, other }
+        let listeners = Listeners::new(Rc::clone(services.core()), peers);
+        Self { listeners, _services: services, load, other }
     }
 
-    /// A plan with this name and these listeners, of which `new` come with sockets.
+    /// Prepares a plan with this name and these listeners; those in `new` get sockets. Returns the addresses of the sockets.
     fn prepare(&mut self, name: &str, keys: &[u64], new: &[u64]) -> Vec<SocketAddr> {
         let mut registry = Registry::default();
-        registry.handler("name", |_, _| Ok(Box::new(Name)));
+        registry.handler("name", |_, _| Ok(Box::new(NameHandler)));
         let mut build = Build::new(&registry);
         let routes = json!([{"handle": [{"handler": "name"}]}]);
         let server = build.server(&ServerSpec::new(name, &routes)).unwrap();
@@ -66,7 +68,7 @@ impl Bench {
         addresses
     }
 
-    /// Another worker accepted a connection for this listener, a request came on it: what is answered.
+    /// Hands over a connection of this listener with a request on it. Returns the response's content.
     async fn hand_over(&mut self, key: u64) -> String {
         let mut client = std::net::TcpStream::connect(self.other.local_addr().unwrap()).unwrap();
         client.write_all(REQUEST).unwrap();
@@ -100,14 +102,14 @@ fn on_a_worker(test: impl AsyncFnOnce()) {
 #[test]
 fn a_connection_of_a_listener_that_is_only_prepared_is_the_word_to_switch() {
     on_a_worker(async || {
-        let mut bench = Bench::new();
+        let mut bench = ListenerFixture::new();
         bench.prepare("old", &[0], &[0]);
         bench.listeners.commit();
         bench.prepare("new", &[0, 1], &[1]);
-        assert_eq!(bench.hand_over(0).await, "old", "a listener that stays says nothing of it");
+        assert_eq!(bench.hand_over(0).await, "old", "a listener of both plans does not activate the new one");
         assert_eq!(bench.hand_over(1).await, "new");
-        assert_eq!(bench.hand_over(0).await, "new", "the whole plan has taken over");
-        // The word itself comes late, and changes nothing.
+        assert_eq!(bench.hand_over(0).await, "new", "the whole plan is active");
+        // The late `Commit` has no effect.
         bench.listeners.commit();
         assert_eq!(bench.hand_over(1).await, "new");
     });
@@ -116,12 +118,12 @@ fn a_connection_of_a_listener_that_is_only_prepared_is_the_word_to_switch() {
 #[test]
 fn a_connection_of_a_listener_that_has_ended_is_answered_under_its_plan() {
     on_a_worker(async || {
-        let mut bench = Bench::new();
+        let mut bench = ListenerFixture::new();
         let addresses = bench.prepare("old", &[0, 1], &[0, 1]);
         bench.listeners.commit();
         bench.prepare("new", &[0], &[]);
         bench.listeners.commit();
-        let (done, mut closed) = mpsc::channel(1);
+        let (done, mut closed) = mpsc::channel::<()>(1);
         bench.listeners.when_closed(done);
         assert!(closed.recv().await.is_none());
         assert!(TcpStream::connect(addresses[1]).await.is_err());
@@ -135,7 +137,7 @@ fn a_connection_of_a_listener_that_has_ended_is_answered_under_its_plan() {
 #[test]
 fn what_was_prepared_and_abandoned_closes_and_is_freed() {
     on_a_worker(async || {
-        let mut bench = Bench::new();
+        let mut bench = ListenerFixture::new();
         let addresses = bench.prepare("given up", &[0], &[0]);
         let plan = bench.listeners.prepared.as_ref().map(|prepared| Rc::downgrade(&prepared.generation)).unwrap();
         bench.listeners.abandon();

@@ -1,14 +1,14 @@
-//! A machine that is HTTP/1.1 or HTTP/2.
+//! A server's machine, which is HTTP/1.1 or HTTP/2.
 //!
 //! ```text
 //!   in the clear:  Http1, fresh ──the preface──► Http2        (prior knowledge, RFC 9113 §3.3)
-//!                    │ anything else
+//!                    │ anything else ──► closed                (where the listener does not serve HTTP/1)
 //!                    ▼
 //!                  Http1 ──Upgrade: h2c──► Http2               (RFC 7540 §3.2, where the listener allows it)
-//!   over TLS:      what ALPN chose, to the end
+//!   over TLS:      the choice of ALPN, to the end
 //! ```
-//! One connection type for both keeps the driver's code, and its place in the cache, one: a verb costs a branch that is taken
-//! the same way each time.
+//! If the listener serves no protocol on a connection, `accept` or the TLS handshake closes it, and there is no machine.
+//! One type for both versions means one copy of the driver's code in the instruction cache; each command costs a well-predicted branch.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -18,28 +18,34 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use causeway_h1 as h1;
 use causeway_h2 as h2;
 use causeway_message::{
-    BodyLength, Chunk, FieldMap, Head, ResponseHead, StatusCode, StreamId, Version, WriteList, names,
+    BodyLength, Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, StreamId, Version, WriteList, names,
 };
 
-use super::{Event, Framing, Machine, WaitsFor};
+use super::{Framing, Machine, ServerEvent, Streams, WaitsFor};
 use crate::listener::{ListenerPlan, Offer};
 
-/// Octets of what may still become the preface that HTTP/1 is shown: they make no request of it.
+/// While the first bytes may still become HTTP/2's preface, the HTTP/1 machine gets at most this many of them: too few for a request line.
 const SHOWN_MAX: usize = 3;
+/// Pipelined requests of HTTP/1.1 that may wait for one write.
+const PIPELINED_MAX: usize = 64;
+/// Exchanges of HTTP/2 whose streams are closed and which only wait to be written, besides the open ones.
+const CLOSED_MAX: usize = 128;
+
+const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
 
 /// See the module.
 pub(crate) enum Protocol {
-    /// HTTP/1.1, for now.
+    /// HTTP/1.1, which may become HTTP/2.
     Http1(Http1),
     /// HTTP/2.
     Http2(Box<h2::Server>),
 }
 
-/// HTTP/1.1, and what may still come of it.
+/// HTTP/1.1, and the offer that decides whether it may become HTTP/2.
 pub(crate) struct Http1 {
     server: h1::Server,
     offer: Rc<Offer>,
-    /// In the clear, and what came so far may be the beginning of the preface.
+    /// In the clear, and the bytes so far may be the beginning of HTTP/2's preface.
     fresh: bool,
     is_clear: bool,
 }
@@ -47,15 +53,12 @@ pub(crate) struct Http1 {
 impl Protocol {
     /// A connection in the clear.
     pub(crate) fn clear(offer: &Rc<Offer>) -> Self {
-        // Where HTTP/1 is not spoken what is no preface is HTTP/2's own mistake.
-        if offer.protocols.http2_clear && !offer.protocols.http1 {
-            return Self::http2(offer);
-        }
         Self::Http1(Http1 { fresh: offer.protocols.http2_clear, is_clear: true, ..Http1::new(offer) })
     }
 
-    /// A connection over TLS, with what ALPN chose (RFC 7301); without a choice it is HTTP/1.1.
+    /// A connection over TLS, with the protocol that ALPN chose (RFC 7301); HTTP/1.1 without a choice.
     pub(crate) fn protected(offer: &Rc<Offer>, alpn: Option<&[u8]>) -> Self {
+        // Over TLS the preface decides nothing: ALPN did, and the client has its result.
         if alpn == Some(b"h2") {
             return Self::http2(offer);
         }
@@ -66,7 +69,7 @@ impl Protocol {
         Self::Http2(Box::new(h2::Server::new(Rc::clone(&offer.http2))))
     }
 
-    /// The peer speaks HTTP/2 from here on.
+    /// Replaces the machine of HTTP/1.1 by `next`.
     #[cold]
     fn become_http2(&mut self, mut next: Self, out: &mut WriteList) {
         if matches!(self, Self::Http1(http1) if http1.server.is_draining()) {
@@ -83,22 +86,25 @@ impl Http1 {
         Self { server, offer: Rc::clone(offer), fresh: false, is_clear: false }
     }
 
-    /// How many of the first octets are for HTTP/1; `None`: they are HTTP/2's preface.
+    /// Returns how many of the first bytes the HTTP/1 machine gets; `None` if they are HTTP/2's preface. While they may become the preface,
+    /// the machine gets too few of them to respond, but enough to report that it waits for a head.
     #[cold]
-    fn open(&mut self, octets: &[u8]) -> Option<usize> {
-        let common = octets.iter().zip(h2::PREFACE).take_while(|(octet, expected)| octet == expected).count();
+    fn open(&mut self, bytes: &[u8]) -> Option<usize> {
+        // The preface begins like a request line, `PRI * HTTP/2.0`, so a few bytes do not tell the versions apart.
+        let common = bytes.iter().zip(h2::PREFACE).take_while(|(byte, expected)| byte == expected).count();
         if common == h2::PREFACE.len() {
             return None;
         }
-        // Shorter than the preface, and the same so far.
-        self.fresh = common == octets.len();
-        Some(if self.fresh { common.min(SHOWN_MAX) } else { octets.len() })
+        // A beginning of the preface.
+        self.fresh = common == bytes.len();
+        Some(if self.fresh { common.min(SHOWN_MAX) } else { bytes.len() })
     }
 
-    /// The request in `head` asks for HTTP/2 in the way of RFC 7540 §3.2: its settings.
+    /// Returns the settings of a request that upgrades to HTTP/2 as in RFC 7540 §3.2.
     #[cold]
     fn settings_of_upgrade(&self, head: &Head) -> Option<Vec<u8>> {
         let fields = head.fields();
+        // All conditions of RFC 7540 §3.2 and §3.2.1. Otherwise the request is served over HTTP/1.1, as if it did not ask.
         let asks = fields.has_token(names::UPGRADE, "h2c")
             && fields.has_token(names::CONNECTION, "HTTP2-Settings")
             && head.version() == Version::Http11
@@ -110,130 +116,195 @@ impl Http1 {
     }
 }
 
-/// One verb of the machine that it is.
+/// Runs the same expression on either machine.
 macro_rules! either {
-    (ref $this:expr, $machine:ident => $verb:expr) => {
+    ($this:expr, $machine:ident => $work:expr) => {
         match $this {
-            Protocol::Http1(Http1 { server: $machine, .. }) => $verb,
-            Protocol::Http2(boxed) => {
-                let $machine = &**boxed;
-                $verb
-            }
-        }
-    };
-    ($this:expr, $machine:ident => $verb:expr) => {
-        match $this {
-            Protocol::Http1(Http1 { server: $machine, .. }) => $verb,
-            Protocol::Http2(boxed) => {
-                let $machine = &mut **boxed;
-                $verb
-            }
+            Protocol::Http1(Http1 { server: $machine, .. }) => $work,
+            Protocol::Http2($machine) => $work,
         }
     };
 }
 
-impl Machine for Protocol {
+impl Streams for Protocol {
     fn is_multiplexed(&self) -> bool {
         matches!(self, Self::Http2(_))
     }
 
-    fn exchanges_max(&self) -> usize {
-        either!(ref self, machine => Machine::exchanges_max(machine))
-    }
-
     fn waits_for(&self) -> WaitsFor {
-        either!(ref self, machine => Machine::waits_for(machine))
+        either!(self, machine => machine.waits_for())
     }
 
     fn wants_close(&self) -> bool {
-        either!(ref self, machine => Machine::wants_close(machine))
+        either!(self, machine => machine.wants_close())
+    }
+
+    fn is_half_closed(&self) -> bool {
+        matches!(self, Self::Http1(http1) if http1.server.is_half_closed())
+    }
+
+    fn is_last(&self) -> bool {
+        match self {
+            Self::Http1(http1) => !http1.server.is_idle(),
+            Self::Http2(machine) => machine.is_last(),
+        }
     }
 
     fn writable(&self, stream: StreamId) -> bool {
-        either!(ref self, machine => Machine::writable(machine, stream))
+        either!(self, machine => machine.writable(stream))
     }
 
     fn rank(&self, stream: StreamId) -> u64 {
-        either!(ref self, machine => Machine::rank(machine, stream))
+        match self {
+            Self::Http1(_) => 0,
+            Self::Http2(machine) => machine.rank(stream),
+        }
     }
 
     fn quantum(&self, stream: StreamId) -> usize {
-        either!(ref self, machine => Machine::quantum(machine, stream))
+        match self {
+            Self::Http1(_) => usize::MAX,
+            Self::Http2(machine) => machine.quantum(stream),
+        }
+    }
+
+    fn drain(&mut self, out: &mut WriteList) {
+        match self {
+            Self::Http1(http1) => http1.server.drain(),
+            Self::Http2(machine) => machine.drain(out),
+        }
+    }
+
+    fn release(&mut self, stream: StreamId, bytes: u32, out: &mut WriteList) {
+        // HTTP/1.1 has no window: its backpressure is that nothing is read.
+        if let Self::Http2(machine) = self {
+            machine.release(stream, bytes, out);
+        }
     }
 
     #[inline]
-    fn handle_octets(
+    fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
+        match self {
+            // HTTP/1.1 takes all of it: its only limit is the output, which the driver checks.
+            Self::Http1(http1) => http1.server.send(stream, std::mem::take(chunk), out),
+            Self::Http2(machine) => machine.send(stream, chunk, out),
+        }
+    }
+
+    fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
+        either!(self, machine => machine.send_trailers(stream, fields, out));
+    }
+
+    #[inline]
+    fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
+        either!(self, machine => machine.finish(stream, out));
+    }
+
+    fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
+        match self {
+            Self::Http1(http1) => http1.server.reset(stream),
+            Self::Http2(machine) => machine.reset(stream, out),
+        }
+    }
+}
+
+impl Machine for Protocol {
+    fn exchanges_max(&self) -> usize {
+        match self {
+            Self::Http1(_) => PIPELINED_MAX,
+            // Streams that are closed but unwritten are not counted by the machine, so they have a bound of their own.
+            Self::Http2(machine) => machine.streams() + CLOSED_MAX,
+        }
+    }
+
+    #[inline]
+    fn handle_bytes(
         &mut self,
         now: Instant,
-        octets: &[u8],
+        bytes: &[u8],
         head: &mut Head,
         out: &mut WriteList,
-    ) -> (usize, Option<Event>) {
-        let mut shown = octets;
+    ) -> (usize, Option<ServerEvent>) {
+        let mut shown = bytes;
         if let Self::Http1(http1) = self
             && http1.fresh
         {
-            match http1.open(octets) {
-                Some(len) => shown = &octets[..len],
+            match http1.open(bytes) {
+                // RFC 9113 §3.4: GOAWAY may be omitted, because the peer does not use HTTP/2 either. Caddy closes likewise.
+                Some(_) if !http1.fresh && !http1.offer.protocols.http1 => {
+                    http1.server.handle_eof();
+                    let fault = ServerEvent::Fault { stream: None, fault: StatusCode::BAD_REQUEST };
+                    return (bytes.len(), Some(fault));
+                }
+                Some(len) => shown = &bytes[..len],
                 None => {
                     let next = Self::http2(&http1.offer);
                     self.become_http2(next, out);
                 }
             }
         }
-        let (used, event) = either!(self, machine => Machine::handle_octets(machine, now, shown, head, out));
-        if let (Self::Http1(http1), Some(Event::Head { body, upgrade: true, .. })) = (&*self, &event)
+        let (used, event) = match self {
+            Self::Http1(http1) => {
+                let handled = http1.server.handle_bytes(shown, head, out);
+                (handled.consumed, handled.event.map(of_http1))
+            }
+            Self::Http2(machine) => {
+                let handled = machine.handle_bytes(now, shown, head, out);
+                (handled.consumed, handled.event)
+            }
+        };
+        if let (Self::Http1(http1), Some(ServerEvent::Head { body, upgrade: true, .. })) = (&*self, &event)
             && http1.is_clear
             && http1.offer.protocols.http2_upgrade
+// RFC 7540 §3.2: a body would have to arrive whole before the switch; such a request stays with HTTP/1.1.
             && body.is_empty()
             && let Some(settings) = http1.settings_of_upgrade(head)
             && let Ok(server) = h2::Server::upgraded(Rc::clone(&http1.offer.http2), &settings, head)
         {
             out.put(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
             self.become_http2(Self::Http2(Box::new(server)), out);
+            // Fields of the HTTP/1.1 connection, which no handler or upstream may see.
             for name in [names::CONNECTION, names::UPGRADE, names::HTTP2_SETTINGS] {
                 head.fields_mut().remove(name);
             }
             head.set_version(Version::Http2);
-            let event = Event::Head { stream: StreamId(1), body: BodyLength::None, upgrade: false };
+            let event = ServerEvent::Head { stream: StreamId(1), body: BodyLength::None, upgrade: false };
             return (used, Some(event));
         }
         (used, event)
     }
 
     fn renew(&mut self, plan: &ListenerPlan) {
+        // HTTP/2's limits were announced in SETTINGS, and hold for the connection.
         if let Self::Http1(http1) = self {
             http1.offer = Rc::clone(&plan.offer);
+            // Between requests a machine is in its initial state.
+            http1.server = h1::Server::new(Rc::clone(&plan.offer.http1));
         }
-        either!(self, machine => Machine::renew(machine, plan));
     }
 
-    fn handle_eof(&mut self) -> Option<Event> {
-        either!(self, machine => Machine::handle_eof(machine))
+    fn handle_eof(&mut self) -> Option<ServerEvent> {
+        match self {
+            Self::Http1(http1) => http1.server.handle_eof().map(of_http1),
+            Self::Http2(machine) => machine.handle_eof(),
+        }
     }
 
-    fn handle_timeout(&mut self, out: &mut WriteList) -> Option<Event> {
-        either!(self, machine => Machine::handle_timeout(machine, out))
-    }
-
-    fn drain(&mut self, out: &mut WriteList) {
-        either!(self, machine => Machine::drain(machine, out));
-    }
-
-    fn is_last(&self) -> bool {
-        either!(ref self, machine => Machine::is_last(machine))
-    }
-
-    fn release(&mut self, stream: StreamId, octets: u32, out: &mut WriteList) {
-        either!(self, machine => Machine::release(machine, stream, octets, out));
+    fn handle_timeout(&mut self, out: &mut WriteList) -> Option<ServerEvent> {
+        match self {
+            // A part of the preface arrived: a client of HTTP/2 cannot read a response of HTTP/1.
+            Self::Http1(http1) if !http1.offer.protocols.http1 => http1.server.handle_eof().map(of_http1),
+            Self::Http1(http1) => http1.server.handle_timeout().map(of_http1),
+            Self::Http2(machine) => machine.handle_timeout(out),
+        }
     }
 
     fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {
-        either!(self, machine => Machine::send_continue(machine, stream, out));
+        either!(self, machine => machine.send_continue(stream, out));
     }
 
     fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
-        either!(self, machine => Machine::send_informational(machine, stream, status, fields, out));
+        either!(self, machine => machine.send_informational(stream, status, fields, out));
     }
 
     #[inline]
@@ -245,28 +316,28 @@ impl Machine for Protocol {
         date: &[u8; 29],
         out: &mut WriteList,
     ) {
-        either!(self, machine => Machine::send_head(machine, stream, head, framing, date, out));
-    }
-
-    #[inline]
-    fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
-        either!(self, machine => Machine::send(machine, stream, chunk, out));
-    }
-
-    fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
-        either!(self, machine => Machine::send_trailers(machine, stream, fields, out));
-    }
-
-    #[inline]
-    fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
-        either!(self, machine => Machine::finish(machine, stream, out));
+        either!(self, machine => machine.send_head(stream, head, framing, date, out));
     }
 
     fn refuse(&mut self, stream: StreamId, status: StatusCode, date: &[u8; 29], out: &mut WriteList) {
-        either!(self, machine => Machine::refuse(machine, stream, status, date, out));
+        let mut head = ResponseHead::new(status);
+        head.set(names::SERVER, SERVER);
+        match self {
+            Self::Http1(Http1 { server, .. }) => {
+                server.drain();
+                server.send_head(stream, &head, Framing::Empty, date, out);
+                server.finish(stream, out);
+                server.reset(stream);
+            }
+            Self::Http2(machine) => {
+                // Without effect if a head was sent already; then the stream just ends.
+                machine.send_head(stream, &head, Framing::Empty, date, out);
+                machine.reset(stream, out);
+            }
+        }
     }
+}
 
-    fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
-        either!(self, machine => Machine::reset(machine, stream, out));
-    }
+fn of_http1(event: h1::Event) -> ServerEvent {
+    event.map_fault(h1::HeadFault::status)
 }

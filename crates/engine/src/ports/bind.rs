@@ -8,13 +8,14 @@ use causeway_pipeline::ListenAddress;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::accept::BACKLOG;
+use crate::transport::keepalive;
 
-/// An address that cannot be listened on: the operator's to mend.
+/// An address on which the process cannot listen. Its text is for the operator.
 #[derive(Debug)]
 pub struct BindError {
-    /// Where.
+    /// The configured address.
     pub address: ListenAddress,
-    /// What the system said.
+    /// The system's error, or one with a text of our own.
     pub error: io::Error,
 }
 
@@ -22,7 +23,7 @@ impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "listening on {}: ", self.address)?;
         match self.error.kind() {
-            // Words of our own say it better.
+            // An error with a text of our own is more specific than its kind.
             _ if self.error.get_ref().is_some() => self.error.fmt(f),
             io::ErrorKind::AddrInUse => f.write_str("the port is in use by another program"),
             io::ErrorKind::PermissionDenied => {
@@ -36,40 +37,45 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// The sockets of one listener, one per worker.
+/// The sockets of one listener, one per worker, all bound to one address.
 pub(super) struct Bound {
     pub(super) address: SocketAddr,
     pub(super) sockets: Vec<TcpListener>,
 }
 
-/// Where this process listens already.
+/// The addresses on which this process already listens.
 pub(super) struct Own {
-    /// And goes on to.
+    /// Addresses of listeners that remain.
     pub(super) stay: Vec<SocketAddr>,
-    /// And is about to stop.
+    /// Addresses of listeners that are about to end.
     pub(super) end: Vec<SocketAddr>,
 }
 
 impl Own {
-    /// Whether an address that is taken may be taken by us, so that it is to be shared: a listener that ends has it, or one
-    /// of ours covers it or is covered by it. Of two that differ the kernel gives a connection to the narrower one.
+    /// Returns whether an address in use may be in use by this process, and can be shared: an ending listener has it, or it
+    /// overlaps one of ours. Of two overlapping addresses the kernel delivers a connection to the more specific one.
     fn shares(&self, address: SocketAddr) -> bool {
         !self.stay.contains(&address) && self.stay.iter().chain(&self.end).any(|own| overlap(*own, address))
     }
 }
 
+/// Returns whether two addresses have equal ports and overlapping hosts.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    // Our IPv6 wildcard takes IPv4 too.
+    // Our IPv6 wildcard sockets are dual-stack.
     let covers = |wide: IpAddr, narrow: IpAddr| wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4());
     let (a, b) = (one.ip(), other.ip());
     one.port() == other.port() && (a == b || covers(a, b) || covers(b, a))
 }
 
-/// Binds a listener for so many workers.
+/// Binds and listens on one socket per worker.
 ///
-/// The first socket is bound without `SO_REUSEPORT`, so that a port in use is seen; then it opens the port to the others of
-/// this process. (Another process of the same user could join in from then on only by asking for it.) Only where a listener
-/// of our own stands in the way the first one asks too, which the kernel grants among sockets that all have asked.
+/// The first socket is bound without `SO_REUSEPORT`, so that a port in use by another program is detected. The option is set
+/// on it afterwards, and the further sockets bind with it. (From then on another process of this user can bind the port too,
+/// if it sets the option.) When a listener of our own occupies the address, the first socket is bound with the option as
+/// well: the kernel allows this among sockets that all have it.
+///
+/// # Errors
+/// No candidate address can be bound, or the configuration has the address twice.
 pub(super) fn bind(address: ListenAddress, workers: usize, own: &Own) -> Result<Bound, BindError> {
     let fault = |error| BindError { address, error };
     let mut first = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
@@ -83,7 +89,7 @@ pub(super) fn bind(address: ListenAddress, workers: usize, own: &Own) -> Result<
                 first = Err(io::Error::new(io::ErrorKind::AddrInUse, words));
             }
         }
-        // Without IPv6 the IPv6 wildcard fails in one of these ways; then IPv4's is tried.
+        // On a machine without IPv6 the IPv6 wildcard fails with one of these errors; then the next candidate is IPv4's.
         let no_family = |error: &io::Error| {
             error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc_eafnosupport())
         };
@@ -112,7 +118,7 @@ fn libc_eafnosupport() -> i32 {
     rustix::io::Errno::AFNOSUPPORT.raw_os_error()
 }
 
-/// A socket of an address that nobody has.
+/// Binds a socket exclusively, then opens its address to further sockets of this process.
 fn alone(address: SocketAddr) -> io::Result<Socket> {
     let socket = socket(address)?;
     socket.bind(&address.into())?;
@@ -120,7 +126,7 @@ fn alone(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket of an address that others of ours have too.
+/// Binds a socket to an address that it shares with further sockets of this process.
 fn beside(address: SocketAddr) -> io::Result<Socket> {
     let socket = socket(address)?;
     socket.set_reuse_port(true)?;
@@ -128,11 +134,14 @@ fn beside(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Creates a non-blocking socket with the options that accepted connections need.
 fn socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // A restart must not wait for the last run's closed connections.
+    // Without this a restart would fail while connections of the last run are in TIME_WAIT.
     socket.set_reuse_address(true)?;
+    // Accepted connections inherit this, which saves a system call for each.
+    socket.set_tcp_keepalive(&keepalive())?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }

@@ -1,7 +1,7 @@
-//! Another plan and other listeners, while the engine serves.
+//! Replaces the plan and the listeners of a running engine.
 //!
-//! In two steps, so that they take over on every worker or on none: what may fail (sockets, a module's state) is made ready
-//! first, then every worker switches, each at once.
+//! The reload has two phases, so that the plan becomes active on every worker or on none. First every worker prepares all
+//! that may fail (sockets, modules' state). Then every worker activates it, each in one step.
 
 use std::io;
 use std::sync::Arc;
@@ -10,25 +10,26 @@ use causeway_pipeline::{ListenerSpec, Plan};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::{Command, Engine, StartError};
+use crate::listener::ListenerKey;
+use crate::observer;
 use crate::tls::{Certificates, TlsPlan};
 
 impl Engine {
-    /// Puts another plan in place; answers once every worker has it and listeners that it does not name are closed.
+    /// Replaces the plan and the listeners. Completes when every worker uses the plan and removed listeners are closed.
     ///
-    /// - A listener whose address was listened on before keeps its sockets and what the kernel holds for them. Its idle
-    ///   connections stay; their next request meets the new plan, server, timeouts and limits.
-    /// - Exchanges under way end under the plan that they started under, which is freed with the last of them
+    /// - A listener whose address was in the old plan too keeps its sockets and their backlog. Its idle connections stay
+    ///   open; their next request uses the new plan, server, timeouts and limits.
+    /// - Running exchanges finish under the plan with which they started. It is freed after the last of them
     ///   ([`live_plans`](Self::live_plans)).
-    /// - A listener that is not named any more accepts what the kernel holds for it and closes; its idle connections close,
-    ///   busy ones end gracefully behind their exchange.
+    /// - A removed listener accepts its backlog and closes. Its idle connections close; busy ones end gracefully after their
+    ///   exchange.
+    /// - TLS connections keep their negotiated parameters, and older sessions can be resumed.
     ///
-    /// What is dropped before it was answered leaves the old plan or the new one in place, never part of each.
-    ///
-    /// Connections over TLS keep what their handshake agreed on; sessions that began before are resumed.
+    /// Dropping the future early leaves either the old plan or the new one active, never a part of each.
     ///
     /// # Errors
-    /// The first listener that cannot be bound or whose TLS cannot be set up, or a worker that could not be made ready. Then
-    /// nothing has changed, and nobody listens on what was new.
+    /// The first listener that cannot be bound or whose TLS policy is invalid, or a worker that could not prepare the plan.
+    /// The old plan and listeners then stay active, and all new sockets are closed.
     pub async fn reload(
         &mut self,
         listeners: Vec<ListenerSpec>,
@@ -38,15 +39,14 @@ impl Engine {
         let tls = TlsPlan::all(&listeners, certificates.as_ref(), &self.tickets).map_err(StartError::Tls)?;
         let arranged = self.ports.arrange(listeners, self.commands.len()).map_err(StartError::Bind)?;
         let (changes, taken) = arranged.hand_out(&plan, &tls);
-        self.plans.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(&plan)));
-        self.plans.push(Arc::downgrade(&plan));
+        observer::remember(&self.plans, &plan);
         drop(plan);
 
         let (report, mut reports) = mpsc::channel(self.commands.len());
         let (abandoned, mut all_abandoned) = mpsc::channel(1);
         let mut unless_ready = Abandon { inboxes: &self.commands, done: abandoned };
         for (inbox, change) in self.commands.iter().zip(changes) {
-            // A worker that has ended is missed below.
+            // If a worker has ended, its report is missing below.
             let _ = inbox.send(Command::Prepare(change, report.clone()));
         }
         drop(report);
@@ -58,34 +58,83 @@ impl Engine {
                 return Err(StartError::System(error));
             }
         }
+        // All workers are prepared. There is no await before `Commit` is sent, so the guard is not needed any more.
         unless_ready.inboxes = &[];
 
         self.ports.adopt(taken);
         self.addresses = self.ports.addresses().collect();
         let (done, mut all_done) = mpsc::channel(1);
-        self.tell(|| Command::Commit(done.clone()));
-        drop(done);
+        let closing = Arc::new(Closing { keys: self.ports.closing(), inboxes: self.commands.clone(), done });
+        self.broadcast(|| Command::Commit(Arc::clone(&closing)));
+        drop(closing);
         while all_done.recv().await.is_some() {}
-        // What one worker accepted for a listener that ended has reached the other before this word does.
-        let closed = self.ports.closed();
-        if !closed.is_empty() {
-            self.tell(|| Command::Forget(Arc::clone(&closed)));
-        }
+        // Only here: while a dropped reload's sockets may still be open, they occupy their addresses.
+        self.ports.closed();
         Ok(())
     }
 }
 
-/// Tells the workers, when it is dropped, that the next plan does not take over, and gives them what they drop when that is done.
+/// The removed listeners, shared by all workers until each has closed their sockets. The worker that drops it last tells
+/// all workers to forget the listeners; so this does not depend on the reload's future, which may have been dropped.
+pub(crate) struct Closing {
+    keys: Arc<[ListenerKey]>,
+    inboxes: Vec<UnboundedSender<Command>>,
+    #[expect(dead_code, reason = "its drop tells the reload that all workers are done")]
+    done: mpsc::Sender<()>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if self.keys.is_empty() {
+            return;
+        }
+        for inbox in &self.inboxes {
+            // Connections of these listeners that one worker handed to another precede this command in that worker's queue.
+            // Sending fails only when the worker has ended.
+            let _ = inbox.send(Command::Forget(Arc::clone(&self.keys)));
+        }
+    }
+}
+
+/// A drop guard that makes the workers drop the prepared plan, on an error or when the reload's future is dropped.
 struct Abandon<'e> {
     inboxes: &'e [UnboundedSender<Command>],
+    /// Every worker drops its clone when its sockets are closed.
     done: mpsc::Sender<()>,
 }
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         for inbox in self.inboxes {
-            // A worker that has ended needs no telling.
+            // Sending fails only when the worker has ended.
             let _ = inbox.send(Command::Abandon(self.done.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    /// Dropping a reload's future after `Commit` must not keep the removed listeners in the workers' memory.
+    #[test]
+    fn the_last_worker_to_close_makes_all_forget() {
+        let (inboxes, mut commands): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
+        let (done, mut all_done) = mpsc::channel(1);
+        let first = Arc::new(Closing { keys: Arc::from([ListenerKey(3)]), inboxes: inboxes.clone(), done });
+        let second = Arc::clone(&first);
+        drop(first);
+        assert!(commands.iter_mut().all(|commands| commands.try_recv().is_err()), "one worker still accepts");
+        drop(second);
+        for commands in &mut commands {
+            let Ok(Command::Forget(keys)) = commands.try_recv() else { panic!("no worker is left out") };
+            assert_eq!(*keys, [ListenerKey(3)]);
+        }
+        assert_eq!(all_done.try_recv(), Err(mpsc::error::TryRecvError::Disconnected), "the reload completes");
+        let (done, _all_done) = mpsc::channel(1);
+        drop(Closing { keys: Arc::default(), inboxes, done });
+        assert!(commands.iter_mut().all(|commands| commands.try_recv().is_err()), "nothing to forget");
     }
 }

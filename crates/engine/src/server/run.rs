@@ -1,4 +1,4 @@
-//! A worker's thread: its runtime, and the commands that it obeys.
+//! A worker's thread: its runtime, and the loop that executes the engine's commands.
 
 use std::io;
 use std::rc::Rc;
@@ -9,29 +9,29 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Command;
 use crate::accept::Peers;
-use crate::access::AccessSink;
-use crate::blocking::BlockingPools;
-use crate::blocks::BLOCK_OCTETS_MIN;
+use crate::blocks::BLOCK_BYTES_MIN;
 use crate::clock;
 use crate::listener::{Change, Listeners};
+use crate::pools::WorkPools;
 use crate::worker::Core;
 
-/// What a worker starts with.
+/// The parameters of a worker.
 pub(super) struct WorkerSpec {
     pub(super) number: usize,
     pub(super) inbox: UnboundedReceiver<Command>,
     pub(super) change: Change,
-    pub(super) pools: BlockingPools,
-    pub(super) sink: AccessSink,
+    pub(super) pools: WorkPools,
     pub(super) peers: Peers,
 }
 
 impl WorkerSpec {
+    /// Runs the worker on the calling thread until it ends. `report` receives the result of its start.
     pub(super) fn run(self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .on_thread_park(progress::before_block)
             .on_thread_unpark(|| {
+                // The thread may have slept for long, so the cached time is stale.
                 clock::refresh();
                 progress::after_block();
             })
@@ -45,35 +45,38 @@ impl WorkerSpec {
         }
     }
 
+    /// Prepares and activates the first plan, then executes commands.
     async fn serve(mut self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
         let load = Arc::clone(&self.peers.loads[self.number]);
-        let core = Core::new(self.number as u32, BLOCK_OCTETS_MIN, self.pools, load, self.sink);
-        tokio::task::spawn_local(Rc::clone(&core).keep_time());
-        let mut listeners = Listeners::new(Rc::clone(&core), self.peers);
+        load.observed.begin();
+        let services = Core::begin(self.number as u32, BLOCK_BYTES_MIN, self.pools, load);
+        let core = services.core();
+        tokio::task::spawn_local(Rc::clone(core).keep_time());
+        let mut listeners = Listeners::new(Rc::clone(core), self.peers);
         let prepared = listeners.prepare(self.change);
         let is_ready = prepared.is_ok();
         listeners.commit();
-        // Nobody waits for the report only when the engine gave up already; its `Stop` follows.
+        // Sending fails only when the engine's start has failed already; its `Stop` follows.
         let _ = report.send(prepared);
         if is_ready {
-            obey(&core, &mut listeners, &mut self.inbox).await;
+            obey(core, &mut listeners, &mut self.inbox).await;
         }
         core.close();
     }
 }
 
-/// Does what the engine says until the worker is to end.
+/// Executes the engine's commands until `Stop`, or until a drain has ended the last connection.
 async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedReceiver<Command>) {
-    let mut drained = std::pin::pin!(core.idle());
+    let mut drained = std::pin::pin!(core.lifecycle.idle());
     loop {
         let command = tokio::select! {
             command = inbox.recv() => command,
-            () = &mut drained, if core.is_draining() => return,
+            () = &mut drained, if core.lifecycle.is_draining() => return,
         };
         match command {
             Some(Command::Adopt(adopted)) => listeners.adopt(adopted),
             Some(Command::Prepare(change, report)) => {
-                // It has room for every worker's; nobody listens when the load was given up meanwhile.
+                // The channel has room for every worker's report. Sending fails only when the reload was dropped.
                 let _ = report.try_send(listeners.prepare(change));
             }
             Some(Command::Abandon(_done)) => listeners.abandon(),
@@ -82,7 +85,7 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 listeners.when_closed(done);
             }
             Some(Command::Forget(keys)) => listeners.forget(&keys),
-            Some(Command::Announce(at)) => core.announce_shutdown(at),
+            Some(Command::Announce(at)) => core.lifecycle.announce_shutdown(at),
             Some(Command::Drain) => listeners.drain().await,
             Some(Command::Stop) | None => return,
         }

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Wake;
 
 #[derive(Default)]
-struct Count(AtomicU32);
+struct WakeCount(AtomicU32);
 
-impl Wake for Count {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Count {
+impl WakeCount {
     fn new() -> (Arc<Self>, Waker) {
         let count = Arc::new(Self::default());
         (Arc::clone(&count), Waker::from(count))
@@ -31,7 +31,7 @@ fn ms(ms: u64) -> Duration {
 fn a_deadline_wakes_once_and_not_early() {
     let start = Instant::now();
     let mut wheel = Wheel::new(start);
-    let (count, waker) = Count::new();
+    let (count, waker) = WakeCount::new();
     let key = wheel.add(waker);
     wheel.set(key, start + ms(250));
     wheel.advance(start + ms(250));
@@ -46,7 +46,7 @@ fn a_deadline_wakes_once_and_not_early() {
 fn a_deadline_moves_later_and_earlier() {
     let start = Instant::now();
     let mut wheel = Wheel::new(start);
-    let (count, waker) = Count::new();
+    let (count, waker) = WakeCount::new();
     let key = wheel.add(waker);
     wheel.set(key, start + ms(1000));
     wheel.set(key, start + ms(3000));
@@ -62,7 +62,7 @@ fn a_deadline_moves_later_and_earlier() {
 fn a_deadline_beyond_the_wheel_is_kept() {
     let start = Instant::now();
     let mut wheel = Wheel::new(start);
-    let (count, waker) = Count::new();
+    let (count, waker) = WakeCount::new();
     let key = wheel.add(waker);
     wheel.set(key, start + ms(300_000));
     for at in (0..300_000).step_by(5_000) {
@@ -77,11 +77,11 @@ fn a_deadline_beyond_the_wheel_is_kept() {
 fn a_key_used_again_is_not_woken_for_its_predecessor() {
     let start = Instant::now();
     let mut wheel = Wheel::new(start);
-    let (_, waker) = Count::new();
+    let (_, waker) = WakeCount::new();
     let first = wheel.add(waker);
     wheel.set(first, start + ms(500));
     wheel.remove(first);
-    let (count, waker) = Count::new();
+    let (count, waker) = WakeCount::new();
     let second = wheel.add(waker);
     assert_eq!(second, first);
     wheel.set(second, start + ms(900));
@@ -91,18 +91,18 @@ fn a_key_used_again_is_not_woken_for_its_predecessor() {
     assert_eq!(count.wakes(), 1);
 }
 
-/// Whatever is set, moved and removed in whatever order: each connection is woken at its last deadline, and once.
+/// A random sequence of additions, moves and removals: each connection is woken exactly once, at its last deadline.
 #[test]
 fn many_in_the_same_buckets_keep_their_deadlines() {
     let start = Instant::now();
     let mut random = causeway_testkit::random::Random::new(7);
     let mut wheel = Wheel::new(start);
-    let mut there: Vec<(TimerKey, Arc<Count>, Option<u64>)> = Vec::new();
+    let mut there: Vec<(TimerKey, Arc<WakeCount>, Option<u64>)> = Vec::new();
     for tick in 0..3000 {
         for _ in 0..random.below(4) {
             match random.below(3) {
                 0 => {
-                    let (count, waker) = Count::new();
+                    let (count, waker) = WakeCount::new();
                     there.push((wheel.add(waker), count, None));
                 }
                 1 if !there.is_empty() => {
@@ -111,7 +111,7 @@ fn many_in_the_same_buckets_keep_their_deadlines() {
                 }
                 _ if !there.is_empty() => {
                     let at = random.below(there.len() as u64) as usize;
-                    // Few ticks away, so that they meet; now and then more than the wheel's turn.
+                    // A few ticks away, so that timers share buckets; sometimes beyond one turn of the wheel.
                     let far = if random.below(10) == 0 { 1500 } else { 5 };
                     let due = tick + 1 + random.below(far);
                     wheel.set(there[at].0, start + ms(due * 100));
@@ -139,7 +139,7 @@ fn an_idle_wheel_asks_for_no_tick() {
     wheel.remove(key);
     assert_eq!(wheel.next(), None);
     wheel.advance(start + ms(90_000));
-    let (count, waker) = Count::new();
+    let (count, waker) = WakeCount::new();
     let key = wheel.add(waker);
     wheel.set(key, start + ms(90_500));
     wheel.advance(start + ms(90_500));
@@ -150,11 +150,11 @@ fn an_idle_wheel_asks_for_no_tick() {
 fn sleepers_wake_in_order_and_a_dropped_one_does_not() {
     let start = Instant::now();
     let mut sleepers = Sleepers::default();
-    let (late, waker) = Count::new();
+    let (late, waker) = WakeCount::new();
     sleepers.add(start + ms(20), waker);
-    let (soon, waker) = Count::new();
+    let (soon, waker) = WakeCount::new();
     sleepers.add(start + ms(10), waker);
-    let (dropped, waker) = Count::new();
+    let (dropped, waker) = WakeCount::new();
     let id = sleepers.add(start + ms(5), waker);
     sleepers.cancel(id);
     sleepers.cancel(id);

@@ -1,4 +1,4 @@
-//! What a client has to show: Caddy's four modes as rustls's verifiers.
+//! Client authentication: Caddy's four modes as rustls verifiers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,12 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
-/// The verifier of a mode.
+use super::version1;
+
+/// Makes the verifier for a policy's mode.
+///
+/// # Errors
+/// Verification is on without a usable authority.
 pub(super) fn verifier(
     spec: &ClientAuthentication,
     provider: &Arc<CryptoProvider>,
@@ -19,6 +24,7 @@ pub(super) fn verifier(
     let chain = match spec.mode {
         Mode::Request | Mode::Require => None,
         Mode::VerifyIfGiven | Mode::RequireAndVerify => {
+            // Without an authority no client could ever be verified: a mistake that must not wait for the first client.
             if spec.authorities.is_empty() {
                 return Err("found no authority to verify clients' certificates with, expected at least one".into());
             }
@@ -29,19 +35,24 @@ pub(super) fn verifier(
                     .map_err(|error| format!("authority {number} is not a certificate that can be trusted: {error}"))?;
             }
             let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+            // `verify_if_given`: no certificate is allowed, a bad one is not.
             let builder = if is_mandatory { builder } else { builder.allow_unauthenticated() };
             Some(builder.build().map_err(|error| error.to_string())?)
         }
     };
-    let leaves = spec.leaves.clone();
-    Ok(Arc::new(Shown { chain, leaves, is_mandatory, provider: Arc::clone(provider) }))
+    let (authorities, leaves) = (spec.authorities.clone(), spec.leaves.clone());
+    Ok(Arc::new(Shown { chain, authorities, leaves, is_mandatory, provider: Arc::clone(provider) }))
 }
 
-/// A client shows that it has the key of some certificate; whether that has to lead somewhere, or be one of those named, is the
-/// mode's.
+/// Verifies a client's certificate. The client always proves that it has the certificate's key; the mode decides whether the
+/// chain must lead to an authority, and a list of leaves may restrict the certificate further.
 #[derive(Debug)]
 struct Shown {
+    /// Verifies the chain; `None` in the modes that do not.
     chain: Option<Arc<dyn ClientCertVerifier>>,
+    /// The authorities that `chain` trusts, for certificates of version 1.
+    authorities: Vec<Vec<u8>>,
+    /// The only leaves allowed; empty allows all.
     leaves: Vec<Vec<u8>>,
     is_mandatory: bool,
     provider: Arc<CryptoProvider>,
@@ -63,8 +74,15 @@ impl ClientCertVerifier for Shown {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         if let Some(chain) = &self.chain {
-            chain.verify_client_cert(leaf, intermediates, now)?;
+            // webpki refuses X.509 version 1, which Go accepts and old client certificates have.
+            if version1::is_version1(leaf) {
+                let algorithms = &self.provider.signature_verification_algorithms;
+                version1::verify_client(leaf, &self.authorities, now, algorithms)?;
+            } else {
+                chain.verify_client_cert(leaf, intermediates, now)?;
+            }
         }
+        // Compared as a whole, byte by byte: a leaf in the list is pinned.
         if !self.leaves.is_empty() && !self.leaves.iter().any(|known| known[..] == **leaf) {
             return Err(CertificateError::ApplicationVerificationFailure.into());
         }
@@ -77,7 +95,11 @@ impl ClientCertVerifier for Shown {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        if version1::is_version1(leaf) {
+            return version1::verify_signature(message, leaf, signed, algorithms, false);
+        }
+        verify_tls12_signature(message, leaf, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -86,7 +108,11 @@ impl ClientCertVerifier for Shown {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        if version1::is_version1(leaf) {
+            return version1::verify_signature(message, leaf, signed, algorithms, true);
+        }
+        verify_tls13_signature(message, leaf, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

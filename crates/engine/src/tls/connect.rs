@@ -1,4 +1,4 @@
-//! The handshake in the client's role: whom we believe, what we show, and a transport over the keys.
+//! The handshake in the client's role: verification of the upstream, our client certificate, and a transport over the keys.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -11,33 +11,40 @@ use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier, verify_se
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::SingleCertAndKey;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 
-use super::inbound::Inbound;
+use super::alert;
+use super::inbound::RecordBuffer;
+use super::records::{Keys, Records};
 use super::session::Session;
-use super::stream::{Keys, TlsStream};
+use super::stream::TlsStream;
+use super::version1;
+use super::write_secret::WriteSecret;
 use crate::transport::Transport;
 use crate::worker::Core;
 
-/// How an upstream's handshakes are made: one configuration, whose sessions are resumed.
+/// Makes TLS connections to one upstream. All of them share one configuration, and thereby its session cache.
 pub(crate) struct Connector {
     config: Arc<ClientConfig>,
+    /// The name for SNI and verification.
     name: ServerName<'static>,
 }
 
-/// A connection to an upstream whose handshake is over.
+/// A connection to an upstream after its handshake.
 pub(crate) struct Connected {
     pub(crate) stream: TlsStream,
-    /// It is to be HTTP/2.
+    /// ALPN chose HTTP/2.
     pub(crate) is_http2: bool,
 }
 
 impl Connector {
-    /// For the upstream at `host`. Reads the system's authorities the first time that they are wanted, which may block.
+    /// Creates a connector for the upstream at `host`. The first use of the system's authorities reads them from disk, so this
+    /// may block.
     ///
     /// # Errors
-    /// What of the specification rustls does not take, in words.
+    /// The name, a root, the certificate or its key is invalid; the text is for the operator.
     pub(crate) fn new(spec: &TlsClient, versions: Versions, host: &str) -> Result<Self, String> {
         let name = spec.server_name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_owned()).map_err(|error| format!("'{name}': {error}"))?;
@@ -52,7 +59,7 @@ impl Connector {
                 .build()
                 .map_err(|error| error.to_string())?;
             let named: &[Vec<u8>] = if let Roots::These(certificates) = &spec.roots { certificates } else { &[] };
-            Believed::Signed(verifier, named.iter().map(|octets| CertificateDer::from(octets.clone())).collect())
+            Believed::Signed(verifier, named.iter().map(|bytes| CertificateDer::from(bytes.clone())).collect())
         };
         let verifier = Arc::new(Verifier { provider, believed });
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
@@ -61,9 +68,11 @@ impl Connector {
             Some((chain, key)) => {
                 let chain = chain.iter().map(|certificate| CertificateDer::from(certificate.clone())).collect();
                 let key = PrivateKeyDer::try_from(key.clone())?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+                let own = version1::certified_key(chain, &key).map_err(|error| error.to_string())?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
             }
         };
+        // Our own record layer needs the keys; see `record`.
         config.enable_secret_extraction = true;
         config.alpn_protocols = match versions {
             Versions::Http1 => vec![b"http/1.1".to_vec()],
@@ -73,17 +82,21 @@ impl Connector {
         Ok(Self { config: Arc::new(config), name })
     }
 
-    /// Makes the handshake. How long it may take is the caller's to say.
+    /// Performs the handshake, without a timeout of its own: the caller sets one.
     ///
     /// # Errors
-    /// Why there is no connection, in words.
+    /// The socket, the verification or the protocol failed; the text is for the operator's log.
     pub(crate) async fn connect(&self, core: &Rc<Core>, mut tcp: TcpStream) -> Result<Connected, String> {
-        let tls = UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
-            .map_err(|error| error.to_string())?;
-        let mut session = Session::new(tls, Inbound::default());
+        // The key log is part of rustls's configuration, so each handshake needs a copy; the session cache in it is shared.
+        let secret = Arc::new(WriteSecret::client());
+        let mut config = ClientConfig::clone(&self.config);
+        config.key_log = Arc::clone(&secret) as _;
+        let tls =
+            UnbufferedClientConnection::new(Arc::new(config), self.name.clone()).map_err(|error| error.to_string())?;
+        let mut session = Session::new(tls, RecordBuffer::default(), secret);
         loop {
             let result = session.advance();
-            // An alert too: the upstream's log may say more than ours.
+            // After an error this sends the alert, so that the upstream can log the reason.
             let sent = send(&mut tcp, &session.out).await;
             result.map_err(|error| error.to_string())?;
             sent?;
@@ -91,34 +104,41 @@ impl Connector {
             if !session.tls.is_handshaking() {
                 break;
             }
-            let filled = poll_fn(|task| session.inbound.poll_fill(&mut tcp, &core.blocks, task)).await;
-            if filled.map_err(|error| error.to_string())?.octets == 0 {
-                return Err("it closed amid the handshake".into());
+            if session.inbound.is_full() {
+                session.refuse(alert::INTERNAL_ERROR);
+                send(&mut tcp, &session.out).await?;
+                return Err("the upstream sent a handshake message longer than 32 KiB".into());
+            }
+            let filled = poll_fn(|task| session.inbound.poll_fill(&mut tcp, &core.memory.blocks, task)).await;
+            if filled.map_err(|error| error.to_string())?.bytes == 0 {
+                return Err("the upstream closed the connection during the handshake".into());
             }
         }
-        let Session { tls, inbound, is_over, .. } = session;
+        // `inbound` may already hold the server's session tickets or content.
+        let Session { tls, inbound, .. } = session;
         let is_http2 = tls.alpn_protocol() == Some(b"h2");
         let (secrets, keys) = tls.dangerous_into_kernel_connection().map_err(|error| error.to_string())?;
-        let stream = TlsStream::new(Rc::clone(core), tcp, secrets, Keys::Client(keys), inbound, is_over);
-        Ok(Connected { stream: stream.ok_or("its keys are another suite's")?, is_http2 })
+        let records = Records::new(secrets, Keys::Client(keys)).ok_or("rustls exported keys of another suite")?;
+        Ok(Connected { stream: TlsStream::new(Rc::clone(core), tcp, records, inbound), is_http2 })
     }
 }
 
-async fn send(tcp: &mut TcpStream, mut octets: &[u8]) -> Result<(), String> {
-    while !octets.is_empty() {
-        let sent = poll_fn(|task| Transport::poll_write(tcp, task, &[IoSlice::new(octets)])).await;
-        octets = &octets[sent.map_err(|error| error.to_string())?..];
+async fn send(tcp: &mut TcpStream, mut bytes: &[u8]) -> Result<(), String> {
+    while !bytes.is_empty() {
+        let sent = poll_fn(|task| Transport::poll_write(tcp, task, &[IoSlice::new(bytes)])).await;
+        bytes = &bytes[sent.map_err(|error| error.to_string())?..];
     }
     Ok(())
 }
 
+/// Makes the set of trusted authorities. The system's are read once per process.
 fn roots(roots: &Roots) -> Result<Arc<RootCertStore>, String> {
     static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     match roots {
         Roots::System => Ok(Arc::clone(SYSTEM.get_or_init(|| {
             let found = rustls_native_certs::load_native_certs();
             for error in &found.errors {
-                tracing::warn!(%error, "reading the system's certificate authorities");
+                tracing::warn!(%error, "failed to read one of the system's certificate authorities");
             }
             let mut store = RootCertStore::empty();
             store.add_parsable_certificates(found.certs);
@@ -134,19 +154,21 @@ fn roots(roots: &Roots) -> Result<Arc<RootCertStore>, String> {
     }
 }
 
-/// What makes an upstream's certificate good enough. Whoever shows one has its key in any case.
+/// Verifies an upstream's certificate. The handshake's signature is verified in every case, so the upstream always proves that
+/// it has the certificate's key.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
     believed: Believed,
 }
 
+/// The certificates that an upstream may present.
 #[derive(Debug)]
 enum Believed {
     /// Any certificate.
     Anybody,
-    /// What the authorities signed; and of those that were named to us the certificate itself where it is shown, as Go has it: who
-    /// signs for itself alone often calls itself an authority.
+    /// A chain to one of the verifier's authorities; or, as in Go, one of these configured roots itself as the leaf.
+    /// Self-signed certificates often have the CA flag, and webpki refuses a CA as a leaf.
     Signed(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>),
 }
 
@@ -167,7 +189,7 @@ impl ServerCertVerifier for Verifier {
             Err(Error::InvalidCertificate(CertificateError::Other(other))) => other,
             other => return other,
         };
-        // The last that is looked at before who signed it: it is in its time.
+        // webpki checks the CA flag after the validity period and before the issuer, so the period is verified at this point.
         let is_authority = matches!(refused.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity));
         if !is_authority || !named.contains(shown) {
             return Err(CertificateError::Other(refused).into());
@@ -182,7 +204,11 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        if version1::is_version1(certificate) {
+            return version1::verify_signature(message, certificate, signature, algorithms, false);
+        }
+        verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -191,7 +217,11 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        if version1::is_version1(certificate) {
+            return version1::verify_signature(message, certificate, signature, algorithms, true);
+        }
+        verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -1,17 +1,17 @@
-//! From a socket to a connection over TLS, or to a refusal: one task, which ends when the connection's own begins.
+//! From a socket to a connection over TLS, or to a refusal: one task, which ends when the connection's own task begins.
 //!
 //! ```text
 //!  ClientHello ──► policy ──► certificate ──► rustls's handshake ──► its keys ──► Connection
 //!       │             │            │                 │
-//!       └─ plain HTTP └─ none      └─ none           └─ fault  ──► an answer or an alert, then the close
+//!       └─ plain HTTP └─ no match  └─ not found      └─ fault  ──► a response or an alert, then the close
 //! ```
-//! rustls's `Acceptor` reads the ClientHello first, since the configuration depends on it; the same octets then go to the
-//! connection, whose buffers are ours. The listener's limit for heads holds for the whole of it.
+//! rustls's `Acceptor` parses the ClientHello first, since the configuration depends on it; then the rustls connection reads
+//! these bytes again, from our own buffer. The listener's head timeout covers the whole handshake.
 //!
-//! A full TLS 1.3 handshake costs 180 µs of processor time with an ECDSA P-256 certificate and 460 µs with RSA-2048, accepting
-//! and a first request included; longer RSA keys take a multiple. Where the key is RSA, the step that signs goes to the
-//! computing pool. Others stay on the worker, although a handler might not take that long: the pool's threads give way to busy
-//! workers, who would then take no new connections.
+//! A full TLS 1.3 handshake takes 180 µs of CPU time with an ECDSA P-256 certificate and 460 µs with RSA-2048, including
+//! the accept and a first request; longer RSA keys take a multiple. With an RSA key, a thread of the signature pool runs the
+//! step that signs. Other keys are used on the worker, although they exceed a handler's usual time: the pool's threads run
+//! at a lower priority than busy workers, so offloaded handshakes would delay new connections under load.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -24,19 +24,19 @@ use std::task::{Context as Task, Poll};
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::TlsFacts;
-use causeway_pipeline::Worker as _;
-use futures_channel::oneshot;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use progress::{Stamp, stage};
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
-use rustls::{HandshakeKind, SignatureAlgorithm};
+use rustls::{HandshakeKind, ServerConfig, SignatureAlgorithm};
 use tokio::net::TcpStream;
 
-use super::inbound::Inbound;
-use super::plan::TlsPlan;
-use super::record::alert;
+use super::inbound::RecordBuffer;
+use super::plan::{CHALLENGE_ALPN, TlsPlan};
+use super::record::ALERT_BYTES;
+use super::records::{Keys, Records};
 use super::session::Session;
-use super::stream::Keys;
-use super::{TlsStream, names};
+use super::write_secret::WriteSecret;
+use super::{TlsStream, alert, names};
 use crate::clock;
 use crate::drive::Known;
 use crate::listener::Listener;
@@ -44,23 +44,27 @@ use crate::timers::TimerKey;
 use crate::transport::Transport;
 use crate::worker::Core;
 
-/// What Go's server tells a client that does not speak TLS.
+/// The response of Go's server to plain HTTP on a TLS port.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-/// How requests in the clear begin, as far as a record's header is long.
+/// The first bytes of plain HTTP requests, of a record header's length.
 const PLAIN_STARTS: [&[u8; 5]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
-/// Octets that a refused peer may still send before it is closed in its face.
-const LINGER_OCTETS_MAX: usize = 64 * 1024;
+/// Maximum number of bytes that are read from a refused peer before the close.
+const LINGER_BYTES_MAX: usize = 64 * 1024;
+/// How long a handshake waits while its certificate is obtained ([`Certificates::obtain`](super::Certificates::obtain)), instead of the
+/// listener's head timeout.
+const OBTAIN_LIMIT: Duration = Duration::from_secs(60);
 
 type ServerSession = Session<UnbufferedServerConnection>;
 
-/// A connection whose handshake is over.
+/// A connection after its handshake.
 pub(crate) struct Secured {
     pub(crate) stream: TlsStream,
     pub(crate) facts: TlsFacts,
     pub(crate) known: Known,
 }
 
-/// Starts a handshake's task, on a connection that the profiler knows by a stamp. `carry` takes the connection over, which counts as the worker's until then.
+/// Spawns the task of a handshake, whose connection has a profiler stamp. On success `carry` takes the connection over. Until
+/// then the handshake holds the connection's place in the worker's count.
 pub(crate) fn begin(
     core: &Rc<Core>,
     listener: &Rc<Listener>,
@@ -87,17 +91,21 @@ pub(crate) fn begin(
     };
     tokio::task::spawn_local(measured(async move {
         match handshake.run().await {
-            Ok((session, name)) => handshake.hand_over(session, name, carry),
-            Err(Refusal::Silent) => {}
-            Err(Refusal::Told(octets)) => {
+            Ok((session, name)) if handshake.is_served(&session) => handshake.hand_over(session, name, carry),
+            Ok((session, _)) => {
                 handshake.deadline.set(clock::now() + timeouts.linger);
-                handshake.tell(&octets).await;
+                handshake.close(session).await;
+            }
+            Err(Refusal::Silent) => {}
+            Err(Refusal::Told(bytes)) => {
+                handshake.deadline.set(clock::now() + timeouts.linger);
+                handshake.send_and_linger(&bytes).await;
             }
         }
     }));
 }
 
-/// The same, as the profiler's stage.
+/// Runs a handshake within the profiler's `HANDSHAKE` stage.
 async fn measured(work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     poll_fn(|task| {
@@ -107,71 +115,104 @@ async fn measured(work: impl Future<Output = ()>) {
     .await;
 }
 
-/// Why there is no connection.
+/// The end of a failed handshake.
 enum Refusal {
-    /// The peer is gone, late, or not to be answered.
+    /// Close without a message: the peer has closed or timed out, or the policy drops it.
     Silent,
-    /// The peer is told this.
+    /// Send these bytes, then close.
     Told(Vec<u8>),
 }
 
 impl Refusal {
-    /// An alert before there are keys.
+    /// Refuses with an unprotected alert.
     fn alert(description: u8) -> Self {
-        Self::Told(vec![21, 3, 3, 0, 2, 2, description])
+        Self::Told(alert::in_the_clear(description).to_vec())
     }
 }
 
+/// The task's state, with interior mutability so that the handshake's futures can share it.
 struct Handshake {
     core: Rc<Core>,
     listener: Rc<Listener>,
     plan: Arc<TlsPlan>,
-    /// There until it is handed over.
+    /// `Some` until [`hand_over`](Self::hand_over).
     tcp: RefCell<Option<TcpStream>>,
     peer: SocketAddr,
     local: SocketAddr,
     deadline: Cell<Instant>,
     timer: Cell<TimerKey>,
-    /// The peer has not sent an octet.
+    /// The peer has not sent a byte yet.
     is_silent: Cell<bool>,
-    /// The listener ends, and the reactor was looked at since.
+    /// The reactor has run once since the listener began to end.
     is_heard: Cell<bool>,
-    /// The connection is this task's to count off.
+    /// Dropping this must decrement the worker's connection count.
     is_counted: Cell<bool>,
     stamp: Cell<Stamp>,
-    /// The kernel keeps the time of what comes.
+    /// The kernel timestamps received bytes, for the profiler.
     is_timed: Cell<bool>,
 }
 
 impl Handshake {
+    /// Performs the handshake. Returns rustls's state after it, and the server name in lower case.
     async fn run(&self) -> Result<(ServerSession, Option<Box<str>>), Refusal> {
-        let mut inbound = Inbound::default();
+        let mut inbound = RecordBuffer::default();
         let accepted = self.client_hello(&mut inbound).await?;
         let hello = accepted.client_hello();
         let name = hello.server_name().map(str::to_ascii_lowercase);
         if name.as_ref().is_some_and(|name| name.ends_with('.')) {
-            // RFC 6066 §3: a name has no dot behind it. Policies would not know it, where certificates do: a client could
-            // get round the policy that asks for its certificate. Go refuses it likewise.
-            tracing::debug!(peer = %self.peer, server_name = ?name, "a server name with a dot behind it");
+            // RFC 6066 §3: a server name has no trailing dot. Certificate look-up would ignore the dot where policy matching
+            // does not, so a client could bypass the policy that requires its certificate. Go refuses such names too.
+            tracing::debug!(peer = %self.peer, server_name = ?name, "refusing a server name with a trailing dot");
             return Err(Refusal::alert(alert::DECODE_ERROR));
         }
+        let secret = Arc::new(WriteSecret::server());
+        if let Some(config) = self.plan.challenge(&hello, name.as_deref(), &secret) {
+            drop(accepted);
+            return self.exchange(config, inbound, secret, false).await.map(|session| (session, None));
+        }
         let policy = self.plan.choose(name.as_deref(), self.peer, self.local).ok_or_else(|| {
-            tracing::debug!(peer = %self.peer, server_name = ?name, "no TLS policy for a ClientHello");
-            // What Go sends when it is given no configuration.
+            tracing::debug!(peer = %self.peer, server_name = ?name, "no TLS policy matches the ClientHello");
+            // Go's alert when it has no configuration for a client.
             Refusal::alert(alert::INTERNAL_ERROR)
         })?;
         if policy.drops() {
             return Err(Refusal::Silent);
         }
-        let certificate = self.plan.certificate(policy, name.as_deref(), self.local).ok_or_else(|| {
-            tracing::debug!(peer = %self.peer, server_name = ?name, "no certificate for a ClientHello");
+        if policy.has_no_protocol(&hello) {
+            tracing::debug!(peer = %self.peer, server_name = ?name, "the client offers no served ALPN protocol");
+            return Err(Refusal::alert(alert::NO_APPLICATION_PROTOCOL));
+        }
+        let mut certificate = self.plan.certificate(policy, name.as_deref(), self.local);
+        if certificate.is_none()
+            && let Some(mut obtained) = self.plan.obtain(policy, name.as_deref())
+        {
+            // An authority verifies the name meanwhile, with connections to this server.
+            self.deadline.set(clock::now() + OBTAIN_LIMIT);
+            certificate = self.wait(|_, task| obtained.as_mut().poll(task).map(Ok)).await?;
+            self.deadline.set(clock::now() + self.listener.plan().timeouts.head);
+        }
+        let certificate = certificate.or_else(|| self.plan.fallback(policy, name.as_deref())).ok_or_else(|| {
+            tracing::debug!(peer = %self.peer, server_name = ?name, "no certificate for the server name");
             Refusal::alert(alert::INTERNAL_ERROR)
         })?;
-        let mut is_slow = certificate.key.algorithm() == SignatureAlgorithm::RSA;
-        let config = policy.config(&hello, certificate);
+        // An RSA signature would delay the worker's other connections.
+        let is_slow = certificate.key.algorithm() == SignatureAlgorithm::RSA;
+        let config = policy.config(&hello, certificate, &secret);
         drop(accepted);
+        let session = self.exchange(config, inbound, secret, is_slow).await?;
+        Ok((session, name.map(String::into_boxed_str)))
+    }
+
+    /// Performs the handshake after the ClientHello. `is_slow`: signatures run on a thread of the signature pool.
+    async fn exchange(
+        &self,
+        config: Arc<ServerConfig>,
+        inbound: RecordBuffer,
+        secret: Arc<WriteSecret>,
+        mut is_slow: bool,
+    ) -> Result<ServerSession, Refusal> {
         let tls = UnbufferedServerConnection::new(config).map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
-        let mut session = Session::new(tls, inbound);
+        let mut session = Session::new(tls, inbound, secret);
         let mut flights = 0;
         loop {
             let result;
@@ -181,135 +222,143 @@ impl Handshake {
                 result = session.advance();
             }
             if let Err(error) = result {
-                tracing::debug!(peer = %self.peer, %error, "a TLS handshake failed");
+                tracing::debug!(peer = %self.peer, %error, "TLS handshake failed");
                 return Err(Refusal::Told(session.out));
             }
-            // Our first flight is what is signed; a HelloRetryRequest may come before it.
+            // Only our first flight needs a signature, so later steps stay on the worker. After a HelloRetryRequest, which
+            // counts as a flight here, the signature is in the second.
             flights += u8::from(!session.out.is_empty() && flights < 2);
             let is_retried = session.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
             is_slow &= flights < 1 + u8::from(is_retried);
             self.send(&session.out).await?;
             session.out.clear();
             if !session.tls.is_handshaking() {
-                return Ok((session, name.map(String::into_boxed_str)));
+                return Ok(session);
+            }
+            if session.inbound.is_full() {
+                session.refuse(alert::INTERNAL_ERROR);
+                return Err(Refusal::Told(session.out));
             }
             self.fill(&mut session.inbound).await?;
         }
     }
 
-    /// Reads until the ClientHello is whole. Its octets stay.
-    async fn client_hello(&self, inbound: &mut Inbound) -> Result<Accepted, Refusal> {
+    /// Reads until the ClientHello is complete. Its bytes stay in `inbound` for the rustls connection.
+    async fn client_hello(&self, inbound: &mut RecordBuffer) -> Result<Accepted, Refusal> {
         let mut acceptor = Acceptor::default();
         let mut fed = 0;
         loop {
+            if inbound.is_full() {
+                return Err(Refusal::alert(alert::INTERNAL_ERROR));
+            }
             self.fill(inbound).await?;
             self.is_silent.set(false);
-            let octets = inbound.sealed();
-            if octets.first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start)) {
+            let bytes = inbound.sealed();
+            if bytes.first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start)) {
                 return Err(Refusal::Told(PLAIN_HTTP.to_vec()));
             }
-            let mut fresh = &octets[fed..];
-            fed = octets.len();
+            // The acceptor has a buffer of its own, so it gets only the new bytes.
+            let mut fresh = &bytes[fed..];
+            fed = bytes.len();
             while !fresh.is_empty() {
                 let read = acceptor.read_tls(&mut fresh);
                 match acceptor.accept() {
                     Ok(Some(accepted)) => return Ok(accepted),
+                    // The acceptor may take a part of the bytes at a time. Without progress the ClientHello is too long.
                     Ok(None) if matches!(read, Ok(1..)) => {}
                     Ok(None) => return Err(Refusal::alert(alert::DECODE_ERROR)),
-                    Err((error, mut alert)) => {
-                        tracing::debug!(peer = %self.peer, %error, "not a ClientHello");
-                        let mut octets = Vec::new();
-                        // Into a vector it cannot fail.
-                        let _ = alert.write_all(&mut octets);
-                        return Err(Refusal::Told(octets));
+                    Err((error, mut answer)) => {
+                        tracing::debug!(peer = %self.peer, %error, "invalid ClientHello");
+                        let mut bytes = Vec::new();
+                        // Writing to a vector cannot fail.
+                        let _ = answer.write_all(&mut bytes);
+                        if bytes.is_empty()
+                            && let Some(description) = alert::description(&error)
+                        {
+                            bytes.extend(alert::in_the_clear(description));
+                        }
+                        return Err(Refusal::Told(bytes));
                     }
                 }
             }
         }
     }
 
-    /// Takes a step on the computing pool. When that is full, the machine is busier than it can be: no more begins.
+    /// Runs a step on a thread of the signature pool. Refuses the handshake when the pool's queue is full.
     async fn elsewhere(&self, session: ServerSession) -> Result<(ServerSession, Result<(), rustls::Error>), Refusal> {
-        let (send, mut stepped) = oneshot::channel();
+        let mut session = session;
         let job = move || {
-            // The task may have timed out meanwhile: its place in the queue was all that it cost.
-            if send.is_canceled() {
-                return;
-            }
-            let mut session = session;
-            let result = {
-                let _span = stage::HANDSHAKE.enter();
-                session.advance()
-            };
-            let mut stamp = Stamp::default();
-            progress::before_send(&mut stamp);
-            let _ = send.send((session, result, stamp));
+            let _span = stage::HANDSHAKE.enter();
+            let result = session.advance();
+            (session, result)
         };
-        self.core.compute(Box::new(job)).map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
-        let stepped = self.wait(|_, task| Pin::new(&mut stepped).poll(task).map_err(|_| io::ErrorKind::Other.into()));
-        let (session, result, stamp) = stepped.await?;
-        progress::after_receive(stamp, Duration::ZERO);
-        Ok((session, result))
+        // Dropping `stepped`, at the deadline or when the task ends, abandons the job.
+        let mut stepped = offload(&*self.core.worker(), Work::of(WorkKind::Signature), job)
+            .map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
+        self.wait(|_, task| Pin::new(&mut stepped).poll(task).map(|stepped| stepped.ok_or(io::ErrorKind::Other.into())))
+            .await
     }
 
-    /// Reads more.
-    async fn fill(&self, inbound: &mut Inbound) -> Result<(), Refusal> {
+    /// Reads at least one byte into `inbound`. The peer's end is a refusal.
+    async fn fill(&self, inbound: &mut RecordBuffer) -> Result<(), Refusal> {
         let read = self.wait(|tcp, task| {
+            // The profiler may start or stop during a handshake, so the socket's option follows its state.
             let is_timed = progress::is_heard();
             if self.is_timed.replace(is_timed) != is_timed {
                 tcp.keep_times(is_timed);
             }
-            let read = inbound.poll_fill(tcp, &self.core.blocks, task);
+            let read = inbound.poll_fill(tcp, &self.core.memory.blocks, task);
             if read.is_pending() {
-                inbound.rest();
+                inbound.release_block();
             }
             read
         });
         let received = read.await?;
-        // Nothing: the peer's end, or a handshake that is longer than any.
-        if received.octets == 0 {
+        if received.bytes == 0 {
             return Err(Refusal::Silent);
         }
         self.stamped(|stamp| progress::arrived(stamp, received.at));
         Ok(())
     }
 
+    /// Passes the stamp to a hook of the profiler and stores it back.
     fn stamped(&self, hook: impl FnOnce(&mut Stamp)) {
         let mut stamp = self.stamp.get();
         hook(&mut stamp);
         self.stamp.set(stamp);
     }
 
-    async fn send(&self, mut octets: &[u8]) -> Result<(), Refusal> {
-        if !octets.is_empty() {
+    async fn send(&self, mut bytes: &[u8]) -> Result<(), Refusal> {
+        if !bytes.is_empty() {
             self.stamped(progress::written);
         }
-        while !octets.is_empty() {
-            let sent = self.wait(|tcp, task| Transport::poll_write(tcp, task, &[IoSlice::new(octets)])).await?;
-            octets = &octets[sent..];
+        while !bytes.is_empty() {
+            let sent = self.wait(|tcp, task| Transport::poll_write(tcp, task, &[IoSlice::new(bytes)])).await?;
+            bytes = &bytes[sent..];
         }
         Ok(())
     }
 
-    /// The last that the peer hears. Then its octets are read for a while: closing while some are unread would send a reset,
-    /// which may overtake it.
-    async fn tell(&self, octets: &[u8]) {
-        let mut left = LINGER_OCTETS_MAX;
+    /// Sends the final bytes, then reads and discards input within the deadline and [`LINGER_BYTES_MAX`]. A close with unread
+    /// input makes the kernel send a reset, which can destroy the final bytes before the peer reads them.
+    async fn send_and_linger(&self, bytes: &[u8]) {
+        let mut left = LINGER_BYTES_MAX;
         let told = async {
-            self.send(octets).await?;
+            self.send(bytes).await?;
             self.wait(Transport::poll_shutdown).await?;
-            let mut room = self.core.blocks.take();
+            let mut room = self.core.memory.blocks.take();
             while left > 0 {
                 let read = self.wait(|tcp, task| Transport::poll_read(tcp, task, room.as_mut_slice())).await?;
-                left = if read.octets == 0 { 0 } else { left.saturating_sub(read.octets) };
+                left = if read.bytes == 0 { 0 } else { left.saturating_sub(read.bytes) };
             }
             Ok::<_, Refusal>(())
         };
-        // It heard it or not.
+        // Best effort: the connection closes in either case.
         let _ = told.await;
     }
 
-    /// Waits for the socket, or another's work, within the deadline.
+    /// Waits for `poll`, a socket operation or an offloaded step, until the deadline. Also ends when the listener ends before
+    /// the peer has sent a byte.
     async fn wait<T>(
         &self,
         mut poll: impl FnMut(&mut TcpStream, &mut Task<'_>) -> Poll<io::Result<T>>,
@@ -317,14 +366,14 @@ impl Handshake {
         poll_fn(|task| {
             clock::polled();
             if self.timer.get() == TimerKey::UNFILED {
-                self.timer.set(self.core.add_timer(task.waker().clone()));
+                self.timer.set(self.core.timers.add(task.waker().clone()));
             }
             let mut tcp = self.tcp.borrow_mut();
-            if let Poll::Ready(result) = poll(tcp.as_mut().expect("there until it is handed over"), task) {
+            if let Poll::Ready(result) = poll(tcp.as_mut().expect("`Some` until `hand_over`"), task) {
                 return Poll::Ready(result.map_err(|_| Refusal::Silent));
             }
             if self.listener.is_ending() && self.is_silent.get() {
-                // Whether octets arrived before is only known once the reactor was looked at again.
+                // Bytes may have arrived before the listener ended, and only another run of the reactor would show them.
                 if self.is_heard.replace(true) {
                     return Poll::Ready(Err(Refusal::Silent));
                 }
@@ -333,15 +382,38 @@ impl Handshake {
             if clock::now() >= self.deadline.get() {
                 return Poll::Ready(Err(Refusal::Silent));
             }
-            self.core.wheel.borrow_mut().set(self.timer.get(), self.deadline.get());
+            self.core.timers.set(self.timer.get(), self.deadline.get());
             Poll::Pending
         })
         .await
     }
 
-    /// The connection's own task begins.
+    /// Returns whether the listener serves the negotiated version of HTTP. Without ALPN that is HTTP/1, which a listener may
+    /// exclude. After the handshake of a TLS-ALPN-01 challenge nothing is served.
+    fn is_served(&self, session: &ServerSession) -> bool {
+        let protocols = self.listener.plan().offer.protocols;
+        match session.tls.alpn_protocol() {
+            Some(b"h2") => protocols.http2,
+            Some(CHALLENGE_ALPN) => false,
+            _ => protocols.http1,
+        }
+    }
+
+    /// Ends a connection whose protocol is not served, as Go's server does: close_notify follows the finished handshake.
+    async fn close(&self, session: ServerSession) {
+        tracing::debug!(peer = %self.peer, "closing after the handshake: the negotiated protocol is not served");
+        let Ok((secrets, keys)) = session.tls.dangerous_into_kernel_connection() else { return };
+        let mut record = [0; ALERT_BYTES];
+        if let Some(mut records) = Records::new(secrets, Keys::Server(keys))
+            && let Ok(len) = records.seal_alert(alert::WARNING, alert::CLOSE_NOTIFY, &mut record)
+        {
+            self.send_and_linger(&record[..len]).await;
+        }
+    }
+
+    /// Builds the transport and passes the connection to `carry`, which starts its own task.
     fn hand_over(self, session: ServerSession, name: Option<Box<str>>, carry: impl FnOnce(Secured)) {
-        let Session { tls, inbound, is_over, .. } = session;
+        let Session { tls, inbound, .. } = session;
         let facts = TlsFacts {
             version: names::version_name(tls.protocol_version()),
             cipher_suite: tls.negotiated_cipher_suite().map_or("", names::suite_name),
@@ -351,18 +423,20 @@ impl Handshake {
             client_certificate: tls.peer_certificates().and_then(|chain| Some(chain.first()?.as_ref().into())),
         };
         let Ok((secrets, keys)) = tls.dangerous_into_kernel_connection() else {
-            tracing::error!(peer = %self.peer, "a finished TLS handshake gave no keys");
+            tracing::error!(peer = %self.peer, "rustls exported no keys after a TLS handshake");
             return;
         };
         let core = Rc::clone(&self.core);
         let Some(tcp) = self.tcp.take() else { return };
-        match TlsStream::new(core, tcp, secrets, Keys::Server(keys), inbound, is_over) {
-            Some(stream) => {
+        match Records::new(secrets, Keys::Server(keys)) {
+            Some(records) => {
+                let stream = TlsStream::new(core, tcp, records, inbound);
+                // From here on the connection's own task keeps the worker's count.
                 self.is_counted.set(false);
                 let known = Known { stamp: self.stamp.get(), is_timed: self.is_timed.get() };
                 carry(Secured { stream, facts, known });
             }
-            None => tracing::error!(peer = %self.peer, "a finished TLS handshake gave keys of another suite"),
+            None => tracing::error!(peer = %self.peer, "rustls exported keys of another suite"),
         }
     }
 }
@@ -370,10 +444,10 @@ impl Handshake {
 impl Drop for Handshake {
     fn drop(&mut self) {
         if self.timer.get() != TimerKey::UNFILED {
-            self.core.wheel.borrow_mut().remove(self.timer.get());
+            self.core.timers.remove(self.timer.get());
         }
         if self.is_counted.get() {
-            self.core.connection_ended();
+            self.core.lifecycle.connection_ended();
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Sealed octets that came and were not opened yet, or were opened and not taken yet, in a block that is held only while there are
-//! any.
+//! Received bytes between the socket and the driver: sealed bytes not yet opened, and content not yet taken. They share one
+//! block, which the connection holds only while there are such bytes.
 
 use std::io;
 use std::ops::Range;
@@ -11,60 +11,49 @@ use tokio::net::TcpStream;
 use crate::blocks::Blocks;
 use crate::transport::{Received, Transport};
 
-/// See the module.
+/// The receive buffer; `plain` and `sealed` are ranges of `block`, and `plain` precedes `sealed`.
 ///
 /// ```text
 ///  block: │ ··· │ plain │ ··· │ sealed │ free │
 /// ```
 #[derive(Default)]
-pub(super) struct Inbound {
+pub(super) struct RecordBuffer {
     block: Option<BlockMut>,
     plain: Range<usize>,
     sealed: Range<usize>,
 }
 
-impl Inbound {
-    /// Nothing at all is held.
+impl RecordBuffer {
+    /// Returns whether there are neither sealed bytes nor content.
     pub(super) fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.sealed.is_empty()
     }
 
-    /// What was not opened yet.
+    /// Returns the bytes that were not opened yet.
     pub(super) fn sealed(&self) -> &[u8] {
         self.block.as_ref().map_or(&[], |block| &block.as_slice()[self.sealed.clone()])
     }
 
-    /// The same, to be opened where it lies.
+    /// Returns the bytes that were not opened yet, to be decrypted in place.
     pub(super) fn sealed_mut(&mut self) -> &mut [u8] {
         self.block.as_mut().map_or(&mut [], |block| &mut block.as_mut_slice()[self.sealed.clone()])
     }
 
-    /// The first so many octets of the sealed ones were opened; what they held is elsewhere.
-    pub(super) fn consume(&mut self, octets: usize) {
-        self.sealed.start += octets;
+    /// Discards the first `bytes` sealed bytes: their records were opened and hold no content to keep.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.sealed.start += bytes;
         debug_assert!(self.sealed.start <= self.sealed.end);
     }
 
-    /// The same for octets that hold content, in this range of them; it waits here.
-    pub(super) fn opened(&mut self, octets: usize, content: Range<usize>) {
-        debug_assert!(self.plain.is_empty(), "it is taken before more is opened");
+    /// Marks the first `bytes` sealed bytes as opened and keeps their `content`, a range relative to the first of them, until
+    /// [`take_plain`](Self::take_plain).
+    pub(super) fn opened(&mut self, bytes: usize, content: Range<usize>) {
+        debug_assert!(self.plain.is_empty(), "content is taken before the next record is opened");
         self.plain = self.sealed.start + content.start..self.sealed.start + content.end;
-        self.consume(octets);
+        self.consume(bytes);
     }
 
-    /// Content that was opened elsewhere and waits here, behind what waits already. It came in octets that were consumed, which
-    /// leaves room for it.
-    pub(super) fn keep_plain(&mut self, content: &[u8]) {
-        let Some(block) = &mut self.block else { return };
-        let octets = block.as_mut_slice();
-        octets.copy_within(self.plain.clone(), 0);
-        let end = self.plain.len() + content.len();
-        octets[self.plain.len()..end].copy_from_slice(content);
-        self.plain = 0..end;
-        debug_assert!(end <= self.sealed.start);
-    }
-
-    /// Moves content that waits into `room`; how much.
+    /// Copies kept content into `room`, as much as fits. Returns the number of bytes copied.
     pub(super) fn take_plain(&mut self, room: &mut [u8]) -> usize {
         let Some(block) = &self.block else { return 0 };
         let len = self.plain.len().min(room.len());
@@ -73,16 +62,21 @@ impl Inbound {
         len
     }
 
-    /// Takes over sealed octets that lie elsewhere; there were none before.
-    pub(super) fn keep_sealed(&mut self, octets: &[u8], blocks: &Blocks) {
+    /// Copies sealed bytes from another buffer into the block, which must be empty and large enough.
+    pub(super) fn keep_sealed(&mut self, bytes: &[u8], blocks: &Blocks) {
         debug_assert!(self.is_empty());
         let block = self.block.get_or_insert_with(|| blocks.take());
-        block.as_mut_slice()[..octets.len()].copy_from_slice(octets);
+        block.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
         self.plain = 0..0;
-        self.sealed = 0..octets.len();
+        self.sealed = 0..bytes.len();
     }
 
-    /// Reads more sealed octets behind those that are there; none is the peer's end, or that there is no room.
+    /// Returns whether sealed bytes fill the whole block. During a handshake this means a message beyond the supported size.
+    pub(super) fn is_full(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| self.sealed == (0..block.as_slice().len()))
+    }
+
+    /// Reads from the socket after the present sealed bytes. Zero bytes mean the peer's end or a full block.
     pub(super) fn poll_fill(
         &mut self,
         tcp: &mut TcpStream,
@@ -90,6 +84,7 @@ impl Inbound {
         task: &mut Task<'_>,
     ) -> Poll<io::Result<Received>> {
         let block = self.block.get_or_insert_with(|| blocks.take());
+        // Makes room by moving an incomplete record to the front: a block holds any record that starts there.
         if self.plain.is_empty() && self.sealed.start > 0 {
             block.as_mut_slice().copy_within(self.sealed.clone(), 0);
             self.sealed = 0..self.sealed.len();
@@ -99,12 +94,12 @@ impl Inbound {
             return Poll::Ready(Ok(Received::default()));
         }
         let received = ready!(Transport::poll_read(tcp, task, room))?;
-        self.sealed.end += received.octets;
+        self.sealed.end += received.bytes;
         Poll::Ready(Ok(received))
     }
 
-    /// A read found nothing: an empty block goes back to the pool.
-    pub(super) fn rest(&mut self) {
+    /// Returns an empty block to the pool. Called when a read is pending, so that idle connections hold no block.
+    pub(super) fn release_block(&mut self) {
         if self.is_empty() {
             *self = Self::default();
         }

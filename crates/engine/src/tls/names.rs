@@ -1,11 +1,11 @@
-//! Suites, groups and protocols by the names that configurations write.
+//! Suites, groups and protocols by their names in configurations.
 
 use causeway_pipeline::TlsVersion;
 use rustls::crypto::SupportedKxGroup;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suite, kx_group};
 use rustls::{ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
-/// IANA's names, in the order in which the library prefers them.
+/// Cipher suites by IANA's names, in rustls's order of preference.
 pub(super) static SUITES: &[(&str, SupportedCipherSuite)] = &[
     ("TLS_AES_256_GCM_SHA384", suite::TLS13_AES_256_GCM_SHA384),
     ("TLS_AES_128_GCM_SHA256", suite::TLS13_AES_128_GCM_SHA256),
@@ -18,7 +18,7 @@ pub(super) static SUITES: &[(&str, SupportedCipherSuite)] = &[
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 
-/// Caddy's names of key exchange groups.
+/// Key exchange groups by Caddy's names.
 pub(super) static GROUPS: &[(&str, &dyn SupportedKxGroup)] = &[
     ("x25519mlkem768", kx_group::X25519MLKEM768),
     ("x25519", kx_group::X25519),
@@ -29,27 +29,27 @@ pub(super) static GROUPS: &[(&str, &dyn SupportedKxGroup)] = &[
 /// ALPN's protocol names (RFC 7301 §6).
 pub(super) static PROTOCOLS: &[&str] = &["h2", "http/1.1", "http/1.0"];
 
-/// The suite of this name.
+/// Looks up a cipher suite by IANA's name.
 pub(super) fn suite(name: &str) -> Option<SupportedCipherSuite> {
     SUITES.iter().find(|(known, _)| *known == name).map(|(_, suite)| *suite)
 }
 
-/// The name of a suite.
+/// Returns a suite's IANA name, or an empty string for a suite that is not in [`SUITES`].
 pub(super) fn suite_name(suite: SupportedCipherSuite) -> &'static str {
     SUITES.iter().find(|(_, known)| *known == suite).map_or("", |(name, _)| name)
 }
 
-/// The group of this name.
+/// Looks up a key exchange group by Caddy's name.
 pub(super) fn group(name: &str) -> Option<&'static dyn SupportedKxGroup> {
     GROUPS.iter().find(|(known, _)| *known == name).map(|(_, group)| *group)
 }
 
-/// The protocol of this name, for good.
+/// Looks up a known ALPN protocol; the result is static.
 pub(super) fn protocol(name: &[u8]) -> Option<&'static str> {
     PROTOCOLS.iter().find(|known| known.as_bytes() == name).copied()
 }
 
-/// A version as Caddy writes it.
+/// Returns Caddy's name of a version, or an empty string for an unknown one.
 pub(super) fn version_name(version: Option<ProtocolVersion>) -> &'static str {
     match version {
         Some(ProtocolVersion::TLSv1_3) => "tls1.3",
@@ -58,7 +58,7 @@ pub(super) fn version_name(version: Option<ProtocolVersion>) -> &'static str {
     }
 }
 
-/// The versions between these two, the highest first.
+/// Returns the versions from `min` to `max`, both included, the highest first.
 pub(super) fn versions(min: TlsVersion, max: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
     let known = [(TlsVersion::Tls13, &rustls::version::TLS13), (TlsVersion::Tls12, &rustls::version::TLS12)];
     known.into_iter().filter(|(version, _)| (min..=max).contains(version)).map(|(_, version)| version).collect()

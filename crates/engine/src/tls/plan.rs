@@ -1,4 +1,4 @@
-//! A listener's policies as they run: made at load, off the workers, and shared by all of them.
+//! A listener's TLS policies, ready to run: made when a configuration loads, off the workers, and shared by all workers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,9 +11,13 @@ use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::{Certificates, client, names};
+use super::write_secret::WriteSecret;
+use super::{Certificates, ObtainedCertificate, client, names};
 
-/// What keeps a listener's TLS from being set up: an operator's mistake.
+/// The protocol name by which an authority verifies a TLS-ALPN-01 challenge (RFC 8737 §4).
+pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
+
+/// An invalid TLS policy, a mistake in the configuration. Displays the listener's address, the policy's index and the reason.
 #[derive(Debug)]
 pub struct TlsError {
     listener: ListenAddress,
@@ -30,39 +34,41 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// Seals and opens what a client needs to go on with an earlier session. One for the process, so that a session goes on on any
-/// worker and over reloads; its keys change by themselves.
+/// Encrypts and decrypts session tickets. The process has one, so a session resumes on any worker and across reloads; rustls
+/// rotates its keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Tickets(Arc<dyn ProducesTickets>);
 
 impl Tickets {
     /// # Errors
-    /// The system has no randomness.
+    /// The system's random number generator failed.
     pub(crate) fn new() -> std::io::Result<Self> {
         Ticketer::new().map(Self).map_err(std::io::Error::other)
     }
 }
 
-/// How a listener protects its connections.
+/// A listener's policies in order, and the source of their certificates.
 #[derive(Debug)]
 pub(crate) struct TlsPlan {
-    policies: Vec<Policy>,
+    policies: Vec<CompiledPolicy>,
     certificates: Option<Arc<dyn Certificates>>,
 }
 
-/// One policy, ready.
+/// One policy: its matchers and its rustls configuration.
 #[derive(Debug)]
-pub(super) struct Policy {
+pub(super) struct CompiledPolicy {
     spec: TlsPolicy,
-    /// Complete but for the certificate.
+    /// Complete except for the certificate and the key log, which each handshake sets.
     config: ServerConfig,
+    /// The listener serves HTTP/1, which includes clients that choose no protocol by ALPN.
+    serves_http1: bool,
 }
 
 impl TlsPlan {
-    /// The plans of these listeners, in their order.
+    /// Makes the plans of `specs`, in their order; `None` for a listener without TLS.
     ///
     /// # Errors
-    /// The first policy that says something unknown or impossible.
+    /// The first policy with an unknown name or an impossible combination.
     pub(crate) fn all(
         specs: &[ListenerSpec],
         certificates: Option<&Arc<dyn Certificates>>,
@@ -75,7 +81,7 @@ impl TlsPlan {
                 let policy = |(number, policy): (usize, &TlsPolicy)| {
                     let wrong = |what| TlsError { listener: spec.address, policy: number, what };
                     let config = config(policy, spec.protocols, tickets).map_err(wrong)?;
-                    Ok(Policy { spec: policy.clone(), config })
+                    Ok(CompiledPolicy { spec: policy.clone(), config, serves_http1: spec.protocols.http1 })
                 };
                 let policies = tls.policies.iter().enumerate().map(policy).collect::<Result<_, _>>()?;
                 Ok(Some(Arc::new(Self { policies, certificates: certificates.cloned() })))
@@ -83,46 +89,96 @@ impl TlsPlan {
             .collect()
     }
 
-    /// Whether whoever was let in by the one is let in by the other: nobody is asked for certificates or turned away, or the policies
-    /// are the same.
+    /// Returns whether a connection admitted by this plan may continue under `other` after a reload: either neither plan
+    /// authenticates or drops clients, or their policies are equal.
     pub(crate) fn admits_as(&self, other: &Self) -> bool {
+        // The client was admitted by rules that the new plan may not have, and the connection keeps no proof of them.
         let is_open =
             |plan: &Self| plan.policies.iter().all(|policy| policy.spec.client.is_none() && !policy.spec.drop);
         is_open(self) && is_open(other)
             || self.policies.iter().map(|policy| &policy.spec).eq(other.policies.iter().map(|policy| &policy.spec))
     }
 
-    /// The first policy that a ClientHello meets.
-    pub(super) fn choose(&self, server_name: Option<&str>, peer: SocketAddr, local: SocketAddr) -> Option<&Policy> {
+    /// Returns the first policy that matches a ClientHello.
+    pub(super) fn choose(
+        &self,
+        server_name: Option<&str>,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Option<&CompiledPolicy> {
         self.policies.iter().find(|policy| policy.is_met(server_name, peer, local))
     }
 
-    /// The certificate that a policy serves for this name, as CertMagic finds it: without a name, that of our own address, then
-    /// the default's; last the fallback's.
+    /// Returns the configuration for a handshake that verifies a TLS-ALPN-01 challenge (RFC 8737 §4): the client offers `acme-tls/1`, and a
+    /// challenge for its server name is open.
+    pub(super) fn challenge(
+        &self,
+        hello: &ClientHello<'_>,
+        server_name: Option<&str>,
+        secret: &Arc<WriteSecret>,
+    ) -> Option<Arc<ServerConfig>> {
+        // RFC 8737 §3: the validating authority offers this protocol and no other, and sends no request.
+        if !hello.alpn()?.any(|name| name == CHALLENGE_ALPN) {
+            return None;
+        }
+        let certificate = self.certificates.as_ref()?.challenge(server_name?)?;
+        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().ok()?.with_no_client_auth();
+        let mut config = builder.with_cert_resolver(Arc::new(ResolvedCertificate(certificate)));
+        config.alpn_protocols = vec![CHALLENGE_ALPN.to_vec()];
+        config.key_log = Arc::clone(secret) as _;
+        config.enable_secret_extraction = true;
+        Some(Arc::new(config))
+    }
+
+    /// Finds the certificate for a server name, in CertMagic's order: for the name itself; without a name, for our own address, then for
+    /// the policy's default name.
     pub(super) fn certificate(
         &self,
-        policy: &Policy,
+        policy: &CompiledPolicy,
         server_name: Option<&str>,
         local: SocketAddr,
     ) -> Option<Arc<CertifiedKey>> {
-        let certificates = self.certificates.as_ref()?;
-        let spec = &policy.spec;
-        let find = |name: &str| certificates.find(Some(name), &spec.certificate_tags);
-        let found = match server_name {
-            Some(name) => find(name),
-            None => find(&local.ip().to_canonical().to_string())
-                .or_else(|| find(&spec.default_server_name.as_ref()?.to_ascii_lowercase())),
-        };
-        found
-            .or_else(|| find(&spec.fallback_server_name.as_ref()?.to_ascii_lowercase()))
-            .or_else(|| certificates.find(None, &spec.certificate_tags).filter(|_| server_name.is_none()))
+        // The server name is already in lower case; the configured names are not.
+        // A client that names a server never gets the default name's certificate, which it would refuse.
+        match server_name {
+            Some(name) => self.find(policy, name),
+            None => self
+                .find(policy, &local.ip().to_canonical().to_string())
+                .or_else(|| self.find(policy, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase())),
+        }
+    }
+
+    /// Starts to obtain a certificate for a server name that has none; `None` if the configuration does not provide for it.
+    pub(super) fn obtain(&self, policy: &CompiledPolicy, server_name: Option<&str>) -> Option<ObtainedCertificate> {
+        // A policy with tags selects among the operator's certificates.
+        if !policy.spec.certificate_tags.is_empty() {
+            return None;
+        }
+        self.certificates.as_ref()?.obtain(server_name?)
+    }
+
+    /// Finds the certificate for a handshake that [`certificate`](Self::certificate) and [`obtain`](Self::obtain) have none for: that of the
+    /// policy's fallback name; without a server name, any with one of the policy's tags.
+    pub(super) fn fallback(&self, policy: &CompiledPolicy, server_name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+        let fallback = policy.spec.fallback_server_name.as_ref();
+        fallback.and_then(|name| self.find(policy, &name.to_ascii_lowercase())).or_else(|| {
+            let any = self.certificates.as_ref()?.find(None, &policy.spec.certificate_tags);
+            any.filter(|_| server_name.is_none())
+        })
+    }
+
+    fn find(&self, policy: &CompiledPolicy, name: &str) -> Option<Arc<CertifiedKey>> {
+        self.certificates.as_ref()?.find(Some(name), &policy.spec.certificate_tags)
     }
 }
 
-impl Policy {
+impl CompiledPolicy {
+    /// Returns whether all matchers of the policy accept the ClientHello; an empty list accepts everything.
     fn is_met(&self, server_name: Option<&str>, peer: SocketAddr, local: SocketAddr) -> bool {
         let TlsPolicy { server_names, remote_ranges, remote_ranges_not, local_ranges, .. } = &self.spec;
         let within = |ranges: &[IpNet], ip: IpAddr| ranges.iter().any(|range| range.contains(&ip));
+        // A socket for both families reports IPv4 peers as IPv6 addresses, which no configured range contains.
         let (peer, local) = (peer.ip().to_canonical(), local.ip().to_canonical());
         (server_names.is_empty() || server_names.iter().any(|name| is_covered(server_name.unwrap_or_default(), name)))
             && (remote_ranges.is_empty() || within(remote_ranges, peer))
@@ -130,17 +186,34 @@ impl Policy {
             && (local_ranges.is_empty() || within(local_ranges, local))
     }
 
-    /// Whether its connections are closed.
+    /// Returns whether the policy closes its connections without a handshake.
     pub(super) fn drops(&self) -> bool {
         self.spec.drop
     }
 
-    /// The configuration of one handshake.
-    pub(super) fn config(&self, hello: &ClientHello<'_>, certificate: Arc<CertifiedKey>) -> Arc<ServerConfig> {
+    /// Returns whether the client offers only protocols that the listener does not serve (RFC 7301 §3.2). rustls performs this
+    /// check itself when its configuration names protocols, so only the empty list is handled here.
+    pub(super) fn has_no_protocol(&self, hello: &ClientHello<'_>) -> bool {
+        !self.serves_http1 && self.config.alpn_protocols.is_empty() && hello.alpn().is_some()
+    }
+
+    /// Makes the configuration of one handshake, with its certificate and `secret` as the key log. Copies the rustls
+    /// configuration.
+    pub(super) fn config(
+        &self,
+        hello: &ClientHello<'_>,
+        certificate: Arc<CertifiedKey>,
+        secret: &Arc<WriteSecret>,
+    ) -> Arc<ServerConfig> {
+        // A copy per handshake, of pointers for the most part: the certificate and the key log differ in each.
         let mut config = self.config.clone();
-        config.cert_resolver = Arc::new(Found(certificate));
-        if let Some(offered) = hello.alpn() {
-            // As Go has it: a client of HTTP/1.1 is not refused by a server that names HTTP/2 only.
+        config.cert_resolver = Arc::new(ResolvedCertificate(certificate));
+        config.key_log = Arc::clone(secret) as _;
+        if self.serves_http1
+            && let Some(offered) = hello.alpn()
+        {
+            // As in Go: a policy that names only HTTP/2 still admits a client that offers HTTP/1.1. With an empty list rustls
+            // skips its ALPN check, and the connection continues as HTTP/1.
             let offered: Vec<&[u8]> = offered.collect();
             let ours = &config.alpn_protocols;
             if !ours.iter().any(|name| offered.contains(&&name[..]))
@@ -154,11 +227,12 @@ impl Policy {
     }
 }
 
-/// Whether a pattern names this server name: literally, or with stars in place of its first labels.
+/// Returns whether a pattern covers a server name: the exact name, or stars in place of the leading labels, one star for each.
 fn is_covered(server_name: &str, pattern: &str) -> bool {
     if !pattern.contains('*') {
         return server_name.eq_ignore_ascii_case(pattern);
     }
+    // RFC 6125 §6.4.3: a star stands for one whole label, and only for the leftmost ones.
     let (mut names, mut patterns) = (server_name.split('.'), pattern.split('.'));
     let mut are_stars_over = false;
     loop {
@@ -171,17 +245,17 @@ fn is_covered(server_name: &str, pattern: &str) -> bool {
     }
 }
 
-/// A certificate that was found before the handshake went on.
+/// Resolves to the certificate that was found from the ClientHello, before rustls's handshake.
 #[derive(Debug)]
-struct Found(Arc<CertifiedKey>);
+struct ResolvedCertificate(Arc<CertifiedKey>);
 
-impl ResolvesServerCert for Found {
+impl ResolvesServerCert for ResolvedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }
 }
 
-/// Until a handshake finds one.
+/// A placeholder; each handshake replaces it by [`ResolvedCertificate`].
 #[derive(Debug)]
 struct Nothing;
 
@@ -191,6 +265,10 @@ impl ResolvesServerCert for Nothing {
     }
 }
 
+/// Makes a policy's rustls configuration.
+///
+/// # Errors
+/// A name is unknown, or no handshake could succeed.
 fn config(policy: &TlsPolicy, protocols: Protocols, tickets: &Tickets) -> Result<ServerConfig, String> {
     let mut provider = default_provider();
     if !policy.cipher_suites.is_empty() {
@@ -199,7 +277,7 @@ fn config(policy: &TlsPolicy, protocols: Protocols, tickets: &Tickets) -> Result
             suite.ok_or_else(|| unknown("a cipher suite", name, names::SUITES.iter().map(|(name, _)| *name)))
         });
         let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
-        // Those of TLS 1.3 are not to choose.
+        // As in Go, the suites of TLS 1.3 are not configurable.
         provider.cipher_suites.retain(|suite| suite.tls13().is_some());
         for suite in chosen {
             if !provider.cipher_suites.contains(&suite) {
@@ -212,6 +290,7 @@ fn config(policy: &TlsPolicy, protocols: Protocols, tickets: &Tickets) -> Result
             let group = names::group(name);
             group.ok_or_else(|| unknown("a key exchange group", name, names::GROUPS.iter().map(|(name, _)| *name)))
         });
+        // In the configured order, which is the server's preference.
         provider.kx_groups = chosen.collect::<Result<_, _>>()?;
     }
     if policy.version_min > policy.version_max {
@@ -231,35 +310,37 @@ fn config(policy: &TlsPolicy, protocols: Protocols, tickets: &Tickets) -> Result
     };
     let mut config = builder.with_cert_resolver(Arc::new(Nothing));
     config.alpn_protocols = alpn;
-    // Sessions are with the clients, in tickets: nothing is kept here.
+    // Sessions are stateless: clients keep them as tickets, and the server stores none.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if policy.client.is_none() {
         config.ticketer = Arc::clone(&tickets.0);
     } else {
-        // As Caddy has it: who showed a certificate for one server name is not known for another by a ticket.
+        // As in Caddy: without tickets, a client that authenticated for one server name cannot resume that session for
+        // another.
         config.send_tls13_tickets = 0;
     }
+    // RFC 8446 §8: early data can be replayed, so it is neither offered nor accepted.
     config.max_early_data_size = 0;
     config.send_half_rtt_data = false;
-    // For the record layer of our own; see `record`.
+    // Our own record layer needs the keys; see `record`.
     config.enable_secret_extraction = true;
     Ok(config)
 }
 
+/// Returns the policy's ALPN names, all by default, without the names of versions that the listener does not serve.
 fn alpn(policy: &TlsPolicy, protocols: Protocols) -> Result<Vec<Vec<u8>>, String> {
-    if policy.alpn.is_empty() {
-        let spoken = [("h2", protocols.http2), ("http/1.1", protocols.http1)];
-        return Ok(spoken
-            .iter()
-            .filter(|(_, is_spoken)| *is_spoken)
-            .map(|(name, _)| name.as_bytes().to_vec())
-            .collect());
-    }
-    let known = |name: &String| match names::protocol(name.as_bytes()) {
-        Some(name) => Ok(name.as_bytes().to_vec()),
-        None => Err(unknown("a protocol for ALPN", name, names::PROTOCOLS.iter().copied())),
+    let is_served = |name: &&str| if *name == "h2" { protocols.http2 } else { protocols.http1 };
+    let named = match &policy.alpn[..] {
+        [] => vec!["h2", "http/1.1"],
+        names => {
+            let known = |name: &String| {
+                let known = names::protocol(name.as_bytes());
+                known.ok_or_else(|| unknown("a protocol for ALPN", name, names::PROTOCOLS.iter().copied()))
+            };
+            names.iter().map(known).collect::<Result<_, _>>()?
+        }
     };
-    policy.alpn.iter().map(known).collect()
+    Ok(named.into_iter().filter(is_served).map(|name| name.as_bytes().to_vec()).collect())
 }
 
 fn unknown<'n>(what: &str, found: &str, known: impl Iterator<Item = &'n str>) -> String {

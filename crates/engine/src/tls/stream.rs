@@ -1,12 +1,12 @@
-//! What carries a connection's octets over TLS once the handshake is over.
+//! A connection's transport over TLS after the handshake.
 //!
-//! Writing: content is sealed straight from the write list's slices into a buffer of the worker's, and sent with one call. What
-//! the kernel does not take stays in that buffer, which the connection then holds; the last octet of the content counts as
-//! written only when the last sealed octet is with the kernel. So at most [`SEALED_OCTETS`](super::SEALED_OCTETS) wait here, and no exchange is over
-//! before its answer is out.
+//! Writing: content is sealed straight from the write list's slices into a buffer borrowed from the worker, and sent with
+//! one call. When the kernel accepts only a part, the connection keeps the buffer until the rest is sent. The last content
+//! byte counts as written only when the kernel has accepted the last sealed byte. So a connection buffers at most
+//! [`SEALED_BYTES`](super::SEALED_BYTES), and no exchange ends before its response is sent.
 //!
-//! Reading: records are opened in the very block that the driver reads into, where it has room for a whole one; a record's
-//! first part, whose rest is still to come, waits in a block of its own ([`Inbound`]).
+//! Reading: when the driver's block has room for a whole record, records are read into it and opened in place. An incomplete
+//! record moves to a block of its own ([`RecordBuffer`]).
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -15,128 +15,61 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use progress::stage;
-use rustls::client::ClientConnectionData;
-use rustls::kernel::KernelConnection;
-use rustls::server::ServerConnectionData;
-use rustls::{ConnectionTrafficSecrets, ContentType, ExtractedSecrets, ProtocolVersion, SupportedCipherSuite};
 use tokio::net::TcpStream;
 
-use super::inbound::Inbound;
-use super::record::{Exhausted, Fault, Opener, RECORD_OCTETS_MAX, Sealer, alert, whole};
+use super::alert;
+use super::inbound::RecordBuffer;
+use super::record::{ALERT_BYTES, Exhausted, Fault, RECORD_BYTES_MAX};
+use super::records::{ReceiveEnd, Records};
 use crate::transport::{Received, Transport};
 use crate::worker::Core;
 
-/// Records in a row that bring no content: more is a peer that only makes work.
-const IDLE_RECORDS_MAX: u8 = 32;
-/// Reads within one poll.
+/// Maximum number of socket reads in one poll that yield no content; then the task yields.
 const READS_MAX: usize = 8;
-/// Octets of the longest alert as a record.
-const ALERT_OCTETS: usize = 64;
-/// How long a close may wait for room in the kernel for its own last record.
+/// Time limit for sending the last record after the transport was dropped.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A TLS connection's transport.
+/// A TLS connection's transport. The session is boxed to keep the connection's state small.
 pub(crate) struct TlsStream {
-    /// There until the drop.
+    /// `Some` until the drop, which may move the socket to a task that sends the last record.
     tcp: Option<TcpStream>,
     session: Box<Session>,
 }
 
+/// The state above the socket.
 struct Session {
     core: Rc<Core>,
-    opener: Opener,
-    sealer: Sealer,
-    /// Makes the next keys (RFC 8446 §7.2).
-    keys: Keys,
-    inbound: Inbound,
-    /// When the kernel had the last of what was read.
+    records: Records,
+    inbound: RecordBuffer,
+    /// The kernel's timestamp of the last received bytes ([`Received::at`]).
     arrived: u64,
     unsent: Option<Unsent>,
-    idle_records: u8,
-    /// Ours must follow the peer's (RFC 8446 §4.6.3).
-    is_update_owed: bool,
-    /// How reading ended, once it has.
-    end: Option<Result<Closed, Fault>>,
+    /// A cell, because [`Transport::reset_on_close`] takes `&self`.
     ending: Cell<Ending>,
 }
 
-/// Where the keys come from, in either role.
-pub(super) enum Keys {
-    Server(KernelConnection<ServerConnectionData>),
-    Client(KernelConnection<ClientConnectionData>),
-}
-
-/// Asks the same of either role.
-macro_rules! either {
-    ($keys:expr, $it:ident => $work:expr) => {
-        match $keys {
-            Keys::Server($it) => $work,
-            Keys::Client($it) => $work,
-        }
-    };
-}
-
-impl Keys {
-    fn suite(&self) -> SupportedCipherSuite {
-        either!(self, keys => keys.negotiated_cipher_suite())
-    }
-
-    fn is_tls13(&self) -> bool {
-        either!(self, keys => keys.protocol_version()) == ProtocolVersion::TLSv1_3
-    }
-
-    fn next_rx(&mut self) -> Option<(u64, ConnectionTrafficSecrets)> {
-        either!(self, keys => keys.update_rx_secret()).ok()
-    }
-
-    fn next_tx(&mut self) -> Option<(u64, ConnectionTrafficSecrets)> {
-        either!(self, keys => keys.update_tx_secret()).ok()
-    }
-
-    /// Keeps the tickets of a record that holds nothing else (RFC 8446 §4.6.1). Whether it is such a one.
-    fn keep_tickets(&mut self, mut messages: &[u8]) -> bool {
-        let Self::Client(keys) = self else { return false };
-        while let [4, high, middle, low, rest @ ..] = messages {
-            let octets = usize::from(*high) << 16 | usize::from(*middle) << 8 | usize::from(*low);
-            let Some((ticket, behind)) = rest.split_at_checked(octets) else { return false };
-            if keys.handle_new_session_ticket(ticket).is_err() {
-                return false;
-            }
-            if behind.is_empty() {
-                return true;
-            }
-            messages = behind;
-        }
-        false
-    }
-}
-
-/// How the peer's sending side ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closed {
-    /// By close_notify.
-    Said,
-    /// By TCP's end alone, which anybody on the way could have made.
-    Cut,
-}
-
-/// How far the end of our sending side has come.
+/// The state of our sending side's end.
+///
+/// ```text
+///  Open ── shutdown ──► Waiting ── close_notify sent ──► Over
+///    └── reset, alert, or shutdown with content unsent ───┘
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// It has not begun.
+    /// Content may be sent.
     Open,
-    /// The close_notify is sealed and waits for room in the kernel.
+    /// The close_notify is sealed but not sent, because the socket's send buffer is full.
     Waiting,
-    /// It is sent; or the close is to be a reset, without one.
+    /// The connection sends no further record: the close_notify or a fatal alert is sent, or the close is a reset.
     Over,
 }
 
-/// Sealed octets that the kernel has not taken.
+/// Sealed bytes, `start..end` of `bytes`, that the kernel has not accepted yet.
 struct Unsent {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Octets of content in them that were not yet said to be written.
+    /// Content bytes in them that `poll_write` has not yet reported as written.
     content: usize,
 }
 
@@ -153,45 +86,25 @@ impl From<Exhausted> for io::Error {
 }
 
 impl TlsStream {
-    /// Goes on where the handshake ended. `None` when its secrets do not fit its suite, which rustls does not let happen.
-    pub(super) fn new(
-        core: Rc<Core>,
-        tcp: TcpStream,
-        secrets: ExtractedSecrets,
-        keys: Keys,
-        inbound: Inbound,
-        is_over: bool,
-    ) -> Option<Self> {
-        let suite = keys.suite();
-        let sealer = Sealer::new(suite, secrets.tx.0, &secrets.tx.1)?;
-        let opener = Opener::new(suite, secrets.rx.0, secrets.rx.1)?;
-        let session = Box::new(Session {
-            core,
-            opener,
-            sealer,
-            keys,
-            inbound,
-            arrived: 0,
-            unsent: None,
-            idle_records: 0,
-            is_update_owed: false,
-            end: is_over.then_some(Ok(Closed::Said)),
-            ending: Cell::new(Ending::Open),
-        });
-        Some(Self { tcp: Some(tcp), session })
+    /// Creates the transport after a handshake; `inbound` holds bytes that were received after it.
+    pub(super) fn new(core: Rc<Core>, tcp: TcpStream, records: Records, inbound: RecordBuffer) -> Self {
+        let ending = Cell::new(Ending::Open);
+        let session = Box::new(Session { core, records, inbound, arrived: 0, unsent: None, ending });
+        Self { tcp: Some(tcp), session }
     }
 
     fn parts(&mut self) -> (&mut TcpStream, &mut Session) {
-        (self.tcp.as_mut().expect("there until the drop"), &mut self.session)
+        (self.tcp.as_mut().expect("`Some` until the drop"), &mut self.session)
     }
 
-    /// Sends the alert that ends the connection, if there is room for it.
+    /// Sends a fatal alert if the socket accepts it at once, and returns the fault as an error. While other sealed bytes are
+    /// unsent, the alert cannot follow them without waiting, so it is omitted.
     #[cold]
     fn refuse(&mut self, fault: Fault) -> io::Error {
         let (tcp, session) = self.parts();
         if session.ending.replace(Ending::Over) == Ending::Open && session.unsent.is_none() {
-            let mut record = [0; ALERT_OCTETS];
-            if let Ok(len) = session.sealer.seal(ContentType::Alert, &[2, fault.0], &mut record) {
+            let mut record = [0; ALERT_BYTES];
+            if let Ok(len) = session.records.seal_alert(alert::FATAL, fault.0, &mut record) {
                 let _ = tcp.try_write(&record[..len]);
             }
         }
@@ -200,156 +113,90 @@ impl TlsStream {
 }
 
 impl Session {
-    /// Fills `room` with content that is here, opening records as far as they are whole.
+    /// Fills `room` with kept content, then with content of complete records in `inbound`. Returns the number of bytes.
     fn deliver(&mut self, room: &mut [u8]) -> usize {
         let mut filled = self.inbound.take_plain(room);
         if self.inbound.sealed().is_empty() {
             return filled;
         }
         let _span = stage::TLS.enter();
-        while filled < room.len() && self.end.is_none() {
-            let len = match whole(self.inbound.sealed()) {
-                Ok(Some(len)) => len,
-                Ok(None) => break,
-                Err(fault) => {
-                    self.end = Some(Err(fault));
-                    break;
-                }
-            };
-            match self.opener.open(&mut self.inbound.sealed_mut()[..len]) {
-                Ok((ContentType::ApplicationData, content)) if !content.is_empty() => {
-                    self.idle_records = 0;
+        // One record at a time: a record's content stays in `inbound` until it is taken, so the next record stays sealed while
+        // `room` is full.
+        while filled < room.len()
+            && let Some(len) = self.records.whole(self.inbound.sealed())
+        {
+            match self.records.open(&mut self.inbound.sealed_mut()[..len]) {
+                Some(content) => {
                     self.inbound.opened(len, content);
                     filled += self.inbound.take_plain(&mut room[filled..]);
                 }
-                Ok((kind, content)) => {
-                    let said = self.inbound.sealed()[content].to_vec();
-                    self.inbound.consume(len);
-                    self.hear(kind, &said);
-                }
-                Err(fault) => self.end = Some(Err(fault)),
+                None => self.inbound.consume(len),
             }
         }
         filled
     }
 
-    /// Opens the records that `octets` begin with, in place: how much content lies at their start then. The first part of a record
-    /// that is not whole moves away.
-    fn open_in_place(&mut self, octets: &mut [u8]) -> usize {
+    /// Opens the complete records in `bytes` in place and moves their content to the front. Returns the content's length. An
+    /// incomplete record at the end moves to `inbound`.
+    fn open_in_place(&mut self, bytes: &mut [u8]) -> usize {
         let _span = stage::TLS.enter();
         let (mut at, mut filled) = (0, 0);
-        while self.end.is_none() {
-            let len = match whole(&octets[at..]) {
-                Ok(Some(len)) => len,
-                Ok(None) => break,
-                Err(fault) => {
-                    self.end = Some(Err(fault));
-                    break;
-                }
-            };
-            match self.opener.open(&mut octets[at..at + len]) {
-                Ok((ContentType::ApplicationData, content)) if !content.is_empty() => {
-                    self.idle_records = 0;
-                    octets.copy_within(at + content.start..at + content.end, filled);
-                    filled += content.len();
-                }
-                Ok((kind, content)) => {
-                    let said = octets[at + content.start..at + content.end].to_vec();
-                    self.hear(kind, &said);
-                }
-                Err(fault) => self.end = Some(Err(fault)),
+        while let Some(len) = self.records.whole(&bytes[at..]) {
+            if let Some(content) = self.records.open(&mut bytes[at..at + len]) {
+                // Content is shorter than its record, so it never overwrites bytes that are still sealed.
+                bytes.copy_within(at + content.start..at + content.end, filled);
+                filled += content.len();
             }
             at += len;
         }
-        if self.end.is_none() && at < octets.len() {
-            self.inbound.keep_sealed(&octets[at..], &self.core.blocks);
+        if self.records.end().is_none() && at < bytes.len() {
+            self.inbound.keep_sealed(&bytes[at..], &self.core.memory.blocks);
         }
         filled
     }
 
-    /// A record without content for the driver.
-    fn hear(&mut self, kind: ContentType, message: &[u8]) {
-        self.idle_records += 1;
-        let is_tls13 = self.keys.is_tls13();
-        let fault = match (kind, message) {
-            _ if self.idle_records > IDLE_RECORDS_MAX => alert::UNEXPECTED_MESSAGE,
-            (ContentType::ApplicationData, []) => return,
-            (ContentType::Alert, [1 | 2, alert::CLOSE_NOTIFY]) => {
-                self.end = Some(Ok(Closed::Said));
-                return;
-            }
-            // RFC 8446 §6.1: it only says why the close follows.
-            (ContentType::Alert, [_, alert::USER_CANCELED]) => return,
-            // RFC 5246 §7.2: a warning is heard and passed over.
-            (ContentType::Alert, [1, _]) if !is_tls13 => return,
-            (ContentType::Alert, [_, _]) => {
-                // The peer has given up: nobody is there to be told anything.
-                self.ending.set(Ending::Over);
-                alert::UNEXPECTED_MESSAGE
-            }
-            (ContentType::Alert, _) => alert::DECODE_ERROR,
-            // RFC 8446 §4.6.3: a KeyUpdate, alone in its record; it may ask for ours.
-            (ContentType::Handshake, &[24, 0, 0, 1, asked @ (0 | 1)]) if is_tls13 => {
-                self.is_update_owed |= asked == 1;
-                match self.next_opener() {
-                    Some(opener) => {
-                        self.opener = opener;
-                        return;
-                    }
-                    None => alert::INTERNAL_ERROR,
-                }
-            }
-            (ContentType::Handshake, tickets) if is_tls13 && self.keys.keep_tickets(tickets) => return,
-            // TLS 1.2: the peer would begin another handshake, which nobody here does.
-            (ContentType::Handshake, _) if !is_tls13 => alert::NO_RENEGOTIATION,
-            _ => alert::UNEXPECTED_MESSAGE,
-        };
-        self.end = Some(Err(Fault(fault)));
-    }
-
-    fn next_opener(&mut self) -> Option<Opener> {
-        let (sequence, secrets) = self.keys.next_rx()?;
-        Opener::new(self.keys.suite(), sequence, secrets)
-    }
-
-    /// Says that our keys change, under the old ones, and changes them.
-    #[cold]
-    fn update_keys(&mut self, out: &mut [u8]) -> Result<usize, Exhausted> {
-        let sealed = self.sealer.seal(ContentType::Handshake, &[24, 0, 0, 1, 0], out)?;
-        // TLS 1.2 has no other keys to give.
-        let (sequence, secrets) = self.keys.next_tx().ok_or(Exhausted)?;
-        self.sealer = Sealer::new(self.keys.suite(), sequence, &secrets).ok_or(Exhausted)?;
-        self.is_update_owed = false;
-        Ok(sealed)
-    }
-
-    /// Seals from the front of `slices`.
+    /// Seals content from the front of `slices` into a buffer borrowed from the worker.
     fn seal(&mut self, slices: &[IoSlice<'_>]) -> Result<Unsent, Exhausted> {
         let _span = stage::TLS.enter();
-        let mut octets = self.core.take_sealed();
-        let mut start = 0;
-        let is_worn = self.sealer.is_worn() && self.keys.is_tls13();
-        if self.is_update_owed || is_worn {
-            start = self.update_keys(&mut octets)?;
-        }
-        let (content, sealed) = self.sealer.seal_slices(slices, &mut octets[start..])?;
-        Ok(Unsent { octets, start: 0, end: start + sealed, content })
+        let mut bytes = self.core.memory.take_sealed();
+        let (content, end) = self.records.seal(slices, &mut bytes)?;
+        Ok(Unsent { bytes, start: 0, end, content })
     }
 
-    /// Sends what is sealed already. `Ready` with the octets of content that this settles.
+    /// Sends a pending no_renegotiation warning now, unless content is unsent; then a later call sends it.
+    #[cold]
+    fn poll_warn(&mut self, tcp: &mut TcpStream, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        if self.records.must_warn() && self.unsent.is_none() && self.ending.get() == Ending::Open {
+            let mut bytes = self.core.memory.take_sealed();
+            let end = self.records.seal_warning(&mut bytes)?;
+            self.unsent = Some(Unsent { bytes, start: 0, end, content: 0 });
+        }
+        if self.is_warning_unsent() {
+            ready!(self.poll_send(tcp, task))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Returns whether the unsent bytes are a warning, not content.
+    fn is_warning_unsent(&self) -> bool {
+        self.ending.get() == Ending::Open && self.unsent.as_ref().is_some_and(|unsent| unsent.content == 0)
+    }
+
+    /// Sends sealed bytes. `Ready` holds the number of content bytes that now count as written.
     fn poll_send(&mut self, tcp: &mut TcpStream, task: &mut Task<'_>) -> Poll<io::Result<usize>> {
         while let Some(unsent) = &mut self.unsent {
-            let slice = IoSlice::new(&unsent.octets[unsent.start..unsent.end]);
+            let slice = IoSlice::new(&unsent.bytes[unsent.start..unsent.end]);
             let sent = ready!(Transport::poll_write(tcp, task, &[slice]))?;
             unsent.start += sent;
             if unsent.start == unsent.end {
                 let content = unsent.content;
                 if let Some(unsent) = self.unsent.take() {
-                    self.core.put_sealed(unsent.octets);
+                    self.core.memory.put_sealed(unsent.bytes);
                 }
                 return Poll::Ready(Ok(content));
             }
-            // Progress, so that a slow peer is not taken for one that reads nothing; but never the last octet.
+            // Partial progress is reported, so that the write timeout does not end a slow peer that still reads. The last
+            // content byte is held back until all is sent: the driver ends the exchange when it is written.
             let settled = sent.min(unsent.content.saturating_sub(1));
             if settled > 0 {
                 unsent.content -= settled;
@@ -359,17 +206,20 @@ impl Session {
         Poll::Ready(Ok(0))
     }
 
-    /// Sends the close_notify, then ends our side of the socket.
+    /// Sends the close_notify, then shuts down the socket's sending side.
     fn poll_close(&mut self, tcp: &mut TcpStream, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        if self.is_warning_unsent() {
+            ready!(self.poll_send(tcp, task))?;
+        }
         if self.ending.get() == Ending::Open {
             if self.unsent.is_some() {
-                // What was cut off is not to look whole.
+                // Unsent content is about to be dropped. Without close_notify the peer detects the truncation.
                 self.ending.set(Ending::Over);
                 return Poll::Ready(Ok(()));
             }
-            let mut octets = self.core.take_sealed();
-            let end = self.sealer.seal(ContentType::Alert, &[1, alert::CLOSE_NOTIFY], &mut octets)?;
-            self.unsent = Some(Unsent { octets, start: 0, end, content: 0 });
+            let mut bytes = self.core.memory.take_sealed();
+            let end = self.records.seal_alert(alert::WARNING, alert::CLOSE_NOTIFY, &mut bytes)?;
+            self.unsent = Some(Unsent { bytes, start: 0, end, content: 0 });
             self.ending.set(Ending::Waiting);
         }
         while self.ending.get() == Ending::Waiting {
@@ -388,43 +238,54 @@ impl Transport for TlsStream {
         for _ in 0..READS_MAX {
             let (tcp, session) = self.parts();
             if session.ending.get() == Ending::Waiting {
-                // The close waits for room; the driver only reads by now.
+                // During shutdown the driver only polls reads, so the read path drives the pending close_notify.
                 let _ = session.poll_close(tcp, task)?;
             }
             let filled = session.deliver(room);
-            if filled > 0 {
-                return Poll::Ready(Ok(Received { octets: filled, at: session.arrived }));
+            if session.records.must_warn() || session.is_warning_unsent() {
+                let _ = session.poll_warn(tcp, task)?;
             }
-            match session.end {
-                // A peer that ends without close_notify is as gone as one that says it: what it asked for whole is answered.
-                Some(Ok(_)) => return Poll::Ready(Ok(Received::default())),
-                Some(Err(fault)) => return Poll::Ready(Err(self.refuse(fault))),
+            if filled > 0 {
+                return Poll::Ready(Ok(Received { bytes: filled, at: session.arrived }));
+            }
+            match session.records.end() {
+                // TCP's end without close_notify counts as the peer's end too: complete requests are still answered, and
+                // `is_cut` lets the driver detect a truncated message.
+                Some(ReceiveEnd::CloseNotify | ReceiveEnd::Cut) => return Poll::Ready(Ok(Received::default())),
+                Some(ReceiveEnd::GivenUp) => {
+                    // The peer has aborted and would not read an alert.
+                    session.ending.set(Ending::Over);
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                Some(ReceiveEnd::Fault(fault)) => return Poll::Ready(Err(self.refuse(fault))),
                 None => {}
             }
-            let filled = if session.inbound.is_empty() && room.len() >= RECORD_OCTETS_MAX {
-                session.inbound.rest();
+            // The fast path reads straight into the driver's room. It needs room for a whole record, and an empty `inbound`,
+            // since bytes of an earlier record must precede the new ones.
+            let filled = if session.inbound.is_empty() && room.len() >= RECORD_BYTES_MAX {
+                session.inbound.release_block();
                 let received = ready!(Transport::poll_read(tcp, task, room))?;
                 session.arrived = received.at;
-                if received.octets == 0 {
-                    session.end = Some(Ok(Closed::Cut));
+                if received.bytes == 0 {
+                    session.records.handle_eof();
                 }
-                session.open_in_place(&mut room[..received.octets])
+                session.open_in_place(&mut room[..received.bytes])
             } else {
-                match session.inbound.poll_fill(tcp, &session.core.blocks, task)? {
-                    Poll::Ready(Received { octets: 0, .. }) => session.end = Some(Ok(Closed::Cut)),
+                match session.inbound.poll_fill(tcp, &session.core.memory.blocks, task)? {
+                    Poll::Ready(Received { bytes: 0, .. }) => session.records.handle_eof(),
                     Poll::Ready(received) => session.arrived = received.at,
                     Poll::Pending => {
-                        session.inbound.rest();
+                        session.inbound.release_block();
                         return Poll::Pending;
                     }
                 }
                 0
             };
             if filled > 0 {
-                return Poll::Ready(Ok(Received { octets: filled, at: session.arrived }));
+                return Poll::Ready(Ok(Received { bytes: filled, at: session.arrived }));
             }
         }
-        // Records without content, or ever another part of one: others have their turn.
+        // Only records without content, or parts of one record: yields, so that one connection cannot occupy the worker.
         task.waker().wake_by_ref();
         Poll::Pending
     }
@@ -437,12 +298,19 @@ impl Transport for TlsStream {
 
     fn poll_write(&mut self, task: &mut Task<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let (tcp, session) = self.parts();
+        if session.is_warning_unsent() {
+            ready!(session.poll_send(tcp, task))?;
+        }
         if session.unsent.is_none() {
-            // Nothing is sealed that would only have to wait.
+            // Seals only when the socket is writable; otherwise each waiting connection would hold a buffer of sealed bytes.
             ready!(tcp.poll_write_ready(task))?;
             session.unsent = Some(session.seal(slices)?);
         }
-        session.poll_send(tcp, task)
+        let settled = ready!(session.poll_send(tcp, task))?;
+        if session.records.must_warn() {
+            let _ = session.poll_warn(tcp, task)?;
+        }
+        Poll::Ready(Ok(settled))
     }
 
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
@@ -451,7 +319,7 @@ impl Transport for TlsStream {
     }
 
     fn is_cut(&self) -> bool {
-        self.session.end == Some(Ok(Closed::Cut))
+        self.session.records.end() == Some(ReceiveEnd::Cut)
     }
 
     fn reset_on_close(&self) {
@@ -463,18 +331,20 @@ impl Transport for TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// A peer may take a close without close_notify for a cut, so it is said even where nobody waits for it.
+    /// Sends close_notify even when the connection was dropped without a shutdown: without it a peer may treat a complete
+    /// response as truncated.
     fn drop(&mut self) {
         let (Some(tcp), session) = (self.tcp.take(), &mut *self.session) else { return };
-        let mut record = [0; ALERT_OCTETS];
+        let mut record = [0; ALERT_BYTES];
+        // With content unsent there is no close_notify, as in `poll_close`; a partly sent close_notify is completed.
         let left = match (session.ending.get(), &session.unsent) {
             (Ending::Open, None) => {
-                let Ok(len) = session.sealer.seal(ContentType::Alert, &[1, alert::CLOSE_NOTIFY], &mut record) else {
+                let Ok(len) = session.records.seal_alert(alert::WARNING, alert::CLOSE_NOTIFY, &mut record) else {
                     return;
                 };
                 &record[..len]
             }
-            (Ending::Waiting, Some(unsent)) => &unsent.octets[unsent.start..unsent.end],
+            (Ending::Waiting, Some(unsent)) => &unsent.bytes[unsent.start..unsent.end],
             _ => return,
         };
         match tcp.try_write(left) {
@@ -486,10 +356,11 @@ impl Drop for TlsStream {
     }
 }
 
-/// The kernel is full of what came before: the last record waits for room, unless the worker ends.
+/// Spawns a task that sends the last record of a dropped connection when the socket's send buffer has room. Does nothing
+/// when the worker is ending.
 #[cold]
 fn send_late(core: &Core, tcp: TcpStream, record: Vec<u8>) {
-    if core.is_closed() {
+    if core.lifecycle.is_closed() {
         return;
     }
     tokio::task::spawn_local(async move {
@@ -505,7 +376,7 @@ fn send_late(core: &Core, tcp: TcpStream, record: Vec<u8>) {
             }
             Ok(())
         };
-        // Whoever does not read by then has lost it.
+        // Best effort: after the timeout the socket closes without the record.
         let _ = tokio::time::timeout(CLOSE_PATIENCE, sent).await;
     });
 }

@@ -1,54 +1,56 @@
-//! From an address to a connection that carries calls.
+//! Opens a connection to an upstream: address look-up, TCP, TLS.
 
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_pipeline::worker::run_blocking;
-use causeway_pipeline::{CallFault, Versions, Worker as _};
+use causeway_pipeline::worker::{Work, WorkKind, offload};
+use causeway_pipeline::{CallFault, Versions};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use super::drive::Connection;
-use super::{Link, Place};
+use super::{Link, UpstreamPool};
+use crate::drive::ClientConnection;
 use crate::tls::{Connected, Connector};
+use crate::transport::keepalive;
 use crate::worker::Core;
 
-/// A link's task, from its beginning to its end.
-pub(super) async fn run(place: Rc<Place>, link: Rc<Link>) {
-    let mut attempt = Attempt { place, link, fault: CallFault::Closed, has_failed: true };
-    let Attempt { place, link, .. } = &attempt;
-    let limit = place.transport.connect_timeout;
-    let connected = match tokio::time::timeout(limit, reach(place)).await {
+/// The task of a connection, from the first attempt to the close.
+pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
+    let mut attempt = Attempt { pool, link, fault: CallFault::Closed, has_failed: true };
+    let Attempt { pool, link, .. } = &attempt;
+    let limit = pool.transport.connect_timeout;
+    let connected = match tokio::time::timeout(limit, reach(pool)).await {
         Ok(connected) => connected,
         Err(_) => Err(CallFault::ConnectTimedOut),
     };
     match connected {
         Ok((Reached::Clear(stream), remote)) => {
-            let is_http2 = place.transport.versions == Versions::Http2;
-            let connection = Connection::new(place, Rc::clone(link), stream, remote, is_http2);
+            let is_http2 = pool.transport.versions == Versions::Http2;
+            let connection = ClientConnection::new(pool, Rc::clone(link), stream, remote, is_http2);
             attempt.has_failed = false;
-            // From here on only calls hold the place.
+            // From here on only calls keep the pool alive.
             drop(attempt);
             connection.await;
         }
         Ok((Reached::Protected(Connected { stream, is_http2 }), remote)) => {
-            place.speaks_http2.set(is_http2);
-            let connection = Connection::new(place, Rc::clone(link), stream, remote, is_http2);
+            pool.speaks_http2.set(is_http2);
+            let connection = ClientConnection::new(pool, Rc::clone(link), stream, remote, is_http2);
             attempt.has_failed = false;
             drop(attempt);
             connection.await;
         }
         Err(fault) => {
-            tracing::debug!(address = %place.address, %fault, "no connection to an upstream");
+            tracing::debug!(address = %pool.address, %fault, "no connection to an upstream");
             attempt.fault = fault;
         }
     }
 }
 
-/// A connection that is to come about. Whatever keeps it from that, a panic too, its calls are told.
+/// A connection that is being opened. Dropping it on the way, even by a panic, fails its calls.
 struct Attempt {
-    place: Rc<Place>,
+    pool: Rc<UpstreamPool>,
     link: Rc<Link>,
     fault: CallFault,
     has_failed: bool,
@@ -57,44 +59,44 @@ struct Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if self.has_failed {
-            self.place.unreachable(&self.link, &self.fault);
+            self.pool.unreachable(&self.link, &self.fault);
         }
     }
 }
 
-/// What carries a connection's octets.
+/// The transport of an open connection.
 enum Reached {
     Clear(TcpStream),
     Protected(Connected),
 }
 
-async fn reach(place: &Rc<Place>) -> Result<(Reached, SocketAddr), CallFault> {
-    let core = &place.core;
-    let (stream, remote) = connect(core, &place.address).await?;
-    if place.transport.tls.is_none() {
+async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, SocketAddr), CallFault> {
+    let core = &pool.core;
+    let (stream, remote) = connect(core, &pool.address).await?;
+    if pool.transport.tls.is_none() {
         return Ok((Reached::Clear(stream), remote));
     }
-    let connector = connector(place).await?;
+    let connector = connector(pool).await?;
     let secured = connector.connect(core, stream).await.map_err(CallFault::Tls)?;
-    if place.transport.versions == Versions::Http2 && !secured.is_http2 {
+    if pool.transport.versions == Versions::Http2 && !secured.is_http2 {
         return Err(CallFault::Tls("it does not speak HTTP/2".into()));
     }
     Ok((Reached::Protected(secured), remote))
 }
 
-/// How this place's handshakes are made. The first one reads files.
-async fn connector(place: &Rc<Place>) -> Result<Rc<Connector>, CallFault> {
-    if let Some(connector) = &*place.connector.borrow() {
+/// Returns the pool's TLS client. The first call reads certificate files, so it runs on the file pool.
+async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallFault> {
+    if let Some(connector) = &*pool.connector.borrow() {
         return Ok(Rc::clone(connector));
     }
-    let (transport, address) = (Arc::clone(&place.transport), place.address.clone());
-    let making = run_blocking(&*place.core, move || {
+    let (transport, address) = (Arc::clone(&pool.transport), Box::<str>::from(&*pool.address));
+    let making = offload(&*pool.core.worker(), Work::of(WorkKind::File), move || {
         let spec = transport.tls.as_deref().ok_or("in the clear")?;
         Connector::new(spec, transport.versions, host_of(&address))
     });
     let made = making.map_err(|_| CallFault::Busy)?.await;
     let made = Rc::new(made.unwrap_or(Err("its making panicked".into())).map_err(CallFault::Tls)?);
-    *place.connector.borrow_mut() = Some(Rc::clone(&made));
+    *pool.connector.borrow_mut() = Some(Rc::clone(&made));
     Ok(made)
 }
 
@@ -113,8 +115,10 @@ async fn connect(core: &Rc<Core>, address: &str) -> Result<(TcpStream, SocketAdd
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {
-                // Requests are written whole, so there is nothing that Nagle's algorithm could gather.
+                // Requests are written whole, so Nagle's algorithm could only delay them.
                 let _ = stream.set_nodelay(true);
+                // Best effort: without it a tunnel to a vanished host only stays open longer.
+                let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
                 return Ok((stream, address));
             }
             Err(error) => fault = CallFault::Connect(error.kind()),
@@ -124,7 +128,7 @@ async fn connect(core: &Rc<Core>, address: &str) -> Result<(TcpStream, SocketAdd
 }
 
 async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, CallFault> {
-    let looking = core.resolve(address).map_err(|_| CallFault::Busy)?;
+    let looking = core.worker().resolve(address).map_err(|_| CallFault::Busy)?;
     match looking.await {
         Some(Ok(addresses)) => Ok(addresses),
         Some(Err(error)) => Err(CallFault::Resolve(error.kind())),

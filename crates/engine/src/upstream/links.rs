@@ -1,31 +1,33 @@
-//! A place's connections, and which of them take calls. Nothing here looks at all of them while calls come and go.
+//! A pool's connections, and which of them accept calls. No operation on a call visits all connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
 
-use super::Waiting;
+use super::WaitingCall;
 
-/// What a place and one of its connections share.
-pub(super) struct Link {
+/// State shared by a pool and one of its connections.
+pub(crate) struct Link {
     state: Cell<LinkState>,
-    /// It stands among those that take calls, though it may not by now.
+    /// It is in `Links::ready`; it may have stopped accepting calls since.
     is_listed: Cell<bool>,
-    /// Calls that are handed over.
-    pub(super) inbox: RefCell<VecDeque<Waiting>>,
-    pub(super) task: RefCell<Option<Waker>>,
+    /// Calls handed over that the connection has not begun.
+    pub(crate) inbox: RefCell<VecDeque<WaitingCall>>,
+    /// The connection's task.
+    pub(crate) task: RefCell<Option<Waker>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LinkState {
+pub(crate) enum LinkState {
     Connecting,
-    /// It takes so many more calls.
     Open {
+        /// Further calls that it accepts.
         room: usize,
+        /// It carries no call.
         is_idle: bool,
     },
-    /// It takes no more calls.
+    /// It accepts no more calls.
     Ending,
 }
 
@@ -41,6 +43,7 @@ impl LinkState {
 
 impl Link {
     pub(super) fn wake(&self) {
+        // Without a task the connection is still being opened, and looks at its inbox when it begins.
         let task = self.task.borrow();
         if let Some(task) = &*task {
             task.wake_by_ref();
@@ -50,70 +53,76 @@ impl Link {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Links {
+pub(crate) struct Links {
     all: RefCell<Vec<Rc<Link>>>,
-    /// Those that take calls, or did when somebody last looked. The last that became free is the warmest, and the others may rest until
-    /// they are closed.
+    /// Those that accept calls, or did when last checked. A stack: the connection that became free last is used first, so that surplus
+    /// ones stay idle until they are closed.
     ready: RefCell<Vec<Rc<Link>>>,
     idle: Cell<usize>,
     connecting: Cell<usize>,
 }
 
 impl Links {
-    /// How many there are.
+    /// Returns the number of connections.
     pub(super) fn len(&self) -> usize {
         self.all.borrow().len()
     }
 
-    /// Those that carry nothing.
-    pub(super) fn idle(&self) -> usize {
+    /// Returns the number of idle connections.
+    pub(crate) fn idle(&self) -> usize {
         self.idle.get()
     }
 
-    /// Those that are still to come about.
+    /// Returns the number of connections that are being opened.
     pub(super) fn connecting(&self) -> usize {
         self.connecting.get()
     }
 
-    /// A link that is to come about, for this call first.
-    pub(super) fn begin(&self, first: Waiting) -> Rc<Link> {
+    /// Adds a connection that is being opened; `first` is its first call.
+    pub(super) fn begin(&self, first: WaitingCall) -> Rc<Link> {
         let link = Rc::new(Link {
             state: Cell::new(LinkState::Connecting),
             is_listed: Cell::new(false),
             inbox: RefCell::new(VecDeque::from([first])),
             task: RefCell::default(),
         });
+        // Counted by hand here and in `set`, so that neither number needs a walk over all connections.
         self.connecting.set(self.connecting.get() + 1);
         self.all.borrow_mut().push(Rc::clone(&link));
         link
     }
 
-    /// What a link takes from now on.
-    pub(super) fn set(&self, link: &Rc<Link>, state: LinkState) {
+    /// Sets the state of a connection.
+    pub(crate) fn set(&self, link: &Rc<Link>, state: LinkState) {
         let before = link.state.replace(state);
+        // Most turns change nothing.
         if before == state {
             return;
         }
+        // Add before subtracting: a sum is unsigned, and it includes this link if it `was`.
         let count = |sum: &Cell<usize>, was: bool, is: bool| sum.set(sum.get() + usize::from(is) - usize::from(was));
         count(&self.idle, before.is_idle(), state.is_idle());
         count(&self.connecting, before == LinkState::Connecting, state == LinkState::Connecting);
+        // The flag keeps a link from being listed twice; one that has lost its room stays listed until `hand_over` meets it.
         if state.has_room() && !link.is_listed.replace(true) {
             self.ready.borrow_mut().push(Rc::clone(link));
         }
     }
 
-    /// Gives a call to a link that has room; answers with the call where none has.
-    pub(super) fn hand_over(&self, waiting: Waiting) -> Option<Waiting> {
+    /// Gives a call to a connection that has room; returns the call if there is none.
+    pub(super) fn hand_over(&self, waiting: WaitingCall) -> Option<WaitingCall> {
         let link = loop {
             let mut ready = self.ready.borrow_mut();
             let Some(link) = ready.last() else { return Some(waiting) };
             if link.state.get().has_room() {
                 break Rc::clone(link);
             }
+            // Lazily removed: taking it out of the middle when its room ended would cost a search for each call.
             link.is_listed.set(false);
             ready.pop();
         };
         if let LinkState::Open { room, .. } = link.state.get() {
+            // At once, not when the connection's task runs: further calls of this turn must see the room that is left.
             self.set(&link, LinkState::Open { room: room - 1, is_idle: false });
         }
         link.inbox.borrow_mut().push_back(waiting);
@@ -121,15 +130,16 @@ impl Links {
         None
     }
 
-    /// A link is gone.
+    /// Removes a closed connection.
     pub(super) fn remove(&self, link: &Rc<Link>) {
         self.set(link, LinkState::Ending);
+        // The only walk over all links, once in a connection's life.
         let is_other = |known: &Rc<Link>| !Rc::ptr_eq(known, link);
         self.all.borrow_mut().retain(is_other);
         self.ready.borrow_mut().retain(is_other);
     }
 
-    /// Whoever belongs to them looks at itself.
+    /// Wakes the tasks of all connections.
     pub(super) fn wake_all(&self) {
         for link in self.all.borrow().iter() {
             link.wake();
@@ -156,12 +166,12 @@ mod tests {
         }
     }
 
-    fn waiting() -> (Call, Waiting) {
+    fn waiting() -> (Call, WaitingCall) {
         let queue = Queue(Calls::new(), RefCell::default());
         let call = queue.calls().take();
         call.send(Body::Empty, &queue);
         let carried = queue.1.borrow_mut().pop().unwrap();
-        (call, Waiting { call: carried, is_second: false })
+        (call, WaitingCall { call: carried, is_retry: false })
     }
 
     const IDLE: LinkState = LinkState::Open { room: 1, is_idle: true };

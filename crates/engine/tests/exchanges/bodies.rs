@@ -2,24 +2,26 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
 use causeway_pipeline::Ending;
 
-use crate::support::client::Asked;
+use crate::support::client::RequestKind;
 use crate::support::handlers::collected;
-use crate::support::{Client, Close, Seen, Server, octets};
+use crate::support::{Close, ProbeEvent, TestClient, TestServer, bytes};
 
 const LARGE: usize = 50 * 1024 * 1024;
 
 #[test]
 fn an_upload_to_a_slow_handler_waits_in_the_kernel() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
-    let body = octets(LARGE);
+    let body = bytes(LARGE);
     let wanted = collected(&body);
-    let mut reader = Client::over(client.stream.try_clone().unwrap());
+    let mut reader = TestClient::over(client.stream.try_clone().unwrap());
     let written = Arc::new(AtomicUsize::new(0));
     let progress = Arc::clone(&written);
     let writer = std::thread::spawn(move || {
@@ -30,7 +32,7 @@ fn an_upload_to_a_slow_handler_waits_in_the_kernel() {
         }
     });
     server.probe.await_held(1);
-    // The handler reads nothing yet: the writer comes to rest, while the worker serves others, and not at its end.
+    // While the handler does not read, the writer blocks before its end, and the worker serves further connections.
     let mut other = server.client();
     let (mut last, mut still) = (0, 0);
     while still < 300 {
@@ -39,32 +41,32 @@ fn an_upload_to_a_slow_handler_waits_in_the_kernel() {
         still = if now == last && now > 0 { still + 1 } else { 0 };
         last = now;
     }
-    assert!(last < LARGE / 2, "{last} octets went to a handler that does not read");
+    assert!(last < LARGE / 2, "{last} bytes went to a handler that does not read");
     server.probe.release();
     assert_eq!(reader.answer().text(), wanted);
     writer.join().unwrap();
     assert_eq!(server.probe.outcome("/slowly").received, LARGE as u64);
 }
 
-/// The end of a body has no octets of its own; it comes when there is room again.
+/// The end of a body has no bytes of its own; it is delivered when the mailbox has room again.
 #[test]
 fn the_end_comes_behind_a_body_that_filled_the_mailbox() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.post("/slowly", &octets(64 * 1024));
+    client.post("/slowly", &bytes(64 * 1024));
     server.probe.await_held(1);
-    // The worker has seen all of it when another connection's later request is answered.
+    // When a later request on a second connection is answered, the worker has seen the whole body.
     assert_eq!(server.client().get("/sleep/50").text(), "slept");
     server.probe.release();
-    assert_eq!(client.answer().text(), collected(&octets(64 * 1024)));
+    assert_eq!(client.answer().text(), collected(&bytes(64 * 1024)));
 }
 
 #[test]
 fn an_echo_runs_both_ways_at_once() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
-    let mut reader = Client::over(client.stream.try_clone().unwrap());
-    let body = octets(8 * 1024 * 1024);
+    let mut reader = TestClient::over(client.stream.try_clone().unwrap());
+    let body = bytes(8 * 1024 * 1024);
     let sent = body.clone();
     let writer = std::thread::spawn(move || client.post("/echo", &sent));
     assert!(reader.answer().body == body);
@@ -74,8 +76,8 @@ fn an_echo_runs_both_ways_at_once() {
 }
 
 #[test]
-fn chunks_of_one_octet_each() {
-    let server = Server::start(|_| ());
+fn chunks_of_one_byte_each() {
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     let chunks = "1\r\nx\r\n".repeat(5_000);
     for target in ["/echo", "/collect", "/fixed"] {
@@ -93,7 +95,7 @@ fn chunks_of_one_octet_each() {
 
 #[test]
 fn continue_comes_with_the_first_look_at_the_body() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("POST /slowly HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
     server.probe.await_held(1);
@@ -106,37 +108,37 @@ fn continue_comes_with_the_first_look_at_the_body() {
 
 #[test]
 fn no_continue_for_a_body_that_nobody_wants_and_the_connection_ends() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     for target in ["/fixed", "/sleep/1", "/drop-body", "/fail/403"] {
         let mut client = server.client();
         client
             .send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"));
         let answer = client.answer();
         assert!(answer.informs.is_empty() && answer.closes(), "{target}: {answer:?}");
-        // The client waits for the end, as it may: nothing of the body ever comes.
+        // The client may wait for the response before sending the body, so no byte of the body ever arrives.
         client.closed();
         assert_eq!(server.probe.outcome(target).ending, Ending::Complete);
     }
 }
 
 #[test]
-fn a_tunnel_carries_raw_octets() {
-    let server = Server::start(|_| ());
+fn a_tunnel_carries_raw_bytes() {
+    let server = TestServer::start(|_| ());
     for (head, status) in [
         ("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n", 101),
         ("CONNECT switch.test:443 HTTP/1.1\r\nHost: switch.test:443\r\n\r\n", 200),
     ] {
         let mut client = server.client();
         client.send(head);
-        let answer = client.answer_to(Asked::Tunnel);
+        let answer = client.answer_to(RequestKind::Tunnel);
         assert_eq!(answer.status, status, "{head}");
         assert_eq!(answer.field("Content-Length"), None);
-        for octets in [&b"one"[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\xff"] {
-            client.send(octets);
-            assert_eq!(client.exactly(octets.len()), octets, "{head}");
+        for bytes in [&b"one"[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\xff"] {
+            client.send(bytes);
+            assert_eq!(client.exactly(bytes.len()), bytes, "{head}");
         }
-        let mut reader = Client::over(client.stream.try_clone().unwrap());
-        let body = octets(3 * 1024 * 1024);
+        let mut reader = TestClient::over(client.stream.try_clone().unwrap());
+        let body = bytes(3 * 1024 * 1024);
         let sent = body.clone();
         let writer = std::thread::spawn(move || {
             client.send(sent);
@@ -149,20 +151,20 @@ fn a_tunnel_carries_raw_octets() {
 }
 
 #[test]
-fn octets_behind_the_upgrade_are_the_tunnels() {
-    let server = Server::start(|_| ());
+fn bytes_behind_the_upgrade_are_the_tunnels() {
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly");
-    assert_eq!(client.answer_to(Asked::Tunnel).status, 101);
+    assert_eq!(client.answer_to(RequestKind::Tunnel).status, 101);
     assert_eq!(client.exactly(5), b"early");
 }
 
 #[test]
 fn a_tunnel_ends_when_our_side_ends() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("GET /farewell HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
-    assert_eq!(client.answer_to(Asked::Tunnel).status, 101);
+    assert_eq!(client.answer_to(RequestKind::Tunnel).status, 101);
     assert_eq!(client.exactly(8), b"farewell");
     client.closed();
     assert_eq!(server.probe.outcome("/farewell").ending, Ending::Complete);
@@ -170,19 +172,19 @@ fn a_tunnel_ends_when_our_side_ends() {
 
 #[test]
 fn no_tunnel_without_the_offer() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     assert_eq!(server.client().get("/switch").status, 426);
 }
 
 #[test]
 fn a_file_cold_and_warm() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let path = server.files.join("big");
-    let body = octets(3_000_000);
+    let body = bytes(3_000_000);
     std::fs::write(&path, &body).unwrap();
     let mut client = server.client();
     for _ in 0..2 {
-        // Where the file system has no cache to drop this is a second warm read.
+        // On a file system without a droppable cache this is a second read from the cache.
         let file = File::open(&path).unwrap();
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -193,44 +195,76 @@ fn a_file_cold_and_warm() {
     }
 }
 
+// RFC 9112 §8: a response that cannot be completed is truncated, so that the client does not mistake it for a complete one. A
+// response must never mix bytes of two versions of a file.
 #[test]
-fn a_file_that_shrinks_while_it_is_sent_breaks_the_answer_off() {
-    let server = Server::start(|_| ());
+fn a_file_that_is_written_to_while_it_is_sent_breaks_the_answer_off() {
+    let server = TestServer::start(|_| ());
     let path = server.files.join("big");
     let len = 64 * 1024 * 1024;
-    let mut file = File::create(&path).unwrap();
-    for _ in 0..len / 1_048_576 {
-        file.write_all(&[7; 1_048_576]).unwrap();
+    let write = |path: &std::path::Path| {
+        let mut file = File::create(path).unwrap();
+        for _ in 0..len / 1_048_576 {
+            file.write_all(&[7; 1_048_576]).unwrap();
+        }
+        // File times have a granularity of a few milliseconds: a change within one step would not be detected.
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    };
+    let open = || OpenOptions::new().write(true).open(&path).unwrap();
+    let replace = || {
+        write(&path.with_extension("next"));
+        std::fs::rename(path.with_extension("next"), &path).unwrap();
+    };
+    let changes: [(&str, bool, &dyn Fn()); 6] = [
+        ("it shrinks", false, &|| open().set_len(1000).unwrap()),
+        ("it grows", false, &|| open().set_len(len as u64 + 1).unwrap()),
+        // With the old time of modification the change would be found only if the server reads while it is under way.
+        ("it is written anew", false, &|| {
+            write(&path);
+            open().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+        }),
+        ("its last byte changes", false, &|| open().write_all_at(b"x", len as u64 - 1).unwrap()),
+        ("another file takes its name", true, &replace),
+        ("its name is removed", true, &|| std::fs::remove_file(&path).unwrap()),
+    ];
+    for (why, is_whole, change) in changes {
+        write(&path);
+        let mut client = server.client();
+        client.ask("/file/big");
+        let head = client.head();
+        assert_eq!(head.field("Content-Length"), Some(len.to_string().as_str()), "{why}");
+        change();
+        if is_whole {
+            let content = client.exactly(len);
+            assert!(content.iter().all(|byte| *byte == 7), "{why}");
+            assert_eq!(server.probe.outcome("/file/big").ending, Ending::Complete, "{why}");
+        } else {
+            let (bytes, close) = client.rest();
+            assert!(bytes.len() < len, "{why}: more than the kernel's buffers hold cannot have been sent before");
+            assert_eq!(close, Close::Reset, "{why}: an end could be taken for the whole answer's");
+            assert_eq!(server.probe.outcome("/file/big").ending, Ending::BodyFailed, "{why}");
+        }
     }
-    let mut client = server.client();
-    client.ask("/file/big");
-    let head = client.head();
-    assert_eq!(head.field("Content-Length"), Some(len.to_string().as_str()));
-    OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
-    let (octets, close) = client.rest();
-    assert!(octets.len() < len, "more than the kernel's buffers hold cannot have been sent before");
-    assert_eq!(close, Close::Reset, "an end could be taken for the whole answer's");
-    assert_eq!(server.probe.outcome("/file/big").ending, Ending::BodyFailed);
 }
 
 #[test]
 fn a_stream_that_fails_breaks_the_answer_off() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     for (target, ending) in [("/fail-stream", Ending::BodyFailed), ("/panic-stream", Ending::Panicked)] {
         let mut client = server.client();
         client.ask(target);
-        let (octets, _) = client.rest();
-        assert!(!octets.ends_with(b"0\r\n\r\n"), "{target}: the answer looks whole");
+        let (bytes, _) = client.rest();
+        assert!(!bytes.ends_with(b"0\r\n\r\n"), "{target}: the answer looks whole");
         assert_eq!(server.probe.outcome(target).ending, ending, "{target}");
-        assert_eq!(server.client().get("/fixed").text(), "fixed", "the worker goes on behind {target}");
+        assert_eq!(server.client().get("/fixed").text(), "fixed", "the worker still serves after {target}");
     }
 }
 
 #[test]
 fn an_unread_body_is_drained_up_to_its_bound() {
-    let server = Server::start(|setup| setup.head.discard_bytes_max = 100_000);
+    let server = TestServer::start(|setup| setup.head.discard_bytes_max = 100_000);
     let mut client = server.client();
-    client.post("/fixed", &octets(100_000));
+    client.post("/fixed", &bytes(100_000));
     assert_eq!(client.answer().text(), "fixed");
     assert_eq!(client.get("/fixed").text(), "fixed", "kept");
     assert_eq!(server.probe.outcome("/fixed").received, 100_000);
@@ -238,9 +272,9 @@ fn an_unread_body_is_drained_up_to_its_bound() {
 
 #[test]
 fn a_half_read_body_is_drained_too() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.post("/half", &octets(200_000));
+    client.post("/half", &bytes(200_000));
     assert_eq!(client.answer().status, 200);
     assert_eq!(client.get("/fixed").text(), "fixed");
     assert_eq!(server.probe.outcome("/half").received, 200_000);
@@ -248,12 +282,12 @@ fn a_half_read_body_is_drained_too() {
 
 #[test]
 fn background_work_outlives_its_answer() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     assert_eq!(client.get("/background").text(), "begun");
     drop(client);
     server.await_connections(0);
-    assert!(!server.probe.seen().contains(&Seen::Happened("background")));
+    assert!(!server.probe.seen().contains(&ProbeEvent::Happened("background")));
     server.probe.release();
-    server.probe.await_seen(&Seen::Happened("background"));
+    server.probe.await_seen(&ProbeEvent::Happened("background"));
 }

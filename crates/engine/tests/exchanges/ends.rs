@@ -1,14 +1,14 @@
-//! How exchanges end before their end: peers that go, faults, aborts, full pools.
+//! Exchanges that end early: disconnects, faults, aborts, full pools.
 
 use causeway_engine::BlockingSpec;
 use causeway_pipeline::Ending;
 
-use crate::support::{Client, Seen, Server, octets};
+use crate::support::{ProbeEvent, TestClient, TestServer, bytes};
 
 #[test]
 fn a_half_closed_peer_is_answered() {
-    let server = Server::start(|_| ());
-    for target in ["/fixed", "/chunks/3000000", "/octets/3000000"] {
+    let server = TestServer::start(|_| ());
+    for target in ["/fixed", "/chunks/3000000", "/bytes/3000000"] {
         let mut client = server.client();
         client.ask(target);
         client.end();
@@ -19,13 +19,13 @@ fn a_half_closed_peer_is_answered() {
 }
 
 #[track_caller]
-fn check_dropped(leave: impl FnOnce(Client)) {
-    let server = Server::start(|_| ());
+fn check_dropped(leave: impl FnOnce(TestClient)) {
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.ask("/hold");
     server.probe.await_held(1);
     leave(client);
-    server.probe.await_seen(&Seen::Dropped("hold"));
+    server.probe.await_seen(&ProbeEvent::Dropped("hold"));
     let outcome = server.probe.outcome("/hold");
     assert_eq!((outcome.ending, outcome.status, outcome.sent), (Ending::PeerGone, None, 0));
     server.await_connections(0);
@@ -38,7 +38,7 @@ fn a_wait_is_dropped_when_its_peer_closes() {
 
 #[test]
 fn a_wait_is_dropped_when_its_peer_resets() {
-    check_dropped(Client::reset);
+    check_dropped(TestClient::reset);
 }
 
 #[test]
@@ -48,16 +48,16 @@ fn a_wait_is_dropped_when_its_peer_closes_behind_a_pipelined_request() {
 
 #[test]
 fn a_peer_that_goes_in_the_middle_of_its_body_is_seen() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     for target in ["/collect", "/echo"] {
         let mut client = server.client();
         client.send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\nabc"));
         client.end();
-        // A reader is told, and may still answer a peer that only closed its sending side.
+        // The body's reader gets an error, and may still respond to a peer that has only closed its sending side.
         let outcome = server.probe.outcome(target);
         assert_eq!(outcome.received, 3, "{target}");
         match target {
-            "/collect" => assert_eq!(client.answer().status, 500, "the handler's word for a peer that is gone"),
+            "/collect" => assert_eq!(client.answer().status, 500, "the handler's status for a peer that is gone"),
             _ => assert_eq!(outcome.ending, Ending::BodyFailed),
         }
         server.await_connections(0);
@@ -66,19 +66,19 @@ fn a_peer_that_goes_in_the_middle_of_its_body_is_seen() {
 
 #[test]
 fn a_peer_that_goes_in_the_middle_of_the_answer_is_seen() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.ask("/octets/100000000");
+    client.ask("/bytes/100000000");
     assert_eq!(client.head().status, 200);
     client.reset();
-    let outcome = server.probe.outcome("/octets/100000000");
+    let outcome = server.probe.outcome("/bytes/100000000");
     assert_eq!(outcome.ending, Ending::PeerGone);
     assert!(outcome.sent < 100_000_000);
 }
 
 #[test]
 fn an_abort_closes_without_an_answer() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.ask("/abort");
     client.closed();
@@ -88,13 +88,13 @@ fn an_abort_closes_without_an_answer() {
 
 #[test]
 fn a_panic_ends_its_connection_only() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut other = server.client();
     other.ask("/hold");
     server.probe.await_held(1);
     for target in ["/panic-enter", "/panic-wait", "/panic-leave"] {
         let mut client = server.client();
-        client.post(target, &octets(100_000));
+        client.post(target, &bytes(100_000));
         assert_eq!(client.answer().status, 500, "{target}");
         client.closed();
         assert_eq!(server.probe.outcome(target).ending, Ending::Panicked, "{target}");
@@ -105,23 +105,24 @@ fn a_panic_ends_its_connection_only() {
 
 #[test]
 fn a_full_pool_is_503() {
-    let server = Server::start(|setup| setup.blocking = BlockingSpec { threads_max: 1, queue_max: 1 });
+    let server = TestServer::start(|setup| setup.blocking = BlockingSpec { threads_max: 1, queue_max: 1 });
     let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
     clients.iter_mut().for_each(|client| client.ask("/block"));
-    // One runs, one or two wait (the thread may not have taken the first when the second came), the others are refused.
+    // One job runs, one or two wait (the thread may not have taken the first job when the second was queued), and the remaining
+    // ones are refused.
     let mut refused = 0;
     for _ in 0..5 {
         refused += usize::from(server.probe.outcome("/block").status.is_some_and(|status| status.as_u16() == 503));
     }
     assert_eq!(refused, 5, "only refused ones end while the job blocks");
     server.probe.release_blocking();
-    let served = clients.iter_mut().map(Client::answer).filter(|answer| answer.status == 200);
+    let served = clients.iter_mut().map(TestClient::answer).filter(|answer| answer.status == 200);
     assert!((1..=3).contains(&served.count()));
 }
 
 #[test]
 fn a_malformed_chunk_reaches_the_reader() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let head = |target| format!("POST {target} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
     let mut client = server.client();
     client.send(head("/collect"));
@@ -131,17 +132,17 @@ fn a_malformed_chunk_reaches_the_reader() {
     client.closed();
     assert_eq!(server.probe.outcome("/collect").received, 3);
 
-    // The answer is under way: it is broken off.
+    // A response that has already begun is aborted.
     let mut client = server.client();
     client.send(head("/echo"));
     client.send("3\r\nabc\r\n");
     assert_eq!(client.head().status, 200);
     client.send("nonsense\r\n");
-    let (octets, _) = client.rest();
-    assert!(!octets.ends_with(b"0\r\n\r\n"), "the answer looks whole");
+    let (bytes, _) = client.rest();
+    assert!(!bytes.ends_with(b"0\r\n\r\n"), "the answer looks whole");
     assert_eq!(server.probe.outcome("/echo").ending, Ending::BodyFailed);
 
-    // Nobody reads: what was answered stays answered, then the connection ends.
+    // Without a reader the response is complete, then the connection ends.
     let mut client = server.client();
     client.send(head("/fixed"));
     client.send("3\r\nabc\r\nnonsense\r\n");
@@ -151,7 +152,7 @@ fn a_malformed_chunk_reaches_the_reader() {
 
 #[test]
 fn the_next_request_meets_nothing_of_the_last() {
-    // The same slot, hostile exchange first: what follows equals what a fresh server says.
+    // Two exchanges share a slot, a hostile one first. The second response must equal that of a fresh server.
     let strange = [
         "GET /fail/500 HTTP/1.1\r\nHost: a\r\nX-Left: over\r\n\r\n",
         "GET /hints HTTP/1.1\r\nHost: b\r\n\r\n",
@@ -162,28 +163,28 @@ fn the_next_request_meets_nothing_of_the_last() {
         "GET /empty/304 HTTP/1.1\r\nHost: g\r\n\r\n",
         "GET /chunks/100000 HTTP/1.1\r\nHost: h\r\n\r\n",
     ];
-    let plain = |octets: &str, client: &mut Client| {
-        client.send(octets);
+    let plain = |bytes: &str, client: &mut TestClient| {
+        client.send(bytes);
         let mut answer = client.answer();
         answer.fields.retain(|(name, _)| name != "Date");
         answer
     };
     for b in strange {
-        let fresh = plain(b, &mut Server::start(|_| ()).client());
-        let server = Server::start(|_| ());
+        let fresh = plain(b, &mut TestServer::start(|_| ()).client());
+        let server = TestServer::start(|_| ());
         for a in strange {
             let mut client = server.client();
             plain(a, &mut client);
-            assert_eq!(plain(b, &mut client), fresh, "{b} behind {a}");
+            assert_eq!(plain(b, &mut client), fresh, "{b} after {a}");
         }
     }
 }
 
-// RFC 9110 §15.2: a 1xx is no final answer. A handler that gives one has its 200 behind it, as Go's do; nobody switches protocols
-// without another one's octets.
+// RFC 9110 §15.2: a 1xx response is not final. After a 1xx from a handler the engine adds a 200, as Go does. A 101 without a
+// tunnel becomes 500.
 #[test]
 fn a_final_answer_is_no_interim_one() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     for (target, interim, status) in
         [("/empty/103", Some(103), 200), ("/empty/199", Some(199), 200), ("/empty/101", None, 500)]
@@ -195,5 +196,5 @@ fn a_final_answer_is_no_interim_one() {
         assert_eq!(server.probe.outcome(target).status.map(|status| status.as_u16()), Some(status), "{target}");
     }
     client.ask("/fixed");
-    assert_eq!(client.answer().status, 200, "the connection goes on");
+    assert_eq!(client.answer().status, 200, "the connection continues");
 }

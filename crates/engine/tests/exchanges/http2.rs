@@ -1,25 +1,25 @@
-//! HTTP/2: the same table, and what only streams side by side have.
+//! HTTP/2: the table of exchanges, and the properties of concurrent streams.
 
 use std::io::Write as _;
 use std::time::Duration;
 
-use causeway_pipeline::Ending;
+use causeway_pipeline::{Ending, Protocols};
 use h2::Reason;
 
-use super::table::{Content, Exchange, check, check_outcome, method, server, table};
+use super::table::{ExchangeCase, RequestContent, check, check_outcome, method, server, table};
 use crate::support::handlers::collected;
-use crate::support::http2::{Asked, Body, answer, exactly, send};
-use crate::support::{Client, Http2, PATIENCE, Seen, Server, octets};
+use crate::support::http2::{PendingResponse, RequestBody, answer, exactly, send};
+use crate::support::{Http2, PATIENCE, ProbeEvent, TestClient, TestServer, bytes};
 
-/// Small enough that no test is long, and more than one tick of the deadlines' wheel.
+/// Short enough for fast tests, and longer than one tick of the timer wheel.
 const SHORT: Duration = Duration::from_millis(300);
 
-fn body(exchange: &Exchange) -> Option<Body> {
+fn body(exchange: &ExchangeCase) -> Option<RequestBody> {
     match &exchange.content {
-        Content::None => None,
-        Content::Sized(octets) => Some(Body::sized(octets.clone())),
-        Content::Pieces(pieces, trailers) => {
-            Some(Body { pieces: pieces.clone(), is_sized: false, trailers: trailers.to_vec() })
+        RequestContent::None => None,
+        RequestContent::Sized(bytes) => Some(RequestBody::sized(bytes.clone())),
+        RequestContent::Pieces(pieces, trailers) => {
+            Some(RequestBody { pieces: pieces.clone(), is_sized: false, trailers: trailers.to_vec() })
         }
     }
 }
@@ -32,8 +32,8 @@ fn each_on_a_connection_of_its_own() {
         let answer = client.exchange(method(&exchange), exchange.target, body(&exchange).as_ref());
         check(&exchange, &answer, method(&exchange));
         check_outcome(&server, &exchange, method(&exchange));
-        // A panic is its stream's, not its connection's.
-        assert_eq!(client.get("/burn/1").text(), "burnt", "behind {}", exchange.target);
+        // A panic ends its stream, not the connection.
+        assert_eq!(client.get("/burn/1").text(), "burnt", "after {}", exchange.target);
     }
 }
 
@@ -70,7 +70,7 @@ fn all_at_once() {
 fn asked_for_the_head_only() {
     let server = server();
     let mut client = server.http2();
-    for exchange in table().into_iter().filter(|exchange| matches!(exchange.content, Content::None)) {
+    for exchange in table().into_iter().filter(|exchange| matches!(exchange.content, RequestContent::None)) {
         let answer = client.exchange("HEAD", exchange.target, None);
         check(&exchange, &answer, "HEAD");
         check_outcome(&server, &exchange, "HEAD");
@@ -85,10 +85,11 @@ fn hints_come_first() {
     assert_eq!(answer.informs, [(103, vec![link])]);
 }
 
-// RFC 9113 §8.5, RFC 8441 §4: CONNECT and extended CONNECT turn one stream into a tunnel; what HTTP/1 calls Upgrade is the latter.
+// RFC 9113 §8.5, RFC 8441 §4: CONNECT and extended CONNECT turn one stream into a tunnel; extended CONNECT corresponds to
+// HTTP/1's Upgrade.
 #[test]
 fn a_tunnel_is_one_stream() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     for is_extended in [false, true] {
         let mut client = server.http2();
         let asked = if is_extended {
@@ -97,23 +98,23 @@ fn a_tunnel_is_one_stream() {
             let request = http::Request::builder().method("CONNECT").uri("switch.test:443");
             client.open(request.body(()).unwrap(), true)
         };
-        let Asked { response, mut content } = asked;
+        let PendingResponse { response, mut content } = asked;
         let response = client.wait(response).unwrap();
         assert_eq!((response.status().as_u16(), response.headers().get("content-length")), (200, None));
         let mut inbound = response.into_body();
-        for octets in [&b"one"[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\xff"] {
-            content.send_data(octets.into(), false).unwrap();
-            assert_eq!(client.wait(exactly(&mut inbound, octets.len())), octets);
+        for bytes in [&b"one"[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\xff"] {
+            content.send_data(bytes.into(), false).unwrap();
+            assert_eq!(client.wait(exactly(&mut inbound, bytes.len())), bytes);
         }
-        assert_eq!(client.get("/fixed").text(), "fixed", "other streams go on beside it");
-        let large = octets(3 * 1024 * 1024);
-        let sent = Body { pieces: vec![large.clone()], ..Body::default() };
+        assert_eq!(client.get("/fixed").text(), "fixed", "further streams continue");
+        let large = bytes(3 * 1024 * 1024);
+        let sent = RequestBody { pieces: vec![large.clone()], ..RequestBody::default() };
         let got = client.wait(async {
             let sending = tokio::spawn(send(content, Some(sent)));
             let got = exactly(&mut inbound, large.len()).await;
             sending.await.unwrap().unwrap();
-            while let Some(octets) = inbound.data().await {
-                assert!(octets.unwrap().is_empty(), "the tunnel ends when both sides have");
+            while let Some(bytes) = inbound.data().await {
+                assert!(bytes.unwrap().is_empty(), "the tunnel ends when both sides have");
             }
             got
         });
@@ -123,27 +124,27 @@ fn a_tunnel_is_one_stream() {
 
 #[test]
 fn no_tunnel_without_the_offer() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     assert_eq!(server.http2().get("/switch").status, 426);
 }
 
 #[test]
 fn a_wait_is_dropped_when_its_stream_is_reset() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.http2();
-    let Asked { response, content } = client.ask("GET", "/hold", None);
+    let PendingResponse { response, content } = client.ask("GET", "/hold", None);
     client.settle();
     server.probe.await_held(1);
     drop((response, content));
     client.settle();
-    server.probe.await_seen(&Seen::Dropped("hold"));
+    server.probe.await_seen(&ProbeEvent::Dropped("hold"));
     assert_eq!(server.probe.outcome("/hold").ending, Ending::PeerGone);
-    assert_eq!(client.get("/fixed").text(), "fixed", "the connection goes on");
+    assert_eq!(client.get("/fixed").text(), "fixed", "the connection continues");
 }
 
 #[test]
 fn all_waits_are_dropped_when_the_connection_goes() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.http2();
     let asked: Vec<_> = (0..5).map(|_| client.ask("GET", "/hold", None)).collect();
     client.settle();
@@ -157,7 +158,7 @@ fn all_waits_are_dropped_when_the_connection_goes() {
 
 #[test]
 fn what_breaks_off_is_one_stream() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.http2();
     let mut held = client.ask("GET", "/hold", None);
     for (target, ending) in
@@ -176,36 +177,37 @@ fn what_breaks_off_is_one_stream() {
 // RFC 9110 §10.1.1.
 #[test]
 fn continue_comes_with_the_first_look_at_the_body() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.http2();
     let request = || {
         let request = http::Request::builder().method("POST").uri("http://test/collect");
         request.header("expect", "100-continue").header("content-length", "5").body(()).unwrap()
     };
-    let Asked { mut response, mut content } = client.open(request(), true);
+    let PendingResponse { mut response, mut content } = client.open(request(), true);
     let inform = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
     assert_eq!(inform.unwrap().unwrap().status().as_u16(), 100);
     content.send_data("hello".into(), true).unwrap();
     assert_eq!(client.wait(answer(response)).unwrap().text(), collected(b"hello"));
 }
 
-/// What a handler does not read stays with the peer: no more than the stream's window comes.
+/// Bytes that a handler does not read stay with the peer: it can send no more than the stream's window.
 #[test]
 fn an_upload_to_a_slow_handler_waits_for_the_window() {
-    let server = Server::start(|setup| setup.http2.stream_window_bytes = 100_000);
+    let server = TestServer::start(|setup| setup.http2.stream_window_bytes = 100_000);
     let mut client = server.http2();
-    let large = octets(20_000_000);
+    let large = bytes(20_000_000);
     let wanted = collected(&large);
-    let Asked { response, mut content } = client.ask("POST", "/slowly", Some(&Body::sized(large.clone())));
+    let PendingResponse { response, mut content } =
+        client.ask("POST", "/slowly", Some(&RequestBody::sized(large.clone())));
     client.settle();
     server.probe.await_held(1);
     content.reserve_capacity(large.len());
     client.settle();
     assert_eq!(content.capacity(), 100_000);
-    assert_eq!(client.get("/fixed").text(), "fixed", "others go on beside it");
+    assert_eq!(client.get("/fixed").text(), "fixed", "further streams continue");
     server.probe.release();
     let answer = client.wait(async {
-        let sending = tokio::spawn(send(content, Some(Body::sized(large))));
+        let sending = tokio::spawn(send(content, Some(RequestBody::sized(large))));
         let answer = answer(response).await.unwrap();
         sending.await.unwrap().unwrap();
         answer
@@ -215,49 +217,50 @@ fn an_upload_to_a_slow_handler_waits_for_the_window() {
 
 #[test]
 fn echoes_run_both_ways_at_once_side_by_side() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.http2();
-    let large = Body::sized(octets(3_000_000));
+    let large = RequestBody::sized(bytes(3_000_000));
     let all = vec![("POST", "/echo", Some(&large)); 8];
     assert!(client.exchange_all(&all).iter().all(|answer| answer.body == large.pieces[0]));
 }
 
-/// A peer with a window of one octet gets its answers all the same.
+/// A peer with a window of one byte still gets complete responses.
 #[test]
-fn windows_of_one_octet() {
-    let server = Server::start(|_| ());
+fn windows_of_one_byte() {
+    let server = TestServer::start(|_| ());
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(1);
     let mut client = Http2::connect_with(server.address(), &builder);
-    let answers = client.exchange_all(&[("GET", "/octets/500", None), ("GET", "/chunk/300", None)]);
-    assert!(answers[0].body == octets(500) && answers[1].body == octets(300));
+    let answers = client.exchange_all(&[("GET", "/bytes/500", None), ("GET", "/chunk/300", None)]);
+    assert!(answers[0].body == bytes(500) && answers[1].body == bytes(300));
 }
 
 #[test]
 fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
-    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
     let mut client = server.http2();
-    let Asked { response, mut content } = client.ask("POST", "/collect", Some(&Body::sized(octets(100))));
-    content.send_data(octets(10).into(), false).unwrap();
+    let PendingResponse { response, mut content } =
+        client.ask("POST", "/collect", Some(&RequestBody::sized(bytes(100))));
+    content.send_data(bytes(10).into(), false).unwrap();
     assert_eq!(client.wait(answer(response)).unwrap().status, 408);
-    let Asked { response, mut content } = client.ask("POST", "/echo", Some(&Body::sized(octets(100))));
-    content.send_data(octets(10).into(), false).unwrap();
+    let PendingResponse { response, mut content } = client.ask("POST", "/echo", Some(&RequestBody::sized(bytes(100))));
+    content.send_data(bytes(10).into(), false).unwrap();
     client.wait(answer(response)).unwrap_err();
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
 #[test]
 fn a_window_that_stays_closed_ends_its_stream() {
-    let server = Server::start(|setup| setup.timeouts.write_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.write_idle = SHORT);
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(1000);
     let mut client = Http2::connect_with(server.address(), &builder);
-    let asked = client.ask("GET", "/octets/100000", None);
+    let asked = client.ask("GET", "/bytes/100000", None);
     let mut stalled = client.wait(asked.response).unwrap().into_body();
     let error = client.wait(async {
         loop {
             match stalled.data().await {
-                // Taken, and no window given for it.
+                // Received, without returning the bytes to the window.
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return error,
                 None => panic!("the answer looks whole"),
@@ -265,15 +268,15 @@ fn a_window_that_stays_closed_ends_its_stream() {
         }
     });
     assert!(error.is_reset(), "{error}");
-    let outcome = server.probe.outcome("/octets/100000");
+    let outcome = server.probe.outcome("/bytes/100000");
     assert_eq!((outcome.ending, outcome.sent), (Ending::TimedOut, 1000));
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
-// RFC 9113 §6.8: what is under way is answered, then the connection ends without a fault.
+// RFC 9113 §6.8: running streams are answered, then the connection ends without an error.
 #[test]
 fn a_drain_lets_streams_end() {
-    let mut server = Server::start(|_| ());
+    let mut server = TestServer::start(|_| ());
     let probe = server.probe.clone();
     let mut client = server.http2();
     let held = client.ask("GET", "/hold", None);
@@ -292,28 +295,63 @@ fn a_drain_lets_streams_end() {
 
 #[test]
 fn an_idle_connection_ends_in_time_and_says_so() {
-    let server = Server::start(|setup| setup.timeouts.keep_alive = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.keep_alive = SHORT);
     let mut client = server.http2();
     assert_eq!(client.get("/fixed").text(), "fixed");
     client.end().unwrap();
     server.await_connections(0);
 }
 
-// RFC 9113 §3.3: a listener that was told not to speak it answers as HTTP/1 does.
+// RFC 9113 §3.3: a listener without HTTP/2 responds to the preface as an HTTP/1 server.
 #[test]
 fn no_prior_knowledge_where_it_is_not_wanted() {
-    let server = Server::start(|setup| setup.protocols.http2_clear = false);
+    let server = TestServer::start(|setup| setup.protocols.http2_clear = false);
     let mut client = server.client();
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     assert_eq!(client.answer().status, 505);
 }
 
+/// RFC 9113 §3.4, and as in Caddy: when only HTTP/2 is served, bytes other than its preface end the connection without a
+/// response of any protocol. When no protocol is served in the clear, all bytes do.
 #[test]
-fn the_preface_octet_by_octet_and_what_only_resembles_it() {
-    let server = Server::start(|_| ());
+fn only_protocols_of_the_listener_are_served_in_the_clear() {
+    for (http2, http2_clear) in [(false, true), (true, true), (true, false)] {
+        let protocols = Protocols { http1: false, http2, http2_clear, http2_upgrade: false };
+        let server = TestServer::start(|setup| {
+            setup.protocols = protocols;
+            setup.timeouts.head = SHORT;
+        });
+        for bytes in [
+            "GET /fixed HTTP/1.1\r\nHost: test\r\n\r\n",
+            "PRI /fixed HTTP/1.1\r\nHost: test\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+            "P",
+            "PRI * HTTP/2.0\r\n",
+            "x",
+        ] {
+            let mut client = server.client();
+            // The server may have closed already.
+            let _ = client.stream.write_all(bytes.as_bytes());
+            assert!(client.rest().0.is_empty(), "{protocols:?}: {bytes:?}");
+        }
+        server.await_connections(0);
+        if http2_clear {
+            let mut client = server.client();
+            client.send("PRI * HTTP/2.0\r\n");
+            client.end();
+            assert!(client.rest().0.is_empty(), "{protocols:?}: a part, and the end");
+            let mut client = server.http2();
+            assert_eq!(client.get("/fixed").text(), "fixed");
+        }
+    }
+}
+
+#[test]
+fn the_preface_byte_by_byte_and_what_only_resembles_it() {
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
-    for octet in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0" {
-        client.send([*octet]);
+    for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0" {
+        client.send([*byte]);
     }
     let settings = client.exactly(9);
     assert_eq!((settings[3], &settings[5..]), (4, &[0; 4][..]), "SETTINGS first");
@@ -327,12 +365,12 @@ fn the_preface_octet_by_octet_and_what_only_resembles_it() {
 fn an_upgrade_makes_the_request_stream_1() {
     let ask = "GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
                HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
-    let server = Server::start(|setup| setup.protocols.http2_upgrade = true);
+    let server = TestServer::start(|setup| setup.protocols.http2_upgrade = true);
     let mut client = server.client();
     client.send(ask);
     assert_eq!(client.head().status, 101);
     let settings = client.exactly(9);
-    assert_eq!(settings[3], 4, "SETTINGS come before the answer, and before the client's preface (§3.5)");
+    assert_eq!(settings[3], 4, "SETTINGS precede the response and the client's preface (§3.5)");
     client.exactly(usize::from(settings[1]) << 8 | usize::from(settings[2]));
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     let (mut content, mut ended) = (Vec::new(), false);
@@ -348,17 +386,17 @@ fn an_upgrade_makes_the_request_stream_1() {
         }
     }
     assert_eq!(content, b"fixed");
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut plain = server.client();
     plain.send(ask);
     let answer = plain.answer();
     assert_eq!((answer.status, answer.text()), (200, "fixed"), "not unless a configuration allows it");
 }
 
-/// What a reload takes away is taken from connections that are open, too.
+/// A version that a reload removes is removed for open connections, too.
 #[test]
 fn no_upgrade_behind_a_reload_that_does_not_allow_it() {
-    let mut server = Server::start(|setup| setup.protocols.http2_upgrade = true);
+    let mut server = TestServer::start(|setup| setup.protocols.http2_upgrade = true);
     let mut client = server.client();
     assert_eq!(client.get("/fixed").text(), "fixed");
     server.reload(|_| ()).unwrap();
@@ -370,51 +408,64 @@ fn no_upgrade_behind_a_reload_that_does_not_allow_it() {
     assert_eq!((answer.status, answer.text()), (200, "fixed"));
 }
 
+/// A connection of a version that the new plan does not serve ends, and a further request on it is refused.
+#[test]
+fn a_version_ends_with_the_reload_that_leaves_it_out() {
+    let mut server = TestServer::start(|_| ());
+    let mut client = server.client();
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    server.reload(|setup| setup.protocols.http1 = false).unwrap();
+    let (answer, _) = client.rest();
+    assert!(answer.is_empty(), "{answer:?}");
+    assert_eq!(server.http2().get("/fixed").text(), "fixed");
+}
+
 #[test]
 fn reading_stops_while_the_peer_does_not() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
-    // PINGs whose answers nobody reads: in the end the kernel takes no more, or the connection ends.
+    // PINGs without reading the replies: eventually the socket's buffers are full, or the connection ends.
     let ping = b"\0\0\x08\x06\0\0\0\0\0abcdefgh".repeat(1000);
     client.stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
     let taken = (0..10_000).take_while(|_| client.stream.write_all(&ping).is_ok()).count();
     assert!(taken < 10_000, "170 MB of answers are held for a peer that reads none");
     drop(client);
-    let mut other = Client::connect(server.address());
+    let mut other = TestClient::connect(server.address());
     assert_eq!(other.get("/fixed").text(), "fixed");
 }
 
-/// A reader that is another task makes room in the window, and asks for the body, though it has emptied the box by the time that
-/// its connection looks.
+/// A reader in a task of its own enlarges the window and triggers 100 Continue, even if it has emptied the mailbox before the
+/// connection's next poll.
 #[test]
 fn a_reader_in_another_task_keeps_the_window_open() {
-    let server = Server::start(|setup| setup.http2.stream_window_bytes = 10_000);
+    let server = TestServer::start(|setup| setup.http2.stream_window_bytes = 10_000);
     let mut client = server.http2();
     let request = http::Request::builder().method("POST").uri("http://test/collect-elsewhere");
     let request = request.header("expect", "100-continue").body(()).unwrap();
-    let Asked { mut response, content } = client.open(request, true);
+    let PendingResponse { mut response, content } = client.open(request, true);
     client.settle();
     server.probe.await_held(1);
     server.probe.release();
     let inform = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
     assert_eq!(inform.unwrap().unwrap().status().as_u16(), 100);
     let answer = client.wait(async {
-        let sending = tokio::spawn(send(content, Some(Body { pieces: vec![octets(500_000)], ..Body::default() })));
+        let sending =
+            tokio::spawn(send(content, Some(RequestBody { pieces: vec![bytes(500_000)], ..RequestBody::default() })));
         let answer = answer(response).await.unwrap();
         sending.await.unwrap().unwrap();
         answer
     });
-    assert_eq!(answer.text(), "500000 octets");
+    assert_eq!(answer.text(), "500000 bytes");
 }
 
-/// Content that ends before the length that its head announced breaks its stream off, at once, whatever of the request is still to
-/// come.
+/// Response content shorter than the announced length resets the stream at once, even while the request is incomplete.
 #[test]
 fn an_answer_shorter_than_it_said_is_cut_at_once() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.http2();
-    let Asked { response, content } = client.ask("POST", "/short-stream", Some(&Body::sized(octets(100))));
+    let PendingResponse { response, content } =
+        client.ask("POST", "/short-stream", Some(&RequestBody::sized(bytes(100))));
     let error = client.wait(answer(response)).unwrap_err();
     assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
     let outcome = server.probe.outcome("/short-stream");
@@ -423,10 +474,10 @@ fn an_answer_shorter_than_it_said_is_cut_at_once() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
-/// RFC 9113 §10.5: windows bound the octets that nobody reads; the blocks that they came in are bounded by as much.
+/// RFC 9113 §10.5: windows bound the bytes that a handler does not read; the blocks that hold them have a corresponding bound.
 #[test]
 fn small_pieces_that_nobody_reads_pin_no_blocks() {
-    let server = Server::start(|_| ());
+    let server = TestServer::start(|_| ());
     let mut client = server.client();
     let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
         let len = u8::try_from(payload.len()).unwrap();
@@ -439,11 +490,11 @@ fn small_pieces_that_nobody_reads_pin_no_blocks() {
     server.probe.await_held(1);
     let before = server.pools().blocks;
     for at in 0..200_u8 {
-        // Its answer says that the piece before it was read by itself.
+        // The PING's reply shows that the piece before it was read separately.
         client.send([frame(0, 0, 1, &[at; 64]), frame(6, 0, 0, b"a ping 8")].concat());
-        let mut octets = Vec::new();
-        while !octets.ends_with(b"a ping 8") {
-            octets.extend(client.exactly(1));
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"a ping 8") {
+            bytes.extend(client.exactly(1));
         }
     }
     let made = server.pools().blocks - before;

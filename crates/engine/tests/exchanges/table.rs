@@ -1,63 +1,63 @@
-//! A table of exchanges in HTTP's own words, and its runs over HTTP/1; `http2` runs the same.
+//! A table of exchanges, independent of the HTTP version, and its runs over HTTP/1; `http2` runs it over HTTP/2.
 
 use causeway_pipeline::Ending;
 
-use crate::support::client::Asked;
+use crate::support::client::RequestKind;
 use crate::support::handlers::collected;
 use crate::support::server::Errors;
-use crate::support::{Answer, Client, Server, octets};
+use crate::support::{ClientResponse, TestClient, TestServer, bytes};
 
 /// A request's content.
 #[derive(Clone)]
-pub(super) enum Content {
+pub(super) enum RequestContent {
     None,
     Sized(Vec<u8>),
     /// Pieces, then trailers.
     Pieces(Vec<Vec<u8>>, &'static [(&'static str, &'static str)]),
 }
 
-/// What becomes of the connection, where it is this exchange's alone.
+/// The state of an HTTP/1 connection after the exchange.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum After {
     Kept,
     Closed,
 }
 
-pub(super) struct Exchange {
+pub(super) struct ExchangeCase {
     pub(super) target: &'static str,
-    pub(super) content: Content,
+    pub(super) content: RequestContent,
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
     pub(super) after: After,
 }
 
-fn get(target: &'static str, status: u16, body: impl Into<Vec<u8>>) -> Exchange {
-    Exchange { target, content: Content::None, status, body: body.into(), after: After::Kept }
+fn get(target: &'static str, status: u16, body: impl Into<Vec<u8>>) -> ExchangeCase {
+    ExchangeCase { target, content: RequestContent::None, status, body: body.into(), after: After::Kept }
 }
 
-fn post(target: &'static str, content: Content, status: u16, body: impl Into<Vec<u8>>) -> Exchange {
-    Exchange { target, content, status, body: body.into(), after: After::Kept }
+fn post(target: &'static str, content: RequestContent, status: u16, body: impl Into<Vec<u8>>) -> ExchangeCase {
+    ExchangeCase { target, content, status, body: body.into(), after: After::Kept }
 }
 
-fn ends(exchange: Exchange) -> Exchange {
-    Exchange { after: After::Closed, ..exchange }
+fn ends(exchange: ExchangeCase) -> ExchangeCase {
+    ExchangeCase { after: After::Closed, ..exchange }
 }
 
-/// Every handler, the content that suits it, and what comes back. Those that end their connection come last.
-pub(super) fn table() -> Vec<Exchange> {
-    let some = || Content::Sized(octets(40_000));
-    let file = octets(300_000);
+/// All handlers with suitable requests and the expected responses. Those that end their connection are last.
+pub(super) fn table() -> Vec<ExchangeCase> {
+    let some = || RequestContent::Sized(bytes(40_000));
+    let file = bytes(300_000);
     let parts = [b"--head--", &file[10..20], b"--between--", &file[100_000..]].concat();
-    let pieces = || Content::Pieces(vec![octets(10), octets(5_000), octets(1)], &[("x-sum", "17")]);
-    let pieced = || [octets(10), octets(5_000), octets(1)].concat();
+    let pieces = || RequestContent::Pieces(vec![bytes(10), bytes(5_000), bytes(1)], &[("x-sum", "17")]);
+    let pieced = || [bytes(10), bytes(5_000), bytes(1)].concat();
     vec![
         get("/fixed", 200, "fixed"),
-        get("/octets/0", 200, ""),
-        get("/octets/1", 200, octets(1)),
-        get("/octets/300000", 200, octets(300_000)),
-        get("/chunks/300000", 200, octets(300_000)),
-        get("/chunk/1025", 200, octets(1025)),
-        get("/chunk/200000", 200, octets(200_000)),
+        get("/bytes/0", 200, ""),
+        get("/bytes/1", 200, bytes(1)),
+        get("/bytes/300000", 200, bytes(300_000)),
+        get("/chunks/300000", 200, bytes(300_000)),
+        get("/chunk/1025", 200, bytes(1025)),
+        get("/chunk/200000", 200, bytes(200_000)),
         get("/empty/200", 200, ""),
         get("/empty/204", 204, ""),
         get("/empty/304", 304, ""),
@@ -75,11 +75,11 @@ pub(super) fn table() -> Vec<Exchange> {
         post("/fixed", some(), 200, "fixed"),
         post("/drop-body", some(), 200, "dropped"),
         post("/drop-body-later", some(), 200, "dropped"),
-        post("/collect", some(), 200, collected(&octets(40_000))),
+        post("/collect", some(), 200, collected(&bytes(40_000))),
         post("/collect", pieces(), 200, collected(&pieced())),
-        post("/collect", Content::Sized(Vec::new()), 200, collected(b"")),
-        post("/collect", Content::None, 200, collected(b"")),
-        post("/echo", some(), 200, octets(40_000)),
+        post("/collect", RequestContent::Sized(Vec::new()), 200, collected(b"")),
+        post("/collect", RequestContent::None, 200, collected(b"")),
+        post("/echo", some(), 200, bytes(40_000)),
         post("/echo", pieces(), 200, pieced()),
         post("/fail/403", some(), 403, ""),
         ends(get("/panic-enter", 500, "")),
@@ -88,19 +88,19 @@ pub(super) fn table() -> Vec<Exchange> {
     ]
 }
 
-/// The request in HTTP/1's words. HTTP/1.0 has no chunks; it keeps a connection only where that is asked for.
-fn encode(exchange: &Exchange, method: &str, version: &str) -> Vec<u8> {
+/// Encodes the request as HTTP/1. HTTP/1.0 has no chunked coding, and keeps a connection only with `Connection: keep-alive`.
+fn encode(exchange: &ExchangeCase, method: &str, version: &str) -> Vec<u8> {
     let mut out = format!("{method} {} {version}\r\nHost: test\r\n", exchange.target).into_bytes();
     if version == "HTTP/1.0" {
         out.extend(b"Connection: keep-alive\r\n");
     }
     match &exchange.content {
-        Content::None => out.extend(b"\r\n"),
-        Content::Sized(body) => {
+        RequestContent::None => out.extend(b"\r\n"),
+        RequestContent::Sized(body) => {
             out.extend(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
             out.extend(body);
         }
-        Content::Pieces(pieces, trailers) => {
+        RequestContent::Pieces(pieces, trailers) => {
             out.extend(b"Transfer-Encoding: chunked\r\n\r\n");
             for piece in pieces {
                 out.extend(format!("{:x}\r\n", piece.len()).as_bytes());
@@ -118,29 +118,29 @@ fn encode(exchange: &Exchange, method: &str, version: &str) -> Vec<u8> {
 }
 
 #[track_caller]
-pub(super) fn check(exchange: &Exchange, answer: &Answer, method: &str) {
+pub(super) fn check(exchange: &ExchangeCase, answer: &ClientResponse, method: &str) {
     let target = exchange.target;
     assert_eq!(answer.status, exchange.status, "{method} {target}");
     let body = if method == "HEAD" { &[][..] } else { &exchange.body };
-    assert!(answer.body == body, "{method} {target}: {} octets, not {}", answer.body.len(), body.len());
+    assert!(answer.body == body, "{method} {target}: {} bytes, not {}", answer.body.len(), body.len());
     assert!(answer.field("Date").is_some() && answer.field("Server") == Some("Causeway"), "{target}: {answer:?}");
     if exchange.after == After::Closed && answer.version != "HTTP/2" {
         assert!(answer.closes(), "{target}: {:?}", answer.fields);
     }
-    if let (Content::Pieces(_, trailers), "/echo", "POST") = (&exchange.content, target, method) {
+    if let (RequestContent::Pieces(_, trailers), "/echo", "POST") = (&exchange.content, target, method) {
         let trailers = trailers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         assert_eq!(answer.trailers, trailers.collect::<Vec<_>>(), "{target}");
     }
 }
 
 #[track_caller]
-pub(super) fn check_outcome(server: &Server, exchange: &Exchange, method: &str) {
+pub(super) fn check_outcome(server: &TestServer, exchange: &ExchangeCase, method: &str) {
     let outcome = server.probe.outcome(exchange.target);
     let target = exchange.target;
     let received = match &exchange.content {
-        Content::None => 0,
-        Content::Sized(body) => body.len(),
-        Content::Pieces(pieces, _) => pieces.concat().len(),
+        RequestContent::None => 0,
+        RequestContent::Sized(body) => body.len(),
+        RequestContent::Pieces(pieces, _) => pieces.concat().len(),
     };
     let ending = if target.starts_with("/panic") { Ending::Panicked } else { Ending::Complete };
     assert_eq!(outcome.status.map(|status| status.as_u16()), Some(exchange.status), "{target}");
@@ -149,13 +149,13 @@ pub(super) fn check_outcome(server: &Server, exchange: &Exchange, method: &str) 
     assert_eq!(outcome.sent, sent as u64, "{method} {target}");
 }
 
-pub(super) fn method(exchange: &Exchange) -> &'static str {
-    if matches!(exchange.content, Content::None) { "GET" } else { "POST" }
+pub(super) fn method(exchange: &ExchangeCase) -> &'static str {
+    if matches!(exchange.content, RequestContent::None) { "GET" } else { "POST" }
 }
 
-pub(super) fn server() -> Server {
-    let server = Server::start(|_| ());
-    std::fs::write(server.files.join("big"), octets(300_000)).unwrap();
+pub(super) fn server() -> TestServer {
+    let server = TestServer::start(|_| ());
+    std::fs::write(server.files.join("big"), bytes(300_000)).unwrap();
     server
 }
 
@@ -168,7 +168,7 @@ fn each_on_a_connection_of_its_own() {
         check(&exchange, &client.answer(), method(&exchange));
         check_outcome(&server, &exchange, method(&exchange));
         match exchange.after {
-            After::Kept => assert_eq!(client.get("/burn/1").text(), "burnt", "behind {}", exchange.target),
+            After::Kept => assert_eq!(client.get("/burn/1").text(), "burnt", "after {}", exchange.target),
             After::Closed => client.closed(),
         }
     }
@@ -193,7 +193,7 @@ fn pipelined() {
     let server = server();
     let (kept, _): (Vec<_>, Vec<_>) = table().into_iter().partition(|exchange| exchange.after == After::Kept);
     let mut client = server.client();
-    let mut reader = Client::over(client.stream.try_clone().unwrap());
+    let mut reader = TestClient::over(client.stream.try_clone().unwrap());
     let all: Vec<u8> = (0..3).flat_map(|_| kept.iter().flat_map(|e| encode(e, method(e), "HTTP/1.1"))).collect();
     let writer = std::thread::spawn(move || client.send(all));
     for exchange in (0..3).flat_map(|_| &kept) {
@@ -216,20 +216,20 @@ fn two_hundred_small_ones_pipelined_and_half_closed() {
 }
 
 #[test]
-fn octet_by_octet() {
+fn byte_by_byte() {
     let server = server();
     let mut client = server.client();
     for exchange in table().into_iter().filter(|exchange| exchange.after == After::Kept) {
         let whole = encode(&exchange, method(&exchange), "HTTP/1.1");
-        // A body's octets need not all come alone; its head, its start and its end do.
+        // Only the head, the body's start and its end are sent byte by byte.
         let alone = whole.len().min(600);
-        for octet in &whole[..alone] {
-            client.send([*octet]);
+        for byte in &whole[..alone] {
+            client.send([*byte]);
         }
         let tail = whole.len().saturating_sub(40).max(alone);
         client.send(&whole[alone..tail]);
-        for octet in &whole[tail..] {
-            client.send([*octet]);
+        for byte in &whole[tail..] {
+            client.send([*byte]);
         }
         check(&exchange, &client.answer(), method(&exchange));
     }
@@ -239,9 +239,9 @@ fn octet_by_octet() {
 fn asked_for_the_head_only() {
     let server = server();
     let mut client = server.client();
-    for exchange in table().into_iter().filter(|exchange| matches!(exchange.content, Content::None)) {
+    for exchange in table().into_iter().filter(|exchange| matches!(exchange.content, RequestContent::None)) {
         client.send(encode(&exchange, "HEAD", "HTTP/1.1"));
-        check(&exchange, &client.answer_to(Asked::HeadOnly), "HEAD");
+        check(&exchange, &client.answer_to(RequestKind::HeadOnly), "HEAD");
         check_outcome(&server, &exchange, "HEAD");
         if exchange.after == After::Closed {
             client.closed();
@@ -253,7 +253,7 @@ fn asked_for_the_head_only() {
 #[test]
 fn in_http_1_0() {
     let server = server();
-    for exchange in table().into_iter().filter(|exchange| !matches!(exchange.content, Content::Pieces(..))) {
+    for exchange in table().into_iter().filter(|exchange| !matches!(exchange.content, RequestContent::Pieces(..))) {
         let mut client = server.client();
         client.send(encode(&exchange, method(&exchange), "HTTP/1.0"));
         let answer = client.answer();
@@ -263,7 +263,7 @@ fn in_http_1_0() {
         let delimited = answer.field("Content-Length").is_some() || matches!(answer.status, 204 | 304);
         if exchange.after == After::Kept && delimited {
             assert_eq!(answer.field("Connection"), Some("keep-alive"), "{}", exchange.target);
-            assert_eq!(client.get("/burn/1").text(), "burnt", "behind {}", exchange.target);
+            assert_eq!(client.get("/burn/1").text(), "burnt", "after {}", exchange.target);
         } else {
             client.closed();
         }
@@ -272,14 +272,14 @@ fn in_http_1_0() {
 
 #[test]
 fn with_error_routes() {
-    let server = Server::start(|setup| setup.errors = Errors::Handled);
+    let server = TestServer::start(|setup| setup.errors = Errors::Handled);
     let mut client = server.client();
     for (target, status) in [("/fail/404", 404), ("/fail/503", 503), ("/nowhere", 404), ("/fail/403", 403)] {
         let answer = client.get(target);
         assert_eq!((answer.status, answer.text()), (status, format!("fault {status}").as_str()), "{target}");
         assert_eq!(server.probe.outcome(target).ending, Ending::Complete);
     }
-    client.post("/fail/403", &octets(1000));
+    client.post("/fail/403", &bytes(1000));
     assert_eq!(client.answer().text(), "fault 403");
 }
 

@@ -1,29 +1,30 @@
-//! Over HTTP/1.1.
+//! Hostile upstreams over HTTP/1.1.
 
 use std::io::Write as _;
 
 use crate::support::origin::{Act, Origin};
-use crate::support::{Server, octets};
-use crate::{Got, all_home, ask, read, whole};
+use crate::support::{TestServer, bytes};
+use crate::{ClientResult, all_home, ask, read, whole};
 
-/// The upstream does this to a request; the client gets that; the next request gets its own answer on another connection.
+/// Runs one case: the upstream's behaviour and the client's result. The next request must then get its own response, on a new
+/// connection.
 #[track_caller]
-fn check(server: &Server, why: &str, act: Act, want: &Got) {
+fn check(server: &TestServer, why: &str, act: Act, want: &ClientResult) {
     let origin = Origin::new(vec![act, |peer| {
         peer.head();
         peer.answer("good");
     }]);
     let got = ask(server, &origin.target());
     assert_eq!(got, *want, "{why}");
-    assert_eq!(ask(server, &origin.target()), whole(200, "good"), "behind: {why}");
+    assert_eq!(ask(server, &origin.target()), whole(200, "good"), "after: {why}");
     origin.end();
 }
 
 #[test]
 fn answers_that_are_no_answers() {
-    let server = Server::start(|_| {});
-    let cases: &[(&str, Act, Got)] = &[
-        // RFC 9112 §6.3: a length that is not sure may be an attack.
+    let server = TestServer::start(|_| {});
+    let cases: &[(&str, Act, ClientResult)] = &[
+        // RFC 9112 §6.3: an ambiguous length may be an attack.
         (
             "two lengths",
             |p| {
@@ -34,7 +35,7 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "no number",
+            "a length with a sign",
             |p| {
                 p.head();
                 p.send("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na");
@@ -42,7 +43,7 @@ fn answers_that_are_no_answers() {
             },
             whole(502, ""),
         ),
-        // RFC 9112 §6.1: a message with both is an attack, or a mistake.
+        // RFC 9112 §6.1: a message with both fields is an attack or an error.
         (
             "Content-Length and Transfer-Encoding",
             |p| {
@@ -61,7 +62,7 @@ fn answers_that_are_no_answers() {
             },
             whole(502, ""),
         ),
-        // RFC 9110 §7.8: a switch is asked for.
+        // RFC 9110 §7.8: a server must not switch protocols without a request for it.
         (
             "101 unasked",
             |p| {
@@ -82,7 +83,7 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "a head that is cut by a reset",
+            "a head truncated by a reset",
             |p| {
                 p.head();
                 p.send("HTTP/1.1 200 OK\r\nX");
@@ -94,14 +95,14 @@ fn answers_that_are_no_answers() {
             "a head beyond the limit",
             |p| {
                 p.head();
-                // It may be refused before it is whole.
+                // The proxy may close the connection before the whole head is sent.
                 let _ = p.0.write_all(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(64 * 1024)).as_bytes());
                 p.rest();
             },
             whole(502, ""),
         ),
         (
-            "interim answers without an end",
+            "an endless sequence of interim responses",
             |p| {
                 p.head();
                 for _ in 0..10_000 {
@@ -114,7 +115,7 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "interim answers, then none",
+            "interim responses without a final one",
             |p| {
                 p.head();
                 p.send("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
@@ -123,7 +124,7 @@ fn answers_that_are_no_answers() {
             whole(504, ""),
         ),
         (
-            "the other version's first words",
+            "a SETTINGS frame of HTTP/2",
             |p| {
                 p.head();
                 p.send("\0\0\0\x04\0\0\0\0\0");
@@ -141,7 +142,7 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "another version",
+            "an unknown version",
             |p| {
                 p.head();
                 p.send("HTTP/3.0 200 OK\r\n\r\n");
@@ -150,7 +151,7 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "a status beyond",
+            "a status of four digits",
             |p| {
                 p.head();
                 p.send("HTTP/1.1 2000 OK\r\n\r\n");
@@ -174,18 +175,18 @@ fn answers_that_are_no_answers() {
     all_home(&server);
 }
 
-// RFC 9112 §8: what is cut is told as cut, never as whole.
+// RFC 9112 §8: truncated content must not look complete to the client.
 #[test]
 fn content_that_is_cut() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
-        ("shorter than said", |p| {
+        ("shorter than announced", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
             p.half_close();
             p.end();
         }),
-        ("shorter than said, with a reset", |p| {
+        ("shorter than announced, with a reset", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
             p.reset();
@@ -196,13 +197,13 @@ fn content_that_is_cut() {
             p.half_close();
             p.end();
         }),
-        ("amid a chunk's size", |p| {
+        ("within a chunk's size", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0");
             p.half_close();
             p.end();
         }),
-        ("a chunk's size that is none", |p| {
+        ("an invalid chunk size", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nx\r\n");
             p.end();
@@ -212,28 +213,28 @@ fn content_that_is_cut() {
             p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n");
             p.end();
         }),
-        ("a chunk's size beyond all numbers", |p| {
+        ("a chunk size that overflows", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\nfffffffffffffffff\r\n");
             p.end();
         }),
-        ("up to the end, with a reset", |p| {
+        ("delimited by the connection's end, with a reset", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\n\r\nabc");
-            // Both do not come in one, so that the head is seen.
+            // Separate reads, so that the proxy forwards the head first.
             std::thread::sleep(std::time::Duration::from_millis(20));
             p.reset();
         }),
-        ("nothing for too long", |p| {
+        ("a stall beyond the timeout", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
             p.end();
         }),
     ];
     for (why, act) in cases {
-        check(&server, why, *act, &Got::Cut(200));
+        check(&server, why, *act, &ClientResult::Cut(200));
     }
-    // By HTTP/2 the client's stream is reset.
+    // For an HTTP/2 client, the stream is reset.
     for (why, act) in cases {
         let origin = Origin::new(vec![*act]);
         let mut client = server.http2();
@@ -245,22 +246,22 @@ fn content_that_is_cut() {
     all_home(&server);
 }
 
-// RFC 9112 §9.2: the answer to the next request is what comes behind that request, and nothing else.
+// RFC 9112 §9.2: bytes that arrive before a request is sent are not its response.
 #[test]
 fn what_comes_behind_an_answer_is_nobodys() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
-        ("with it", |p| {
+        ("in the segment of the response", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
             p.end();
         }),
-        ("a longer content", |p| {
+        ("excess content", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabcdef");
             p.end();
         }),
-        ("behind chunks", |p| {
+        ("after the last chunk", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
             p.end();
@@ -290,7 +291,7 @@ fn what_comes_behind_an_answer_is_nobodys() {
         assert_eq!(ask(&server, &origin.target()), whole(200, "good"), "{why}");
         origin.end();
     }
-    // A 204 or a 304 has no content, whatever it says; neither has an answer to HEAD.
+    // A 204, a 304 and a response to HEAD have no content, even with a Content-Length.
     for (method, answer) in [
         ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nevil"),
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nevil"),
@@ -320,15 +321,15 @@ fn what_comes_behind_an_answer_is_nobodys() {
 
 const LARGE: usize = 10_000_000;
 
-/// A client that sends ten megabytes while the upstream answers as it likes; the answer.
-fn upload(server: &Server, target: &str) -> (u16, String) {
+/// Sends ten megabytes, and reads the response concurrently. Returns its status and text.
+fn upload(server: &TestServer, target: &str) -> (u16, String) {
     let mut client = server.client();
     let mut sending = client.stream.try_clone().unwrap();
     let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n");
     let sender = std::thread::spawn(move || {
-        // Nobody may read it to its end.
+        // Writing may fail, since the upstream may not read to the end.
         let _ = sending.write_all(head.as_bytes());
-        let _ = sending.write_all(&octets(LARGE));
+        let _ = sending.write_all(&bytes(LARGE));
     });
     let answer = client.answer();
     drop(client);
@@ -336,32 +337,32 @@ fn upload(server: &Server, target: &str) -> (u16, String) {
     (answer.status, answer.text().to_owned())
 }
 
-// RFC 9110 §15.5.14: the answer says why the rest is not read; it must arrive.
+// RFC 9110 §15.5.14: a response that explains why the rest of the request is not read must reach the client.
 #[test]
 fn an_answer_before_the_request_is_read_arrives() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
-        ("and it is closed", |p| {
+        ("with Connection: close", |p| {
             p.head();
             p.send("HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch");
         }),
-        ("and it is kept", |p| {
+        ("the connection is kept", |p| {
             p.head();
             p.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nmuch");
             p.rest();
         }),
-        ("and it ends with the connection", |p| {
+        ("delimited by the connection's end", |p| {
             p.head();
             p.send("HTTP/1.1 413 Content Too Large\r\n\r\nmuch");
             p.half_close();
             p.rest();
         }),
-        ("and nothing more is read", |p| {
+        ("then no further reads", |p| {
             p.head();
             p.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nmuch");
             std::thread::sleep(std::time::Duration::from_millis(100));
         }),
-        ("and a reset", |p| {
+        ("then a reset", |p| {
             p.head();
             p.exactly(100_000);
             p.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nmuch");
@@ -377,11 +378,11 @@ fn an_answer_before_the_request_is_read_arrives() {
     all_home(&server);
 }
 
-// RFC 9110 §9.2.2: what was sent on a connection that had ended meanwhile, and cannot be done twice, is not sent again; but an end
-// that is known before it is used costs nobody anything.
+// RFC 9110 §9.2.2: a request that is not idempotent must not be retried when the connection ends after it was sent. But an end
+// that is detected before the connection is reused fails no request.
 #[test]
 fn an_end_that_came_while_idle_spoils_no_request() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![
         |peer| {
             peer.head();
@@ -401,10 +402,10 @@ fn an_end_that_came_while_idle_spoils_no_request() {
     origin.end();
 }
 
-// RFC 9110 §9.3.2, §9.3.6, §9.3.7, RFC 9112 §3.2: what a request's head becomes.
+// RFC 9110 §9.3.2, §9.3.6, §9.3.7, RFC 9112 §3.2: heads of forwarded requests.
 #[test]
 fn heads_as_the_upstream_sees_them() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let cases: &[(&str, &str, &str)] = &[
         ("HEAD {} HTTP/1.1\r\nHost: a.test\r\n\r\n", "HEAD {} HTTP/1.1\r\n", "a.test"),
         ("GET http://b.test{} HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET {} HTTP/1.1\r\n", "b.test"),
@@ -444,7 +445,7 @@ fn heads_as_the_upstream_sees_them() {
         }
         origin.end();
     }
-    // What they say of content that they do not have: kept for HEAD, left out otherwise, as Go does (RFC 9110 §8.6 lets us).
+    // Content-Length of responses without content: kept for HEAD, removed otherwise, as in Go (RFC 9110 §8.6 allows it).
     for (method, answer, status, length) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", 200, Some("7")),
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", 304, None),

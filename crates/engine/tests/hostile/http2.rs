@@ -1,4 +1,4 @@
-//! Over HTTP/2.
+//! Hostile upstreams over HTTP/2.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use causeway_testkit::http2::{flag, kind};
 
 use crate::support::forward::wish;
-use crate::support::origin::{Act, Origin, Peer, status_200};
-use crate::support::{Server, octets};
-use crate::{Got, all_home, ask, read, whole};
+use crate::support::origin::{Act, Origin, OriginConnection, status_200};
+use crate::support::{TestServer, bytes};
+use crate::{ClientResult, all_home, ask, read, whole};
 
 const END: u8 = flag::END_HEADERS | flag::END_STREAM;
 
-/// As `/forward`, by HTTP/2.
+/// Returns a target that is forwarded over HTTP/2.
 fn target(origin: &Origin) -> String {
     format!("/forward2/{}", origin.port)
 }
 
-/// Says the settings and reads the first request; its stream.
-fn begin(peer: &mut Peer) -> u32 {
+/// Sends SETTINGS and reads up to the first request. Returns its stream.
+fn begin(peer: &mut OriginConnection) -> u32 {
     peer.preface(&[]);
     peer.request()
 }
 
-fn good(peer: &mut Peer) {
+fn good(peer: &mut OriginConnection) {
     let stream = begin(peer);
     peer.respond(stream, "good");
 }
@@ -36,13 +36,13 @@ fn goaway(last: u32) -> Vec<u8> {
     [last.to_be_bytes(), 0_u32.to_be_bytes()].concat()
 }
 
-// RFC 9113 §5.4: what breaks the connection, and what breaks a stream; the next request is carried.
+// RFC 9113 §5.4: connection errors and stream errors. The next request succeeds.
 #[test]
 fn answers_that_are_no_answers() {
-    let server = Server::start(|_| {});
-    let cases: &[(&str, Act, Got)] = &[
+    let server = TestServer::start(|_| {});
+    let cases: &[(&str, Act, ClientResult)] = &[
         (
-            "HTTP/1",
+            "an HTTP/1 response",
             |p| {
                 p.exactly(24);
                 p.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
@@ -78,7 +78,7 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "an answer to nobody",
+            "a response on an unknown stream",
             |p| {
                 begin(p);
                 p.frame(kind::HEADERS, END, 99, &status_200());
@@ -87,7 +87,7 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "a request of its own",
+            "a request from the upstream",
             |p| {
                 begin(p);
                 p.frame(kind::HEADERS, END, 2, &status_200());
@@ -158,10 +158,10 @@ fn answers_that_are_no_answers() {
                 let _ = p.0.write_all(&[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1, 0]);
                 p.rest();
             },
-            Got::Cut(200),
+            ClientResult::Cut(200),
         ),
         (
-            "nothing",
+            "no response",
             |p| {
                 begin(p);
                 p.rest();
@@ -178,14 +178,14 @@ fn answers_that_are_no_answers() {
             whole(502, ""),
         ),
         (
-            "interim answers without an end",
+            "an endless sequence of interim responses",
             |p| {
                 let stream = begin(p);
                 for _ in 0..20_000 {
-                    let mut octets = vec![0, 0, 5, kind::HEADERS, flag::END_HEADERS];
-                    octets.extend(stream.to_be_bytes());
-                    octets.extend(b"\x08\x03103");
-                    if p.0.write_all(&octets).is_err() {
+                    let mut bytes = vec![0, 0, 5, kind::HEADERS, flag::END_HEADERS];
+                    bytes.extend(stream.to_be_bytes());
+                    bytes.extend(b"\x08\x03103");
+                    if p.0.write_all(&bytes).is_err() {
                         break;
                     }
                 }
@@ -197,19 +197,19 @@ fn answers_that_are_no_answers() {
     for (why, act, want) in cases {
         let origin = Origin::new(vec![*act]);
         assert_eq!(ask(&server, &target(&origin)), *want, "{why}");
-        // Whether the connection survives is the machine's to say; a place that is new is none of it.
+        // The connection may survive the error or not; a new upstream is independent of it.
         let next = Origin::new(vec![good]);
-        assert_eq!(ask(&server, &target(&next)), whole(200, "good"), "behind: {why}");
-        // Ends the connection that may be idle now.
+        assert_eq!(ask(&server, &target(&next)), whole(200, "good"), "after: {why}");
+        // Closes the connection, which may be idle now.
         drop((origin, next));
     }
     drop(server);
 }
 
-// RFC 9113 §8.1, §8.1.1: content that is cut, or is not as long as it was said to be.
+// RFC 9113 §8.1, §8.1.1: truncated content, and content that does not match its announced length.
 #[test]
 fn content_that_is_cut() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("a reset", |p| {
             let stream = begin(p);
@@ -223,13 +223,13 @@ fn content_that_is_cut() {
             p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
             p.frame(kind::DATA, flag::NONE, stream, b"abc");
         }),
-        ("shorter than said", |p| {
+        ("shorter than announced", |p| {
             let stream = begin(p);
             p.frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x88\x0f\x0d\x0210");
             p.frame(kind::DATA, flag::END_STREAM, stream, b"abc");
             p.rest();
         }),
-        ("longer than said", |p| {
+        ("longer than announced", |p| {
             let stream = begin(p);
             p.frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x88\x0f\x0d\x011");
             p.frame(kind::DATA, flag::END_STREAM, stream, b"abc");
@@ -238,12 +238,12 @@ fn content_that_is_cut() {
         ("beyond the window", |p| {
             let stream = begin(p);
             p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
-            let mut octets = vec![0, 0x40, 0, kind::DATA, 0];
-            octets.extend(stream.to_be_bytes());
-            octets.extend([b'a'; 0x4000]);
-            while p.0.write_all(&octets).is_ok() {}
+            let mut bytes = vec![0, 0x40, 0, kind::DATA, 0];
+            bytes.extend(stream.to_be_bytes());
+            bytes.extend([b'a'; 0x4000]);
+            while p.0.write_all(&bytes).is_ok() {}
         }),
-        ("nothing for too long", |p| {
+        ("a stall beyond the timeout", |p| {
             let stream = begin(p);
             p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
             p.frame(kind::DATA, flag::NONE, stream, b"abc");
@@ -255,24 +255,24 @@ fn content_that_is_cut() {
         let mut client = server.client();
         client.ask(&target(&origin));
         if *why == "beyond the window" {
-            // A client that does not read, so that nothing is given back to the window.
+            // The client does not read, so no bytes are returned to the window.
             std::thread::sleep(Duration::from_millis(300));
         }
-        assert_eq!(read(&mut client), Got::Cut(200), "{why}");
+        assert_eq!(read(&mut client), ClientResult::Cut(200), "{why}");
         drop(client);
         drop(origin);
     }
     all_home(&server);
 }
 
-// RFC 9113 §8.7: what was refused, or lies beyond the last stream that a server takes, was not looked at, and is sent once more.
+// RFC 9113 §8.7: a request that was refused, or is beyond GOAWAY's last stream, was not processed, and is retried once.
 #[test]
 fn what_was_not_looked_at_is_sent_once_more() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let refused: Act = |p| {
         let stream = begin(p);
         p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(7));
-        assert_eq!(p.frames_to_the_end(), [kind::GOAWAY], "no request comes here again");
+        assert_eq!(p.frames_to_the_end(), [kind::GOAWAY], "no further request on this connection");
     };
     let away: Act = |p| {
         begin(p);
@@ -301,7 +301,7 @@ fn what_was_not_looked_at_is_sent_once_more() {
         assert_eq!(ask(&server, &target(&origin)), want, "{why}");
         origin.end();
     }
-    // With our stream among those that it takes, the answer comes on it, and no other request does.
+    // When GOAWAY's last stream includes ours, the response arrives on it, and the connection gets no further request.
     let origin = Origin::new(vec![
         |p| {
             let stream = begin(p);
@@ -315,7 +315,7 @@ fn what_was_not_looked_at_is_sent_once_more() {
     assert_eq!(ask(&server, &target(&origin)), whole(200, "last"));
     assert_eq!(ask(&server, &target(&origin)), whole(200, "good"));
     origin.end();
-    // A request with content is not: what was read of it is gone.
+    // A request with content is not retried, since its content has already been sent.
     let origin = Origin::new(vec![away]);
     let mut client = server.client();
     client.post(&target(&origin), b"abc");
@@ -325,10 +325,10 @@ fn what_was_not_looked_at_is_sent_once_more() {
     all_home(&server);
 }
 
-// RFC 9113 §5.1.2, §6.5.2: no stream is to be opened. The first one is before that is known.
+// RFC 9113 §5.1.2, §6.5.2: the upstream allows no streams. The first request is sent before its SETTINGS arrive.
 #[test]
 fn an_upstream_that_takes_no_streams() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let none: Act = |p| {
         p.preface(&[(3, 0)]);
         let stream = p.request();
@@ -345,26 +345,26 @@ fn an_upstream_that_takes_no_streams() {
     all_home(&server);
 }
 
-// RFC 9113 §8.1: a server may answer before it has the whole request. NO_ERROR asks to stop sending it.
+// RFC 9113 §8.1: a server may respond before it has the whole request. NO_ERROR requests the client to stop sending it.
 #[test]
 fn an_answer_before_the_request_is_read_arrives() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     for (why, act) in [
         (
-            "and it is left at that",
+            "then no further frames",
             (|p| {
                 let stream = begin(p);
                 p.respond(stream, "early");
                 p.rest();
             }) as Act,
         ),
-        ("and a reset without an error", |p| {
+        ("then RST_STREAM with NO_ERROR", |p| {
             let stream = begin(p);
             p.respond(stream, "early");
             p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(0));
             p.rest();
         }),
-        ("and it closes", |p| {
+        ("then a close", |p| {
             let stream = begin(p);
             p.respond(stream, "early");
             p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(stream));
@@ -376,7 +376,7 @@ fn an_answer_before_the_request_is_read_arrives() {
         let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n", target(&origin));
         let sender = std::thread::spawn(move || {
             let _ = sending.write_all(head.as_bytes());
-            let _ = sending.write_all(&octets(10_000_000));
+            let _ = sending.write_all(&bytes(10_000_000));
         });
         assert_eq!(read(&mut client), whole(200, "early"), "{why}");
         drop(client);
@@ -385,14 +385,14 @@ fn an_answer_before_the_request_is_read_arrives() {
     all_home(&server);
 }
 
-// RFC 9113 §6.9: a window that never opens; the bound is the operator's.
+// RFC 9113 §6.9: a window that never opens; the operator's write timeout bounds it.
 #[test]
 fn a_window_that_never_opens() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|p| {
         p.preface(&[(4, 0)]);
         p.request();
-        // The stream is given up.
+        // The proxy cancels the stream.
         p.await_frame(kind::RST_STREAM);
         p.reset();
     }]);
@@ -402,7 +402,7 @@ fn a_window_that_never_opens() {
         transport.head_timeout = None;
     });
     let mut client = server.client();
-    client.post(&target(&origin), &octets(200_000));
+    client.post(&target(&origin), &bytes(200_000));
     assert_eq!(read(&mut client).status(), 502);
     origin.end();
     drop(client);

@@ -1,4 +1,4 @@
-//! What bounds calls: timeouts, connections, and what waits.
+//! Bounds of calls: timeouts, connections, and the queue.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use causeway_pipeline::{Transport, Versions};
 
 use crate::support::forward::wish;
-use crate::support::origin::{Origin, Peer};
-use crate::support::{Client, Server, octets};
+use crate::support::origin::{Origin, OriginConnection};
+use crate::support::{TestClient, TestServer, bytes};
 use crate::{all_home, ask, read, whole};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -17,17 +17,17 @@ fn tuned(origin: &Origin, tweak: impl FnOnce(&mut Transport)) {
     wish(origin.port, &format!("127.0.0.1:{}", origin.port), tweak);
 }
 
-/// A client that has asked.
-fn asking(server: &Server, target: &str) -> Client {
+/// Returns a client that has sent a request.
+fn asking(server: &TestServer, target: &str) -> TestClient {
     let mut client = server.client();
     client.ask(target);
     client
 }
 
-// Calls wait in the order in which they came; one that is given up meanwhile is left out.
+// Calls wait in the order of their arrival; a cancelled call is skipped.
 #[test]
 fn calls_wait_for_the_one_connection_that_there_may_be() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         for _ in 0..4 {
             let head = peer.head();
@@ -46,7 +46,7 @@ fn calls_wait_for_the_one_connection_that_there_may_be() {
         clients.push(asking(&server, &format!("{}/a/{number}", origin.target())));
         std::thread::sleep(Duration::from_millis(5));
     }
-    // The third waits, and goes.
+    // The third client disconnects while its call waits.
     clients.remove(2).reset();
     let got: Vec<_> = clients.iter_mut().map(read).collect();
     assert_eq!(got, ["0", "1", "3", "4"].map(|text| whole(200, text)));
@@ -55,10 +55,10 @@ fn calls_wait_for_the_one_connection_that_there_may_be() {
     all_home(&server);
 }
 
-// What a client sent whose call waits is not kept when it goes.
+// When a client disconnects while its call waits, the buffered request is released.
 #[test]
 fn what_was_to_be_sent_goes_home_when_its_client_goes() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
         peer.exactly(1);
@@ -75,7 +75,7 @@ fn what_was_to_be_sent_goes_home_when_its_client_goes() {
             let mut client = server.client();
             let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", origin.target());
             client.send(head);
-            client.send(octets(20_000));
+            client.send(bytes(20_000));
             client
         })
         .collect();
@@ -87,17 +87,17 @@ fn what_was_to_be_sent_goes_home_when_its_client_goes() {
         }
     };
     wait(|lent| lent >= 10);
-    waiting.into_iter().for_each(Client::reset);
+    waiting.into_iter().for_each(TestClient::reset);
     wait(|lent| lent == 0);
     drop((first, origin));
 }
 
-// The queue of what waits is bounded; what was given up does not count.
+// The queue of waiting calls is bounded; cancelled calls do not count.
 #[test]
 fn more_calls_than_may_wait_are_refused() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let (go, held) = std::sync::mpsc::channel::<()>();
-    let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+    let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
         peer.head();
         held.recv().unwrap();
         peer.answer("held");
@@ -108,7 +108,7 @@ fn more_calls_than_may_wait_are_refused() {
     });
     let mut first = asking(&server, &origin.target());
     std::thread::sleep(Duration::from_millis(50));
-    // Ten connections with 100 streams each, and 24 more.
+    // Ten connections with 100 streams each, and 24 waiting calls.
     let target = origin.target();
     let mut connections: Vec<_> = (0..11).map(|_| server.http2()).collect();
     let mut asked = Vec::new();
@@ -125,7 +125,7 @@ fn more_calls_than_may_wait_are_refused() {
     std::thread::sleep(Duration::from_millis(50));
     go.send(()).unwrap();
     assert_eq!(read(&mut first), whole(200, "held"));
-    // The origin takes no more connections: that is another fault than a full queue.
+    // The origin accepts no further connections, which is a different fault than a full queue.
     assert_eq!(read(&mut next).status(), 502);
     origin.end();
     drop((first, next));
@@ -134,7 +134,7 @@ fn more_calls_than_may_wait_are_refused() {
 
 #[test]
 fn an_idle_connection_is_closed_after_its_time() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
         peer.answer("one");
@@ -147,15 +147,15 @@ fn an_idle_connection_is_closed_after_its_time() {
     origin.end();
 }
 
-// Beyond so many, what becomes idle is closed at once.
+// Beyond the limit of idle connections, a connection that becomes idle is closed at once.
 #[test]
 fn only_so_many_connections_are_kept() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     wish(port, &format!("127.0.0.1:{port}"), |transport| transport.idle_max = 2);
     let mut clients: Vec<_> = (0..5).map(|_| asking(&server, &format!("/forward/{port}"))).collect();
-    let mut peers: Vec<_> = (0..5).map(|_| Peer::new(listener.accept().unwrap().0)).collect();
+    let mut peers: Vec<_> = (0..5).map(|_| OriginConnection::new(listener.accept().unwrap().0)).collect();
     for peer in &mut peers {
         peer.head();
         peer.answer("x");
@@ -171,7 +171,7 @@ fn only_so_many_connections_are_kept() {
     assert_eq!(open, 2);
 }
 
-/// A listener whose queue is full: who connects gets no answer.
+/// Returns a listener with a full backlog, so that connection attempts get no reply.
 fn blackhole() -> (TcpListener, Vec<TcpStream>) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -187,12 +187,12 @@ fn blackhole() -> (TcpListener, Vec<TcpStream>) {
 
 #[test]
 fn what_cannot_be_reached() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let (hole, _held) = blackhole();
     let port = hole.local_addr().unwrap().port();
     wish(port, &format!("127.0.0.1:{port}"), |transport| transport.connect_timeout = SHORT);
     assert_eq!(ask(&server, &format!("/forward/{port}")).status(), 504);
-    // RFC 6761 §6.4: it never resolves.
+    // RFC 6761 §6.4: this name never resolves.
     wish(1, "nowhere.invalid:80", |_| {});
     assert_eq!(ask(&server, "/forward/1").status(), 502);
     wish(2, "no address", |_| {});
@@ -200,10 +200,10 @@ fn what_cannot_be_reached() {
     all_home(&server);
 }
 
-// Whoever waits for any connection does not wait for ever because one that was to come about has not, while another is busy.
+// When a connection attempt fails while the only open connection is busy, a waiting call starts an attempt of its own.
 #[test]
 fn what_waits_tries_itself_where_a_connection_does_not_come_about() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let (hole, held) = blackhole();
     let port = hole.local_addr().unwrap().port();
     wish(port, &format!("127.0.0.1:{port}"), |transport| {
@@ -211,10 +211,10 @@ fn what_waits_tries_itself_where_a_connection_does_not_come_about() {
         (transport.connect_timeout, transport.head_timeout) = (SHORT, None);
     });
     let target = format!("/forward/{port}");
-    // Those before it in the queue have a turn, so the first call comes through; then the queue is full again.
+    // Emptying the backlog lets the first call connect; then the backlog is filled again.
     let taken: Vec<_> = held.iter().map(|_| hole.accept().unwrap()).collect();
     let mut busy = asking(&server, &target);
-    let mut peer = Peer::new(hole.accept().unwrap().0);
+    let mut peer = OriginConnection::new(hole.accept().unwrap().0);
     peer.head();
     let address = hole.local_addr().unwrap();
     let filled: Vec<_> =
@@ -228,10 +228,10 @@ fn what_waits_tries_itself_where_a_connection_does_not_come_about() {
     drop((taken, filled, peer, others, busy));
 }
 
-// One stream's time passes and is dealt with; the others' run on, and so does the idle connection's.
+// A timeout on one stream does not affect the timeouts of further streams and of the idle connection.
 #[test]
 fn each_call_on_a_connection_has_its_own_time() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.preface(&[]);
         let resets = peer.frames_to_the_end().into_iter().filter(|kind| *kind == 3).count();
@@ -242,7 +242,7 @@ fn each_call_on_a_connection_has_its_own_time() {
         (transport.head_timeout, transport.idle_timeout) = (Some(SHORT), SHORT);
     });
     let mut first = asking(&server, &origin.target());
-    // Later than the wheel's tick, so that both do not pass at one look.
+    // More than one tick of the wheel, so that the two timeouts do not expire together.
     std::thread::sleep(SHORT * 3 / 4);
     let mut second = asking(&server, &origin.target());
     assert_eq!(read(&mut first).status(), 504);
@@ -252,10 +252,11 @@ fn each_call_on_a_connection_has_its_own_time() {
     all_home(&server);
 }
 
-// RFC 9110 §4.2: a name may have several addresses; `localhost` has ::1 first on many systems, and nobody listens there.
+// RFC 9110 §4.2: a name may have several addresses. On many systems the first one of `localhost` is ::1, where no server
+// listens.
 #[test]
 fn a_name_is_looked_up() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
         peer.answer("by name");
@@ -265,20 +266,20 @@ fn a_name_is_looked_up() {
     origin.end();
 }
 
-// An upstream that reads nothing is given up after its time, and the connection is closed, not left behind.
+// A call to an upstream that reads no bytes times out, and the connection is closed.
 #[test]
 fn an_upstream_that_never_reads() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     for version in [Versions::Http1, Versions::Http2] {
         let (go, held) = std::sync::mpsc::channel::<()>();
-        let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+        let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
             if version == Versions::Http2 {
-                // Windows as wide as they may be.
+                // The maximum window.
                 peer.preface(&[(4, 0x7fff_ffff)]);
                 peer.frame(8, 0, 0, &0x7fff_0000_u32.to_be_bytes());
             }
             held.recv().unwrap();
-            // What the kernel holds, then the end.
+            // The bytes in the socket's buffer, then the end.
             peer.rest();
         })]);
         tuned(&origin, |transport| {
@@ -290,7 +291,7 @@ fn an_upstream_that_never_reads() {
         let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n", origin.target());
         let sender = std::thread::spawn(move || {
             let _ = sending.write_all(head.as_bytes());
-            let _ = sending.write_all(&octets(50_000_000));
+            let _ = sending.write_all(&bytes(50_000_000));
         });
         assert_eq!(read(&mut client).status(), 502, "{version:?}");
         drop(client);
@@ -301,10 +302,10 @@ fn an_upstream_that_never_reads() {
     all_home(&server);
 }
 
-// A client that gives up while nothing is taken of what is sent: nothing bounds that, but nothing is left behind either.
+// A client disconnects while the upstream does not read the request. There is no timeout for this, but all storage is released.
 #[test]
 fn a_client_that_goes_while_the_upstream_does_not_read() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         std::thread::sleep(SHORT);
         peer.rest();
@@ -312,20 +313,20 @@ fn a_client_that_goes_while_the_upstream_does_not_read() {
     let mut client = server.client();
     client.send(format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n", origin.target()));
     client.stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    let _ = client.stream.write_all(&octets(50_000_000));
+    let _ = client.stream.write_all(&bytes(50_000_000));
     client.reset();
     origin.end();
     all_home(&server);
 }
 
-// How slow a client is, is not the upstream's fault: its timeouts run only while it is waited for.
+// A slow client does not count against the upstream: its timeouts run only while the call waits for the upstream.
 #[test]
 fn a_slow_client_is_no_slow_upstream() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     for version in [Versions::Http1, Versions::Http2] {
-        let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+        let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
             let stream = if version == Versions::Http2 {
-                // Nothing may be sent at first.
+                // The initial window is zero.
                 peer.preface(&[(4, 0)]);
                 let stream = peer.request();
                 peer.frame(4, 1, 0, &[]);
@@ -349,7 +350,7 @@ fn a_slow_client_is_no_slow_upstream() {
         });
         let mut client = server.client();
         client.send(format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n", origin.target()));
-        // Longer than either limit.
+        // Longer than both timeouts.
         std::thread::sleep(2 * SHORT);
         client.send("0123456789");
         assert_eq!(read(&mut client), whole(200, "slowly"), "{version:?}");
@@ -357,14 +358,14 @@ fn a_slow_client_is_no_slow_upstream() {
     }
 }
 
-// A reader that takes an answer slowly, and an upstream that then needs a moment for the rest.
+// A client that reads a response slowly, and an upstream that then pauses before the rest.
 #[test]
 fn a_slow_reader_is_no_slow_upstream() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let (go, held) = std::sync::mpsc::channel::<()>();
-    let content = octets(20_000_000);
+    let content = bytes(20_000_000);
     let sent = content.clone();
-    let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+    let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 20000001\r\n\r\n");
         peer.send(sent);

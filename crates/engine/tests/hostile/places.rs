@@ -1,4 +1,5 @@
-//! Connections as their places come and go: reload, drain, places that nobody keeps, and connections that have no more room.
+//! Upstream connections while their pools appear and disappear: reload, drain, pools dropped after one call, and connections
+//! at their stream limit.
 
 use std::time::Duration;
 
@@ -6,16 +7,16 @@ use causeway_pipeline::Versions;
 
 use causeway_testkit::http2::{flag, kind};
 
-use crate::support::Server;
+use crate::support::TestServer;
 use crate::support::forward::wish;
 use crate::support::origin::{Act, Origin};
 use crate::support::server::States;
 use crate::{PATIENCE, all_home, ask, read, whole};
 
-// A connection of a place that is gone is closed once it carries nothing.
+// A connection whose pool is dropped closes after its last call.
 #[test]
 fn a_place_that_nobody_keeps() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let one: Act = |peer| {
         peer.head();
         std::thread::sleep(Duration::from_millis(20));
@@ -30,17 +31,17 @@ fn a_place_that_nobody_keeps() {
     all_home(&server);
 }
 
-// A call under way ends under the plan that it began under, which is freed then; the place is kept.
+// A running call finishes under the plan with which it started, which is freed after it; the connection pool is kept.
 #[test]
 fn a_reload_while_a_call_runs() {
-    let mut server = Server::start(|setup| setup.states = States::Ballast);
+    let mut server = TestServer::start(|setup| setup.states = States::Ballast);
     let (go, held) = std::sync::mpsc::channel::<()>();
     let origin = Origin::with(vec![Box::new(move |peer| {
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsome");
         held.recv().unwrap();
         peer.send("more");
-        // The next one comes on the same connection.
+        // The next request reuses this connection.
         peer.head();
         peer.answer("again");
     })]);
@@ -56,10 +57,10 @@ fn a_reload_while_a_call_runs() {
     origin.end();
 }
 
-// A drain lets a call under way end; idle connections to upstreams keep nobody, and are closed with the worker.
+// A drain lets a running call finish. Idle upstream connections do not delay it, and close with the worker.
 #[test]
 fn a_drain_with_idle_and_busy_connections() {
-    let mut server = Server::start(|_| {});
+    let mut server = TestServer::start(|_| {});
     let idle = Origin::new(vec![|peer| {
         peer.head();
         peer.answer("idle");
@@ -78,15 +79,15 @@ fn a_drain_with_idle_and_busy_connections() {
     std::thread::sleep(Duration::from_millis(50));
     let drained = server.drain(PATIENCE);
     std::thread::sleep(Duration::from_millis(50));
-    assert!(!drained.is_finished(), "the call is under way");
+    assert!(!drained.is_finished(), "the call is running");
     go.send(()).unwrap();
     assert_eq!(read(&mut client), whole(200, "busy"));
     drop(client);
     drained.join().unwrap();
     idle.end();
     busy.end();
-    // Without a grace, what runs is cut.
-    let mut server = Server::start(|_| {});
+    // With a grace period of zero, running calls are aborted.
+    let mut server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
         peer.end();
@@ -99,14 +100,14 @@ fn a_drain_with_idle_and_busy_connections() {
     origin.end();
 }
 
-// RFC 9113 §5.1.2: calls that gathered for a connection do not wait for one that takes few.
+// RFC 9113 §5.1.2: calls queued for a new connection open further ones when it allows only few streams.
 #[test]
 fn calls_beyond_what_a_connection_takes_have_another() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let few: Act = |peer| {
         peer.preface(&[(3, 1)]);
         let stream = peer.request();
-        // The others must not wait for the end of the first.
+        // The queued calls must not wait for the end of the first.
         peer.0.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
         while let Some(frame) = peer.try_frame() {
             if frame.kind == kind::HEADERS {
@@ -117,7 +118,7 @@ fn calls_beyond_what_a_connection_takes_have_another() {
         peer.respond(stream, "few");
         peer.frames_to_the_end();
     };
-    // The origin serves one connection after the other, so the place's first connection is this test's own.
+    // `Origin` serves one connection after another, so this test accepts its concurrent connections itself.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     wish(port, &format!("127.0.0.1:{port}"), |transport| {
@@ -126,7 +127,7 @@ fn calls_beyond_what_a_connection_takes_have_another() {
     });
     let origins = std::thread::spawn(move || {
         let served = (0..3).map(|_| {
-            let peer = crate::support::origin::Peer::new(listener.accept().unwrap().0);
+            let peer = crate::support::origin::OriginConnection::new(listener.accept().unwrap().0);
             std::thread::spawn(move || {
                 let mut peer = peer;
                 few(&mut peer);
@@ -138,7 +139,7 @@ fn calls_beyond_what_a_connection_takes_have_another() {
     let target = format!("/forward2/{port}");
     let mut first = server.client();
     first.ask(&target);
-    // Its settings are known by then.
+    // After this pause the origin's SETTINGS have arrived.
     std::thread::sleep(Duration::from_millis(50));
     let mut others = [server.client(), server.client()];
     others.iter_mut().for_each(|client| client.ask(&target));

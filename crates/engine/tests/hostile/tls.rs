@@ -1,4 +1,4 @@
-//! Upstreams over TLS: whom we believe, what we show, and ends that nobody announced.
+//! Upstreams over TLS: verification, client certificates, and ends without close_notify.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -11,21 +11,21 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::forward::wish;
 use crate::support::tls::{Authority, Store};
-use crate::support::{Server, origin::Origin};
-use crate::{Got, all_home, ask, whole};
+use crate::support::{TestServer, origin::Origin};
+use crate::{ClientResult, all_home, ask, whole};
 
-/// An origin of HTTP/1.1 over TLS.
-fn protected(authority: &Authority, policy: TlsPolicy) -> Server {
+/// Starts an HTTP/1.1 origin over TLS.
+fn protected(authority: &Authority, policy: TlsPolicy) -> TestServer {
     let store = Arc::new(Store::default());
     store.put("good.test", "", authority.sign(&["good.test"]));
     store.put("<none>", "", authority.sign(&["127.0.0.1"]));
-    Server::start(|setup| {
+    TestServer::start(|setup| {
         setup.tls = Some(TlsSpec { policies: vec![policy] });
         setup.certificates = Some(store);
     })
 }
 
-/// Calls for this port believe this authority, and ask for this name.
+/// Makes calls for this port trust this authority and send this server name.
 fn trusting(port: u16, authority: &Authority, name: Option<&str>, tweak: impl FnOnce(&mut Transport, &mut TlsClient)) {
     wish(port, &format!("127.0.0.1:{port}"), |transport| {
         let mut tls = TlsClient {
@@ -40,10 +40,10 @@ fn trusting(port: u16, authority: &Authority, name: Option<&str>, tweak: impl Fn
 
 #[test]
 fn whom_is_believed() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let (ours, theirs) = (Authority::new(), Authority::new());
     for (why, authority, name, status) in [
-        ("the right one", &ours, Some("good.test"), 200),
+        ("the right authority and name", &ours, Some("good.test"), 200),
         ("the address itself", &ours, None, 200),
         ("an unknown authority", &theirs, Some("good.test"), 502),
         ("another name", &ours, Some("bad.test"), 502),
@@ -59,14 +59,16 @@ fn whom_is_believed() {
 // RFC 8446 §2.2: the second handshake resumes the first one's session.
 #[test]
 fn sessions_are_resumed() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let authority = Authority::new();
     let origin = protected(&authority, TlsPolicy::default());
     let port = origin.address().port();
     trusting(port, &authority, Some("good.test"), |transport, _| transport.idle_timeout = std::time::Duration::ZERO);
     let mut resumed = Vec::new();
     for _ in 0..3 {
-        let Got::Whole(200, facts) = ask(&server, &format!("/forward/{port}/tls")) else { panic!("no answer") };
+        let ClientResult::Whole(200, facts) = ask(&server, &format!("/forward/{port}/tls")) else {
+            panic!("no answer")
+        };
         resumed.push(facts.contains(" true "));
     }
     assert_eq!(resumed, [false, true, true]);
@@ -74,7 +76,7 @@ fn sessions_are_resumed() {
 
 #[test]
 fn a_certificate_of_our_own() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let authority = Authority::new();
     let policy = TlsPolicy {
         client: Some(ClientAuthentication {
@@ -94,13 +96,13 @@ fn a_certificate_of_our_own() {
                 tls.certificate = Some((chain, signed.key.secret_der().to_vec()));
             }
         });
-        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "shows one: {shows}");
+        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "with a certificate: {shows}");
     }
 }
 
 #[test]
 fn handshakes_that_come_to_nothing() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let authority = Authority::new();
     for (why, origin) in [
         (
@@ -125,7 +127,7 @@ fn handshakes_that_come_to_nothing() {
             }]),
         ),
         (
-            "a record of nothing",
+            "a malformed record",
             Origin::new(vec![|peer| {
                 peer.exactly(5);
                 peer.send([22, 3, 3, 0xff, 0xff, 0]);
@@ -149,14 +151,14 @@ fn handshakes_that_come_to_nothing() {
     all_home(&server);
 }
 
-// RFC 8446 §6.1, RFC 9112 §9.8: content that ends with the connection is whole only where the end was announced.
+// RFC 8446 §6.1, RFC 9112 §9.8: content delimited by the connection's end is complete only after close_notify.
 #[test]
 fn an_end_that_nobody_announced_is_a_cut() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let authority = Authority::new();
     for (announced, answer, want) in [
         (true, "HTTP/1.1 200 OK\r\n\r\nabc", whole(200, "abc")),
-        (false, "HTTP/1.1 200 OK\r\n\r\nabc", Got::Cut(200)),
+        (false, "HTTP/1.1 200 OK\r\n\r\nabc", ClientResult::Cut(200)),
         (false, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", whole(200, "abc")),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -173,16 +175,16 @@ fn an_end_that_nobody_announced_is_a_cut() {
             let mut stream = StreamOwned::new(tls, listener.accept().unwrap().0);
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") {
-                let mut octet = [0];
-                stream.read_exact(&mut octet).unwrap();
-                head.push(octet[0]);
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
             }
             stream.write_all(answer.as_bytes()).unwrap();
             if announced {
                 stream.conn.send_close_notify();
             }
             stream.flush().unwrap();
-            // The head is seen before the end.
+            // The proxy reads the head before the end.
             std::thread::sleep(std::time::Duration::from_millis(20));
         });
         trusting(port, &authority, Some("good.test"), |_, _| {});
@@ -192,15 +194,15 @@ fn an_end_that_nobody_announced_is_a_cut() {
     all_home(&server);
 }
 
-// As Go has it: a certificate that is among the authorities is believed for its own names, though it calls itself an authority.
+// As in Go, a certificate that is itself a configured root is accepted as a leaf for its own names, even with the CA flag.
 #[test]
 fn a_certificate_that_is_known_is_believed() {
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     for (asked, known, status) in [("good.test", true, 200), ("bad.test", true, 502), ("good.test", false, 502)] {
         let (authority, signed) = Authority::named(&["good.test"]);
         let store = Arc::new(Store::default());
         store.put(asked, "", signed);
-        let origin = Server::start(|setup| {
+        let origin = TestServer::start(|setup| {
             setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
             setup.certificates = Some(store);
         });

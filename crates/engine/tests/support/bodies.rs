@@ -1,4 +1,4 @@
-//! Bodies that are produced while they are sent.
+//! Bodies that are produced during sending.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -8,36 +8,36 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::Chunk;
-use causeway_pipeline::{Body, BodyFault, BodyStream, FileSlice, Frame, IncomingBody, Part, Worker};
+use causeway_pipeline::{Body, BodyFault, BodyPart, BodyStream, FileSlice, Frame, IncomingBody, OpenFile, Worker};
 
-use super::octet_at;
+use super::byte_at;
 
 type Produced = Poll<Option<Result<Frame, BodyFault>>>;
 
-/// Whether a stream tells its length.
+/// Whether a stream announces its length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     Told,
     Untold,
 }
 
-/// A test body's first octets, one block at a time.
-pub(crate) struct Octets {
+/// The first `len` bytes of a test body, one block at a time.
+pub(crate) struct TestBody {
     pub(crate) worker: Rc<dyn Worker>,
     pub(crate) at: u64,
     pub(crate) len: u64,
     pub(crate) length: Length,
 }
 
-impl BodyStream for Octets {
+impl BodyStream for TestBody {
     fn poll_frame(&mut self, _task: &mut Task<'_>) -> Produced {
         if self.at == self.len {
             return Poll::Ready(None);
         }
         let mut block = self.worker.take_block();
         let len = (self.len - self.at).min(block.capacity() as u64) as usize;
-        for (place, octet) in block.as_mut_slice()[..len].iter_mut().enumerate() {
-            *octet = octet_at(self.at + place as u64);
+        for (place, byte) in block.as_mut_slice()[..len].iter_mut().enumerate() {
+            *byte = byte_at(self.at + place as u64);
         }
         self.at += len as u64;
         Poll::Ready(Some(Ok(Frame::Chunk(block.freeze(0..len)))))
@@ -48,7 +48,7 @@ impl BodyStream for Octets {
     }
 }
 
-/// What arrives goes back: content, trailers, faults.
+/// Returns the request's body: content, trailers, faults.
 pub(crate) struct Echo(pub(crate) IncomingBody);
 
 impl BodyStream for Echo {
@@ -57,7 +57,7 @@ impl BodyStream for Echo {
     }
 }
 
-/// One chunk, then the end; what the peer sends is not looked at.
+/// One chunk, then the end; ignores the peer's bytes.
 pub(crate) struct LastWords(pub(crate) Option<Chunk>);
 
 impl BodyStream for LastWords {
@@ -87,7 +87,7 @@ impl BodyStream for Failing {
     }
 }
 
-/// One chunk, and fewer octets than it told.
+/// One chunk, and fewer bytes than announced.
 pub(crate) struct Short(pub(crate) Option<Chunk>);
 
 impl BodyStream for Short {
@@ -100,7 +100,7 @@ impl BodyStream for Short {
     }
 }
 
-/// One chunk, then nothing for ever.
+/// One chunk, then pending for ever.
 pub(crate) struct Silent(pub(crate) Option<Chunk>);
 
 impl BodyStream for Silent {
@@ -113,22 +113,22 @@ impl BodyStream for Silent {
 }
 
 fn slice(path: &Path, at: u64, len: Option<u64>) -> FileSlice {
-    let file = File::open(path).expect("a test's file");
-    let whole = file.metadata().expect("a test's file").len();
+    let file = OpenFile::new(File::open(path).expect("a test's file")).expect("a test's file");
+    let whole = file.opened().len;
     FileSlice { file: Arc::new(file), at, len: len.unwrap_or(whole - at) }
 }
 
-/// A file from its start, as long as it is.
+/// The whole file.
 pub(crate) fn file(path: &Path) -> Body {
     Body::File(slice(path, 0, None))
 }
 
-/// `head`, ten octets from the file's tenth, `between`, the file from its 100 000th octet to its end.
+/// `head`, ten bytes of the file at offset 10, `between`, the file from offset 100 000 to its end.
 pub(crate) fn parts(path: &Path, head: Chunk, between: Chunk) -> Body {
     Body::Parts(VecDeque::from([
-        Part::Chunk(head),
-        Part::File(slice(path, 10, Some(10))),
-        Part::Chunk(between),
-        Part::File(slice(path, 100_000, None)),
+        BodyPart::Chunk(head),
+        BodyPart::File(slice(path, 10, Some(10))),
+        BodyPart::Chunk(between),
+        BodyPart::File(slice(path, 100_000, None)),
     ]))
 }

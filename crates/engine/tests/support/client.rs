@@ -1,23 +1,23 @@
-//! A blocking HTTP/1 client that hides nothing.
+//! A blocking HTTP/1 client that exposes the framing.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use super::PATIENCE;
 
-/// An answer as it was framed.
+/// A response with its framing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ClientResponse {
     pub(crate) version: String,
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
-    /// Interim answers before it: statuses and fields.
+    /// Interim responses before it: statuses and fields.
     pub(crate) informs: Vec<(u16, Vec<(String, String)>)>,
 }
 
-impl Answer {
+impl ClientResponse {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -27,35 +27,35 @@ impl Answer {
         std::str::from_utf8(&self.body).expect("a text")
     }
 
-    /// Whether it says that the connection ends behind it.
+    /// Returns whether it announces the connection's end.
     pub(crate) fn closes(&self) -> bool {
         self.field("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 }
 
-/// How the server closed.
+/// The way in which the server closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Close {
     End,
     Reset,
-    /// Over TLS: without close_notify.
+    /// TCP's end without close_notify, over TLS.
     Cut,
 }
 
-/// What a request asks for, as far as it decides on an answer's framing.
+/// The aspect of a request that determines the response's framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     Content,
     HeadOnly,
     Tunnel,
 }
 
-pub(crate) struct Client<S = TcpStream> {
+pub(crate) struct TestClient<S = TcpStream> {
     pub(crate) stream: S,
     buffer: Vec<u8>,
 }
 
-impl Client {
+impl TestClient {
     #[track_caller]
     pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).expect("the server listens"))
@@ -81,30 +81,30 @@ impl Client {
     }
 }
 
-impl<S: Read + Write> Client<S> {
-    /// Over whatever carries octets.
+impl<S: Read + Write> TestClient<S> {
+    /// Creates a client over any byte stream.
     pub(crate) fn with(stream: S) -> Self {
         Self { stream, buffer: Vec::new() }
     }
 
     #[track_caller]
-    pub(crate) fn send(&mut self, octets: impl AsRef<[u8]>) {
-        self.stream.write_all(octets.as_ref()).expect("the server reads");
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the server reads");
     }
 
-    /// A bodiless GET.
+    /// Sends a GET request without a body.
     #[track_caller]
     pub(crate) fn ask(&mut self, target: &str) {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
     }
 
     #[track_caller]
-    pub(crate) fn get(&mut self, target: &str) -> Answer {
+    pub(crate) fn get(&mut self, target: &str) -> ClientResponse {
         self.ask(target);
         self.answer()
     }
 
-    /// A POST with a Content-Length.
+    /// Sends a POST request with a Content-Length.
     #[track_caller]
     pub(crate) fn post(&mut self, target: &str, body: &[u8]) {
         let len = body.len();
@@ -113,13 +113,13 @@ impl<S: Read + Write> Client<S> {
     }
 
     #[track_caller]
-    pub(crate) fn answer(&mut self) -> Answer {
-        self.answer_to(Asked::Content)
+    pub(crate) fn answer(&mut self) -> ClientResponse {
+        self.answer_to(RequestKind::Content)
     }
 
-    /// The next whole answer.
+    /// Reads the next complete response.
     #[track_caller]
-    pub(crate) fn answer_to(&mut self, asked: Asked) -> Answer {
+    pub(crate) fn answer_to(&mut self, asked: RequestKind) -> ClientResponse {
         let mut answer = self.head();
         while (100..200).contains(&answer.status) && answer.status != 101 {
             let inform = (answer.status, answer.fields);
@@ -128,7 +128,7 @@ impl<S: Read + Write> Client<S> {
             answer.informs = informs;
             answer.informs.push(inform);
         }
-        if asked != Asked::Content || matches!(answer.status, 101 | 204 | 304) {
+        if asked != RequestKind::Content || matches!(answer.status, 101 | 204 | 304) {
             return answer;
         }
         if answer.field("Transfer-Encoding") == Some("chunked") {
@@ -144,15 +144,15 @@ impl<S: Read + Write> Client<S> {
         answer
     }
 
-    /// The next head, interim or final.
+    /// Reads the next head, interim or final.
     #[track_caller]
-    pub(crate) fn head(&mut self) -> Answer {
+    pub(crate) fn head(&mut self) -> ClientResponse {
         let line = self.line();
         let mut words = line.splitn(3, ' ');
         let version = words.next().unwrap_or_default().to_owned();
         let status = words.next().and_then(|status| status.parse().ok());
         let Some(status) = status else { panic!("no status line: {line:?}") };
-        Answer { version, status, fields: self.fields(), ..Answer::default() }
+        ClientResponse { version, status, fields: self.fields(), ..ClientResponse::default() }
     }
 
     #[track_caller]
@@ -169,7 +169,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     #[track_caller]
-    pub(crate) fn chunked(&mut self, answer: &mut Answer) {
+    pub(crate) fn chunked(&mut self, answer: &mut ClientResponse) {
         loop {
             let len = usize::from_str_radix(&self.line(), 16).expect("a chunk's size");
             if len == 0 {
@@ -177,7 +177,7 @@ impl<S: Read + Write> Client<S> {
                 return;
             }
             answer.body.extend(self.exactly(len));
-            assert_eq!(self.line(), "", "behind a chunk");
+            assert_eq!(self.line(), "", "after a chunk");
         }
     }
 
@@ -193,7 +193,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The next so many octets.
+    /// Reads exactly `len` bytes.
     #[track_caller]
     pub(crate) fn exactly(&mut self, len: usize) -> Vec<u8> {
         while self.buffer.len() < len {
@@ -203,24 +203,24 @@ impl<S: Read + Write> Client<S> {
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// As many octets as come, up to so many.
+    /// Reads up to `len` bytes; fewer if the server closes earlier.
     pub(crate) fn upto(&mut self, len: usize) -> Vec<u8> {
         while self.buffer.len() < len && self.try_fill() {}
         let rest = self.buffer.split_off(len.min(self.buffer.len()));
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Chunked content, as much as comes; whether it is whole.
-    pub(crate) fn try_chunked(&mut self, answer: &mut Answer) -> bool {
+    /// Reads chunked content into `answer`. Returns whether it is complete.
+    pub(crate) fn try_chunked(&mut self, answer: &mut ClientResponse) -> bool {
         loop {
             let Some(line) = self.try_line() else { return false };
             let Ok(len) = usize::from_str_radix(&line, 16) else { return false };
             if len == 0 {
                 return self.try_line().is_some();
             }
-            let octets = self.upto(len);
-            let whole = octets.len() == len;
-            answer.body.extend(octets);
+            let bytes = self.upto(len);
+            let whole = bytes.len() == len;
+            answer.body.extend(bytes);
             if !whole || self.try_line().is_none() {
                 return false;
             }
@@ -236,13 +236,13 @@ impl<S: Read + Write> Client<S> {
         Some(self.line())
     }
 
-    /// Whether more came before the end; no end at all is a failure.
+    /// Returns whether further bytes arrive before the end; no end at all is a failure.
     #[track_caller]
     fn try_fill(&mut self) -> bool {
-        let mut octets = vec![0; 64 * 1024];
-        match self.stream.read(&mut octets) {
+        let mut bytes = vec![0; 64 * 1024];
+        match self.stream.read(&mut bytes) {
             Ok(len) => {
-                self.buffer.extend_from_slice(&octets[..len]);
+                self.buffer.extend_from_slice(&bytes[..len]);
                 len > 0
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -254,22 +254,22 @@ impl<S: Read + Write> Client<S> {
 
     #[track_caller]
     fn fill(&mut self) {
-        let mut octets = vec![0; 64 * 1024];
-        match self.stream.read(&mut octets) {
+        let mut bytes = vec![0; 64 * 1024];
+        match self.stream.read(&mut bytes) {
             Ok(0) => panic!("the server closed; unread: {:?}", String::from_utf8_lossy(&self.buffer)),
-            Ok(len) => self.buffer.extend_from_slice(&octets[..len]),
+            Ok(len) => self.buffer.extend_from_slice(&bytes[..len]),
             Err(error) => panic!("{error}; unread: {:?}", String::from_utf8_lossy(&self.buffer)),
         }
     }
 
-    /// Everything up to the server's close.
+    /// Reads all bytes up to the server's close.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> (Vec<u8>, Close) {
-        let mut octets = vec![0; 64 * 1024];
+        let mut bytes = vec![0; 64 * 1024];
         loop {
-            match self.stream.read(&mut octets) {
+            match self.stream.read(&mut bytes) {
                 Ok(0) => return (std::mem::take(&mut self.buffer), Close::End),
-                Ok(len) => self.buffer.extend_from_slice(&octets[..len]),
+                Ok(len) => self.buffer.extend_from_slice(&bytes[..len]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     return (std::mem::take(&mut self.buffer), Close::Reset);
                 }
@@ -281,10 +281,10 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The server closes, and sends nothing before.
+    /// Asserts that the server closes without sending further bytes.
     #[track_caller]
     pub(crate) fn closed(&mut self) {
-        let (octets, _) = self.rest();
-        assert!(octets.is_empty(), "{:?}", String::from_utf8_lossy(&octets));
+        let (bytes, _) = self.rest();
+        assert!(bytes.is_empty(), "{:?}", String::from_utf8_lossy(&bytes));
     }
 }

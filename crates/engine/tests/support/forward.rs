@@ -1,6 +1,6 @@
-//! A handler that sends every request on to `127.0.0.1:PORT`, where the path begins with `/forward/PORT`, as HTTP/1.1, or with
-//! `/forward2/PORT` as HTTP/2 by prior knowledge; a path behind that is the path there. What belongs to connections is the
-//! engine's; it changes nothing else.
+//! A handler that forwards every request to `127.0.0.1:PORT`: over HTTP/1.1 when the path begins with `/forward/PORT`, over
+//! HTTP/2 with prior knowledge when it begins with `/forward2/PORT`. The rest of the path is the forwarded path. The engine
+//! handles the fields that belong to connections; the handler changes no further ones.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -9,36 +9,36 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use causeway_message::{FieldValue, StatusCode, names};
-use causeway_pipeline::upstream::Answer;
+use causeway_message::{FieldValue, Method, StatusCode, names};
+use causeway_pipeline::upstream::CallEvent;
 use causeway_pipeline::{
     Body, Call, CallFault, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
 };
 
-type Places = HashMap<(u64, Versions, bool), Rc<dyn Upstream>>;
+type UpstreamMap = HashMap<(u64, Versions, bool), Rc<dyn Upstream>>;
 
 thread_local! {
-    static PLACES: RefCell<Places> = RefCell::default();
+    static PLACES: RefCell<UpstreamMap> = RefCell::default();
 }
 
-/// What a test wants to be otherwise for a port: the address that is called in its place, and how.
+/// A test's overrides for a port: the address to call in its place, and the transport.
 static WISHES: Mutex<BTreeMap<u64, (String, Transport)>> = Mutex::new(BTreeMap::new());
 
-/// Calls for `port` go to `address`, and are carried as `tweak` leaves it.
+/// Redirects calls for `port` to `address`, over the transport that `tweak` adjusts.
 pub(crate) fn wish(port: u16, address: &str, tweak: impl FnOnce(&mut Transport)) {
     let mut wished = transport(Versions::Http1, false);
     tweak(&mut wished);
     WISHES.lock().unwrap().insert(u64::from(port), (address.to_owned(), wished));
 }
 
-/// The place for a port, made anew.
+/// Creates the upstream for a port.
 fn place(cx: &Context, port: u64, versions: Versions, tls: bool) -> Rc<dyn Upstream> {
     let wish = WISHES.lock().unwrap().get(&port).cloned();
     let (address, transport) = wish.unwrap_or_else(|| (format!("127.0.0.1:{port}"), transport(versions, tls)));
     cx.worker().upstream(&address, &Arc::new(transport))
 }
 
-/// What every call of these tests is carried by.
+/// Returns the default transport of these tests.
 fn transport(versions: Versions, tls: bool) -> Transport {
     Transport {
         versions,
@@ -58,13 +58,13 @@ pub(crate) fn forward(cx: &mut Context, port: u64, versions: Versions, tls: bool
     carry(cx, &place)
 }
 
-/// As [`forward`], to a place that nobody keeps.
+/// Like [`forward`], to an upstream that is dropped after the call.
 pub(crate) fn forward_once(cx: &mut Context, port: u64) -> Step {
     let place = place(cx, port, Versions::Http1, false);
     carry(cx, &place)
 }
 
-/// Says how many records of calls are lent.
+/// Responds with the number of call records in use.
 pub(crate) fn calls_lent(cx: &mut Context) -> Step {
     let place = cx.worker().upstream("127.0.0.1:1", &Arc::new(Transport::default()));
     let lent = place.calls().lent().to_string();
@@ -75,15 +75,17 @@ pub(crate) fn calls_lent(cx: &mut Context) -> Step {
 fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
     let call = place.calls().take();
     call.request_mut().copy_from(cx.head());
-    // What stands behind the port is the target there.
+    // The path after the port is the forwarded target.
     let target = cx.head().target().as_str();
     if target.starts_with('/')
         && let Some((behind, _)) = target.match_indices('/').nth(2)
     {
         call.request_mut().set_target(&target[behind..]).expect("a part of a target");
     }
-    let body = cx.take_body().expect("nobody else took it");
+    let body = cx.take_body().expect("taken only here");
     if cx.arrival().upgrade {
+        // An extended CONNECT (RFC 8441) is an Upgrade over HTTP/1.
+        call.request_mut().set_method(Method::Get);
         call.send(Body::Tunnel(Box::new(body)), &**place);
     } else {
         call.request_mut().fields_mut().remove(names::UPGRADE);
@@ -99,11 +101,11 @@ fn wait(cx: &mut Context, call: Call) -> Step {
         waiting.poll_answer(task).map(|answer| (call.take().expect("it was there"), answer))
     });
     cx.wait(asked, |cx, (call, answer)| match answer {
-        Ok(Answer::Interim(status, fields)) => {
+        Ok(CallEvent::Interim(status, fields)) => {
             cx.inform(status, *fields);
             wait(cx, call)
         }
-        Ok(Answer::Head { tunnel }) => {
+        Ok(CallEvent::Head { tunnel }) => {
             let status = call.head().status();
             for (name, value) in call.head().fields().iter() {
                 cx.response_mut().append(name, FieldValue::parse(value).expect("it was one"));

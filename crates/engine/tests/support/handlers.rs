@@ -1,4 +1,4 @@
-//! Handlers that do one thing each. The path's first segment chooses one, the second is its number.
+//! Handlers with one behaviour each. The path's first segment selects the handler, the second is its number.
 
 use std::future::poll_fn;
 use std::io::{Cursor, Write as _};
@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, names};
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{
     BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Matched, Matcher, Outcome,
     Registry, Response, Sleep, Step, TlsFacts, Versions,
@@ -17,11 +17,11 @@ use causeway_pipeline::{
 use futures_channel::oneshot;
 use serde_json::{Value, json};
 
-use super::bodies::{self, Echo, Failing, LastWords, Length, Octets, Panicking, Short, Silent};
+use super::bodies::{self, Echo, Failing, LastWords, Length, Panicking, Short, Silent, TestBody};
 use super::forward::{calls_lent, forward, forward_once};
-use super::probe::{Ballast, Guard, Probe, Seen};
+use super::probe::{Ballast, Guard, Probe, ProbeEvent};
 
-/// What a handler is built with.
+/// The parameters of a handler.
 pub(crate) struct Given {
     pub(crate) probe: Arc<Probe>,
     pub(crate) files: PathBuf,
@@ -39,8 +39,8 @@ impl Handler for Act {
     }
 }
 
-/// What the handler `chunk` answers with at most; made once, so that it allocates nothing.
-static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| super::octets(200_000));
+/// The longest response of the handler `chunk`; created once, so that requests do not allocate it.
+static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| super::bytes(200_000));
 
 /// A handler's whole behaviour.
 type Enter = fn(&mut Context, &Given) -> Step;
@@ -54,7 +54,7 @@ const ACTS: &[(&str, Enter)] = &[
     ("forwards2", |cx, _| forward(cx, number(cx), Versions::Negotiated, true)),
     ("forward-once", |cx, _| forward_once(cx, number(cx))),
     ("calls-lent", |cx, _| calls_lent(cx)),
-    ("octets", |cx, _| stream(cx, Length::Told)),
+    ("bytes", |cx, _| stream(cx, Length::Told)),
     ("chunks", |cx, _| stream(cx, Length::Untold)),
     ("chunk", |cx, _| {
         let chunk = cx.chunk(&PATTERN[..number(cx) as usize]);
@@ -65,7 +65,7 @@ const ACTS: &[(&str, Enter)] = &[
     ("chain", |cx, _| sleep(cx, |cx| yield_once(cx, |cx| sleep(cx, |cx| text(cx, "chained"))))),
     ("hold", hold),
     ("echo", |cx, _| {
-        let body = cx.take_body().expect("nobody else took it");
+        let body = cx.take_body().expect("taken only here");
         Step::Respond(Response::stream(StatusCode::OK, Echo(body)))
     }),
     ("collect", |cx, _| collect(cx, u64::MAX)),
@@ -84,7 +84,7 @@ const ACTS: &[(&str, Enter)] = &[
         if !cx.arrival().upgrade {
             return Step::Fail(Fault::status(StatusCode::UPGRADE_REQUIRED));
         }
-        let body = cx.take_body().expect("nobody else took it");
+        let body = cx.take_body().expect("taken only here");
         cx.response_mut().set(names::UPGRADE, FieldValue::from_static("echo"));
         Step::Respond(Response::switch(Echo(body)))
     }),
@@ -170,12 +170,12 @@ const ACTS: &[(&str, Enter)] = &[
     ("panic-leave", |_, _| Step::Next),
 ];
 
-/// Which handlers there are.
+/// Returns the names of all handlers.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ACTS.iter().map(|(name, _)| *name)
 }
 
-/// The routes of a server of them all.
+/// Returns the routes of a server with all handlers.
 pub(crate) fn routes(given: &Given) -> Value {
     let with = |name: &str| json!({"handler": name, "probe": given.probe.id(), "files": given.files});
     let mut routes: Vec<Value> = names()
@@ -191,12 +191,12 @@ pub(crate) fn routes(given: &Given) -> Value {
     Value::Array(routes)
 }
 
-/// Error routes that say which fault they handle.
+/// Returns error routes that respond with the fault they handle.
 pub(crate) fn errors(given: &Given) -> Value {
     json!([{"handle": [{"handler": "explain", "probe": given.probe.id(), "files": given.files}]}])
 }
 
-/// All of them, as modules.
+/// Registers all handlers as modules.
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::default();
     for (name, _) in ACTS {
@@ -226,7 +226,7 @@ pub(crate) fn registry() -> Registry {
         Ok(Box::new(Pass))
     });
     registry.handler("panic-state", |_, build| {
-        // On one worker of two: the other has everything ready.
+        // Panics on one worker of two, when the first has prepared its state.
         build.state(|_| assert_ne!(std::thread::current().name(), Some("worker-1"), "a test's state"));
         Ok(Box::new(Pass))
     });
@@ -254,7 +254,7 @@ impl Matcher for At {
     }
 }
 
-/// Tells the test of every end.
+/// Reports every exchange's end to the test.
 struct Observe(Arc<Probe>);
 
 impl Handler for Observe {
@@ -263,9 +263,9 @@ impl Handler for Observe {
     }
 
     fn end(&self, cx: &Context, outcome: &Outcome) {
-        // A field of the request switches it off, where a test counts allocations.
+        // Tests that count allocations turn this off with a request field.
         if !cx.original().fields().contains(NameRef::Other("X-Unobserved")) {
-            self.0.tell(Seen::Ended(cx.original().target().as_str().to_owned(), *outcome));
+            self.0.tell(ProbeEvent::Ended(cx.original().target().as_str().to_owned(), *outcome));
         }
     }
 }
@@ -292,7 +292,7 @@ impl Handler for PanicOnLeave {
 
 fn segment(cx: &Context, index: usize) -> &str {
     let path = std::str::from_utf8(cx.path()).unwrap_or_default();
-    // CONNECT has no path; its host's first label stands for it.
+    // CONNECT has no path; the first label of its host is used instead.
     match path.strip_prefix('/') {
         Some(path) => path.split('/').nth(index).unwrap_or_default(),
         None => cx.head().target().as_str().split('.').nth(index).unwrap_or_default(),
@@ -312,14 +312,14 @@ fn text(cx: &mut Context, words: &str) -> Step {
     Step::Respond(Response::chunk(StatusCode::OK, chunk))
 }
 
-/// The name of the server that the listener's number stands for in this exchange's plan.
+/// Responds with the name of the listener's server in this exchange's plan.
 fn plan(cx: &mut Context) -> Step {
     let generation = Rc::clone(cx.generation());
     text(cx, generation.plan().server_name(cx.arrival().server))
 }
 
 fn stream(cx: &mut Context, length: Length) -> Step {
-    let stream = Octets { worker: Rc::clone(cx.worker()), at: 0, len: number(cx), length };
+    let stream = TestBody { worker: Rc::clone(cx.worker()), at: 0, len: number(cx), length };
     Step::Respond(Response::stream(StatusCode::OK, stream))
 }
 
@@ -352,9 +352,9 @@ fn hold(cx: &mut Context, given: &Given) -> Step {
     cx.wait(wait, |cx, released| text(cx, if released { "released" } else { "forgotten" }))
 }
 
-/// Reads so many octets of the body, at least one frame, then says how many came and their sum.
+/// Reads at least `enough` bytes of the body and at least one frame, then responds with their number and sum.
 fn collect(cx: &mut Context, enough: u64) -> Step {
-    let mut body = cx.take_body().expect("nobody else took it");
+    let mut body = cx.take_body().expect("taken only here");
     let (mut count, mut sum) = (0_u64, 0_u64);
     let read = poll_fn(move |task| {
         loop {
@@ -362,7 +362,7 @@ fn collect(cx: &mut Context, enough: u64) -> Step {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => {
                     count += chunk.len() as u64;
-                    sum = chunk.as_slice().iter().fold(sum, |sum, octet| sum.wrapping_mul(31) + u64::from(*octet));
+                    sum = chunk.as_slice().iter().fold(sum, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
                     if count < enough {
                         continue;
                     }
@@ -377,9 +377,9 @@ fn collect(cx: &mut Context, enough: u64) -> Step {
     });
     cx.wait(read, |cx, (count, sum, fault)| match fault {
         None => {
-            // What handlers do on the way of a request allocates nothing either.
+            // Handlers must not allocate either.
             let mut words = Cursor::new([0; 64]);
-            write!(words, "{count} octets, sum {sum}").expect("two numbers are short");
+            write!(words, "{count} bytes, sum {sum}").expect("two numbers are short");
             let len = words.position() as usize;
             let chunk = cx.chunk(&words.get_ref()[..len]);
             Step::Respond(Response::chunk(StatusCode::OK, chunk))
@@ -390,13 +390,13 @@ fn collect(cx: &mut Context, enough: u64) -> Step {
     })
 }
 
-/// Reads the body in a task of its own, then says how many octets came.
+/// Reads the body in a task of its own, then responds with the number of bytes.
 fn collect_elsewhere(cx: &mut Context, given: &Given) -> Step {
-    let mut body = cx.take_body().expect("nobody else took it");
+    let mut body = cx.take_body().expect("taken only here");
     let (send, counted) = oneshot::channel();
     let held = given.probe.hold();
     cx.worker().spawn(Box::pin(async move {
-        // Not before a test says so.
+        // Waits for the test.
         let _ = held.await;
         let mut count = 0;
         while let Some(Ok(frame)) = poll_fn(|task| body.poll_frame(task)).await {
@@ -406,16 +406,16 @@ fn collect_elsewhere(cx: &mut Context, given: &Given) -> Step {
         }
         let _ = send.send(count);
     }));
-    cx.wait(counted, |cx, counted| text(cx, &format!("{} octets", counted.expect("the task ends"))))
+    cx.wait(counted, |cx, counted| text(cx, &format!("{} bytes", counted.expect("the task ends"))))
 }
 
-/// What [`collect`] says of a body.
-pub(crate) fn collected(octets: &[u8]) -> String {
-    let sum = octets.iter().fold(0_u64, |sum, octet| sum.wrapping_mul(31) + u64::from(*octet));
-    format!("{} octets, sum {sum}", octets.len())
+/// Returns the response of [`collect`] to a body.
+pub(crate) fn collected(bytes: &[u8]) -> String {
+    let sum = bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
+    format!("{} bytes, sum {sum}", bytes.len())
 }
 
-/// Reads the body a frame at a time, yielding before each, the test's leave before the first.
+/// Waits for the test, then reads the body frame by frame and yields before each.
 fn slowly(cx: &mut Context, given: &Given) -> Step {
     async fn next(body: &mut IncomingBody) -> Option<Result<Frame, BodyFault>> {
         let mut yielded = false;
@@ -428,21 +428,21 @@ fn slowly(cx: &mut Context, given: &Given) -> Step {
         })
         .await
     }
-    let mut body = cx.take_body().expect("nobody else took it");
+    let mut body = cx.take_body().expect("taken only here");
     let held = given.probe.hold();
     let read = async move {
-        // The test may have given up; then the body says so.
+        // If the test has ended, reading the body fails.
         let _ = held.await;
         let (mut count, mut sum) = (0_usize, 0_u64);
         while let Some(Ok(frame)) = next(&mut body).await {
             if let Frame::Chunk(chunk) = frame {
                 count += chunk.len();
-                sum = chunk.as_slice().iter().fold(sum, |sum, octet| sum.wrapping_mul(31) + u64::from(*octet));
+                sum = chunk.as_slice().iter().fold(sum, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
             }
         }
         (count, sum)
     };
-    cx.wait(read, |cx, (count, sum)| text(cx, &format!("{count} octets, sum {sum}")))
+    cx.wait(read, |cx, (count, sum)| text(cx, &format!("{count} bytes, sum {sum}")))
 }
 
 fn hints(cx: &mut Context, _given: &Given) -> Step {
@@ -456,14 +456,14 @@ fn background(cx: &mut Context, given: &Given) -> Step {
     let (probe, held) = (Arc::clone(&given.probe), given.probe.hold());
     cx.worker().spawn(Box::pin(async move {
         if held.await.is_ok() {
-            probe.tell(Seen::Happened("background"));
+            probe.tell(ProbeEvent::Happened("background"));
         }
     }));
     text(cx, "begun")
 }
 
 fn block(cx: &mut Context, job: impl FnOnce() + Send + 'static) -> Step {
-    match run_blocking(&**cx.worker(), job) {
+    match offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) {
         Ok(blocking) => cx.wait(blocking, |cx, result| match result {
             Some(()) => text(cx, "blocked"),
             None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),

@@ -1,4 +1,4 @@
-//! A blocking HTTP/2 client over the `h2` crate, with as many streams at once as a test likes.
+//! A blocking HTTP/2 client over the `h2` crate, with any number of concurrent streams.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Answer, PATIENCE};
+use super::{ClientResponse, PATIENCE};
 
-/// What a request carries behind its head.
+/// A request's content and trailers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Body {
+pub(crate) struct RequestBody {
     pub(crate) pieces: Vec<Vec<u8>>,
-    /// Whether the head says how long the pieces are.
+    /// Whether the head has a Content-Length.
     pub(crate) is_sized: bool,
     pub(crate) trailers: Vec<(&'static str, &'static str)>,
 }
 
-impl Body {
-    pub(crate) fn sized(octets: Vec<u8>) -> Self {
-        Self { pieces: vec![octets], is_sized: true, ..Self::default() }
+impl RequestBody {
+    pub(crate) fn sized(bytes: Vec<u8>) -> Self {
+        Self { pieces: vec![bytes], is_sized: true, ..Self::default() }
     }
 }
 
-/// A connection. What the `h2` crate does for it happens while a method waits.
+/// A connection. The `h2` crate's task makes progress only while a method waits.
 pub(crate) struct Http2 {
     runtime: Runtime,
     requests: SendRequest<Bytes>,
-    /// How the connection ended.
+    /// Receives the connection's result.
     ended: oneshot::Receiver<Result<(), h2::Error>>,
 }
 
-/// A request under way.
-pub(crate) struct Asked {
+/// A request whose response is pending.
+pub(crate) struct PendingResponse {
     pub(crate) response: ResponseFuture,
     pub(crate) content: SendStream<Bytes>,
 }
@@ -59,7 +59,7 @@ impl Http2 {
         })
     }
 
-    /// Over whatever carries octets.
+    /// Connects over any byte stream.
     #[track_caller]
     pub(crate) fn over<S>(builder: &h2::client::Builder, stream: impl Future<Output = S>) -> Self
     where
@@ -68,7 +68,7 @@ impl Http2 {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (requests, ended) = runtime.block_on(async {
             let stream = stream.await;
-            let (requests, connection) = builder.handshake(stream).await.expect("a preface goes out");
+            let (requests, connection) = builder.handshake(stream).await.expect("the preface is sent");
             let (end, ended) = oneshot::channel();
             tokio::spawn(async move { drop(end.send(connection.await)) });
             (requests, ended)
@@ -76,32 +76,32 @@ impl Http2 {
         Self { runtime, requests, ended }
     }
 
-    /// Runs what a test has to do, a bound against hanging around it.
+    /// Runs a future with a bound against hanging.
     #[track_caller]
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await }).expect("it does not hang")
     }
 
-    /// Lets the connection go on until nothing more comes for the moment.
+    /// Lets the connection make progress for 20 ms.
     pub(crate) fn settle(&self) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
     }
 
-    /// Sends a head, and leaves the content open unless it says that there is none.
+    /// Sends a head. With `has_body` the content stays open, otherwise the head ends the stream.
     #[track_caller]
-    pub(crate) fn open(&mut self, request: Request<()>, has_body: bool) -> Asked {
+    pub(crate) fn open(&mut self, request: Request<()>, has_body: bool) -> PendingResponse {
         let mut requests = self.requests.clone();
         self.wait(async {
             requests = requests.ready().await.expect("another stream may be opened");
             let (response, content) = requests.send_request(request, !has_body).expect("a good request");
-            Asked { response, content }
+            PendingResponse { response, content }
         })
     }
 
     #[track_caller]
-    pub(crate) fn ask(&mut self, method: &str, target: &str, body: Option<&Body>) -> Asked {
+    pub(crate) fn ask(&mut self, method: &str, target: &str, body: Option<&RequestBody>) -> PendingResponse {
         let mut request = Request::builder().method(method).uri(format!("http://test{target}"));
-        if let Some(Body { pieces, is_sized: true, .. }) = body {
+        if let Some(RequestBody { pieces, is_sized: true, .. }) = body {
             request = request.header("content-length", pieces.iter().map(Vec::len).sum::<usize>());
         }
         self.open(request.body(()).expect("a good head"), body.is_some())
@@ -109,8 +109,8 @@ impl Http2 {
 
     /// An extended CONNECT (RFC 8441).
     #[track_caller]
-    pub(crate) fn connect_to(&mut self, protocol: &'static str, target: &str) -> Asked {
-        // The server's settings say whether it may be asked.
+    pub(crate) fn connect_to(&mut self, protocol: &'static str, target: &str) -> PendingResponse {
+        // The request is allowed only after the server's settings have enabled it.
         while !self.requests.is_extended_connect_protocol_enabled() {
             self.settle();
         }
@@ -119,23 +119,23 @@ impl Http2 {
     }
 
     #[track_caller]
-    pub(crate) fn get(&mut self, target: &str) -> Answer {
+    pub(crate) fn get(&mut self, target: &str) -> ClientResponse {
         self.exchange("GET", target, None)
     }
 
     #[track_caller]
-    pub(crate) fn exchange(&mut self, method: &str, target: &str, body: Option<&Body>) -> Answer {
+    pub(crate) fn exchange(&mut self, method: &str, target: &str, body: Option<&RequestBody>) -> ClientResponse {
         self.exchange_all(&[(method, target, body)]).remove(0)
     }
 
-    /// Asks for all at once; the answers in the order of the requests.
+    /// Sends all requests concurrently. Returns the responses in the order of the requests.
     #[track_caller]
-    pub(crate) fn exchange_all(&mut self, requests: &[(&str, &str, Option<&Body>)]) -> Vec<Answer> {
+    pub(crate) fn exchange_all(&mut self, requests: &[(&str, &str, Option<&RequestBody>)]) -> Vec<ClientResponse> {
         let asked: Vec<_> = requests.iter().map(|(method, target, body)| self.ask(method, target, *body)).collect();
-        let both = asked.into_iter().zip(requests).map(|(Asked { response, content }, (_, _, body))| {
+        let both = asked.into_iter().zip(requests).map(|(PendingResponse { response, content }, (_, _, body))| {
             let body = body.cloned();
             async move {
-                // Content and answer go at the same time; an answer that comes first may be all that is wanted.
+                // Content and response are transferred concurrently; after the response the rest of the content is dropped.
                 let sending = tokio::spawn(send(content, body));
                 let answer = answer(response).await.expect("an answer");
                 sending.abort();
@@ -146,7 +146,7 @@ impl Http2 {
         tasks.into_iter().map(|task| self.wait(task).expect("an answer")).collect()
     }
 
-    /// How the connection ends, when the server ends it.
+    /// Waits until the server ends the connection. Returns the connection's result.
     #[track_caller]
     pub(crate) fn end(self) -> Result<(), h2::Error> {
         let Self { runtime, requests, ended } = self;
@@ -156,9 +156,9 @@ impl Http2 {
     }
 }
 
-/// Sends content as the windows allow.
-pub(crate) async fn send(mut content: SendStream<Bytes>, body: Option<Body>) -> Result<(), h2::Error> {
-    let Some(Body { pieces, trailers, .. }) = body else { return Ok(()) };
+/// Sends content within the flow-control windows.
+pub(crate) async fn send(mut content: SendStream<Bytes>, body: Option<RequestBody>) -> Result<(), h2::Error> {
+    let Some(RequestBody { pieces, trailers, .. }) = body else { return Ok(()) };
     let last = pieces.len();
     for (at, piece) in pieces.into_iter().enumerate() {
         let ends = trailers.is_empty() && at + 1 == last;
@@ -188,8 +188,8 @@ pub(crate) async fn send(mut content: SendStream<Bytes>, body: Option<Body>) -> 
     Ok(())
 }
 
-/// The whole answer.
-pub(crate) async fn answer(mut response: ResponseFuture) -> Result<Answer, h2::Error> {
+/// Reads the complete response, with its interim responses.
+pub(crate) async fn answer(mut response: ResponseFuture) -> Result<ClientResponse, h2::Error> {
     let mut informs = Vec::new();
     let head = loop {
         let next = std::future::poll_fn(|task| {
@@ -206,30 +206,30 @@ pub(crate) async fn answer(mut response: ResponseFuture) -> Result<Answer, h2::E
             }
         }
     };
-    let mut answer = Answer {
+    let mut answer = ClientResponse {
         version: "HTTP/2".to_owned(),
         status: head.status().as_u16(),
         fields: fields(head.headers()),
         informs,
-        ..Answer::default()
+        ..ClientResponse::default()
     };
     let mut body = head.into_body();
-    while let Some(octets) = body.data().await {
-        let octets = octets?;
-        let _ = body.flow_control().release_capacity(octets.len());
-        answer.body.extend_from_slice(&octets);
+    while let Some(bytes) = body.data().await {
+        let bytes = bytes?;
+        let _ = body.flow_control().release_capacity(bytes.len());
+        answer.body.extend_from_slice(&bytes);
     }
     answer.trailers = body.trailers().await?.map(|trailers| fields(&trailers)).unwrap_or_default();
     Ok(answer)
 }
 
-/// The next so many octets of a stream.
+/// Reads at least `len` bytes of a stream, in whole frames.
 pub(crate) async fn exactly(body: &mut RecvStream, len: usize) -> Vec<u8> {
     let mut got = Vec::new();
     while got.len() < len {
-        let octets = body.data().await.expect("more is to come").expect("the stream is open");
-        let _ = body.flow_control().release_capacity(octets.len());
-        got.extend_from_slice(&octets);
+        let bytes = body.data().await.expect("the stream continues").expect("the stream is open");
+        let _ = body.flow_control().release_capacity(bytes.len());
+        got.extend_from_slice(&bytes);
     }
     got
 }

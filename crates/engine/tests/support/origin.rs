@@ -1,23 +1,23 @@
-//! Origins that a test scripts: octet by octet over HTTP/1, frame by frame over HTTP/2.
+//! Scripted origins: byte by byte over HTTP/1, frame by frame over HTTP/2.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use causeway_testkit::http2::{Frame, flag, kind, literal};
+use causeway_testkit::http2::{ReceivedFrame, flag, kind, literal};
 
 use super::PATIENCE;
 
-/// An origin that takes one connection after another and does to each what it is told.
+/// An origin that accepts one connection after another and runs one script on each.
 pub(crate) struct Origin {
     pub(crate) port: u16,
     thread: JoinHandle<()>,
 }
 
-pub(crate) type Act = fn(&mut Peer);
-/// An act that holds something.
-pub(crate) type Deed = Box<dyn FnOnce(&mut Peer) + Send>;
+pub(crate) type Act = fn(&mut OriginConnection);
+/// A script that owns state.
+pub(crate) type Deed = Box<dyn FnOnce(&mut OriginConnection) + Send>;
 
 impl Origin {
     pub(crate) fn new(connections: Vec<Act>) -> Self {
@@ -29,7 +29,7 @@ impl Origin {
         let port = listener.local_addr().unwrap().port();
         let thread = std::thread::spawn(move || {
             for act in connections {
-                act(&mut Peer::new(listener.accept().unwrap().0));
+                act(&mut OriginConnection::new(listener.accept().unwrap().0));
             }
         });
         Self { port, thread }
@@ -42,16 +42,16 @@ impl Origin {
         }
     }
 
-    /// A target that is sent on to it.
+    /// Returns a target that the server forwards to this origin.
     pub(crate) fn target(&self) -> String {
         format!("/forward/{}", self.port)
     }
 }
 
 /// One connection of an origin.
-pub(crate) struct Peer(pub(crate) TcpStream);
+pub(crate) struct OriginConnection(pub(crate) TcpStream);
 
-impl Peer {
+impl OriginConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -65,52 +65,52 @@ impl Peer {
         self.try_head().expect("a head")
     }
 
-    /// Reads up to the end of a head; `None` where the other side ends before.
+    /// Reads up to the end of a head; `None` when the peer closes earlier.
     pub(crate) fn try_head(&mut self) -> Option<String> {
-        let mut octets = Vec::new();
-        while !octets.ends_with(b"\r\n\r\n") {
-            let mut octet = [0];
-            match self.0.read(&mut octet) {
-                Ok(1) => octets.push(octet[0]),
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            match self.0.read(&mut byte) {
+                Ok(1) => bytes.push(byte[0]),
                 _ => return None,
             }
         }
-        Some(String::from_utf8(octets).unwrap())
+        Some(String::from_utf8(bytes).unwrap())
     }
 
     #[track_caller]
     pub(crate) fn exactly(&mut self, len: usize) -> Vec<u8> {
-        let mut octets = vec![0; len];
-        self.0.read_exact(&mut octets).unwrap();
-        octets
+        let mut bytes = vec![0; len];
+        self.0.read_exact(&mut bytes).unwrap();
+        bytes
     }
 
     #[track_caller]
-    pub(crate) fn send(&mut self, octets: impl AsRef<[u8]>) {
-        self.0.write_all(octets.as_ref()).unwrap();
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// A whole answer, and the connection goes on.
+    /// Sends a complete response; the connection stays open.
     #[track_caller]
     pub(crate) fn answer(&mut self, text: &str) {
         self.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()));
     }
 
-    /// Waits for the other side's end, and nothing before it.
+    /// Asserts that the peer closes without sending further bytes.
     #[track_caller]
     pub(crate) fn end(&mut self) {
-        let octets = self.rest();
-        assert_eq!(String::from_utf8_lossy(&octets), "");
+        let bytes = self.rest();
+        assert_eq!(String::from_utf8_lossy(&bytes), "");
     }
 
-    /// All up to the other side's end. A reset is an end, too; no end at all is a failure.
+    /// Reads all bytes up to the peer's end. A reset counts as an end; no end at all is a failure.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        let mut octets = Vec::new();
-        if let Err(error) = self.0.read_to_end(&mut octets) {
+        let mut bytes = Vec::new();
+        if let Err(error) = self.0.read_to_end(&mut bytes) {
             assert!(!matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "it stays open: {error}");
         }
-        octets
+        bytes
     }
 
     /// Ends our sending side.
@@ -118,12 +118,12 @@ impl Peer {
         self.0.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// What is dropped from here on is reset.
+    /// Makes the close of the socket a reset.
     pub(crate) fn reset(&mut self) {
         socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
     }
 
-    /// Reads a client's preface, and says these settings.
+    /// Reads a client's preface, and sends these settings.
     #[track_caller]
     pub(crate) fn preface(&mut self, settings: &[(u16, u32)]) {
         assert_eq!(self.exactly(24), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -136,25 +136,25 @@ impl Peer {
     #[track_caller]
     pub(crate) fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let mut octets = vec![len[1], len[2], len[3], kind, flags];
-        octets.extend_from_slice(&stream.to_be_bytes());
-        octets.extend_from_slice(payload);
-        self.send(octets);
+        let mut bytes = vec![len[1], len[2], len[3], kind, flags];
+        bytes.extend_from_slice(&stream.to_be_bytes());
+        bytes.extend_from_slice(payload);
+        self.send(bytes);
     }
 
-    /// The next frame; `None` at the end.
-    pub(crate) fn try_frame(&mut self) -> Option<Frame> {
+    /// Reads the next frame; `None` at the end.
+    pub(crate) fn try_frame(&mut self) -> Option<ReceivedFrame> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).ok()?;
         let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
         self.0.read_exact(&mut payload).ok()?;
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
-        Some(Frame { kind: head[3], flags: head[4], stream, payload })
+        Some(ReceivedFrame { kind: head[3], flags: head[4], stream, payload })
     }
 
-    /// Reads on to the next frame of a kind.
+    /// Reads up to the next frame of a type.
     #[track_caller]
-    pub(crate) fn await_frame(&mut self, wanted: u8) -> Frame {
+    pub(crate) fn await_frame(&mut self, wanted: u8) -> ReceivedFrame {
         loop {
             let frame = self.try_frame().unwrap_or_else(|| panic!("an end before a frame of kind {wanted}"));
             if frame.kind == wanted {
@@ -163,20 +163,20 @@ impl Peer {
         }
     }
 
-    /// Reads on to the next request; its stream.
+    /// Reads up to the next request. Returns its stream.
     #[track_caller]
     pub(crate) fn request(&mut self) -> u32 {
         self.await_frame(kind::HEADERS).stream
     }
 
-    /// A whole answer to a stream.
+    /// Sends a complete response on a stream.
     #[track_caller]
     pub(crate) fn respond(&mut self, stream: u32, text: &str) {
         self.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
         self.frame(kind::DATA, flag::END_STREAM, stream, text.as_bytes());
     }
 
-    /// Reads on to the other side's end; the kinds of what came, without settings and their like.
+    /// Reads up to the peer's end. Returns the types of all frames except SETTINGS, WINDOW_UPDATE and PING.
     #[track_caller]
     pub(crate) fn frames_to_the_end(&mut self) -> Vec<u8> {
         let mut kinds = Vec::new();
@@ -189,7 +189,7 @@ impl Peer {
     }
 }
 
-/// A field block that says 200 and one field.
+/// Encodes a field block with status 200 and one field.
 pub(crate) fn status_200() -> Vec<u8> {
     let mut block = vec![0x88];
     literal(&mut block, b"x-a", b"b");

@@ -1,4 +1,4 @@
-//! The wire between a test and its server's handlers, found by a number in their JSON.
+//! The channel between a test and its server's handlers. Handlers find it by a number in their JSON.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,28 +10,28 @@ use futures_channel::oneshot;
 
 use super::PATIENCE;
 
-/// What a handler tells.
+/// An event from a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// An exchange is over: its target, and how it ended.
+pub(crate) enum ProbeEvent {
+    /// An exchange has ended: its target and its outcome.
     Ended(String, Outcome),
-    /// Something named was dropped before it was through.
+    /// The named handler was dropped before it had finished.
     Dropped(&'static str),
-    /// Something named happened.
+    /// A named event happened.
     Happened(&'static str),
 }
 
 #[derive(Default)]
-struct State {
-    seen: Vec<Seen>,
+struct ProbeState {
+    seen: Vec<ProbeEvent>,
     held: Vec<oneshot::Sender<()>>,
     blocking_may_go: bool,
 }
 
-/// See the module.
+/// The state that a test shares with its server's handlers.
 pub(crate) struct Probe {
     id: u64,
-    state: Mutex<State>,
+    state: Mutex<ProbeState>,
     changed: Condvar,
     ballasts: AtomicUsize,
 }
@@ -56,39 +56,39 @@ impl Probe {
         self.id
     }
 
-    fn change<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, work: impl FnOnce(&mut ProbeState) -> T) -> T {
         let result = work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
         result
     }
 
-    /// For handlers: something happened.
-    pub(crate) fn tell(&self, seen: Seen) {
+    /// For handlers: reports an event.
+    pub(crate) fn tell(&self, seen: ProbeEvent) {
         self.change(|state| state.seen.push(seen));
     }
 
-    /// For handlers: waits until the test lets go.
+    /// For handlers: returns a channel that resolves when the test calls [`release`](Self::release).
     pub(crate) fn hold(&self) -> oneshot::Receiver<()> {
         let (go, wait) = oneshot::channel();
         self.change(|state| state.held.push(go));
         wait
     }
 
-    /// For jobs that block: waits until the test lets go.
+    /// For blocking jobs: waits until the test calls [`release_blocking`](Self::release_blocking).
     pub(crate) fn block(&self) {
         self.until(|state| state.blocking_may_go.then_some(()));
     }
 
-    /// Waits until so many handlers are held.
+    /// Waits until at least `count` handlers are held.
     #[track_caller]
     pub(crate) fn await_held(&self, count: usize) {
         self.until(|state| (state.held.len() >= count).then_some(()));
     }
 
-    /// Lets every held handler go on.
+    /// Releases every held handler.
     pub(crate) fn release(&self) {
         for go in self.change(|state| std::mem::take(&mut state.held)) {
-            // A handler that was dropped meanwhile needs no leave.
+            // Sending fails only when the handler was dropped.
             let _ = go.send(());
         }
     }
@@ -98,37 +98,37 @@ impl Probe {
         self.change(|state| state.blocking_may_go = true);
     }
 
-    /// Waits until this was told.
+    /// Waits until a handler has reported this event.
     #[track_caller]
-    pub(crate) fn await_seen(&self, wanted: &Seen) {
+    pub(crate) fn await_seen(&self, wanted: &ProbeEvent) {
         self.until(|state| state.seen.contains(wanted).then_some(()));
     }
 
-    /// Waits until the next exchange for this target is over, and takes its outcome.
+    /// Waits for the end of the next exchange for this target, and takes its outcome.
     #[track_caller]
     pub(crate) fn outcome(&self, target: &str) -> Outcome {
         self.until(|state| {
-            let is_it = |seen: &Seen| matches!(seen, Seen::Ended(of, _) if of == target);
+            let is_it = |seen: &ProbeEvent| matches!(seen, ProbeEvent::Ended(of, _) if of == target);
             let at = state.seen.iter().position(is_it)?;
             match state.seen.remove(at) {
-                Seen::Ended(_, outcome) => Some(outcome),
+                ProbeEvent::Ended(_, outcome) => Some(outcome),
                 _ => None,
             }
         })
     }
 
-    /// [`Ballast`]s that are not dropped.
+    /// Returns the number of live [`Ballast`]s.
     pub(crate) fn ballasts(&self) -> usize {
         self.ballasts.load(Ordering::SeqCst)
     }
 
-    /// What was told so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    /// Returns the events reported so far.
+    pub(crate) fn seen(&self) -> Vec<ProbeEvent> {
         self.change(|state| state.seen.clone())
     }
 
     #[track_caller]
-    fn until<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+    fn until<T>(&self, mut look: impl FnMut(&mut ProbeState) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -136,13 +136,13 @@ impl Probe {
                 return found;
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "waited in vain; seen so far: {:?}", state.seen);
+            assert!(!left.is_zero(), "timed out; seen so far: {:?}", state.seen);
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-/// Tells its name when it is dropped before it was defused.
+/// Reports its name when it is dropped before it was defused.
 pub(crate) struct Guard {
     probe: Arc<Probe>,
     name: Option<&'static str>,
@@ -161,27 +161,27 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(name) = self.name {
-            self.probe.tell(Seen::Dropped(name));
+            self.probe.tell(ProbeEvent::Dropped(name));
         }
     }
 }
 
-/// A megabyte of a worker's state.
+/// A worker's state of one megabyte.
 pub(crate) struct Ballast {
     probe: Arc<Probe>,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Ballast {
     pub(crate) fn new(probe: &Arc<Probe>) -> Self {
         probe.ballasts.fetch_add(1, Ordering::SeqCst);
-        Self { probe: Arc::clone(probe), octets: vec![1; 1024 * 1024] }
+        Self { probe: Arc::clone(probe), bytes: vec![1; 1024 * 1024] }
     }
 }
 
 impl Drop for Ballast {
     fn drop(&mut self) {
-        assert!(self.octets.iter().all(|octet| *octet == 1));
+        assert!(self.bytes.iter().all(|byte| *byte == 1));
         self.probe.ballasts.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -1,4 +1,4 @@
-//! A profiler that writes down what it hears, one line for each hook, and holds what it is told to hold.
+//! A profiler that records one line for each hook, and requests a configurable delay of received bytes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -9,32 +9,32 @@ use progress::{Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, at
 
 use super::PATIENCE;
 
-/// One hook: whose thread, what, and the number of what it is about.
+/// One hook: its thread, its name, and the number of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Line {
+struct HookCall {
     account: u32,
     what: &'static str,
     number: u64,
     /// A span or a point.
-    name: Name,
+    name: HookSubject,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
+enum HookSubject {
     None,
     Span(u32),
     Point(u32),
 }
 
-/// The policy, of which a process has one.
+/// The profiler's policy; a process has only one.
 pub(crate) struct Recorder {
-    lines: Mutex<Vec<Line>>,
-    /// The kernel's times, as [`Policy::arrived`] got them.
+    lines: Mutex<Vec<HookCall>>,
+    /// The kernel's timestamps, as passed to [`Policy::arrived`].
     times: Mutex<Vec<u64>>,
-    /// Nanoseconds that everything is held, and how often that was answered.
+    /// The delay of all bytes in nanoseconds (`pause`), and the number of times it was returned (`held`).
     pub(crate) pause: AtomicU64,
     pub(crate) held: AtomicU64,
-    /// Whether spans are written down.
+    /// Whether spans are recorded.
     spans: AtomicBool,
     next: AtomicU64,
 }
@@ -48,10 +48,10 @@ pub(crate) static RECORDER: Recorder = Recorder {
     next: AtomicU64::new(1),
 };
 
-/// The window that all stamps are of.
+/// The window of all stamps.
 const WINDOW: u32 = 1;
 
-/// Only one test of a process has anything recorded at a time, and no other one's server is heard.
+/// A lock that makes tests with recordings run one at a time, so that a recording has no hooks of another test's server.
 pub(crate) struct Alone(#[expect(dead_code, reason = "held until the end")] MutexGuard<'static, ()>);
 
 pub(crate) fn alone() -> Alone {
@@ -59,8 +59,8 @@ pub(crate) fn alone() -> Alone {
     Alone(lock(&ONE))
 }
 
-/// A profile under way.
-pub(crate) struct Recording<'a>(#[expect(dead_code, reason = "nobody else's profile is")] &'a Alone);
+/// A running recording.
+pub(crate) struct Recording<'a>(#[expect(dead_code, reason = "no second recording at a time")] &'a Alone);
 
 impl<'a> Recording<'a> {
     pub(crate) fn new(alone: &'a Alone) -> Self {
@@ -74,45 +74,45 @@ impl<'a> Recording<'a> {
         Self(alone)
     }
 
-    /// Writes spans down, too.
+    /// Starts a recording that includes spans.
     pub(crate) fn with_spans(alone: &'a Alone) -> Self {
         let recording = Self::new(alone);
         RECORDER.spans.store(true, Relaxed);
         recording
     }
 
-    /// Everything that comes is held so long.
+    /// Delays all received bytes by `pause`.
     pub(crate) fn hold(&self, pause: Duration) {
         RECORDER.pause.store(u64::try_from(pause.as_nanos()).unwrap(), Relaxed);
     }
 
-    /// How often something was held.
+    /// Returns the number of holds.
     pub(crate) fn held(&self) -> u64 {
         RECORDER.held.load(Relaxed)
     }
 
-    /// When the kernel had what was worked on.
+    /// Returns the kernel's timestamps of the processed bytes.
     pub(crate) fn times(&self) -> Vec<u64> {
         lock(&RECORDER.times).clone()
     }
 
-    /// Waits until so many requests were answered, then stops, and says what was heard: numbers in the order in which they came
-    /// up, and other threads than workers by their names.
+    /// Waits until `answers` requests have ended, then stops. Returns the lines, with objects numbered in the order of their
+    /// appearance, and with the names of threads that are not workers.
     #[track_caller]
     pub(crate) fn after(self, answers: usize) -> Vec<String> {
-        let request = Name::Point(Point::named("request").id());
-        let is_answer = |line: &&Line| line.what == "end" && line.name == request;
+        let request = HookSubject::Point(Point::named("request").id());
+        let is_answer = |line: &&HookCall| line.what == "end" && line.name == request;
         let end = Instant::now() + PATIENCE;
         while lock(&RECORDER.lines).iter().filter(is_answer).count() < answers {
             assert!(Instant::now() < end, "{:#?}", lock(&RECORDER.lines));
             std::thread::sleep(Duration::from_millis(1));
         }
-        // What belongs to the last answer follows at once.
+        // The hooks after the last response follow at once.
         std::thread::sleep(Duration::from_millis(20));
         self.stop()
     }
 
-    /// Stops, and says what was heard.
+    /// Stops the recording and returns its lines.
     pub(crate) fn stop(self) -> Vec<String> {
         attend(Attention::Nothing);
         let lines = std::mem::take(&mut *lock(&RECORDER.lines));
@@ -122,7 +122,7 @@ impl<'a> Recording<'a> {
         let mut known: HashMap<(char, u64), usize> = HashMap::new();
         let mut counts: HashMap<char, usize> = HashMap::new();
         let mut said = Vec::new();
-        for Line { account, what, number, name } in lines {
+        for HookCall { account, what, number, name } in lines {
             let mut text = String::new();
             let thread = &threads[&account];
             if !thread.starts_with("worker") {
@@ -130,7 +130,7 @@ impl<'a> Recording<'a> {
             }
             text += what;
             if number > 0 {
-                // A connection, a message, a timer, a call and a visit have numbers of their own.
+                // Connections, messages, timers, calls and visits are numbered separately.
                 let kind = match what {
                     "arrived" | "written" => 'c',
                     "sent" | "took" => 'm',
@@ -146,9 +146,9 @@ impl<'a> Recording<'a> {
                 text += &format!(" {kind}{place}");
             }
             match name {
-                Name::None => {}
-                Name::Span(id) => text += &format!(" {}", spans[id as usize]),
-                Name::Point(id) => text += &format!(" {}", points[id as usize]),
+                HookSubject::None => {}
+                HookSubject::Span(id) => text += &format!(" {}", spans[id as usize]),
+                HookSubject::Point(id) => text += &format!(" {}", points[id as usize]),
             }
             said.push(text);
         }
@@ -167,8 +167,8 @@ fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Recorder {
-    fn say(&self, account: &Account, what: &'static str, number: u64, name: Name) {
-        lock(&self.lines).push(Line { account: account.number(), what, number, name });
+    fn say(&self, account: &Account, what: &'static str, number: u64, name: HookSubject) {
+        lock(&self.lines).push(HookCall { account: account.number(), what, number, name });
     }
 
     fn fresh(&self, stamp: &mut Stamp) -> u64 {
@@ -192,14 +192,14 @@ impl Policy for Recorder {
 
     fn entered(&self, account: &'static Account, span: Span) -> u32 {
         if self.spans.load(Relaxed) {
-            self.say(account, "in", 0, Name::Span(span.id()));
+            self.say(account, "in", 0, HookSubject::Span(span.id()));
         }
         span.id()
     }
 
     fn left(&self, account: &'static Account, before: &AtomicU32) {
         if self.spans.load(Relaxed) {
-            self.say(account, "out", 0, Name::Span(before.load(Relaxed)));
+            self.say(account, "out", 0, HookSubject::Span(before.load(Relaxed)));
         }
     }
 
@@ -207,11 +207,11 @@ impl Policy for Recorder {
 
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {
         let number = self.fresh(stamp);
-        self.say(account, "sent", number, Name::None);
+        self.say(account, "sent", number, HookSubject::None);
     }
 
     fn after_receive(&self, account: &'static Account, stamp: Stamp, _: Duration) {
-        self.say(account, "took", number(stamp), Name::None);
+        self.say(account, "took", number(stamp), HookSubject::None);
     }
 
     fn before_block(&self, _: &'static Account) {}
@@ -221,12 +221,12 @@ impl Policy for Recorder {
 
     fn written(&self, account: &'static Account, connection: &mut Stamp) {
         let number = self.lasting(connection);
-        self.say(account, "written", number, Name::None);
+        self.say(account, "written", number, HookSubject::None);
     }
 
     fn hold(&self, _: &'static Account, _: Stamp, _: u64) -> Option<Duration> {
         let pause = self.pause.load(Relaxed);
-        // Once each, and not again when its time has come.
+        // Delays once, and not again when the hook is called after the delay.
         if pause == 0 || self.held.fetch_add(1, Relaxed) % 2 == 1 {
             return None;
         }
@@ -236,37 +236,37 @@ impl Policy for Recorder {
     fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64) {
         let number = self.lasting(connection);
         lock(&self.times).push(arrived);
-        self.say(account, "arrived", number, Name::None);
+        self.say(account, "arrived", number, HookSubject::None);
     }
 
     fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
         let number = self.fresh(call);
-        self.say(account, "called", number, Name::Span(whom.id()));
+        self.say(account, "called", number, HookSubject::Span(whom.id()));
     }
 
     fn answered(&self, account: &'static Account, call: Stamp, _: u64) {
-        self.say(account, "answered", number(call), Name::None);
+        self.say(account, "answered", number(call), HookSubject::None);
     }
 
     fn sleep_began(&self, account: &'static Account, timer: &mut Stamp) {
         let number = self.fresh(timer);
-        self.say(account, "sleep", number, Name::None);
+        self.say(account, "sleep", number, HookSubject::None);
     }
 
     fn sleep_ended(&self, account: &'static Account, timer: Stamp, _: Duration) {
-        self.say(account, "slept", number(timer), Name::None);
+        self.say(account, "slept", number(timer), HookSubject::None);
     }
 
     fn hit(&self, account: &'static Account, point: Point) {
-        self.say(account, "hit", 0, Name::Point(point.id()));
+        self.say(account, "hit", 0, HookSubject::Point(point.id()));
     }
 
     fn visit_began(&self, account: &'static Account, visit: &mut Stamp) {
         let number = self.fresh(visit);
-        self.say(account, "visit", number, Name::None);
+        self.say(account, "visit", number, HookSubject::None);
     }
 
     fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point) {
-        self.say(account, "end", number(visit), Name::Point(point.id()));
+        self.say(account, "end", number(visit), HookSubject::Point(point.id()));
     }
 }

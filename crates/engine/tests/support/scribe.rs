@@ -1,4 +1,4 @@
-//! A profiler that records as a real one does: two words for each hook, in the memory that each thread has for it.
+//! A profiler that records like a real one: two words per hook, in each thread's log.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use progress::{Account, Entry, Lock, Point, Policy, Sharing, Span, Stamp};
 
 pub(crate) struct Scribe {
     next: AtomicU64,
-    /// The window that is written: another one when a thread's log is full.
+    /// The window to record; it changes when a thread's log is full.
     window: AtomicU32,
 }
 
 pub(crate) static SCRIBE: Scribe = Scribe { next: AtomicU64::new(1), window: AtomicU32::new(1) };
 
 impl Scribe {
-    /// How many hooks were heard.
+    /// Returns the number of hooks called so far.
     pub(crate) fn heard(&self) -> u64 {
         self.next.load(Relaxed)
     }

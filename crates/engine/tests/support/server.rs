@@ -1,4 +1,4 @@
-//! An engine with every test handler, on a port of its own.
+//! An engine with all test handlers, on a port of its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Protocols, Timeouts, TlsSpec};
+use causeway_pipeline::{
+    Build, HeadLimits, ListenAddress, ListenerSpec, MetricsSpec, Plan, Protocols, Timeouts, TlsSpec,
+};
 use serde_json::json;
 
-use super::client::Client;
+use super::client::TestClient;
 use super::handlers::{self, Given};
 use super::http2::Http2;
 use super::probe::Probe;
@@ -22,7 +24,7 @@ pub(crate) enum Errors {
     Default,
 }
 
-/// What a test may change of its server.
+/// The settings of a server that a test may change.
 pub(crate) struct Setup {
     pub(crate) workers: usize,
     pub(crate) listen: Vec<ListenAddress>,
@@ -32,25 +34,27 @@ pub(crate) struct Setup {
     pub(crate) http2: causeway_pipeline::Http2,
     pub(crate) blocking: BlockingSpec,
     pub(crate) errors: Errors,
-    /// The server's name, which the handler `plan` tells.
+    /// The server's name, with which the handler `plan` responds.
     pub(crate) name: &'static str,
-    /// Whether the program is there for it.
+    /// Whether the server's requests count as progress for the profiler.
     pub(crate) is_progress: bool,
-    /// Servers of the plan before it, so that its number differs.
+    /// The number of servers before it in the plan, so that its index differs.
     pub(crate) servers_before: usize,
     pub(crate) states: States,
-    /// How every listener protects its connections.
+    /// TLS for every listener.
     pub(crate) tls: Option<TlsSpec>,
     pub(crate) certificates: Option<Arc<dyn Certificates>>,
+    /// The metrics that count the requests, if any do.
+    pub(crate) metrics: Option<MetricsSpec>,
 }
 
-/// What the plan's workers keep for it.
+/// State that each worker holds for the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum States {
     None,
-    /// So much that nobody overlooks it.
+    /// A state large enough to show up in the process's memory.
     Ballast,
-    /// One that cannot be made on the second worker.
+    /// A state whose creation panics on the second worker.
     Panicking,
 }
 
@@ -71,6 +75,7 @@ impl Setup {
             states: States::None,
             tls: None,
             certificates: None,
+            metrics: None,
         };
         tweak(&mut setup);
         setup
@@ -89,6 +94,9 @@ impl Setup {
         }
         let registry = handlers::registry();
         let mut build = Build::new(&registry);
+        if let Some(metrics) = self.metrics {
+            build.measure(metrics);
+        }
         let nothing = json!([]);
         for _ in 0..self.servers_before {
             build.server(&ServerSpec::new("before", &nothing)).unwrap_or_else(|error| panic!("{error}"));
@@ -109,7 +117,7 @@ impl Setup {
 }
 
 /// A running engine. Dropping it ends it at once.
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     engine: Option<Engine>,
     pub(crate) probe: Arc<Probe>,
     pub(crate) files: PathBuf,
@@ -119,8 +127,8 @@ pub(crate) fn loopback() -> ListenAddress {
     ListenAddress { host: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), port: 0 }
 }
 
-impl Server {
-    /// One worker on a loopback port, defaults otherwise, as `tweak` leaves it.
+impl TestServer {
+    /// Starts a server with one worker on a loopback port and default settings, changed by `tweak`.
     #[track_caller]
     pub(crate) fn start(tweak: impl FnOnce(&mut Setup)) -> Self {
         Self::try_start(tweak).expect("an engine on a free port")
@@ -138,19 +146,18 @@ impl Server {
             plan,
             certificates: setup.certificates,
             blocking: setup.blocking,
-            access: Box::new(std::io::sink()),
         })?;
         Ok(Self { engine: Some(engine), probe, files })
     }
 
-    /// Another plan and other listeners: those of [`start`](Self::start), as `tweak` leaves them.
+    /// Reloads with the plan and listeners of [`start`](Self::start), changed by `tweak`.
     pub(crate) fn reload(&mut self, tweak: impl FnOnce(&mut Setup)) -> Result<(), StartError> {
         let reload = self.reloading(tweak);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(reload)
     }
 
-    /// A reload that has not begun.
+    /// Returns the future of a reload.
     pub(crate) fn reloading(
         &mut self,
         tweak: impl FnOnce(&mut Setup),
@@ -161,7 +168,7 @@ impl Server {
         self.engine.as_mut().expect("it was not drained").reload(listeners, plan, setup.certificates)
     }
 
-    /// Waits until so many plans are left.
+    /// Waits until `count` plans are alive.
     #[track_caller]
     pub(crate) fn await_plans(&self, count: usize) {
         let end = std::time::Instant::now() + super::PATIENCE;
@@ -184,8 +191,8 @@ impl Server {
     }
 
     #[track_caller]
-    pub(crate) fn client(&self) -> Client {
-        Client::connect(self.address())
+    pub(crate) fn client(&self) -> TestClient {
+        TestClient::connect(self.address())
     }
 
     #[track_caller]
@@ -193,7 +200,7 @@ impl Server {
         Http2::connect(self.address())
     }
 
-    /// Waits until so many connections are open.
+    /// Waits until `count` connections are open.
     #[track_caller]
     pub(crate) fn await_connections(&self, count: usize) {
         let end = std::time::Instant::now() + super::PATIENCE;
@@ -213,12 +220,12 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         // Blocking jobs would outlast the test otherwise.
         self.probe.release_blocking();
         drop(self.engine.take());
-        // What is left behind lies in the build's own folder.
+        // Best effort: the folder is within the build's own.
         let _ = std::fs::remove_dir_all(&self.files);
     }
 }

@@ -1,4 +1,4 @@
-//! An authority of the test's own, a store of what it signed, and clients that trust it.
+//! A certificate authority for tests, a store of its certificates, and clients that trust it.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -12,15 +12,15 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
 
-use super::Client;
+use super::TestClient;
 
 /// A client over TLS.
-pub(crate) type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+pub(crate) type TlsClient = TestClient<StreamOwned<ClientConnection, TcpStream>>;
 
-/// Both versions.
+/// Both supported versions of TLS.
 pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
 
-/// What signs.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) certificate: Vec<u8>,
@@ -41,7 +41,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate }
     }
 
-    /// One that signs for itself under these names: what openssl makes of `req -x509`.
+    /// Creates a self-signed authority with these names, as `openssl req -x509` does.
     pub(crate) fn named(names: &[&str]) -> (Self, Signed) {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -53,7 +53,7 @@ impl Authority {
         (Self { issuer: Issuer::new(params, key), certificate: certificate.der().to_vec() }, signed)
     }
 
-    /// With an ECDSA key.
+    /// Signs a certificate with an ECDSA key.
     pub(crate) fn sign(&self, names: &[&str]) -> Signed {
         self.sign_key(names, KeyPair::generate().unwrap())
     }
@@ -69,7 +69,7 @@ impl Authority {
         Signed { chain: vec![certificate.der().clone()], key }
     }
 
-    /// A client's configuration that trusts it, in these versions.
+    /// Makes a client configuration with these versions that trusts this authority.
     pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         self.client_with(versions, None)
     }
@@ -94,7 +94,7 @@ impl Authority {
     }
 }
 
-/// Certificates by name, as an owner of the engine would have them.
+/// Certificates by name, as an embedder would provide them.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     /// By name and tag.
@@ -128,10 +128,10 @@ impl Certificates for Store {
     }
 }
 
-/// Connects; the handshake is made with the first octets that are sent or read.
+/// Connects; the first write or read performs the handshake.
 #[track_caller]
 pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>, name: &str) -> TlsClient {
-    let tcp = Client::connect(address).stream;
+    let tcp = TestClient::connect(address).stream;
     over(tcp, config, name)
 }
 
@@ -139,11 +139,11 @@ pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>, name: &st
 pub(crate) fn over(tcp: TcpStream, config: &Arc<ClientConfig>, name: &str) -> TlsClient {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let tls = ClientConnection::new(Arc::clone(config), name).unwrap();
-    Client::with(StreamOwned::new(tls, tcp))
+    TestClient::with(StreamOwned::new(tls, tcp))
 }
 
 impl TlsClient {
-    /// The certificate that the server showed.
+    /// Returns the server's certificate.
     #[track_caller]
     pub(crate) fn shown(&self) -> Vec<u8> {
         self.stream.conn.peer_certificates().expect("the handshake is over")[0].to_vec()

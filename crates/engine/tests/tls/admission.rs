@@ -1,4 +1,5 @@
-//! Who is not let in by a side way: names that policies do not know, plans that were laxer; and where RSA keys sign.
+//! Policies cannot be bypassed by unusual server names or by connections from before a reload; RSA signatures never run on a
+//! worker.
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex};
@@ -11,10 +12,10 @@ use rustls::sign::{Signer, SigningKey};
 use rustls::{ClientConnection, HandshakeKind, SignatureAlgorithm, SignatureScheme};
 
 use super::support::tls::{Authority, Store, VERSIONS, connect};
-use super::support::{Client, Server, Setup};
-use super::{Bench, serves};
+use super::support::{Setup, TestClient, TestServer};
+use super::{TlsServerFixture, serves};
 
-/// A key that notes where it signs.
+/// A key that records the names of the threads that sign with it.
 #[derive(Debug)]
 struct Watched {
     key: Arc<dyn SigningKey>,
@@ -46,11 +47,12 @@ impl Signer for WatchedSigner {
     }
 }
 
-/// No worker makes an RSA signature, although a client has to say its hello twice (RFC 8446 §4.1.4), or says it in pieces.
+/// No worker makes an RSA signature, even when a client must send its ClientHello twice (RFC 8446 §4.1.4), or sends it in
+/// pieces.
 #[test]
 fn an_rsa_key_signs_on_the_pool_behind_a_retry_too() {
     let policy = TlsPolicy { groups: vec!["secp384r1".into()], ..TlsPolicy::default() };
-    let bench = Bench::with_policies(vec![policy], |_| ());
+    let bench = TlsServerFixture::with_policies(vec![policy], |_| ());
     let threads = Arc::new(Mutex::new(Vec::new()));
     let signed = bench.authority.sign_rsa(&["test"]);
     let CertifiedKey { cert, key, .. } = certified_key(signed.chain, signed.key).unwrap();
@@ -61,23 +63,23 @@ fn an_rsa_key_signs_on_the_pool_behind_a_retry_too() {
         serves(&mut client);
         assert_eq!(client.stream.conn.handshake_kind(), Some(kind));
     }
-    // The second hello octet by octet: none of these steps is the last that may sign.
+    // The second ClientHello in pieces: the steps without a complete record must not use up the one step on the pool.
     let config = bench.config();
     let mut tls = ClientConnection::new(config, ServerName::try_from("test").unwrap()).unwrap();
-    let mut tcp = Client::connect(bench.server.address()).stream;
+    let mut tcp = TestClient::connect(bench.server.address()).stream;
     let mut is_second = false;
     while tls.is_handshaking() {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         while tls.wants_write() {
-            tls.write_tls(&mut octets).unwrap();
+            tls.write_tls(&mut bytes).unwrap();
         }
         if is_second {
-            for piece in octets.chunks(40) {
+            for piece in bytes.chunks(40) {
                 tcp.write_all(piece).unwrap();
                 std::thread::sleep(Duration::from_millis(2));
             }
         } else {
-            tcp.write_all(&octets).unwrap();
+            tcp.write_all(&bytes).unwrap();
         }
         is_second = true;
         if tls.is_handshaking() {
@@ -85,11 +87,11 @@ fn an_rsa_key_signs_on_the_pool_behind_a_retry_too() {
             tls.process_new_packets().unwrap();
         }
     }
-    assert_eq!(*threads.lock().unwrap(), ["computing"; 3]);
+    assert_eq!(*threads.lock().unwrap(), ["signature"; 3]);
 }
 
-/// A connection that a plan would not have let in is not served under it: one in the clear where TLS is spoken now, one without the
-/// client's certificate that is asked for now. Elsewhere connections go on.
+/// A connection that the new plan would refuse is not served under it: one in the clear when the plan requires TLS, one without
+/// a client certificate when the plan requires one. All further connections continue.
 #[test]
 fn connections_of_a_laxer_plan_are_not_served_under_a_stricter_one() {
     let authority = Authority::new();
@@ -110,9 +112,9 @@ fn connections_of_a_laxer_plan_are_not_served_under_a_stricter_one() {
             setup.tls = policies.map(|policies| TlsSpec { policies });
             setup.certificates = Some(store.clone());
         };
-        let mut server = Server::start(|setup| secure(before, setup));
+        let mut server = TestServer::start(|setup| secure(before, setup));
         let (probe, address) = (server.probe.clone(), server.address());
-        // In the clear also as HTTP/2, whose stream under way keeps the connection while it drains.
+        // In the clear also over HTTP/2, where a running stream keeps the connection open while it drains.
         let config = Arc::new(authority.client(&VERSIONS));
         let mut plain = is_clear.then(|| [server.client(), server.client()]);
         let mut tls = (!is_clear).then(|| connect(address, &config, "test"));
@@ -134,14 +136,14 @@ fn connections_of_a_laxer_plan_are_not_served_under_a_stricter_one() {
             .unwrap();
         if let Some([client, http2]) = &mut plain {
             http2.send(b"\0\0\x10\x01\x05\0\0\0\x03\x82\x86\x04\x06/fixed\x01\x04test");
-            // What it was asked for before is answered.
-            let seen = |http2: &mut Client, wanted: &[u8]| {
-                let mut octets = Vec::new();
-                while !octets.ends_with(wanted) {
-                    octets.extend(http2.exactly(1));
+            // The earlier request is still answered.
+            let seen = |http2: &mut TestClient, wanted: &[u8]| {
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(wanted) {
+                    bytes.extend(http2.exactly(1));
                 }
             };
-            // `:status: 421`, coded.
+            // `:status: 421`, encoded by HPACK.
             seen(http2, if is_served { b"fixed" } else { b"\x82\x68\x41" });
             probe.release();
             seen(http2, b"released");
@@ -155,17 +157,18 @@ fn connections_of_a_laxer_plan_are_not_served_under_a_stricter_one() {
             if is_served {
                 serves(client);
             } else {
-                assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "it is closed");
+                assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "closed");
             }
         }
     }
 }
 
-/// RFC 6066 §3: without a trailing dot. Go refuses one likewise; here it would pass by the policy of the name without it.
+/// RFC 6066 §3: a server name has no trailing dot. With it, a name would bypass the policy for the name without it. Go refuses
+/// such names too.
 #[test]
 fn a_server_name_with_a_dot_behind_it_is_refused() {
     let policy = TlsPolicy { server_names: vec!["test".into()], drop: true, ..TlsPolicy::default() };
-    let bench = Bench::with_policies(vec![policy, TlsPolicy::default()], |_| ());
+    let bench = TlsServerFixture::with_policies(vec![policy, TlsPolicy::default()], |_| ());
     bench.store.put("tes.", "", bench.authority.sign(&["test"]));
     let hello = |name: &str| {
         let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -173,11 +176,11 @@ fn a_server_name_with_a_dot_behind_it_is_refused() {
         ClientConnection::new(bench.config(), name).unwrap().write_tls(&mut hello).unwrap();
         hello
     };
-    // rustls's client takes the dot away itself.
-    let mut octets = hello("tesd");
-    let at = octets.windows(4).position(|window| window == b"tesd").unwrap();
-    octets[at + 3] = b'.';
+    // rustls's client removes a trailing dot, so the test patches the bytes.
+    let mut bytes = hello("tesd");
+    let at = bytes.windows(4).position(|window| window == b"tesd").unwrap();
+    bytes[at + 3] = b'.';
     let mut client = bench.server.client();
-    client.send(octets);
+    client.send(bytes);
     assert_eq!(client.rest().0, [21, 3, 3, 0, 2, 2, 50]);
 }

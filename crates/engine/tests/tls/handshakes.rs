@@ -1,4 +1,4 @@
-//! Handshakes that come in pieces, late, never, or are none.
+//! Handshakes in pieces, with delays, without an end, and bytes that are no handshake.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -6,46 +6,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::tls::VERSIONS;
-use super::support::{Client, Close, PATIENCE, octets};
-use super::{Bench, SHORT, client_hello, serves};
+use super::support::{Close, PATIENCE, TestClient, bytes};
+use super::{SHORT, TlsServerFixture, client_hello, serves};
 
-/// As Go's server answers it.
+/// The response is that of Go's server.
 #[test]
 fn plain_http_is_told_where_it_is() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     for start in ["GET / HTTP/1.1\r\n", "POST /a HTTP/1.1\r\n", "OPTIONS * HTTP/1.1\r\n"] {
         let mut client = bench.server.client();
         client.send(format!("{start}Host: test\r\n\r\n"));
         client.end();
-        let (octets, close) = client.rest();
+        let (bytes, close) = client.rest();
         let want = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-        assert_eq!((std::str::from_utf8(&octets), close), (Ok(want), Close::End));
+        assert_eq!((std::str::from_utf8(&bytes), close), (Ok(want), Close::End));
     }
 }
 
 #[test]
 fn nonsense_is_refused() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     let hello = client_hello(&bench.authority, &[&rustls::version::TLS13]);
     let mut cases: Vec<Vec<u8>> = vec![
         vec![0; 100],
         vec![0xff; 40_000],
         b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(),
-        // A record without an end, and a message longer than any.
+        // A record without an end, with a message above the length limit.
         [&[22, 3, 1, 0x40, 0][..], &[1, 0xff, 0xff, 0xff], &[0; 17_000]].concat(),
-        // Another message than a ClientHello.
+        // A message that is not a ClientHello.
         [&[22, 3, 1, 0, 4][..], &[2, 0, 0, 0]].concat(),
     ];
-    // Each octet of a ClientHello's start changed.
+    // A ClientHello with one of its first 60 bytes changed.
     cases.extend((0..60).map(|at| {
-        let mut octets = hello.clone();
-        octets[at] ^= 0xff;
-        octets
+        let mut bytes = hello.clone();
+        bytes[at] ^= 0xff;
+        bytes
     }));
-    for octets in cases {
+    for bytes in cases {
         let mut client = bench.server.client();
         // The server may have closed before it read everything.
-        let _ = client.stream.write_all(&octets);
+        let _ = client.stream.write_all(&bytes);
         let _ = client.stream.shutdown(Shutdown::Write);
         client.rest();
     }
@@ -54,29 +54,29 @@ fn nonsense_is_refused() {
     assert_eq!(bench.server.engine().panics(), 0);
 }
 
-/// A client that sends what is left of a ClientHello after a part of it.
+/// A client that sends its ClientHello in two parts, split at `at`.
 struct Split {
     tcp: TcpStream,
     at: Option<usize>,
 }
 
 impl Read for Split {
-    fn read(&mut self, octets: &mut [u8]) -> std::io::Result<usize> {
-        self.tcp.read(octets)
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.tcp.read(bytes)
     }
 }
 
 impl Write for Split {
-    fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if let Some(at) = self.at.take() {
-            let (first, rest) = octets.split_at(at.min(octets.len()));
+            let (first, rest) = bytes.split_at(at.min(bytes.len()));
             self.tcp.write_all(first)?;
-            // So that the server reads the parts apart, mostly.
+            // With this pause the server usually reads the parts separately.
             std::thread::sleep(Duration::from_millis(1));
             self.tcp.write_all(rest)?;
-            return Ok(octets.len());
+            return Ok(bytes.len());
         }
-        self.tcp.write(octets)
+        self.tcp.write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -86,53 +86,53 @@ impl Write for Split {
 
 #[test]
 fn a_client_hello_may_come_in_parts() {
-    let bench = Bench::new(|setup| setup.workers = 1);
+    let bench = TlsServerFixture::new(|setup| setup.workers = 1);
     let config = Arc::new(bench.authority.client(&[&rustls::version::TLS12]));
     let len = client_hello(&bench.authority, &[&rustls::version::TLS12]).len();
     for at in 1..len {
-        let tcp = Client::connect(bench.server.address()).stream;
+        let tcp = TestClient::connect(bench.server.address()).stream;
         let tls = rustls::ClientConnection::new(Arc::clone(&config), "test".try_into().unwrap()).unwrap();
-        let mut client = Client::with(rustls::StreamOwned::new(tls, Split { tcp, at: Some(at) }));
+        let mut client = TestClient::with(rustls::StreamOwned::new(tls, Split { tcp, at: Some(at) }));
         assert_eq!(client.get("/fixed").text(), "fixed", "split at {at}");
     }
 }
 
 #[test]
-fn every_octet_may_come_alone() {
+fn every_byte_may_come_alone() {
     struct Drip(TcpStream);
     impl Read for Drip {
-        fn read(&mut self, octets: &mut [u8]) -> std::io::Result<usize> {
-            self.0.read(octets)
+        fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+            self.0.read(bytes)
         }
     }
     impl Write for Drip {
-        fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
-            self.0.write(&octets[..octets.len().min(1)])
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.write(&bytes[..bytes.len().min(1)])
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
     }
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     for version in VERSIONS {
-        let tcp = Client::connect(bench.server.address()).stream;
+        let tcp = TestClient::connect(bench.server.address()).stream;
         let config = Arc::new(bench.authority.client(&[version]));
         let tls = rustls::ClientConnection::new(config, "test".try_into().unwrap()).unwrap();
-        let mut client = Client::with(rustls::StreamOwned::new(tls, Drip(tcp)));
-        client.post("/echo", &octets(20_000));
-        assert_eq!(client.answer().body, octets(20_000));
+        let mut client = TestClient::with(rustls::StreamOwned::new(tls, Drip(tcp)));
+        client.post("/echo", &bytes(20_000));
+        assert_eq!(client.answer().body, bytes(20_000));
         assert_eq!(client.get("/fixed").text(), "fixed");
     }
 }
 
 #[test]
 fn a_handshake_that_does_not_end_in_time_is_cut() {
-    let bench = Bench::new(|setup| setup.timeouts.head = SHORT);
+    let bench = TlsServerFixture::new(|setup| setup.timeouts.head = SHORT);
     let hello = client_hello(&bench.authority, &VERSIONS);
-    // Nothing; a part; everything, and then nothing.
-    for octets in [&hello[..0], &hello[..20], &hello[..]] {
+    // No bytes; a part of a ClientHello; a whole one, and no reply to the server's flight.
+    for bytes in [&hello[..0], &hello[..20], &hello[..]] {
         let mut client = bench.server.client();
-        client.send(octets);
+        client.send(bytes);
         client.rest();
     }
     bench.server.await_connections(0);
@@ -140,7 +140,7 @@ fn a_handshake_that_does_not_end_in_time_is_cut() {
 
 #[test]
 fn a_slow_handshake_holds_nobody_up() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     let hello = client_hello(&bench.authority, &VERSIONS);
     let mut held: Vec<_> = (0..50).map(|_| bench.server.client()).collect();
     held.iter_mut().for_each(|client| client.send(&hello[..100]));
@@ -151,7 +151,7 @@ fn a_slow_handshake_holds_nobody_up() {
 
 #[test]
 fn a_drain_ends_handshakes_and_connections() {
-    let mut bench = Bench::new(|_| ());
+    let mut bench = TlsServerFixture::new(|_| ());
     let config = bench.config();
     let hello = client_hello(&bench.authority, &VERSIONS);
     let mut silent = bench.server.client();
@@ -160,7 +160,7 @@ fn a_drain_ends_handshakes_and_connections() {
     let mut busy = bench.connect(&config);
     busy.ask("/hold");
     bench.server.probe.await_held(1);
-    // Its handshake is under way when the drain begins, and goes on.
+    // This handshake is running when the drain begins, and continues.
     let mut late = bench.server.client();
     late.send(&hello[..50]);
     bench.server.await_connections(4);

@@ -1,4 +1,4 @@
-//! Once the keys are there: what goes through, and how it ends.
+//! Connections after the handshake: content, key updates, and the end.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -7,26 +7,26 @@ use std::sync::Arc;
 use causeway_pipeline::{ClientAuthentication, ClientAuthenticationMode as Mode, Ending, TlsPolicy};
 
 use super::support::tls::{VERSIONS, connect};
-use super::support::{Close, octet_at, octets};
-use super::{Bench, SHORT, serves};
+use super::support::{Close, byte_at, bytes};
+use super::{SHORT, TlsServerFixture, serves};
 
-/// RFC 8446 §4.6.3: either side may change its keys at any time, and ask for the other's.
+/// RFC 8446 §4.6.3: either side may update its keys at any time, and request an update from its peer.
 #[test]
 fn keys_change_under_way() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     let mut client = bench.connect(&Arc::new(bench.authority.client(&[&rustls::version::TLS13])));
     serves(&mut client);
     for _ in 0..3 {
         client.stream.conn.refresh_traffic_keys().unwrap();
-        client.post("/echo", &octets(50_000));
-        assert_eq!(client.answer().body, octets(50_000));
+        client.post("/echo", &bytes(50_000));
+        assert_eq!(client.answer().body, bytes(50_000));
     }
 }
 
-/// A peer that only makes work is not followed for ever.
+/// Too many key updates without content end the connection.
 #[test]
 fn keys_that_change_all_the_time_end_the_connection() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     let mut client = bench.connect(&Arc::new(bench.authority.client(&[&rustls::version::TLS13])));
     serves(&mut client);
     for _ in 0..100 {
@@ -44,7 +44,7 @@ fn handlers_see_what_the_handshake_agreed_on() {
         server_names: vec!["named.test".into()],
         ..TlsPolicy::default()
     };
-    let bench = Bench::with_policies(vec![policy, TlsPolicy::default()], |_| ());
+    let bench = TlsServerFixture::with_policies(vec![policy, TlsPolicy::default()], |_| ());
     bench.store.put("named.test", "", bench.authority.sign(&["named.test"]));
     let mut config = bench.authority.client(&[&rustls::version::TLS13]);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -64,57 +64,57 @@ fn handlers_see_what_the_handshake_agreed_on() {
 
 #[test]
 fn a_peer_that_reads_nothing_is_reset() {
-    let bench = Bench::new(|setup| setup.timeouts.write_idle = SHORT);
+    let bench = TlsServerFixture::new(|setup| setup.timeouts.write_idle = SHORT);
     let mut client = bench.connect(&bench.config());
-    client.ask("/octets/100000000");
-    assert_eq!(bench.server.probe.outcome("/octets/100000000").ending, Ending::TimedOut);
-    let (octets, close) = client.rest();
-    assert!(octets.len() < 100_000_000);
+    client.ask("/bytes/100000000");
+    assert_eq!(bench.server.probe.outcome("/bytes/100000000").ending, Ending::TimedOut);
+    let (bytes, close) = client.rest();
+    assert!(bytes.len() < 100_000_000);
     assert_eq!(close, Close::Reset);
 }
 
 #[test]
 fn large_bodies_come_through_whole() {
     const LARGE: usize = 8 * 1024 * 1024;
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     for version in VERSIONS {
         let config = Arc::new(bench.authority.client(&[version]));
         let mut client = bench.connect(&config);
-        client.post("/collect", &octets(LARGE));
+        client.post("/collect", &bytes(LARGE));
         let answer = client.answer();
         assert_eq!(answer.status, 200);
-        // The answer is the octets that came.
+        // The download direction.
         let mut client = bench.connect(&config);
-        client.ask(&format!("/octets/{LARGE}"));
+        client.ask(&format!("/bytes/{LARGE}"));
         client.head();
         let mut at = 0;
         while at < LARGE {
             let piece = client.exactly(50_000.min(LARGE - at));
-            assert!(piece.iter().zip(at as u64..).all(|(octet, at)| *octet == octet_at(at)), "at {at}");
+            assert!(piece.iter().zip(at as u64..).all(|(byte, at)| *byte == byte_at(at)), "at {at}");
             at += piece.len();
             std::thread::yield_now();
         }
-        assert_eq!(bench.server.probe.outcome(&format!("/octets/{LARGE}")).sent, LARGE as u64);
+        assert_eq!(bench.server.probe.outcome(&format!("/bytes/{LARGE}")).sent, LARGE as u64);
     }
 }
 
-/// RFC 8446 §6.1: the end is said, so that a cut is not taken for one.
+/// RFC 8446 §6.1: the server sends close_notify, so that a truncation is not mistaken for the end.
 #[test]
 fn the_end_is_said() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     let mut client = bench.connect(&bench.config());
     client.send("GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     assert_eq!(client.answer().text(), "fixed");
     assert_eq!(client.rest(), (vec![], Close::End));
-    // A large one, behind which the kernel has no room for the last word.
+    // A large response fills the socket's send buffer, so the close_notify must wait for room.
     let mut client = bench.connect(&bench.config());
-    client.send("GET /octets/8000000 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    client.send("GET /bytes/8000000 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     client.head();
     std::thread::sleep(SHORT);
     let (body, close) = client.rest();
     assert_eq!((body.len(), close), (8_000_000, Close::End));
-    // Nor is silence.
-    let bench = Bench::new(|setup| setup.timeouts.keep_alive = SHORT);
+    // An idle connection ends with close_notify, too.
+    let bench = TlsServerFixture::new(|setup| setup.timeouts.keep_alive = SHORT);
     let mut client = bench.connect(&bench.config());
     serves(&mut client);
     assert_eq!(client.rest(), (vec![], Close::End));
@@ -122,7 +122,7 @@ fn the_end_is_said() {
 
 #[test]
 fn a_peer_that_ends_is_answered_what_it_asked_for() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     // With close_notify, and without.
     for is_said in [true, false] {
         let mut client = bench.connect(&bench.config());
@@ -139,7 +139,7 @@ fn a_peer_that_ends_is_answered_what_it_asked_for() {
 
 #[test]
 fn a_cut_body_does_not_look_whole() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     for is_said in [true, false] {
         let mut client = bench.connect(&bench.config());
         client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
@@ -155,10 +155,10 @@ fn a_cut_body_does_not_look_whole() {
     }
 }
 
-/// A tunnel's octets have no framing: only close_notify tells their end from a cut.
+/// A tunnel's bytes have no framing: only close_notify distinguishes their end from a truncation.
 #[test]
 fn a_cut_tunnel_does_not_look_whole() {
-    let bench = Bench::new(|_| ());
+    let bench = TlsServerFixture::new(|_| ());
     for (is_said, want) in [(true, Close::End), (false, Close::Reset)] {
         let mut client = bench.connect(&bench.config());
         client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
@@ -175,12 +175,12 @@ fn a_cut_tunnel_does_not_look_whole() {
 }
 
 #[test]
-fn octets_that_were_changed_end_the_connection() {
-    let bench = Bench::new(|_| ());
+fn bytes_that_were_changed_end_the_connection() {
+    let bench = TlsServerFixture::new(|_| ());
     for version in VERSIONS {
         let mut client = bench.connect(&Arc::new(bench.authority.client(&[version])));
         serves(&mut client);
-        // A record that nobody sealed.
+        // A record that was not sealed with the keys.
         client.stream.sock.write_all(&[23, 3, 3, 0, 40]).unwrap();
         client.stream.sock.write_all(&[7; 40]).unwrap();
         let error = client.stream.read(&mut [0]).unwrap_err().to_string();

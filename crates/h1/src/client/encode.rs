@@ -1,37 +1,33 @@
-//! A request's head as octets (RFC 9112 §3, §5).
+//! Encoding of a request's head (RFC 9112 §3, §5).
 
-use causeway_message::octets::is_token;
-use causeway_message::{Framing, Head, KnownName, Method, NameRef, Target, TargetForm, WriteList, is_host_port, names};
+use causeway_message::{Framing, Head, KnownName, Method, NameRef, Target, TargetForm, WriteList, names};
 
 use crate::encode::{is_ours, put_length};
 
-/// Octets of a request line and of the fields that the machine adds, at most, less the target and the authority.
+/// Upper bound in bytes of a request line and the machine's own fields, without the target and the authority.
 const OWN_BYTES_MAX: usize = 192;
 
-/// `None`, and nothing put, where the head may not be sent like this.
+/// Writes the head. Returns `None`, with no byte written, if the head is not valid for this framing.
 pub(super) fn request_head(head: &Head, framing: Framing, out: &mut WriteList) -> Option<()> {
     let (method, target, fields) = (head.method(), head.target(), head.fields());
     let is_connect = method == Method::Connect;
-    // RFC 9110 §4.2.1: an empty host is invalid.
-    let authority = head.authority().filter(|host| !host.is_empty() && is_host_port(host.as_bytes()))?;
+    let authority = head.sendable_authority()?;
     check_target(method, target)?;
-    // RFC 9110 §9.3.6: CONNECT has no content; §7.8: a switch names what to.
+    // RFC 9110 §9.3.6: CONNECT has no content; §7.8: a switch needs the name of the new protocol.
     let goes = match framing {
         Framing::Tunnel => is_connect || fields.contains(names::UPGRADE),
         Framing::Empty | Framing::Sized(_) | Framing::Stream => !is_connect,
     };
-    // Heads that were read have tokens for names and methods; one that was put together may have anything.
-    let names_ok = is_token(method.as_str().as_bytes()) && fields.unregistered().all(|name| is_token(name.as_bytes()));
-    if !goes || !names_ok {
+    if !goes || !head.names_are_tokens() {
         return None;
     }
 
     let own = OWN_BYTES_MAX + target.as_str().len() + authority.len();
-    out.reserve(own + fields.octets() + fields.len() * 48);
+    out.reserve(own + fields.bytes() + fields.len() * 48);
     out.put(method.as_str().as_bytes());
-    out.put_octet(b' ');
+    out.put_byte(b' ');
     put_target(method, target, out);
-    // RFC 9110 §7.2: Host goes first.
+    // RFC 9110 §7.2: Host is sent first.
     out.put(b" HTTP/1.1\r\nHost: ");
     out.put(authority.as_bytes());
     out.put(b"\r\n");
@@ -42,15 +38,15 @@ pub(super) fn request_head(head: &Head, framing: Framing, out: &mut WriteList) -
         }
     }
     match framing {
-        Framing::Sized(octets) => put_length(octets, out),
-        // RFC 9110 §8.6: methods that expect content say that there is none.
+        Framing::Sized(bytes) => put_length(bytes, out),
+        // RFC 9110 §8.6: a method that usually has content declares that there is none.
         Framing::Empty if matches!(method, Method::Post | Method::Put | Method::Patch) => {
             put_length(0, out);
         }
         Framing::Stream => out.put(b"Transfer-Encoding: chunked\r\n"),
         Framing::Empty | Framing::Tunnel => {}
     }
-    // RFC 9110 §7.8, §10.1.4: neither Upgrade nor TE is sent without Connection naming it.
+    // RFC 9110 §7.8, §10.1.4: Upgrade and TE are sent only if Connection lists them.
     out.put(match (keeps_upgrade, fields.has_token(names::TE, "trailers")) {
         (false, false) => b"\r\n",
         (false, true) => b"TE: trailers\r\nConnection: TE\r\n\r\n",
@@ -60,7 +56,7 @@ pub(super) fn request_head(head: &Head, framing: Framing, out: &mut WriteList) -
     Some(())
 }
 
-// RFC 9112 §3.2: which method goes with which form.
+// RFC 9112 §3.2: the target forms of each method.
 #[inline]
 fn check_target(method: Method<'_>, target: Target<'_>) -> Option<()> {
     let ok = match target.form() {
@@ -75,20 +71,20 @@ fn put_target(method: Method<'_>, target: Target<'_>, out: &mut WriteList) {
     if target.form() != TargetForm::Absolute {
         return out.put(target.as_str().as_bytes());
     }
-    // RFC 9112 §3.2.4: OPTIONS of a whole server, on its last way.
+    // RFC 9112 §3.2.4: OPTIONS for a whole server is sent as `*` to the last hop.
     let (scheme, authority) = (target.scheme().unwrap_or_default(), target.authority().unwrap_or_default());
     if method == Method::Options && target.as_str().len() == scheme.len() + "://".len() + authority.len() {
-        return out.put_octet(b'*');
+        return out.put_byte(b'*');
     }
     out.put(target.path().as_bytes());
     if let Some(query) = target.query() {
-        out.put_octet(b'?');
+        out.put_byte(b'?');
         out.put(query.as_bytes());
     }
 }
 
-// What the machine says itself (Host, framing, Connection, TE), and what belongs to another connection (RFC 9110
-// §7.6.1).
+// Fields that the machine writes itself (Host, framing, Connection, TE), and hop-by-hop fields of another connection
+// (RFC 9110 §7.6.1).
 #[inline]
 fn is_left_out(name: KnownName, keeps_upgrade: bool) -> bool {
     is_ours(name)

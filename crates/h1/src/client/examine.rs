@@ -1,61 +1,63 @@
-//! What an answer's head means: for its request, where the content ends, whether another request may follow.
+//! Checks a response's head against its request: where the content ends, and whether another request may follow.
 
 use causeway_message::{BodyLength, ResponseHead, StatusCode, Version};
 
 use crate::fault::HeadFault;
 use crate::framing::{Options, body_length};
 
-/// What of a request decides how its answer is read.
+/// The kind of a request, as far as it decides how its response is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     Content,
-    /// HEAD: no content.
+    /// HEAD: the response has no content.
     Head,
-    /// Another protocol, by Upgrade.
+    /// A protocol switch, by Upgrade.
     Switch,
     /// A tunnel, by CONNECT.
     Connect,
 }
 
-/// What an answer is.
+/// The kind of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// One before the answer.
+pub(super) enum ResponseKind {
+    /// An interim response.
     Informational,
-    /// The other protocol begins behind it.
+    /// The other protocol begins after this head.
     Switch,
     Final {
-        /// [`BodyLength::None`] where it is complete.
+        /// [`BodyLength::None`] if the response is complete.
         body: BodyLength,
-        /// Content of unknown length is not chunked.
+        /// The content has neither a length nor chunks and ends with the connection.
         until_close: bool,
         /// Another request may follow.
         keep: bool,
     },
 }
 
-pub(super) fn examine(head: &ResponseHead, version: Version, asked: Asked) -> Result<Answer, HeadFault> {
+pub(super) fn examine(head: &ResponseHead, version: Version, asked: RequestKind) -> Result<ResponseKind, HeadFault> {
     let (status, fields) = (head.status(), head.fields());
     let is_10 = version == Version::Http10;
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        // RFC 9110 §7.8: never unasked. Who believes one takes the next answer for a tunnel's octets.
-        return if asked == Asked::Switch && !is_10 { Ok(Answer::Switch) } else { Err(HeadFault::Switch) };
+        // RFC 9110 §7.8: only on request. A client that accepted any 101 would take the next response for tunnel
+        // bytes.
+        return if asked == RequestKind::Switch && !is_10 { Ok(ResponseKind::Switch) } else { Err(HeadFault::Switch) };
     }
     if status.is_informational() {
-        return Ok(Answer::Informational);
+        return Ok(ResponseKind::Informational);
     }
-    // RFC 9112 §6.3: whatever such an answer says of a length is ignored.
-    if asked == Asked::Connect && matches!(status.as_u16(), 200..300) {
-        return Ok(Answer::Switch);
+    // RFC 9112 §6.3: the framing fields of such a response are ignored.
+    if asked == RequestKind::Connect && matches!(status.as_u16(), 200..300) {
+        return Ok(ResponseKind::Switch);
     }
     let declared = body_length(fields, is_10)?;
-    let is_bare = asked == Asked::Head || status.forbids_content();
+    // RFC 9112 §6.3: these responses have no content, even if a framing field declares a length.
+    let is_bare = asked == RequestKind::Head || status.forbids_content();
     let (body, until_close) = match declared {
         _ if is_bare => (BodyLength::None, false),
         BodyLength::Sized(0) => (BodyLength::None, false),
-        BodyLength::Sized(octets) => (BodyLength::Sized(octets), false),
+        BodyLength::Sized(bytes) => (BodyLength::Sized(bytes), false),
         BodyLength::Unknown => (BodyLength::Unknown, false),
         BodyLength::None => (BodyLength::Unknown, true),
     };
-    Ok(Answer::Final { body, until_close, keep: Options::of(fields).keep(is_10) && !until_close })
+    Ok(ResponseKind::Final { body, until_close, keep: Options::of(fields).keep(is_10) && !until_close })
 }

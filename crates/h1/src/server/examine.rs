@@ -1,11 +1,11 @@
-//! What a request's fields mean for its connection: where the content ends, whether another request may follow.
+//! Checks a request's fields in combination: where the content ends, and whether another request may follow.
 
 use causeway_message::{BodyLength, FieldMap, Head, Method, Target, TargetForm, Version, is_host_port, names};
 
 use crate::fault::HeadFault;
 use crate::framing::{Options, body_length};
 
-/// What the machine keeps of a head.
+/// The properties of a head that the machine keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) body: BodyLength,
@@ -22,13 +22,13 @@ pub(super) fn examine(head: &Head) -> Result<Facts, HeadFault> {
     let body = body_length(fields, is_10)?;
     let expects_continue = expects_continue(fields, is_10)? && !matches!(body, BodyLength::None | BodyLength::Sized(0));
     let options = Options::of(fields);
-    // RFC 9110 §7.8: Upgrade counts where Connection names it, and never in HTTP/1.0.
+    // RFC 9110 §7.8: Upgrade counts only if Connection lists it, and never in HTTP/1.0.
     let upgrade = !is_10 && options.upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;
     let keep = options.keep(is_10);
     Ok(Facts { body, expects_continue, upgrade, keep })
 }
 
-// RFC 9112 §3.2.3, §3.2.4: which method goes with which form; RFC 9110 §9.3.6: CONNECT needs a port.
+// RFC 9112 §3.2.3, §3.2.4: the target forms of each method; RFC 9110 §9.3.6: CONNECT needs a port.
 #[inline]
 fn check_target(method: Method<'_>, target: Target<'_>) -> Result<(), HeadFault> {
     let ok = match target.form() {
@@ -39,7 +39,8 @@ fn check_target(method: Method<'_>, target: Target<'_>) -> Result<(), HeadFault>
     if ok { Ok(()) } else { Err(HeadFault::Target) }
 }
 
-// RFC 9112 §3.2: exactly one in HTTP/1.1, whatever the target says; never two, never one that is no host.
+// RFC 9112 §3.2: HTTP/1.1 needs exactly one Host, even with an absolute target; more than one or an invalid one is an
+// error.
 #[inline]
 fn check_host(fields: &FieldMap, is_10: bool) -> Result<(), HeadFault> {
     match fields.get(names::HOST) {
@@ -51,7 +52,7 @@ fn check_host(fields: &FieldMap, is_10: bool) -> Result<(), HeadFault> {
     }
 }
 
-// RFC 9110 §10.1.1: 100-continue is the one expectation there is; HTTP/1.0 has none.
+// RFC 9110 §10.1.1: 100-continue is the only defined expectation; HTTP/1.0 has no expectations.
 #[inline]
 fn expects_continue(fields: &FieldMap, is_10: bool) -> Result<bool, HeadFault> {
     if is_10 || !fields.contains(names::EXPECT) {

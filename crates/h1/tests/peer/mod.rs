@@ -1,4 +1,4 @@
-//! A peer for the machine: hands it octets in pieces, answers every request with 200, and writes down what happened.
+//! A peer for the machine: passes bytes in pieces, answers every request with 200, and records the events.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::io::IoSlice;
@@ -8,14 +8,14 @@ use causeway_h1::{Event, Limits, Server};
 use causeway_message::{Framing, Head, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
 
 pub const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
-/// What follows a message in an attack: it must be seen as a request exactly where the standard says so.
+/// Follows the message in an attack case: it must be parsed as a request exactly if the standard says so.
 pub const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What a head says, in one line: method, target, authority.
-pub struct Seen {
-    /// One line an exchange or fault, last the state.
+/// The record of one connection.
+pub struct PeerRecord {
+    /// One line per exchange or fault (method, target, flags, content), then the final state.
     pub lines: Vec<String>,
-    /// What was written.
+    /// All bytes written.
     pub written: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub fn written(out: &WriteList) -> Vec<u8> {
 }
 
 /// Runs a whole connection over these pieces of input.
-pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: bool) -> Seen {
+pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: bool) -> PeerRecord {
     let mut server = Server::new(Rc::new(limits));
     let (mut head, mut out, mut pending) = (Head::new(), WriteList::new(), Vec::new());
     let mut lines: Vec<String> = Vec::new();
@@ -34,7 +34,7 @@ pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: 
     for piece in pieces {
         pending.extend_from_slice(piece);
         loop {
-            let handled = server.handle_octets(&pending, &mut head, &mut out);
+            let handled = server.handle_bytes(&pending, &mut head, &mut out);
             let idle = handled.consumed == 0 && handled.event.is_none();
             if let Some(event) = handled.event {
                 note(&mut server, event, &pending, &head, &mut lines, &mut body, &mut out);
@@ -61,7 +61,7 @@ pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: 
         }
         .to_owned(),
     );
-    Seen { lines, written: written(&out) }
+    PeerRecord { lines, written: written(&out) }
 }
 
 fn note(
@@ -74,10 +74,10 @@ fn note(
     out: &mut WriteList,
 ) {
     match event {
-        Event::Head { stream, body: length, expects_continue, upgrade } => {
+        Event::Head { stream, body: length, upgrade } => {
             body.clear();
             let mut line = format!("{} {}", head.method().as_str(), head.target().as_str());
-            line.push_str(if expects_continue { " expects" } else { "" });
+            line.push_str(if server.expects_continue() { " expects" } else { "" });
             line.push_str(if upgrade { " upgrade" } else { "" });
             lines.push(line);
             if length.is_empty() {
@@ -101,6 +101,7 @@ fn note(
                 answer(server, stream, fault.status(), out);
             }
         }
+        Event::Reset { .. } | Event::Broken => panic!("HTTP/1.1 has no such event"),
     }
 }
 
@@ -118,44 +119,45 @@ fn answer(server: &mut Server, stream: StreamId, status: StatusCode, out: &mut W
     server.finish(stream, out);
 }
 
-/// One case: why, the octets, what is seen of them (lines joined by "; "). Whole, split at every point, and octet by octet.
+/// Checks cases of (reason, input, expected lines joined by "; "): the input whole, split at every point, and byte by
+/// byte.
 #[track_caller]
 pub fn check(cases: &[(&str, &str, &str)]) {
     for (why, input, want) in cases {
-        check_octets(why, input.as_bytes(), want, Limits::default(), false);
+        check_bytes(why, input.as_bytes(), want, Limits::default(), false);
     }
 }
 
 #[track_caller]
 pub fn check_eof(cases: &[(&str, &str, &str)]) {
     for (why, input, want) in cases {
-        check_octets(why, input.as_bytes(), want, Limits::default(), true);
+        check_bytes(why, input.as_bytes(), want, Limits::default(), true);
     }
 }
 
 #[track_caller]
-pub fn check_octets(why: &str, input: &[u8], want: &str, limits: Limits, eof: bool) {
+pub fn check_bytes(why: &str, input: &[u8], want: &str, limits: Limits, eof: bool) {
     let whole = run([input], limits, eof);
     assert_eq!(whole.lines.join("; "), want, "{why}: {:?}", String::from_utf8_lossy(input));
-    let same = |seen: Seen, how: String| {
+    let same = |seen: PeerRecord, how: String| {
         assert_eq!(seen.lines, whole.lines, "{why}, {how}: {:?}", String::from_utf8_lossy(input));
         assert_eq!(seen.written, whole.written, "{why}, {how}");
     };
-    // Every split point where that is cheap; long inputs are split at their ends and here and there between.
+    // Every split point if the input is short; every 97th byte of a long input.
     let step = if input.len() > 2000 { 97 } else { 1 };
     for at in (0..=input.len()).step_by(step) {
         same(run([&input[..at], &input[at..]], limits, eof), format!("split at {at}"));
     }
     if step == 1 {
-        same(run(input.chunks(1), limits, eof), "octet by octet".to_owned());
+        same(run(input.chunks(1), limits, eof), "byte by byte".to_owned());
     }
 }
 
-/// Requests with one field line or more, each expected to answer like this and nothing behind it to be parsed.
+/// Requests with one or more field lines. Each must give the expected lines, and no bytes after it may be parsed.
 #[track_caller]
 pub fn check_fields(cases: &[(&str, &str, &str)]) {
     for (why, fields, want) in cases {
         let input = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
-        check_octets(why, input.as_bytes(), want, Limits::default(), false);
+        check_bytes(why, input.as_bytes(), want, Limits::default(), false);
     }
 }

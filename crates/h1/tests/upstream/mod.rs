@@ -1,15 +1,16 @@
-//! A server for the client's machine: lets it send a request, hands it octets in pieces, and writes down what happened.
+//! A server for the client machine: lets it send a request, passes bytes in pieces, and records the events.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::io::IoSlice;
 use std::rc::Rc;
 
-use causeway_h1::{Client, ClientEvent, Limits, Unopened};
+use causeway_h1::{Client, ClientEvent, Limits};
 use causeway_message::{
-    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StreamId, WaitsFor, WriteList,
+    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StreamId, Unopened, WaitsFor,
+    WriteList,
 };
 
-/// What follows a message in an attack: it must never be seen as an answer.
+/// Follows the message in an attack case: it must never be parsed as a response.
 pub const NEXT: &str = "HTTP/1.1 299 Next\r\nContent-Length: 0\r\n\r\n";
 
 pub fn written(out: &WriteList) -> Vec<u8> {
@@ -28,7 +29,7 @@ pub fn request(method: &'static str, target: &str, fields: &[(&str, &'static str
     head
 }
 
-pub struct Upstream {
+pub struct UpstreamPeer {
     pub client: Client,
     pub head: ResponseHead,
     pub out: WriteList,
@@ -37,7 +38,7 @@ pub struct Upstream {
     lines: Vec<String>,
 }
 
-impl Upstream {
+impl UpstreamPeer {
     pub fn new(limits: Limits) -> Self {
         Self {
             client: Client::new(Rc::new(limits)),
@@ -49,7 +50,7 @@ impl Upstream {
         }
     }
 
-    /// With a request open.
+    /// Returns a connection with a request open.
     pub fn asked(method: &'static str, framing: Framing) -> Self {
         let mut upstream = Self::new(Limits::default());
         upstream.ask(method, framing).unwrap();
@@ -62,11 +63,11 @@ impl Upstream {
         self.client.open(&request(method, target, &fields), framing, &mut self.out)
     }
 
-    pub fn feed(&mut self, octets: &[u8]) {
-        self.pending.extend_from_slice(octets);
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
         loop {
             let pending = std::mem::take(&mut self.pending);
-            let handled = self.client.handle_octets(&pending, &mut self.head, &mut self.out);
+            let handled = self.client.handle_bytes(&pending, &mut self.head, &mut self.out);
             let idle = handled.consumed == 0 && handled.event.is_none();
             if let Some(event) = handled.event {
                 self.note(event, &pending);
@@ -96,8 +97,8 @@ impl Upstream {
         }
     }
 
-    pub fn send(&mut self, stream: StreamId, octets: &[u8]) {
-        let mut chunk = Chunk::from(octets.to_vec());
+    pub fn send(&mut self, stream: StreamId, bytes: &[u8]) {
+        let mut chunk = Chunk::from(bytes.to_vec());
         self.client.send(stream, &mut chunk, &mut self.out);
         assert!(chunk.is_empty());
     }
@@ -114,7 +115,7 @@ impl Upstream {
             ClientEvent::Head { stream, body } => {
                 let mark = match body {
                     BodyLength::None => String::new(),
-                    BodyLength::Sized(octets) => format!(" +{octets}"),
+                    BodyLength::Sized(bytes) => format!(" +{bytes}"),
                     BodyLength::Unknown if self.client.is_tunnel(stream) => " tunnel".to_owned(),
                     BodyLength::Unknown => " +?".to_owned(),
                 };
@@ -128,12 +129,13 @@ impl Upstream {
             ClientEvent::Trailers { .. } => self.lines.push(format!("{body}trailers{own}")),
             ClientEvent::End { .. } => self.lines.push(format!("{body}end")),
             ClientEvent::Unprocessed { .. } => self.lines.push("unprocessed".to_owned()),
-            ClientEvent::Broken { fault } => self.lines.push(format!("{body}{fault:?}")),
+            ClientEvent::Reset { .. } | ClientEvent::GoAway { .. } => panic!("HTTP/1.1 has no such event"),
+            ClientEvent::Broken { fault } => self.lines.push(format!("{body}{:?}", fault.unwrap())),
         }
         self.body.clear();
     }
 
-    /// What happened since the last time, and how it stands, joined by "; ".
+    /// Returns the events since the last call and the final state, joined by "; ".
     pub fn take(&mut self) -> String {
         if !self.body.is_empty() {
             self.lines.push(format!("[{}]", String::from_utf8_lossy(&self.body)));
@@ -161,21 +163,21 @@ impl Upstream {
     }
 }
 
-/// How the octets of a case end.
+/// The state of the transport after the bytes of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     Waits,
     Closes,
 }
 
-/// What is asked before a case's octets come.
+/// The request that is sent before the bytes of a case arrive.
 #[derive(Clone, Copy, Debug)]
-pub struct Asking(pub &'static str, pub Framing);
+pub struct SentRequest(pub &'static str, pub Framing);
 
-pub const GET: Asking = Asking("GET", Framing::Empty);
+pub const GET: SentRequest = SentRequest("GET", Framing::Empty);
 
-fn run<'a>(asking: Asking, pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, then: Then) -> String {
-    let mut upstream = Upstream::new(limits);
+fn run<'a>(asking: SentRequest, pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, then: Then) -> String {
+    let mut upstream = UpstreamPeer::new(limits);
     upstream.ask(asking.0, asking.1).unwrap();
     pieces.into_iter().for_each(|piece| upstream.feed(piece));
     if then == Then::Closes {
@@ -184,26 +186,26 @@ fn run<'a>(asking: Asking, pieces: impl IntoIterator<Item = &'a [u8]>, limits: L
     upstream.take()
 }
 
-/// One case: why, the octets, what is seen of them. Whole, split at every point, and octet by octet.
+/// Checks one case (reason, bytes, expected events): the input whole, split at every point, and byte by byte.
 #[track_caller]
-pub fn check_octets(why: &str, asking: Asking, input: &[u8], want: &str, limits: Limits, then: Then) {
+pub fn check_bytes(why: &str, asking: SentRequest, input: &[u8], want: &str, limits: Limits, then: Then) {
     let text = String::from_utf8_lossy(input);
     assert_eq!(run(asking, [input], limits, then), want, "{why}: {text:?}");
-    // Every split point where that is cheap; long inputs are split here and there.
+    // Every split point if the input is short; every 97th byte of a long input.
     let step = if input.len() > 2000 { 97 } else { 1 };
     for at in (0..=input.len()).step_by(step) {
         let split = run(asking, [&input[..at], &input[at..]], limits, then);
         assert_eq!(split, want, "{why}, split at {at}: {text:?}");
     }
     if step == 1 {
-        assert_eq!(run(asking, input.chunks(1), limits, then), want, "{why}, octet by octet: {text:?}");
+        assert_eq!(run(asking, input.chunks(1), limits, then), want, "{why}, byte by byte: {text:?}");
     }
 }
 
 #[track_caller]
-pub fn check_asked(asking: Asking, then: Then, cases: &[(&str, &str, &str)]) {
+pub fn check_asked(asking: SentRequest, then: Then, cases: &[(&str, &str, &str)]) {
     for (why, input, want) in cases {
-        check_octets(why, asking, input.as_bytes(), want, Limits::default(), then);
+        check_bytes(why, asking, input.as_bytes(), want, Limits::default(), then);
     }
 }
 

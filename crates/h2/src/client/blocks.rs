@@ -1,18 +1,18 @@
-//! What a header block does in the client's role: an answer before the answer, the answer's head, or trailers.
+//! Header blocks in the client's role: an interim response, a final head, or trailers.
 
 use causeway_message::{BodyLength, ResponseHead, StatusCode, StreamId, WriteList};
 
 use super::Client;
-use crate::connection::{Block, Connection, Step};
+use crate::connection::{Connection, HeaderBlock, InputStep};
 use crate::event::ClientEvent;
 use crate::fault::{ErrorCode, Fault};
 use crate::head::{NoSink, Response, ResponseSink};
-use crate::stream::{Kind, Remote};
+use crate::stream::{Remote, RequestKind};
 
 impl Client {
     pub(super) fn handle_block(
         &mut self,
-        block: &Block<'_>,
+        block: &HeaderBlock<'_>,
         head: &mut ResponseHead,
         out: &mut WriteList,
     ) -> Result<Option<ClientEvent>, Fault> {
@@ -46,21 +46,22 @@ impl Client {
 
 fn begin(
     connection: &mut Connection,
-    block: &Block<'_>,
+    block: &HeaderBlock<'_>,
     response: Response,
-    kind: Kind,
+    kind: RequestKind,
     out: &mut WriteList,
 ) -> Result<Option<ClientEvent>, Fault> {
     let (id, Response { status, declared }) = (block.stream, response);
     let stream = StreamId(id);
     if status.is_informational() {
-        // RFC 9113 §8.1: an answer before the answer does not end the stream; §8.6: there is no 101.
+        // RFC 9113 §8.1: an interim response does not end the stream; §8.6: there is no 101.
         if block.end_stream || status == StatusCode::SWITCHING_PROTOCOLS {
             return reset_for(connection, id, ErrorCode::Protocol, out);
         }
         return Ok(Some(ClientEvent::Informational { stream }));
     }
-    // RFC 9110 §6.4.1, §8.6: what HEAD and 304 declare does not come; a 2xx to CONNECT declares nothing.
+    // RFC 9110 §6.4.1, §8.6: content declared with HEAD and 304 is not sent; a length with a 2xx to CONNECT is
+    // ignored.
     let is_bare = kind.is_head || status.forbids_content();
     let is_tunnel = kind.is_connect && matches!(status.as_u16(), 200..300);
     let expected = match declared {
@@ -68,7 +69,7 @@ fn begin(
         _ if is_tunnel => None,
         declared => declared,
     };
-    if block.end_stream && !is_bare && expected.is_some_and(|octets| octets > 0) {
+    if block.end_stream && !is_bare && expected.is_some_and(|bytes| bytes > 0) {
         return reset_for(connection, id, ErrorCode::Protocol, out);
     }
     if let Some(entry) = connection.streams.get_mut(id) {
@@ -77,12 +78,12 @@ fn begin(
     }
     let body = match expected {
         _ if block.end_stream => BodyLength::None,
-        Some(octets @ 1..) => BodyLength::Sized(octets),
-        // The stream is open, so an end follows even of no content.
+        Some(bytes @ 1..) => BodyLength::Sized(bytes),
+        // The stream is still open, so an end follows even without content.
         Some(0) | None => BodyLength::Unknown,
     };
     if block.end_stream {
-        // What was declared was compared above.
+        // The declared length was checked above.
         if let Some(entry) = connection.streams.get_mut(id) {
             entry.remote = Remote::Open(None);
         }
@@ -94,7 +95,7 @@ fn begin(
 // RFC 9113 §8.1.
 fn trailers(
     connection: &mut Connection,
-    block: &Block<'_>,
+    block: &HeaderBlock<'_>,
     head: &mut ResponseHead,
     out: &mut WriteList,
 ) -> Result<Option<ClientEvent>, Fault> {
@@ -106,9 +107,9 @@ fn trailers(
     }
     let stream = StreamId(id);
     Ok(match connection.end_remote(id, out)? {
-        Step::End(_) if head.fields().is_empty() => Some(ClientEvent::End { stream }),
-        Step::End(_) => Some(ClientEvent::Trailers { stream }),
-        Step::Reset(_, code) => Some(ClientEvent::Reset { stream, code }),
+        InputStep::End(_) if head.fields().is_empty() => Some(ClientEvent::End { stream }),
+        InputStep::End(_) => Some(ClientEvent::Trailers { stream }),
+        InputStep::Reset(_, fault) => Some(ClientEvent::Reset { stream, fault }),
         _ => None,
     })
 }
@@ -121,5 +122,5 @@ fn reset_for(
     out: &mut WriteList,
 ) -> Result<Option<ClientEvent>, Fault> {
     connection.reset_for(id, code, out)?;
-    Ok(Some(ClientEvent::Reset { stream: StreamId(id), code }))
+    Ok(Some(ClientEvent::Reset { stream: StreamId(id), fault: code }))
 }

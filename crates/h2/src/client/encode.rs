@@ -1,38 +1,42 @@
-//! A request's head as a frame (RFC 9113 §8.3.1).
+//! Encoding of a request's head as a frame (RFC 9113 §8.3.1).
 
-use causeway_message::{Framing, Head, Method, NameRef, TargetForm, WriteList, names, octets::write_number};
+use causeway_message::{Framing, Head, Method, NameRef, TargetForm, WriteList, names, syntax::write_number};
 
 use super::Scheme;
-use crate::encode::{End, HeadersFrame};
+use crate::encode::{EndStream, HeadersFrame};
 use crate::head::is_of_connection;
 use crate::hpack::{Encoder, Pseudo};
-use crate::settings::Peer;
+use crate::settings::PeerSettings;
 
-/// `None`, and nothing sent, where the head lacks something.
+/// Writes the head. Returns `None`, with no byte written, if the head is incomplete, has a name that is no token, or
+/// does not fit the framing.
 pub(super) fn request_head(
     id: u32,
     head: &Head,
     scheme: Scheme,
     framing: Framing,
-    peer: &Peer,
+    peer: &PeerSettings,
     encoder: &mut Encoder,
     out: &mut WriteList,
 ) -> Option<()> {
     let (method, target) = (head.method(), head.target());
     let is_connect = method == Method::Connect;
     let is_plain_connect = is_connect && target.form() == TargetForm::Authority;
-    let authority = head.authority();
     if target.as_str().is_empty() || target.form() == TargetForm::Authority && !is_connect {
         return None;
     }
-    // RFC 9113 §8.6: there is no Upgrade, so only CONNECT becomes a tunnel, and it becomes nothing else.
+    // RFC 9113 §8.6: there is no Upgrade, so exactly CONNECT makes a tunnel.
     if is_connect != (framing == Framing::Tunnel) {
         return None;
     }
-    // RFC 9113 §8.3.1, §8.5: the web's schemes have an authority, and so has CONNECT.
-    let authority = authority.filter(|authority| !authority.is_empty())?;
+    // RFC 9113 §8.3.1, §8.5: http and https URIs have an authority, and so has CONNECT.
+    let authority = head.sendable_authority()?;
+    // RFC 9113 §8.2.1, §8.3: a name that begins with a colon would be read as a pseudo-field.
+    if !head.names_are_tokens() {
+        return None;
+    }
     let protocol = if is_connect && !is_plain_connect {
-        // RFC 8441 §3: only where the server has said so.
+        // RFC 8441 §3: only if the server has announced it.
         Some(head.fields().get(names::UPGRADE).filter(|_| peer.extended_connect)?)
     } else {
         None
@@ -54,15 +58,15 @@ pub(super) fn request_head(
     put_fields(head, encoder, out);
     let mut digits = [0; 20];
     match framing {
-        Framing::Sized(octets) => encoder.field(names::CONTENT_LENGTH, write_number(octets, &mut digits), out),
-        // RFC 9110 §8.6: methods that expect content say that there is none.
+        Framing::Sized(bytes) => encoder.field(names::CONTENT_LENGTH, write_number(bytes, &mut digits), out),
+        // RFC 9110 §8.6: a method that usually has content declares that there is none.
         Framing::Empty if matches!(method, Method::Post | Method::Put | Method::Patch) => {
             encoder.field(names::CONTENT_LENGTH, b"0", out);
         }
         Framing::Empty | Framing::Stream | Framing::Tunnel => {}
     }
     let ends = matches!(framing, Framing::Empty | Framing::Sized(0));
-    frame.end(if ends { End::Stream } else { End::Open }, peer.frame_max, out);
+    frame.end(if ends { EndStream::Stream } else { EndStream::Open }, peer.frame_max, out);
     Some(())
 }
 
@@ -70,7 +74,7 @@ fn put_fields(head: &Head, encoder: &mut Encoder, out: &mut WriteList) {
     let fields = head.fields();
     for (name, value) in fields.iter() {
         if let NameRef::Known(known) = name {
-            // RFC 9113 §8.2.2: of TE only that trailers are welcome is left.
+            // RFC 9113 §8.2.2: the only allowed value of TE is `trailers`.
             if known == names::TE {
                 if value.eq_ignore_ascii_case(b"trailers") {
                     encoder.field(name, value, out);
@@ -85,7 +89,7 @@ fn put_fields(head: &Head, encoder: &mut Encoder, out: &mut WriteList) {
     }
 }
 
-// The origin form of an absolute target.
+// The path and query of an absolute target.
 #[cold]
 fn path_and_query(head: &Head) -> Vec<u8> {
     let target = head.target();

@@ -1,46 +1,46 @@
-//! DATA in (RFC 9113 §6.1).
+//! Received DATA (RFC 9113 §6.1).
 
 use causeway_message::WriteList;
 
-use super::{Connection, Inbound, Step};
+use super::{Connection, InputState, InputStep};
 use crate::fault::{ErrorCode, Fault};
-use crate::frame::{self, Frame, HEADER_LEN, flag};
+use crate::frame::{self, FrameHeader, HEADER_LEN, flag};
 use crate::stream::{Local, Remote};
 use crate::window::WINDOW_DEFAULT;
 
 impl Connection {
-    /// A DATA frame begins: its whole length is counted against the windows, its content goes out as it comes.
+    /// Begins a DATA frame. Counts its whole length against the windows; its content is passed on as it arrives.
     pub(super) fn begin_data<'a>(
         &mut self,
-        frame: Frame,
+        frame: FrameHeader,
         rest: &[u8],
         at: &mut usize,
         out: &mut WriteList,
-    ) -> Result<Step<'a>, Fault> {
+    ) -> Result<InputStep<'a>, Fault> {
         if frame.stream == 0 {
             return Err(Fault::PROTOCOL);
         }
         let (mut padding, mut head_len) = (0, HEADER_LEN);
         if frame.has(flag::PADDED) {
-            let Some(&octet) = rest.get(HEADER_LEN) else {
+            let Some(&byte) = rest.get(HEADER_LEN) else {
                 self.partial = true;
-                // A padded frame of no length has no padding's length either.
-                return if frame.len == 0 { Err(Fault::FRAME_SIZE) } else { Ok(Step::Wait) };
+                // A padded frame of length 0 lacks even the padding length.
+                return if frame.len == 0 { Err(Fault::FRAME_SIZE) } else { Ok(InputStep::Wait) };
             };
-            if usize::from(octet) >= frame.len {
+            if usize::from(byte) >= frame.len {
                 return Err(if frame.len == 0 { Fault::FRAME_SIZE } else { Fault::PROTOCOL });
             }
-            (padding, head_len) = (octet, HEADER_LEN + 1);
+            (padding, head_len) = (byte, HEADER_LEN + 1);
         }
         self.partial = false;
         self.receive.take(frame.len, 0)?;
         *at += head_len;
         let left = frame.len + HEADER_LEN - head_len - usize::from(padding);
         let (ends, slack) = (frame.has(flag::END_STREAM), self.slack());
-        // What follows of the frame, should it not be wanted.
+        // Skip the rest of the frame if a check below rejects it.
         self.inbound = match (frame.len + HEADER_LEN - head_len) as u32 {
-            0 => Inbound::Frame,
-            rest => Inbound::Skip(rest),
+            0 => InputState::Frame,
+            rest => InputState::Skip(rest),
         };
         let Some(stream) = self.streams.get_mut(frame.stream) else {
             return self.throw_away(frame, out);
@@ -56,7 +56,7 @@ impl Connection {
             return self.refuse_frame(frame, ErrorCode::FlowControl, out);
         }
         if let Some(declared) = declared {
-            // RFC 9113 §8.1.1: more content than was declared.
+            // RFC 9113 §8.1.1: more content than declared.
             let Some(declared) = declared.checked_sub(left as u64) else {
                 return self.refuse_frame(frame, ErrorCode::Protocol, out);
             };
@@ -68,22 +68,23 @@ impl Connection {
             if stream.pieces > budgets.tiny_data && stream.unread / u32::from(stream.pieces) < budgets.tiny_data_bytes {
                 return Err(Fault::CALM);
             }
-            // The client did not wait.
+            // The client did not wait for the 100.
             stream.kind.expects_continue = false;
         } else if !ends {
             self.meter.empty_data(&self.settings.budgets)?;
         }
+        // Padding is never passed to the owner, so its bytes are released here.
         let overhead = (frame.len - left) as u32;
         if overhead > 0 {
             self.give(frame.stream, overhead, out);
         }
-        self.inbound = Inbound::Data { stream: frame.stream, left: left as u32, padding, ends };
-        Ok(Step::Done)
+        self.inbound = InputState::Data { stream: frame.stream, left: left as u32, padding, ends };
+        Ok(InputStep::Done)
     }
 
-    // The frame's stream is not, or no longer, known.
+    // A DATA frame on a stream that is not in the table.
     #[cold]
-    fn throw_away(&mut self, frame: Frame, out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    fn throw_away(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, Fault> {
         if self.is_untouched(frame.stream) {
             return Err(Fault::PROTOCOL);
         }
@@ -92,12 +93,12 @@ impl Connection {
             self.meter.empty_data(&self.settings.budgets)?;
         }
         self.give_connection(frame.len as u32, out);
-        Ok(Step::Done)
+        Ok(InputStep::Done)
     }
 
-    // RFC 9113 §5.1: content behind END_STREAM.
+    // RFC 9113 §5.1: content after END_STREAM.
     #[cold]
-    fn refuse_content(&mut self, frame: Frame, out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    fn refuse_content(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, Fault> {
         if self.streams.get(frame.stream).is_some_and(|stream| stream.is_closed()) {
             return Err(Fault::STREAM_CLOSED);
         }
@@ -105,42 +106,49 @@ impl Connection {
     }
 
     #[cold]
-    fn refuse_frame(&mut self, frame: Frame, code: ErrorCode, out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    fn refuse_frame(
+        &mut self,
+        frame: FrameHeader,
+        code: ErrorCode,
+        out: &mut WriteList,
+    ) -> Result<InputStep<'static>, Fault> {
         self.give_connection(frame.len as u32, out);
         self.reset_for(frame.stream, code, out)
     }
 
-    /// More of a DATA frame.
+    /// Continues a DATA frame.
     #[inline]
     pub(super) fn next_data<'a>(
         &mut self,
         input: &'a [u8],
         at: &mut usize,
         out: &mut WriteList,
-    ) -> Result<Step<'a>, Fault> {
-        let Inbound::Data { stream: id, left, padding, ends } = &mut self.inbound else { return Ok(Step::Done) };
+    ) -> Result<InputStep<'a>, Fault> {
+        let InputState::Data { stream: id, left, padding, ends } = &mut self.inbound else {
+            return Ok(InputStep::Done);
+        };
         let id = *id;
         let available = input.len() - *at;
         if *left > 0 {
             let len = (*left as usize).min(available);
             if len == 0 {
-                return Ok(Step::Wait);
+                return Ok(InputStep::Wait);
             }
             *left -= len as u32;
             if (*left, *padding, *ends) == (0, 0, false) {
-                self.inbound = Inbound::Frame;
+                self.inbound = InputState::Frame;
             }
             let range = *at..*at + len;
             *at = range.end;
             return Ok(match self.streams.get_mut(id) {
                 Some(stream) => {
                     stream.unread += len as u32;
-                    Step::Data { stream: id, range }
+                    InputStep::Data { stream: id, range }
                 }
-                // It was reset amid the frame.
+                // The stream was reset within the frame.
                 None => {
                     self.give_connection(len as u32, out);
-                    Step::Done
+                    InputStep::Done
                 }
             });
         }
@@ -148,17 +156,17 @@ impl Connection {
         *at += len;
         *padding -= len as u8;
         if *padding > 0 {
-            return Ok(Step::Wait);
+            return Ok(InputStep::Wait);
         }
         let ends = *ends;
-        self.inbound = Inbound::Frame;
-        if ends { self.end_remote(id, out) } else { Ok(Step::Done) }
+        self.inbound = InputState::Frame;
+        if ends { self.end_remote(id, out) } else { Ok(InputStep::Done) }
     }
 
-    /// The peer's half is complete. Nothing where the stream is gone.
-    pub(crate) fn end_remote(&mut self, id: u32, out: &mut WriteList) -> Result<Step<'static>, Fault> {
-        let Some(stream) = self.streams.get_mut(id) else { return Ok(Step::Done) };
-        // RFC 9113 §8.1.1: less content than was declared.
+    /// Completes the peer's half. Does nothing if the stream is gone.
+    pub(crate) fn end_remote(&mut self, id: u32, out: &mut WriteList) -> Result<InputStep<'static>, Fault> {
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(InputStep::Done) };
+        // RFC 9113 §8.1.1: less content than declared.
         if matches!(stream.remote, Remote::Open(Some(1..))) {
             return self.reset_for(id, ErrorCode::Protocol, out);
         }
@@ -166,43 +174,43 @@ impl Connection {
         if stream.local == Local::Finished {
             self.forget(id, out);
         }
-        Ok(Step::End(id))
+        Ok(InputStep::End(id))
     }
 
-    /// The owner has read octets that it was told of. Beyond those nothing is given back; those of a stream that is over were
-    /// given back with it.
-    pub(crate) fn release(&mut self, id: u32, octets: u32, out: &mut WriteList) {
+    /// Releases bytes that the owner has read, at most those passed to it. The bytes of a stream that is over were
+    /// released with it.
+    pub(crate) fn release(&mut self, id: u32, bytes: u32, out: &mut WriteList) {
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let octets = octets.min(stream.unread);
-        if octets == 0 {
+        let bytes = bytes.min(stream.unread);
+        if bytes == 0 {
             return;
         }
-        let left = stream.unread - octets;
-        // So many frames are left as there are octets left of them.
+        let left = stream.unread - bytes;
+        // Scale the number of frames by the fraction of bytes left.
         stream.pieces = (u64::from(stream.pieces) * u64::from(left) / u64::from(stream.unread)) as u16;
         stream.unread = left;
-        self.give(id, octets, out);
+        self.give(id, bytes, out);
     }
 
-    /// Makes room again in both windows.
-    fn give(&mut self, id: u32, octets: u32, out: &mut WriteList) {
-        self.give_connection(octets, out);
+    /// Returns `bytes` to both windows.
+    fn give(&mut self, id: u32, bytes: u32, out: &mut WriteList) {
+        self.give_connection(bytes, out);
         let Some(stream) = self.streams.get_mut(id) else { return };
-        // A stream whose rest fits what the peer may send anyway needs no announcement.
+        // No announcement is needed if the rest of the declared content fits the peer's window.
         let is_needed = match stream.remote {
             Remote::Open(Some(rest)) => i64::from(stream.receive.left()) < rest.min(u64::from(u32::MAX)) as i64,
             Remote::Open(None) => true,
             Remote::Done => false,
         };
-        stream.receive.owe(octets);
+        stream.receive.owe(bytes);
         let by = if is_needed { stream.receive.announce(self.settings.stream_window) } else { 0 };
         if by > 0 {
             frame::put_window_update(id, by, out);
         }
     }
 
-    pub(super) fn give_connection(&mut self, octets: u32, out: &mut WriteList) {
-        self.receive.owe(octets);
+    pub(super) fn give_connection(&mut self, bytes: u32, out: &mut WriteList) {
+        self.receive.owe(bytes);
         let by = self.receive.announce(self.settings.connection_window.max(WINDOW_DEFAULT));
         if by > 0 {
             frame::put_window_update(0, by, out);

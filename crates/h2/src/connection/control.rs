@@ -1,21 +1,21 @@
-//! Frames about the connection, and about a stream's life.
+//! Frames about the connection, and about the life of a stream.
 
 use causeway_message::WriteList;
 
-use super::{Connection, Step, depends_on};
+use super::{Connection, InputStep, depends_on};
 use crate::fault::{ErrorCode, Fault};
-use crate::frame::{self, Frame, flag, kind};
+use crate::frame::{self, FrameHeader, flag, kind};
 use crate::priority::Priority;
 use crate::window::WINDOW_DEFAULT;
 
 impl Connection {
-    /// A whole frame that is neither DATA nor HEADERS.
+    /// Handles a complete frame that is neither DATA nor HEADERS.
     pub(super) fn control(
         &mut self,
-        frame: Frame,
+        frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<Step<'static>, Fault> {
+    ) -> Result<InputStep<'static>, Fault> {
         self.meter.control(&self.settings.budgets)?;
         match frame.kind {
             kind::WINDOW_UPDATE => self.handle_window_update(frame, payload, out),
@@ -25,72 +25,82 @@ impl Connection {
             kind::PRIORITY => self.handle_priority(frame, payload, out),
             kind::PRIORITY_UPDATE => self.handle_priority_update(frame, payload),
             kind::GOAWAY => handle_goaway(frame, payload),
-            // RFC 9113 §6.10: a CONTINUATION that continues nothing; §8.4: nobody may push here.
+            // RFC 9113 §6.10: a CONTINUATION without a block to continue; §8.4: neither side may push here.
             kind::CONTINUATION | kind::PUSH_PROMISE => Err(Fault::PROTOCOL),
-            _ => Ok(Step::Done),
+            _ => Ok(InputStep::Done),
         }
     }
 
     // RFC 9113 §6.9.
     fn handle_window_update(
         &mut self,
-        frame: Frame,
+        frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<Step<'static>, Fault> {
+    ) -> Result<InputStep<'static>, Fault> {
         let by = frame::number(payload.try_into().map_err(|_| Fault::FRAME_SIZE)?);
         if frame.stream == 0 {
             if by == 0 {
                 return Err(Fault::PROTOCOL);
             }
             self.send = self.send.grow(i64::from(by)).ok_or(Fault::FLOW_CONTROL)?;
-            return Ok(Step::Done);
+            return Ok(InputStep::Done);
         }
         let Some(stream) = self.streams.get_mut(frame.stream) else { return self.ignore(frame.stream) };
         match stream.send.grow(i64::from(by)) {
-            _ if stream.is_closed() => Ok(Step::Done),
+            _ if stream.is_closed() => Ok(InputStep::Done),
             _ if by == 0 => self.reset_for(frame.stream, ErrorCode::Protocol, out),
             None => self.reset_for(frame.stream, ErrorCode::FlowControl, out),
             Some(window) => {
                 stream.send = window;
-                Ok(Step::Done)
+                Ok(InputStep::Done)
             }
         }
     }
 
-    // RFC 9113 §5.1: on a closed stream these may come late; on one that was never opened they are a fault.
-    fn ignore(&self, stream: u32) -> Result<Step<'static>, Fault> {
-        if self.is_untouched(stream) { Err(Fault::PROTOCOL) } else { Ok(Step::Done) }
+    // RFC 9113 §5.1: on a closed stream these may arrive late; on a stream that was never opened they are an error.
+    fn ignore(&self, stream: u32) -> Result<InputStep<'static>, Fault> {
+        if self.is_untouched(stream) { Err(Fault::PROTOCOL) } else { Ok(InputStep::Done) }
     }
 
     // RFC 9113 §6.4.
     #[cold]
-    fn handle_reset(&mut self, frame: Frame, payload: &[u8], out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    fn handle_reset(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+        out: &mut WriteList,
+    ) -> Result<InputStep<'static>, Fault> {
         let code: [u8; 4] = payload.try_into().map_err(|_| Fault::FRAME_SIZE)?;
         if frame.stream == 0 {
             return Err(Fault::PROTOCOL);
         }
         match self.streams.get(frame.stream) {
             None => self.ignore(frame.stream),
-            Some(stream) if stream.is_closed() => Ok(Step::Done),
+            Some(stream) if stream.is_closed() => Ok(InputStep::Done),
             Some(_) => {
                 self.meter.reset(&self.settings.budgets)?;
                 self.forget(frame.stream, out);
-                Ok(Step::Reset(frame.stream, ErrorCode::of(u32::from_be_bytes(code))))
+                Ok(InputStep::Reset(frame.stream, ErrorCode::of(u32::from_be_bytes(code))))
             }
         }
     }
 
-    // RFC 9113 §6.3: only checked; what it says is obsolete (§5.3.2).
+    // RFC 9113 §6.3: validated only; its meaning is obsolete (§5.3.2).
     #[cold]
-    fn handle_priority(&mut self, frame: Frame, payload: &[u8], out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    fn handle_priority(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+        out: &mut WriteList,
+    ) -> Result<InputStep<'static>, Fault> {
         if frame.stream == 0 {
             return Err(Fault::PROTOCOL);
         }
         let code = match payload.first_chunk::<5>() {
             Some(priority) if payload.len() == 5 => {
                 if depends_on(priority) != frame.stream {
-                    return Ok(Step::Done);
+                    return Ok(InputStep::Done);
                 }
                 ErrorCode::Protocol
             }
@@ -104,7 +114,12 @@ impl Connection {
     }
 
     // RFC 9113 §6.5.
-    fn handle_settings(&mut self, frame: Frame, payload: &[u8], out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    fn handle_settings(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+        out: &mut WriteList,
+    ) -> Result<InputStep<'static>, Fault> {
         if frame.stream != 0 {
             return Err(Fault::PROTOCOL);
         }
@@ -113,12 +128,12 @@ impl Connection {
                 return Err(Fault::FRAME_SIZE);
             }
             self.acknowledge();
-            return Ok(Step::Done);
+            return Ok(InputStep::Done);
         }
         self.meter.answer(&self.settings.budgets)?;
         self.apply(payload)?;
         frame::put_settings_ack(out);
-        Ok(Step::Done)
+        Ok(InputStep::Done)
     }
 
     fn acknowledge(&mut self) {
@@ -128,18 +143,19 @@ impl Connection {
         }
     }
 
-    /// Takes the peer's settings over.
+    /// Applies the peer's SETTINGS.
     pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let before = self.peer;
         self.peer.apply(payload, self.settings.budgets.settings_entries)?;
         if self.peer.table_bytes != before.table_bytes || self.peer.table_bytes_low != before.table_bytes {
             let own = self.settings.encoder_table_bytes;
-            // RFC 7541 §4.2: a table that shrank between two blocks is told so, whatever it is then.
+            // RFC 7541 §4.2: a reduction between two blocks must be signalled, even if the size was raised again.
             self.encoder.set_table_bytes_max(self.peer.table_bytes_low.min(own));
             self.encoder.set_table_bytes_max(self.peer.table_bytes.min(own));
             self.peer.table_bytes_low = self.peer.table_bytes;
         }
-        // RFC 9113 §6.9.2: the difference moves the windows of all streams, below zero even, but never past their bound.
+        // RFC 9113 §6.9.2: the difference applies to the windows of all streams. A window may become negative, but
+        // not exceed its bound.
         let more = i64::from(self.peer.initial_window) - i64::from(before.initial_window);
         if more != 0 {
             for stream in self.streams.iter_mut() {
@@ -150,22 +166,31 @@ impl Connection {
     }
 
     // RFC 9113 §6.7.
-    fn handle_ping(&mut self, frame: Frame, payload: &[u8], out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    fn handle_ping(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+        out: &mut WriteList,
+    ) -> Result<InputStep<'static>, Fault> {
         let payload: [u8; 8] = payload.try_into().map_err(|_| Fault::FRAME_SIZE)?;
         if frame.stream != 0 {
             return Err(Fault::PROTOCOL);
         }
         if frame.has(flag::ACK) {
-            return Ok(Step::Pong(payload));
+            return Ok(InputStep::Pong(payload));
         }
         self.meter.answer(&self.settings.budgets)?;
         frame::put_ping(flag::ACK, payload, out);
-        Ok(Step::Done)
+        Ok(InputStep::Done)
     }
 
-    /// PRIORITY_UPDATE (RFC 9218 §7.1), which only a client may send.
+    /// Handles PRIORITY_UPDATE (RFC 9218 §7.1), which only a client may send.
     #[cold]
-    pub(crate) fn handle_priority_update(&mut self, frame: Frame, payload: &[u8]) -> Result<Step<'static>, Fault> {
+    pub(crate) fn handle_priority_update(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+    ) -> Result<InputStep<'static>, Fault> {
         let (id, value) = payload.split_first_chunk::<4>().ok_or(Fault::FRAME_SIZE)?;
         let id = frame::number(*id);
         if frame.stream != 0 || id & 1 == 0 {
@@ -175,12 +200,13 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.priority = priority;
         } else if self.is_untouched(id) {
-            return Ok(Step::Early(id, priority));
+            return Ok(InputStep::Early(id, priority));
         }
-        Ok(Step::Done)
+        Ok(InputStep::Done)
     }
 
-    /// What the peer may send beyond a stream's window while it has not heard how small that is (RFC 9113 §6.9.3).
+    /// Number of bytes that the peer may send beyond a stream's window before it has received our smaller one (RFC
+    /// 9113 §6.9.3).
     pub(super) fn slack(&self) -> u32 {
         if self.acknowledged { 0 } else { WINDOW_DEFAULT.saturating_sub(self.settings.stream_window) }
     }
@@ -188,11 +214,11 @@ impl Connection {
 
 // RFC 9113 §6.8.
 #[cold]
-fn handle_goaway(frame: Frame, payload: &[u8]) -> Result<Step<'static>, Fault> {
+fn handle_goaway(frame: FrameHeader, payload: &[u8]) -> Result<InputStep<'static>, Fault> {
     if frame.stream != 0 {
         return Err(Fault::PROTOCOL);
     }
     let &[l3, l2, l1, l0, c3, c2, c1, c0] = payload.first_chunk::<8>().ok_or(Fault::FRAME_SIZE)?;
     let code = ErrorCode::of(u32::from_be_bytes([c3, c2, c1, c0]));
-    Ok(Step::GoAway { last: frame::number([l3, l2, l1, l0]), code })
+    Ok(InputStep::GoAway { last: frame::number([l3, l2, l1, l0]), code })
 }

@@ -1,20 +1,21 @@
-//! Content out, and the ends of streams.
+//! Sent content, and the ends of streams.
 
 use causeway_message::{Chunk, FieldMap, WriteList};
 
-use super::{Connection, Step};
-use crate::encode::{self, End, HeadersFrame};
+use super::{Connection, InputStep};
+use crate::encode::{self, EndStream, HeadersFrame};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, flag, kind};
-use crate::priority::{INCREMENTAL_OCTETS, WHOLE_OCTETS};
+use crate::priority::{INCREMENTAL_BYTES, WHOLE_BYTES};
 use crate::stream::{Local, Remote, Stream};
 
 impl Connection {
-    /// Whether [`Connection::send`] takes something now.
+    /// Whether [`Connection::send`] accepts bytes now.
     #[inline]
     pub(crate) fn writable(&self, id: u32) -> bool {
         self.streams
             .get(id)
+            // An ended stream accepts bytes and drops them, so that the owner can end its content.
             .is_some_and(|stream| stream.is_ended() || stream.send.available() > 0 && self.send.available() > 0)
     }
 
@@ -26,15 +27,16 @@ impl Connection {
     #[inline]
     pub(crate) fn quantum(&self, id: u32) -> usize {
         match self.streams.get(id) {
-            Some(stream) if stream.priority.incremental => INCREMENTAL_OCTETS,
-            _ => WHOLE_OCTETS,
+            Some(stream) if stream.priority.incremental => INCREMENTAL_BYTES,
+            _ => WHOLE_BYTES,
         }
     }
 
-    /// Sends as much as both windows allow, in frames as large as the peer takes, and leaves the rest. What has no place is
-    /// dropped.
+    /// Sends as many bytes as both windows allow, in frames up to the peer's limit, and leaves the rest in `chunk`.
+    /// Drops bytes that may not be sent on this stream.
     #[inline]
     pub(crate) fn send(&mut self, id: u32, chunk: &mut Chunk, out: &mut WriteList) {
+        // The peer may have reset the stream since the owner asked: no error, the bytes have no use any more.
         let Some(stream) = self.streams.get_mut(id) else { return drop_all(chunk) };
         let wanted = match stream.local {
             Local::Sized(left) => usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len()),
@@ -42,13 +44,16 @@ impl Connection {
             Local::Owed | Local::Ended | Local::Finished => 0,
         };
         let mut room = wanted.min(stream.send.available()).min(self.send.available());
+        // Bytes beyond the declared length are dropped once all sendable ones have been sent.
         let is_rest = room == wanted;
         if room > 0 {
             stream.send.take(room);
             self.send.take(room);
+            // One turn per call, however many frames it takes.
             stream.turn = self.turns.take(stream.priority);
         }
         while room > 0 {
+            // RFC 9113 §4.2: a longer frame is a connection error for the peer.
             let len = room.min(self.peer.frame_max as usize);
             room -= len;
             let mut flags = 0;
@@ -56,11 +61,14 @@ impl Connection {
                 *left -= len as u64;
                 if *left == 0 {
                     stream.local = Local::Ended;
+                    // The frame with the last declared byte carries END_STREAM, which saves an empty frame.
                     flags = flag::END_STREAM;
                 }
             }
             out.put(&frame::header(len, kind::DATA, flags, id));
+            // By reference: the content of a large response is never copied.
             out.put_chunk(chunk.split_to(len));
+            // A peer that receives content may send more control frames, such as WINDOW_UPDATE.
             self.meter.data_went(&self.settings.budgets);
         }
         if is_rest {
@@ -68,41 +76,47 @@ impl Connection {
         }
     }
 
-    /// Our half is complete: END_STREAM goes out if it has not. Where content is owed, the stream is reset.
+    /// Completes our half: sends END_STREAM if it has not been sent. If declared content is missing, resets the
+    /// stream.
     pub(crate) fn finish(&mut self, id: u32, out: &mut WriteList) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         match stream.local {
+            // RFC 9113 §8.1.1: END_STREAM before the declared length would make the message malformed.
             Local::Owed | Local::Sized(1..) => return self.reset(id, out),
             Local::Sized(0) | Local::Stream | Local::Tunnel => {
                 out.put(&frame::header(0, kind::DATA, flag::END_STREAM, id));
             }
             Local::Ended | Local::Finished => {}
         }
+        // Both halves are over: the entry is free for another stream.
         stream.local = Local::Finished;
         if stream.remote == Remote::Done {
             self.forget(id, out);
         }
     }
 
-    /// Sends trailers, which end our half, where content of no declared length is under way.
+    /// Sends trailers, which end our half. Does nothing unless content of undeclared length is open.
     pub(crate) fn send_trailers(&mut self, id: u32, fields: &FieldMap, out: &mut WriteList) {
         let Some(stream) = self.streams.get_mut(id) else { return };
+        // With a declared length, the last DATA frame has ended the stream already.
         if stream.local != Local::Stream {
             return;
         }
         stream.local = Local::Ended;
         let frame = HeadersFrame::begin(id, out);
         encode::trailers(fields, &mut self.encoder, out);
-        frame.end(End::Stream, self.peer.frame_max, out);
+        frame.end(EndStream::Stream, self.peer.frame_max, out);
     }
 
-    /// Gives a stream up. RFC 9113 §8.1: behind a complete answer that is no error, only the rest is not wanted.
+    /// Resets a stream. RFC 9113 §8.1: after a complete response this is no error; the rest of the request is just
+    /// not needed.
     pub(crate) fn reset(&mut self, id: u32, out: &mut WriteList) {
+        // NO_ERROR: the response is whole, and only the rest of the upload is refused.
         let is_ended = self.streams.get(id).is_some_and(Stream::is_ended);
         self.reset_with(id, if is_ended { ErrorCode::NoError } else { ErrorCode::Internal }, out);
     }
 
-    /// Gives a stream up for this reason.
+    /// Resets a stream with this code.
     pub(crate) fn reset_with(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) {
         let Some(stream) = self.streams.get(id) else { return };
         if !stream.is_closed() {
@@ -111,17 +125,22 @@ impl Connection {
         self.forget(id, out);
     }
 
-    /// Resets a stream for something that the peer did. Where the owner knew of it and it was not over, the step says so.
+    /// Resets a stream because of the peer. If the stream is in the table and not closed, the step reports the reset.
     #[cold]
-    pub(crate) fn reset_for(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) -> Result<Step<'static>, Fault> {
+    pub(crate) fn reset_for(
+        &mut self,
+        id: u32,
+        code: ErrorCode,
+        out: &mut WriteList,
+    ) -> Result<InputStep<'static>, Fault> {
         let was_open = self.streams.get(id).is_some_and(|stream| !stream.is_closed());
         self.put_reset(id, code, out);
         self.meter.reset(&self.settings.budgets)?;
         if !was_open {
-            return Ok(Step::Done);
+            return Ok(InputStep::Done);
         }
         self.forget(id, out);
-        Ok(Step::Reset(id, code))
+        Ok(InputStep::Reset(id, code))
     }
 
     #[cold]
@@ -130,7 +149,8 @@ impl Connection {
         self.ignore_from_now(id);
     }
 
-    /// Takes a stream out of the table. What its owner did not read is given back to the connection's window: nobody will.
+    /// Removes a stream from the table. Bytes that its owner has not read are returned to the connection window,
+    /// since they will not be released.
     pub(crate) fn forget(&mut self, id: u32, out: &mut WriteList) {
         if let Some(Stream { unread: unread @ 1.., .. }) = self.streams.remove(id) {
             self.give_connection(unread, out);

@@ -1,27 +1,28 @@
-//! A head that is sent again and again, as octets: an interface's answers differ in their content only, and one resource's not
-//! even there.
+//! A cache for a head that is sent repeatedly, as encoded bytes. The responses of an API often differ only in their
+//! content, and those of one resource not even in that.
 //!
-//! What is remembered is the last head that came twice, with what it became. It stands as long as nothing was put into the table,
-//! or fell out of it: then every index means what it meant.
+//! It stores the last head that occurred twice, and its block. The entry is valid as long as no field was inserted
+//! into the HPACK table or evicted from it, because then every index still refers to the same field.
 
 use causeway_message::{FieldMap, ResponseHead, StatusCode};
 
 use super::Length;
 use crate::hpack::{Encoder, TableState};
 
-/// Octets of fields that are remembered; a connection holds little more than twice that for it.
-const OCTETS_MAX: usize = 1024;
+/// Maximal length in bytes of the fields of a cached head; a connection allocates little more than twice that.
+const BYTES_MAX: usize = 1024;
 
-/// See the module. Empty until a head seems to come twice.
+/// The cache of one connection. Empty until a head occurs twice.
 #[derive(Debug, Default)]
 pub(crate) struct Repeat {
-    /// By how much the last head resembles the next: its status, its fields, their octets.
+    /// A cheap fingerprint of the last head: its status, the number of its fields, the length of its arena. A head is
+    /// copied only if it matches.
     shape: (StatusCode, usize, usize),
-    known: Option<Box<Known>>,
+    known: Option<Box<RepeatedBlock>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct RepeatedBlock {
     fields: FieldMap,
     status: StatusCode,
     length: Length,
@@ -31,7 +32,7 @@ struct Known {
 }
 
 impl Repeat {
-    /// What the head becomes, where that is known.
+    /// Returns the encoded block if the head is cached and the table is unchanged.
     #[inline]
     pub(super) fn block(
         &self,
@@ -44,13 +45,15 @@ impl Repeat {
         let known = self.known.as_deref()?;
         let same = known.status == status
             && known.length == length
+            // Cheap comparisons first; the fields are compared last.
             && encoder.state() == Some(known.table)
             && known.date == *date
             && known.fields.is_identical(head.fields());
         same.then_some(&*known.block)
     }
 
-    /// The head became what `out` has since `place`, and the table was `before` then.
+    /// Stores the block of a head that was just encoded, if its fingerprint repeats and the table is still in the
+    /// state `before`.
     pub(super) fn note(
         &mut self,
         (head, status, length, date): (&ResponseHead, StatusCode, Length, &[u8; 29]),
@@ -59,17 +62,19 @@ impl Repeat {
         block: &[u8],
     ) {
         let fields = head.fields();
-        let shape = (status, fields.len(), fields.octets());
+        let shape = (status, fields.len(), fields.bytes());
+        // A head is copied only at its second occurrence, so that heads that differ cost no copy.
         let seen = std::mem::replace(&mut self.shape, shape) == shape;
         let Some(table) = before.filter(|before| seen && encoder.state() == Some(*before)) else { return };
-        if fields.octets() > OCTETS_MAX {
+        if fields.bytes() > BYTES_MAX {
             return;
         }
         let known = self.known.get_or_insert_with(|| {
             let (fields, block) = (FieldMap::new(), Vec::new());
-            Box::new(Known { fields, status, length, date: *date, table, block })
+            Box::new(RepeatedBlock { fields, status, length, date: *date, table, block })
         });
         (known.status, known.length, known.date, known.table) = (status, length, *date, table);
+        // Reuse the memory of the previous head.
         known.fields.copy_from(fields);
         known.block.clear();
         known.block.extend_from_slice(block);
@@ -84,9 +89,9 @@ mod tests {
     use causeway_message::{FieldValue, NameRef, WriteList};
 
     #[derive(Default)]
-    struct Said(Vec<String>);
+    struct FieldLines(Vec<String>);
 
-    impl Sink for Said {
+    impl Sink for FieldLines {
         fn field(&mut self, field: Field<'_>) {
             let name = match field.name {
                 Name::Status => ":status".to_owned(),
@@ -110,7 +115,8 @@ mod tests {
         head
     }
 
-    /// Whatever was sent before, what comes out of the decoder is what the head says; and heads that repeat are known in the end.
+    /// After any sequence of heads the decoder returns the fields of the head, and repeated heads are eventually
+    /// cached.
     #[test]
     fn a_remembered_head_says_what_the_head_says() {
         for seed in 0..200u64 {
@@ -126,7 +132,7 @@ mod tests {
                     encoder.set_table_bytes_max([0, 100, 200, 4096][(dice >> 8 & 3) as usize]);
                 }
                 let head = head(kind);
-                let length = if dice % 16 == 1 { Length::Octets(7) } else { Length::Octets(13) };
+                let length = if dice % 16 == 1 { Length::Bytes(7) } else { Length::Bytes(13) };
                 let date =
                     if dice % 64 == 2 { b"Sun, 06 Nov 1994 08:49:37 GMT" } else { b"Sun, 06 Nov 1994 08:49:38 GMT" };
                 known += u32::from(repeat.block(&head, head.status(), length, date, &encoder).is_some());
@@ -137,8 +143,8 @@ mod tests {
                     format!("{}: {}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value))
                 }));
                 want.push(format!("date: {}", String::from_utf8_lossy(date)));
-                want.push(format!("content-length: {}", if length == Length::Octets(7) { 7 } else { 13 }));
-                let mut said = Said::default();
+                want.push(format!("content-length: {}", if length == Length::Bytes(7) { 7 } else { 13 }));
+                let mut said = FieldLines::default();
                 decoder.decode(out.copied_since(0), &mut said).unwrap();
                 assert_eq!(said.0, want, "seed {seed}, round {round}");
             }

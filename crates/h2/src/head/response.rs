@@ -1,20 +1,20 @@
 //! A response's head, and its trailers (RFC 9113 §8.3.2).
 
-use causeway_message::{FieldMap, ResponseHead, StatusCode, names, octets};
+use causeway_message::{FieldMap, ResponseHead, StatusCode, names, syntax};
 
 use super::{Problem, Room, Special, put};
 use crate::hpack::{Field, Name, Sink};
 use crate::settings::Settings;
 
-/// A whole response head, as far as the machine cares.
+/// The properties of a complete response head that the machine needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
-    /// What Content-Length says.
+    /// The value of Content-Length.
     pub(crate) declared: Option<u64>,
 }
 
-/// Takes a response's fields, or those of a trailer section, which has no status.
+/// Receives a response's fields, or those of a trailer section, which has no status.
 pub(crate) struct ResponseSink<'a> {
     head: &'a mut ResponseHead,
     room: Room,
@@ -33,9 +33,9 @@ impl<'a> ResponseSink<'a> {
         Self::new(head, settings.trailers_bytes_max, settings.fields_max, true)
     }
 
-    fn new(head: &'a mut ResponseHead, octets: u32, fields: u16, is_trailer: bool) -> Self {
+    fn new(head: &'a mut ResponseHead, bytes: u32, fields: u16, is_trailer: bool) -> Self {
         head.clear();
-        Self { head, room: Room { octets, fields }, status: None, has_length: false, is_trailer, problem: None }
+        Self { head, room: Room { bytes, fields }, status: None, has_length: false, is_trailer, problem: None }
     }
 
     #[inline]
@@ -54,19 +54,20 @@ impl<'a> ResponseSink<'a> {
         Ok(())
     }
 
-    // RFC 9113 §8.3.2: once, and before all others; three digits.
+    // RFC 9113 §8.3.2: exactly one, before all other fields, with three digits.
     fn take_status(&mut self, field: &Field<'_>) -> Result<(), Problem> {
         if self.is_trailer || self.status.is_some() || !self.head.fields().is_empty() || field.value.len() != 3 {
             return Err(Problem::Malformed);
         }
-        let code = octets::parse_number(field.value).and_then(|code| StatusCode::new(code as u16));
+        // Three digits fit 16 bits.
+        let code = syntax::parse_number(field.value).and_then(|code| StatusCode::new(code as u16));
         let status = code.ok_or(Problem::Malformed)?;
         self.status = Some(status);
         self.head.set_status(status);
         Ok(())
     }
 
-    /// What the whole block means.
+    /// Checks the fields of the whole block in combination.
     pub(crate) fn finish(self) -> Result<Response, Problem> {
         if let Some(problem) = self.problem {
             return Err(problem);
@@ -76,7 +77,7 @@ impl<'a> ResponseSink<'a> {
         Ok(Response { status, declared })
     }
 
-    /// Whether a trailer section is whole and good.
+    /// Returns an error if the trailer section is malformed or too large.
     pub(crate) fn finish_trailers(self) -> Result<(), Problem> {
         self.problem.map_or(Ok(()), Err)
     }

@@ -1,60 +1,62 @@
-//! Field blocks to fields (RFC 7541 §3, §6).
+//! Decoding of field blocks (RFC 7541 §3, §6).
 
-use causeway_message::octets::is_value;
+use causeway_message::syntax::is_value;
 
-use super::table::{Entry, Table};
-use super::{Field, HpackFault, Kind, Name, Sink, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
+use super::table::{Table, TableEntry};
+use super::{Field, HpackFault, Name, NameKind, Sink, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
 
+#[cfg(test)]
 const _: () = assert!(size_of::<Decoder>() <= 64);
 
-/// The receiving side of one connection. Holds no memory of its own until a field is put into its table.
+/// The decoder of one connection. Allocates no memory until a field is inserted into its table.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    // What a size in a block may say.
+    // The largest table size that a block may set.
     size_limit: u32,
 }
 
-/// A string literal that is not read yet.
+/// A string literal that is not decoded yet.
 #[derive(Clone, Copy)]
 struct Literal<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     coded: bool,
 }
 
 impl Decoder {
-    /// A decoder for a connection on which our SETTINGS_HEADER_TABLE_SIZE says `table_bytes_max`. The table starts with the
-    /// protocol's 4096 octets: the peer may use them until it knows our settings.
+    /// Makes a decoder for a connection whose SETTINGS_HEADER_TABLE_SIZE is `table_bytes_max`. The table starts with
+    /// the protocol's 4096 bytes, which the peer may use until it has received our settings.
     ///
     /// # Panics
-    /// When that is more than [`super::TABLE_BYTES_MAX`].
+    /// If it exceeds [`super::TABLE_BYTES_MAX`].
     #[must_use]
     pub fn new(table_bytes_max: u32) -> Self {
-        assert!(table_bytes_max <= super::TABLE_BYTES_MAX, "a table of at most 65535 octets");
+        assert!(table_bytes_max <= super::TABLE_BYTES_MAX, "a table of at most 65535 bytes");
         Self { table: Table::new(TABLE_BYTES_DEFAULT), size_limit: table_bytes_max.max(TABLE_BYTES_DEFAULT) }
     }
 
-    /// Octets of memory that it holds beside itself.
+    /// Bytes of memory that the table has allocated.
     #[must_use]
-    pub fn table_octets(&self) -> usize {
-        self.table.octets_capacity()
+    pub fn table_bytes(&self) -> usize {
+        self.table.bytes_capacity()
     }
 
-    /// The peer has acknowledged the settings that say `table_bytes_max`. If its table is larger, its next block has to begin
-    /// with a smaller size (RFC 7541 §4.2).
+    /// Handles the peer's acknowledgement of a SETTINGS frame with `table_bytes_max`. If the table is larger, the
+    /// peer's next block must begin with a smaller size (RFC 7541 §4.2).
     ///
     /// # Panics
     /// As [`Decoder::new`].
     pub fn handle_acknowledged(&mut self, table_bytes_max: u32) {
-        assert!(table_bytes_max <= super::TABLE_BYTES_MAX, "a table of at most 65535 octets");
+        assert!(table_bytes_max <= super::TABLE_BYTES_MAX, "a table of at most 65535 bytes");
         self.size_limit = table_bytes_max;
     }
 
-    /// Decodes a whole field block, all its frames joined, and hands its fields to `sink` in order. After an error the decoder
-    /// is of no use, and the connection ends with COMPRESSION_ERROR. O(octets in and out).
+    /// Decodes a whole field block, with the payloads of all its frames joined, and passes its fields to `sink` in
+    /// order. After an error the decoder must not be used again, and the connection ends with COMPRESSION_ERROR.
+    /// O(bytes in and out).
     pub fn decode(&mut self, block: &[u8], sink: &mut impl Sink) -> Result<(), HpackFault> {
         let mut rest = block;
-        // RFC 7541 §4.2: sizes come first. Two are enough, more are harmless.
+        // RFC 7541 §4.2: sizes precede the fields. Two are sufficient; more are harmless.
         while let [0x20..=0x3f, ..] = rest {
             let size = integer::read(&mut rest, 5)?;
             if size > self.size_limit {
@@ -83,8 +85,8 @@ impl Decoder {
         Ok(())
     }
 
-    // Each field is made where it is handed over: one that is returned first is copied, and reading back at once what was written in
-    // smaller pieces costs more than all the rest.
+    // Each field is built in the call that passes it on. A field that is returned first is copied through memory, and
+    // the load of whole words right after the stores of smaller pieces stalls for longer than all the rest takes.
     #[inline]
     fn indexed(&self, index: u32, sink: &mut impl Sink) -> Result<(), HpackFault> {
         let place = index.checked_sub(1).ok_or(HpackFault::UnknownIndex)?;
@@ -104,16 +106,16 @@ impl Decoder {
         Ok(())
     }
 
-    // `place` is the index less one.
+    // `place` is the index minus one.
     #[inline]
-    fn entry(&self, place: u32) -> Result<&Entry, HpackFault> {
+    fn entry(&self, place: u32) -> Result<&TableEntry, HpackFault> {
         self.table.get(place - statics::ENTRIES.len() as u32).ok_or(HpackFault::UnknownIndex)
     }
 
     #[inline]
-    fn name(&self, entry: &Entry) -> Name<'_> {
+    fn name(&self, entry: &TableEntry) -> Name<'_> {
         match entry.kind {
-            Kind::Other => Kind::Other.name(self.table.name(entry)),
+            NameKind::Other => NameKind::Other.name(self.table.name(entry)),
             kind => kind.name(b""),
         }
     }
@@ -123,6 +125,7 @@ impl Decoder {
         let index = integer::read(rest, bits)?;
         let spelled = if index == 0 { Some(Literal::read(rest)?) } else { None };
         let value = Literal::read(rest)?;
+        // Reserve first: the names and values below must not move.
         let name_room = match spelled {
             Some(name) => name.room(),
             None => self.kept_name_len(index - 1)?,
@@ -134,49 +137,50 @@ impl Decoder {
             None => self.named(index - 1)?,
         };
         let value_from = self.table.end();
+        // A plain value that is not inserted is passed on from the block itself.
         let in_place = !inserts && !value.coded;
         if !in_place {
             value.put(&mut self.table)?;
         }
-        let octets = if in_place { value.octets } else { self.table.behind(value_from) };
-        let (value_is_valid, size) = (is_value(octets), field_size(name_len, octets.len()));
+        let bytes = if in_place { value.bytes } else { self.table.behind(value_from) };
+        let (value_is_valid, size) = (is_value(bytes), field_size(name_len, bytes.len()));
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         let name = kind.name(&self.table.behind(from)[..value_from - from]);
-        sink.field(Field { name, value: octets, value_is_valid, never_indexed, size });
+        sink.field(Field { name, value: bytes, value_is_valid, never_indexed, size });
         if !(inserts && self.table.insert(kind, name_len, from, value_is_valid, 0)) {
             self.table.drop_from(from);
         }
         Ok(())
     }
 
-    // The name's octets are put where the kind does not say them.
-    fn spelled(&mut self, name: Literal<'_>) -> Result<(Kind, usize), HpackFault> {
+    // Decodes a spelled name. Its bytes stay in the table only if the kind does not determine them.
+    fn spelled(&mut self, name: Literal<'_>) -> Result<(NameKind, usize), HpackFault> {
         let from = self.table.end();
         name.put(&mut self.table)?;
-        let octets = self.table.behind(from);
-        let (kind, len) = (Kind::of(octets), octets.len());
-        if kind != Kind::Other {
+        let bytes = self.table.behind(from);
+        let (kind, len) = (NameKind::of(bytes), bytes.len());
+        if kind != NameKind::Other {
             self.table.drop_from(from);
         }
         Ok((kind, len))
     }
 
-    // Octets that the name with this index takes when it is put again.
+    // Number of bytes that the name with this index takes when it is copied again.
     fn kept_name_len(&self, place: u32) -> Result<usize, HpackFault> {
         if (place as usize) < statics::ENTRIES.len() {
             return Ok(0);
         }
         let entry = self.entry(place)?;
-        Ok(if entry.kind == Kind::Other { entry.name_len() } else { 0 })
+        Ok(if entry.kind == NameKind::Other { entry.name_len() } else { 0 })
     }
 
-    // RFC 7541 §4.4: the entry may be evicted for the field that refers to it, so its name is put again.
-    fn named(&mut self, place: u32) -> Result<(Kind, usize), HpackFault> {
+    // RFC 7541 §4.4: the new field may evict the entry that it refers to, so the name is copied first.
+    fn named(&mut self, place: u32) -> Result<(NameKind, usize), HpackFault> {
         if let Some((kind, _)) = statics::ENTRIES.get(place as usize) {
             return Ok((*kind, kind.spelling().len()));
         }
         let entry = *self.entry(place)?;
-        if entry.kind == Kind::Other {
+        if entry.kind == NameKind::Other {
             self.table.put_name_of(entry);
         }
         Ok((entry.kind, entry.name_len()))
@@ -184,25 +188,25 @@ impl Decoder {
 }
 
 impl<'a> Literal<'a> {
-    // RFC 7541 §5.2
+    // RFC 7541 §5.2.
     fn read(rest: &mut &'a [u8]) -> Result<Self, HpackFault> {
         let coded = rest.first().is_some_and(|first| first & 0x80 != 0);
         let len = integer::read(rest, 7)?;
-        let (octets, behind) = rest.split_at_checked(len as usize).ok_or(HpackFault::Truncated)?;
+        let (bytes, behind) = rest.split_at_checked(len as usize).ok_or(HpackFault::Truncated)?;
         *rest = behind;
-        Ok(Self { octets, coded })
+        Ok(Self { bytes, coded })
     }
 
-    /// Octets that it takes in the table at most.
+    /// Upper bound on the bytes that the decoded string takes in the table.
     fn room(self) -> usize {
-        if self.coded { huffman::decoded_max(self.octets.len()) + 2 } else { self.octets.len() }
+        if self.coded { huffman::decoded_max(self.bytes.len()) + 2 } else { self.bytes.len() }
     }
 
     fn put(self, table: &mut Table) -> Result<(), HpackFault> {
         if self.coded {
-            return table.put_coded(self.octets);
+            return table.put_coded(self.bytes);
         }
-        table.put(self.octets);
+        table.put(self.bytes);
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
-//! Which name it is, without the octets of it.
+//! The kind of a field name, without its bytes.
 
 use causeway_message::KnownName;
-use causeway_message::octets::TOKEN;
+use causeway_message::syntax::TOKEN;
 
 use super::Name;
 
-/// A name as tables keep it. Only of [`Kind::Other`] the octets are kept too.
+/// A name as the tables store it. Only [`NameKind::Other`] needs the name's bytes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NameKind {
     Known(KnownName),
     Method,
     Scheme,
@@ -20,11 +20,11 @@ pub(super) enum Kind {
     Invalid,
 }
 
-impl Kind {
-    /// Kinds with a number of their own: registered names and pseudo-fields.
+impl NameKind {
+    /// Number of kinds with a number of their own: registered names and pseudo-fields.
     pub(super) const COUNT: usize = KnownName::COUNT + 6;
 
-    /// What these octets are. O(n).
+    /// Classifies a name. O(n).
     pub(super) fn of(name: &[u8]) -> Self {
         if let [b':', ..] = name {
             return match name {
@@ -40,7 +40,7 @@ impl Kind {
         // RFC 9113 §8.2.1: names are lower-case tokens.
         let valid = name
             .iter()
-            .fold(!name.is_empty(), |valid, &octet| valid & TOKEN[usize::from(octet)] & !octet.is_ascii_uppercase());
+            .fold(!name.is_empty(), |valid, &byte| valid & TOKEN[usize::from(byte)] & !byte.is_ascii_uppercase());
         match KnownName::parse(name) {
             _ if !valid => Self::Invalid,
             Some(known) => Self::Known(known),
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// The name, where it follows from the kind.
+    /// The name, if the kind determines it; else "".
     pub(super) fn spelling(self) -> &'static str {
         match self {
             Self::Known(known) => known.lower(),
@@ -62,9 +62,9 @@ impl Kind {
         }
     }
 
-    /// As a decoded field says it; `octets` are the name's, where they are kept.
+    /// The name of a decoded field; `bytes` is the stored name of [`NameKind::Other`].
     #[inline]
-    pub(super) fn name(self, octets: &[u8]) -> Name<'_> {
+    pub(super) fn name(self, bytes: &[u8]) -> Name<'_> {
         match self {
             Self::Known(known) => Name::Known(known),
             Self::Method => Name::Method,
@@ -74,13 +74,13 @@ impl Kind {
             Self::Protocol => Name::Protocol,
             Self::Status => Name::Status,
             Self::OtherPseudo => Name::OtherPseudo,
-            // A token is ASCII.
-            Self::Other => std::str::from_utf8(octets).map_or(Name::Invalid, Name::Other),
+            // A token is ASCII, so the conversion does not fail.
+            Self::Other => std::str::from_utf8(bytes).map_or(Name::Invalid, Name::Other),
             Self::Invalid => Name::Invalid,
         }
     }
 
-    /// Its number, below [`Kind::COUNT`]. The kinds without one share the last.
+    /// The kind's index, less than [`NameKind::COUNT`]. All kinds without a name of their own share the last one.
     #[inline]
     pub(super) const fn number(self) -> usize {
         KnownName::COUNT

@@ -1,38 +1,41 @@
-//! The dynamic table (RFC 7541 §2.3.2, §4): a ring of entries, and the octets that they speak of in one piece of memory.
+//! The dynamic table (RFC 7541 §2.3.2, §4): a ring of entries, and one buffer with their bytes.
 //!
-//! Entries come at one end and go at the other, so the octets of those that live are always one stretch. It is moved to the
-//! memory's start when the end is reached, which 32 octets of unused size per entry make rare, instead of wrapping round:
-//! then every name and value is one slice. Names that [`Kind`] knows take no octets.
+//! Entries are inserted at one end and evicted at the other, so the bytes of the live entries are contiguous. At the
+//! end of the buffer they are moved to its start instead of wrapping around, so that every name and value is one
+//! slice. Moves are rare, because each entry counts 32 bytes that take no space in the buffer. Names that [`NameKind`]
+//! determines take no space either.
 //!
-//! What a field under way needs is put behind that stretch, and either becomes an entry or is dropped.
+//! The bytes of a field in progress are put after the live ones, and either become an entry or are dropped.
 
-use super::{Kind, TABLE_BYTES_MAX, field_size, huffman};
+use super::{NameKind, TABLE_BYTES_MAX, field_size, huffman};
 
-/// Memory that is kept between blocks although the table is smaller.
+/// Memory that is kept between blocks even if the table is smaller.
 const KEPT_MIN: usize = 4096;
-const OCTETS_FIRST: usize = 512;
+const BYTES_FIRST: usize = 512;
 const ENTRIES_FIRST: usize = 16;
 
-const _: () = assert!(size_of::<Entry>() <= 16);
+#[cfg(test)]
+const _: () = assert!(size_of::<TableEntry>() <= 16);
+#[cfg(test)]
 const _: () = assert!(size_of::<Table>() <= 56);
 
-/// A field of the table.
+/// An entry of the table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct TableEntry {
     value_at: u32,
     value_len: u32,
     name_len: u16,
-    /// For the encoder: the number of an entry before it that may have the same name.
+    /// For the encoder: the number of an earlier entry that may have the same name.
     pub(super) older: u16,
-    pub(super) kind: Kind,
+    pub(super) kind: NameKind,
     pub(super) value_is_valid: bool,
 }
 
-const EMPTY: Entry =
-    Entry { value_at: 0, value_len: 0, name_len: 0, older: 0, kind: Kind::Invalid, value_is_valid: false };
+const EMPTY: TableEntry =
+    TableEntry { value_at: 0, value_len: 0, name_len: 0, older: 0, kind: NameKind::Invalid, value_is_valid: false };
 
-impl Entry {
-    /// The name's length, whether its octets are kept or not.
+impl TableEntry {
+    /// The name's length, even if its bytes are not stored.
     #[inline]
     pub(super) fn name_len(&self) -> usize {
         usize::from(self.name_len)
@@ -43,26 +46,26 @@ impl Entry {
         field_size(self.name_len(), self.value_len as usize) as u32
     }
 
-    // Where its octets begin: with the name, where that is kept.
+    // The start of its bytes in the buffer: of the name if that is stored, else of the value.
     fn start(&self) -> usize {
-        self.value_at as usize - if self.kind == Kind::Other { self.name_len() } else { 0 }
+        self.value_at as usize - if self.kind == NameKind::Other { self.name_len() } else { 0 }
     }
 }
 
-/// A dynamic table; allocates nothing while it is empty.
+/// A dynamic table; allocates no memory while it is empty.
 #[derive(Debug)]
 pub(super) struct Table {
-    // The length is a power of two, or none. The entry with number n is at n modulo the length.
-    entries: Box<[Entry]>,
-    octets: Vec<u8>,
-    // The number of the entry that comes next.
+    // The length is a power of two, or 0. The entry with number n is at index n modulo the length.
+    entries: Box<[TableEntry]>,
+    bytes: Vec<u8>,
+    // The number of the next entry.
     next: u32,
     len: u32,
     size: u32,
     size_max: u32,
 }
 
-/// Tells two states of a table apart.
+/// Identifies the content of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableState {
     next: u32,
@@ -71,132 +74,137 @@ pub struct TableState {
 
 impl Table {
     pub(super) fn new(size_max: u32) -> Self {
-        assert!(size_max <= TABLE_BYTES_MAX, "a table of at most 65535 octets");
-        Self { entries: Box::default(), octets: Vec::new(), next: 0, len: 0, size: 0, size_max }
+        assert!(size_max <= TABLE_BYTES_MAX, "a table of at most 65535 bytes");
+        Self { entries: Box::default(), bytes: Vec::new(), next: 0, len: 0, size: 0, size_max }
     }
 
     pub(super) fn size_max(&self) -> u32 {
         self.size_max
     }
 
-    /// Which entries it has: those that were ever put in, and how many of them are left.
+    /// The set of entries: the number of insertions so far, and the number of entries left.
     #[inline]
     pub(super) fn state(&self) -> TableState {
         TableState { next: self.next, len: self.len }
     }
 
-    /// Octets of memory that it holds.
-    pub(super) fn octets_capacity(&self) -> usize {
-        self.octets.capacity() + size_of_val(&*self.entries)
+    /// Bytes of memory that the table has allocated.
+    pub(super) fn bytes_capacity(&self) -> usize {
+        self.bytes.capacity() + size_of_val(&*self.entries)
     }
 
-    /// The entry that came `back` entries before the newest.
+    /// Returns the entry inserted `back` entries before the newest.
     #[inline]
-    pub(super) fn get(&self, back: u32) -> Option<&Entry> {
+    pub(super) fn get(&self, back: u32) -> Option<&TableEntry> {
         if back >= self.len {
             return None;
         }
         Some(&self.entries[self.place(self.next.wrapping_sub(1).wrapping_sub(back))])
     }
 
-    /// The entry with this number, as far as sixteen bits tell, and how many came after it.
+    /// Returns the number of entries inserted after the entry with this number, and the entry. Numbers are compared
+    /// modulo 2^16.
     #[inline]
-    pub(super) fn numbered(&self, number: u16) -> Option<(u32, &Entry)> {
+    pub(super) fn numbered(&self, number: u16) -> Option<(u32, &TableEntry)> {
+        // Sixteen bits are enough: a table of 65 535 bytes has at most 2047 entries.
         let back = u32::from((self.next as u16).wrapping_sub(1).wrapping_sub(number));
         Some((back, self.get(back)?))
     }
 
-    /// The newest entry's number.
+    /// The number of the newest entry.
     pub(super) fn newest(&self) -> u16 {
         (self.next as u16).wrapping_sub(1)
     }
 
-    /// The name's octets, where they are kept; only for [`Kind::Other`].
+    /// The stored name of an entry; only for [`NameKind::Other`].
     #[inline]
-    pub(super) fn name(&self, entry: &Entry) -> &[u8] {
-        &self.octets[entry.start()..entry.value_at as usize]
+    pub(super) fn name(&self, entry: &TableEntry) -> &[u8] {
+        &self.bytes[entry.start()..entry.value_at as usize]
     }
 
     #[inline]
-    pub(super) fn value(&self, entry: &Entry) -> &[u8] {
-        &self.octets[entry.value_at as usize..][..entry.value_len as usize]
+    pub(super) fn value(&self, entry: &TableEntry) -> &[u8] {
+        &self.bytes[entry.value_at as usize..][..entry.value_len as usize]
     }
 
-    /// Sets the largest size, and evicts what does not fit any more (RFC 7541 §4.3).
+    /// Sets the maximum size and evicts the entries that exceed it (RFC 7541 §4.3).
     pub(super) fn set_size_max(&mut self, size_max: u32) {
         self.size_max = size_max;
         self.evict(size_max);
     }
 
-    /// The end of all octets: where the next ones go.
+    /// The end of the buffer, where the next bytes are put.
     #[inline]
     pub(super) fn end(&self) -> usize {
-        self.octets.len()
+        self.bytes.len()
     }
 
-    /// The octets from `from` on.
+    /// The bytes of the buffer from `from` on.
     #[inline]
     pub(super) fn behind(&self, from: usize) -> &[u8] {
-        &self.octets[from..]
+        &self.bytes[from..]
     }
 
-    /// Makes sure that this many octets can be put without moving any.
+    /// Ensures that this many bytes can be put without moving others.
     #[inline]
-    pub(super) fn reserve(&mut self, octets: usize) {
-        if self.octets.capacity() - self.octets.len() < octets {
-            self.make_room(octets);
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        if self.bytes.capacity() - self.bytes.len() < bytes {
+            self.make_room(bytes);
         }
     }
 
-    pub(super) fn put(&mut self, octets: &[u8]) {
-        self.octets.extend_from_slice(octets);
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
-    /// Puts what is coded here; needs [`huffman::decoded_max`] octets and two more.
+    /// Decodes a Huffman-coded string into the buffer; needs [`huffman::decoded_max`] bytes plus two.
     pub(super) fn put_coded(&mut self, coded: &[u8]) -> Result<(), super::HpackFault> {
-        huffman::decode(coded, &mut self.octets)
+        huffman::decode(coded, &mut self.bytes)
     }
 
-    /// Puts a kept name of an entry again.
-    pub(super) fn put_name_of(&mut self, entry: Entry) {
-        self.octets.extend_from_within(entry.start()..entry.value_at as usize);
+    /// Copies the stored name of an entry to the end of the buffer.
+    pub(super) fn put_name_of(&mut self, entry: TableEntry) {
+        self.bytes.extend_from_within(entry.start()..entry.value_at as usize);
     }
 
-    /// Turns octets that were put last to lower case.
+    /// Converts the bytes from `from` on to lower case.
     pub(super) fn lower_from(&mut self, from: usize) {
-        self.octets[from..].make_ascii_lowercase();
+        self.bytes[from..].make_ascii_lowercase();
     }
 
-    /// Drops octets that were put and did not become an entry.
+    /// Drops bytes that did not become an entry.
     #[inline]
     pub(super) fn drop_from(&mut self, end: usize) {
-        self.octets.truncate(end);
+        self.bytes.truncate(end);
     }
 
-    /// Adds a field whose octets were put from `from` on: the name, where it is kept, then the value. Others are evicted for
-    /// it; one that is larger than the table leaves that empty and itself out (RFC 7541 §4.4).
+    /// Inserts a field whose bytes were put from `from` on: the name if it is stored, then the value. Evicts old
+    /// entries for it. A field larger than the table empties the table and is not inserted; then returns `false` (RFC
+    /// 7541 §4.4).
     pub(super) fn insert(
         &mut self,
-        kind: Kind,
+        kind: NameKind,
         name_len: usize,
         from: usize,
         value_is_valid: bool,
         older: u16,
     ) -> bool {
-        let value_at = from + if kind == Kind::Other { name_len } else { 0 };
-        let value_len = self.octets.len() - value_at;
+        let value_at = from + if kind == NameKind::Other { name_len } else { 0 };
+        let value_len = self.bytes.len() - value_at;
         let size = field_size(name_len, value_len);
         if size > self.size_max as usize {
             self.evict(0);
             return false;
         }
+        // RFC 7541 §4.4: evict before inserting.
         self.evict(self.size_max - size as u32);
         if self.len as usize == self.entries.len() {
             self.grow();
         }
         let place = self.place(self.next);
-        // The table's size bounds all lengths, and the octets are at most what one block holds and the table.
-        self.entries[place] = Entry {
+        // The casts are lossless: the table's size bounds the lengths, and one block plus the table bounds the
+        // buffer.
+        self.entries[place] = TableEntry {
             value_at: value_at as u32,
             value_len: value_len as u32,
             name_len: name_len as u16,
@@ -210,13 +218,13 @@ impl Table {
         true
     }
 
-    /// Gives memory back that only a large field needed. For between two blocks.
+    /// Frees memory that only a large field needed. Call it between two blocks.
     #[inline]
     pub(super) fn settle(&mut self) {
         let kept = KEPT_MIN.max(2 * self.size_max as usize);
-        if self.octets.capacity() > kept {
+        if self.bytes.capacity() > kept {
             self.move_to_start();
-            self.octets.shrink_to(kept);
+            self.bytes.shrink_to(kept);
         }
     }
 
@@ -225,7 +233,7 @@ impl Table {
         number as usize & (self.entries.len().wrapping_sub(1))
     }
 
-    fn oldest(&self) -> Option<&Entry> {
+    fn oldest(&self) -> Option<&TableEntry> {
         self.get(self.len.checked_sub(1)?)
     }
 
@@ -248,24 +256,25 @@ impl Table {
         self.entries = entries;
     }
 
-    // Only while nothing is under way.
+    // Must not be called while a field is in progress, since it moves the bytes.
     #[cold]
-    fn make_room(&mut self, octets: usize) {
+    fn make_room(&mut self, bytes: usize) {
         self.move_to_start();
-        let (wanted, capacity) = (self.octets.len() + octets, self.octets.capacity());
+        let (wanted, capacity) = (self.bytes.len() + bytes, self.bytes.capacity());
         let kept = KEPT_MIN.max(2 * self.size_max as usize);
-        // A quarter stays free, so that the next move is some fields away.
+        // Keep a quarter free, so that the next move does not follow at once.
         let room = if wanted > capacity - capacity / 4 && capacity < kept {
-            wanted.max((2 * capacity).clamp(OCTETS_FIRST, kept))
+            wanted.max((2 * capacity).clamp(BYTES_FIRST, kept))
         } else {
             wanted
         };
-        self.octets.reserve_exact(room - self.octets.len());
+        self.bytes.reserve_exact(room - self.bytes.len());
     }
 
     fn move_to_start(&mut self) {
-        let start = self.oldest().map_or(self.octets.len(), Entry::start);
-        self.octets.drain(..start);
+        // Bytes of evicted entries are at the front, before the oldest live entry.
+        let start = self.oldest().map_or(self.bytes.len(), TableEntry::start);
+        self.bytes.drain(..start);
         for back in 0..self.len {
             let place = self.place(self.next.wrapping_sub(1).wrapping_sub(back));
             self.entries[place].value_at -= start as u32;

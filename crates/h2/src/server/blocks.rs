@@ -1,20 +1,20 @@
-//! What a header block does: it opens a stream, ends one, or breaks a rule. Whatever it does, it is decoded.
+//! Header blocks: each opens a stream, ends one with trailers, or violates a rule. Every block is decoded.
 
 use causeway_message::{Head, StreamId, WriteList};
 
 use super::{Life, Server};
-use crate::connection::{Block, Step};
+use crate::connection::{HeaderBlock, InputStep};
 use crate::event::Event;
 use crate::fault::{ErrorCode, Fault};
-use crate::head::{NoSink, Problem, Request, RequestSink, TrailerSink};
+use crate::head::{NoSink, Problem, RequestSink, RequestSummary, TrailerSink};
 use crate::priority::Priority;
-use crate::stream::{Kind, Local, Remote};
+use crate::stream::{Local, Remote, RequestKind};
 
 impl Server {
     #[inline]
     pub(super) fn handle_block(
         &mut self,
-        block: &Block<'_>,
+        block: &HeaderBlock<'_>,
         head: &mut Head,
         out: &mut WriteList,
     ) -> Result<Option<Event>, Fault> {
@@ -29,7 +29,7 @@ impl Server {
         let mut sink = RequestSink::new(head, &self.connection.settings);
         self.connection.decode(block, &mut sink)?;
         let request = sink.finish(block.end_stream);
-        // RFC 7540 §5.3.1: a stream that depends on itself.
+        // RFC 7540 §5.3.1: a stream cannot depend on itself.
         if block.self_dependent {
             return self.reset_unannounced(id, ErrorCode::Protocol, out);
         }
@@ -37,10 +37,11 @@ impl Server {
             Ok(request) => {
                 let event = self.begin(id, request, block.end_stream);
                 if let Life::Draining { left } = &mut self.life {
-                    // A peer that goes on without an answer to our PING has heard of the end all the same.
+                    // A peer that keeps sending requests without acknowledging our PING has received the GOAWAY
+                    // nevertheless.
                     *left = left.saturating_sub(1);
                     if *left == 0 {
-                        self.say_last(out);
+                        self.send_goaway(out);
                     }
                 }
                 Ok(Some(event))
@@ -50,15 +51,15 @@ impl Server {
     }
 
     #[inline]
-    fn begin(&mut self, id: u32, request: Request, end_stream: bool) -> Event {
-        let Request { body, declared, kind, priority } = request;
+    fn begin(&mut self, id: u32, request: RequestSummary, end_stream: bool) -> Event {
+        let RequestSummary { body, declared, kind, priority } = request;
         let priority = self.priority_of(id, priority);
         let remote = if end_stream { Remote::Done } else { Remote::Open(declared) };
         self.connection.open(id, kind, remote, Local::Owed, priority);
         Event::Head { stream: StreamId(id), body, upgrade: kind.is_connect }
     }
 
-    // What was said of a stream before it was opened stands (RFC 9218 §7.1).
+    // A priority received before the stream was opened overrides the one in its head (RFC 9218 §7.1).
     #[inline]
     fn priority_of(&mut self, id: u32, said: Option<Priority>) -> Priority {
         if self.early.is_empty() {
@@ -71,7 +72,7 @@ impl Server {
     #[cold]
     fn early_priority(&mut self, id: u32) -> Option<Priority> {
         let found = self.early.iter().position(|(early, _)| *early == id).map(|at| self.early.swap_remove(at).1);
-        // Those that were passed over are closed.
+        // Skipped streams are closed.
         self.early.retain(|(early, _)| *early > id);
         if self.early.is_empty() {
             self.early = Vec::new();
@@ -79,13 +80,13 @@ impl Server {
         found
     }
 
-    // Whether a new stream is not to be served, and if it is told why.
+    // Whether a new stream is refused, and whether the peer is notified.
     #[inline]
     fn refusal(&self, id: u32) -> Option<Refusal> {
         let streams = &self.connection.streams;
         let streams_max = self.connection.settings.streams_max as usize;
         match self.life {
-            // RFC 9113 §6.8: behind the last one they are ignored.
+            // RFC 9113 §6.8: streams after the last one are ignored.
             Life::Last(last) if id > last => Some(Refusal::Silent),
             _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Told),
             _ => None,
@@ -93,7 +94,12 @@ impl Server {
     }
 
     #[cold]
-    fn refuse(&mut self, block: &Block<'_>, refusal: Refusal, out: &mut WriteList) -> Result<Option<Event>, Fault> {
+    fn refuse(
+        &mut self,
+        block: &HeaderBlock<'_>,
+        refusal: Refusal,
+        out: &mut WriteList,
+    ) -> Result<Option<Event>, Fault> {
         self.connection.decode(block, &mut NoSink)?;
         self.connection.note_opened(block.stream);
         match refusal {
@@ -106,7 +112,7 @@ impl Server {
         }
     }
 
-    // The owner knows nothing of the stream.
+    // Resets a stream that was not reported to the owner.
     #[cold]
     fn reset_unannounced(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) -> Result<Option<Event>, Fault> {
         self.connection.reset_for(id, code, out)?;
@@ -123,18 +129,19 @@ impl Server {
     ) -> Result<Option<Event>, Fault> {
         match problem {
             Problem::Malformed => self.reset_unannounced(id, ErrorCode::Protocol, out),
+            // The stream is opened so that the owner can send an error response.
             Problem::Refused(status) => {
                 let remote = if end_stream { Remote::Done } else { Remote::Open(None) };
-                self.connection.open(id, Kind::default(), remote, Local::Owed, Priority::default());
-                Ok(Some(Event::Fault { stream: StreamId(id), status }))
+                self.connection.open(id, RequestKind::default(), remote, Local::Owed, Priority::default());
+                Ok(Some(Event::Fault { stream: Some(StreamId(id)), fault: status }))
             }
         }
     }
 
-    // A block on a stream that was opened before: trailers, or a breach.
+    // Handles a block on a stream that was opened before: trailers, or a violation.
     fn handle_later_block(
         &mut self,
-        block: &Block<'_>,
+        block: &HeaderBlock<'_>,
         head: &mut Head,
         out: &mut WriteList,
     ) -> Result<Option<Event>, Fault> {
@@ -156,7 +163,7 @@ impl Server {
         let is_good = sink.finish().is_ok();
         let code = match (is_open, block.end_stream && !block.self_dependent && is_good) {
             (true, true) => None,
-            // RFC 9113 §8.1: a second head that does not end the stream is malformed.
+            // RFC 9113 §8.1: a second block that does not end the stream is malformed.
             (true, false) => Some(ErrorCode::Protocol),
             (false, _) => Some(ErrorCode::StreamClosed),
         };
@@ -166,9 +173,9 @@ impl Server {
         };
         let stream = StreamId(id);
         Ok(match step {
-            Step::End(_) if head.fields().is_empty() => Some(Event::End { stream }),
-            Step::End(_) => Some(Event::Trailers { stream }),
-            Step::Reset(..) => Some(Event::Reset { stream }),
+            InputStep::End(_) if head.fields().is_empty() => Some(Event::End { stream }),
+            InputStep::End(_) => Some(Event::Trailers { stream }),
+            InputStep::Reset(..) => Some(Event::Reset { stream }),
             _ => None,
         })
     }

@@ -1,4 +1,4 @@
-//! Blocks in and out as plain lists, for all tests of RFC 7541.
+//! Decoding and encoding of blocks as plain lists, for all tests of RFC 7541.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::IoSlice;
@@ -6,13 +6,13 @@ use std::io::IoSlice;
 use causeway_h2::hpack::{Decoder, Encoder, Field, HpackFault, Name, Pseudo, Sink};
 use causeway_message::{NameRef, StatusCode, WriteList};
 
-/// Names and values, as octets.
+/// Names and values, as bytes.
 pub(crate) type Fields = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-/// What a decoder said of a field.
+/// A decoded field.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
-    /// `invalid` and `:other` where the name itself is not handed out.
+pub(crate) struct DecodedField {
+    /// `invalid` or `:other` if the decoder does not pass the name on.
     pub(crate) name: String,
     pub(crate) value: Vec<u8>,
     pub(crate) value_is_valid: bool,
@@ -20,13 +20,13 @@ pub(crate) struct Seen {
     pub(crate) size: u32,
 }
 
-/// Keeps what comes.
+/// Stores all fields.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(pub(crate) Vec<Seen>);
+pub(crate) struct FieldCollector(pub(crate) Vec<DecodedField>);
 
-impl Sink for Kept {
+impl Sink for FieldCollector {
     fn field(&mut self, field: Field<'_>) {
-        self.0.push(Seen {
+        self.0.push(DecodedField {
             name: spelled(field.name).to_owned(),
             value: field.value.to_vec(),
             value_is_valid: field.value_is_valid,
@@ -51,19 +51,19 @@ fn spelled(name: Name<'_>) -> &str {
     }
 }
 
-/// All that a decoder says of a block.
-pub(crate) fn seen(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Seen>, HpackFault> {
-    let mut kept = Kept::default();
+/// Decodes a block and returns all its fields.
+pub(crate) fn seen(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<DecodedField>, HpackFault> {
+    let mut kept = FieldCollector::default();
     decoder.decode(block, &mut kept).map(|()| kept.0)
 }
 
-/// Names and values of a block.
+/// Decodes a block and returns names and values.
 pub(crate) fn decoded(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackFault> {
     let fields = seen(decoder, block)?;
     Ok(fields.into_iter().map(|field| (field.name.into_bytes().into(), field.value.into())).collect())
 }
 
-/// A block of these fields; names with a colon are pseudo-fields.
+/// Encodes these fields as a block; names with a colon are pseudo-fields.
 pub(crate) fn encoded<N: AsRef<[u8]>, V: AsRef<[u8]>>(encoder: &mut Encoder, fields: &[(N, V)]) -> Vec<u8> {
     let mut out = WriteList::new();
     for (name, value) in fields {
@@ -78,7 +78,7 @@ pub(crate) fn encoded<N: AsRef<[u8]>, V: AsRef<[u8]>>(encoder: &mut Encoder, fie
             name => encoder.field(NameRef::parse(name).expect("a token"), value, &mut out),
         }
     }
-    octets(&out)
+    bytes(&out)
 }
 
 fn status(digits: &[u8]) -> StatusCode {
@@ -86,15 +86,15 @@ fn status(digits: &[u8]) -> StatusCode {
     code.expect("a status code")
 }
 
-pub(crate) fn octets(out: &WriteList) -> Vec<u8> {
+pub(crate) fn bytes(out: &WriteList) -> Vec<u8> {
     let mut slices = [IoSlice::new(b""); 4];
     let used = out.slices(&mut slices);
     slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect()
 }
 
-/// Octets of hexadecimal digits; white space is for the eye.
+/// Parses hexadecimal digits; white space is ignored.
 pub(crate) fn unhex(digits: &str) -> Vec<u8> {
     let digits: Vec<u32> = digits.chars().filter_map(|digit| digit.to_digit(16)).collect();
-    assert_eq!(digits.len() % 2, 0, "whole octets");
+    assert_eq!(digits.len() % 2, 0, "whole bytes");
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! A peer for the machine: builds frames, hands them over in pieces, and writes down what happened and what came.
+//! A peer for the machine: builds frames, passes them in pieces, and records the events and the frames received.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::io::IoSlice;
@@ -32,7 +32,7 @@ pub fn data(stream: u32, flags: u8, content: &[u8]) -> Vec<u8> {
     frame(0x0, flags, stream, content)
 }
 
-/// Fields as literals without indexing, uncoded, so that anything can be said.
+/// Encodes fields as plain literals without indexing, so that any bytes can be sent.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -58,7 +58,7 @@ fn put_length(len: usize, block: &mut Vec<u8>) {
     block.push(rest as u8);
 }
 
-/// A whole header block, in one frame where it fits.
+/// Encodes a whole header block, in one frame if it fits.
 pub fn headers(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     let block = block(fields);
     let (first, rest) = block.split_at(block.len().min(16_384));
@@ -82,7 +82,7 @@ pub fn get(stream: u32) -> Vec<u8> {
     headers(stream, END_STREAM, GET_FIELDS)
 }
 
-/// A request whose content follows.
+/// A request with content to follow.
 pub fn post(stream: u32) -> Vec<u8> {
     headers(stream, 0, POST_FIELDS)
 }
@@ -171,9 +171,9 @@ pub fn written(out: &WriteList) -> Vec<u8> {
     slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect()
 }
 
-/// Frames of a machine's, a line each.
-pub fn print_frames(octets: &[u8], decoder: &mut Decoder, lines: &mut Vec<String>) {
-    let mut rest = octets;
+/// Prints the frames of a machine, one per line.
+pub fn print_frames(bytes: &[u8], decoder: &mut Decoder, lines: &mut Vec<String>) {
+    let mut rest = bytes;
     let mut joined: Option<(String, Vec<u8>)> = None;
     while !rest.is_empty() {
         let len = u32::from_be_bytes([0, rest[0], rest[1], rest[2]]) as usize;
@@ -235,7 +235,7 @@ fn print_block(line: String, block: &[u8], decoder: &mut Decoder) -> String {
     printer.0
 }
 
-/// The client of one server's machine.
+/// The client for one server machine.
 pub struct Peer {
     pub server: Server,
     pub head: Head,
@@ -243,11 +243,11 @@ pub struct Peer {
     pub decoder: Decoder,
     pub start: Instant,
     pub now: Instant,
-    /// What happened and what came, in order: `<` for events, `>` for frames.
+    /// Events (`<`) and received frames (`>`), in order.
     pub lines: Vec<String>,
     pending: Vec<u8>,
     content: Vec<u8>,
-    /// Content is released as soon as it comes.
+    /// Whether content is released as soon as it is received.
     pub reads: bool,
 }
 
@@ -272,7 +272,7 @@ impl Peer {
         }
     }
 
-    /// A connection on which both sides have said and acknowledged their settings.
+    /// Returns a connection on which both sides have sent and acknowledged their settings.
     pub fn met(settings: Settings) -> Self {
         let mut peer = Self::new(settings);
         peer.feed(&[PREFACE, &self::settings(&[]), &settings_ack()].concat());
@@ -284,12 +284,12 @@ impl Peer {
         self.now += Duration::from_millis(milliseconds);
     }
 
-    /// Hands octets over; what came of it is in `lines`.
-    pub fn feed(&mut self, octets: &[u8]) {
-        self.pending.extend_from_slice(octets);
+    /// Passes bytes in and records the results in `lines`.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
         loop {
             let pending = std::mem::take(&mut self.pending);
-            let handled = self.server.handle_octets(self.now, &pending, &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(self.now, &pending, &mut self.head, &mut self.out);
             let idle = handled.consumed == 0 && handled.event.is_none();
             if let Some(event) = handled.event {
                 self.drain_output();
@@ -316,7 +316,7 @@ impl Peer {
                     .collect();
                 let body = match body {
                     BodyLength::None => String::new(),
-                    BodyLength::Sized(octets) => format!(" +{octets}"),
+                    BodyLength::Sized(bytes) => format!(" +{bytes}"),
                     BodyLength::Unknown => " +?".to_owned(),
                 };
                 let upgrade = if upgrade { " upgrade" } else { "" };
@@ -329,7 +329,7 @@ impl Peer {
                 if self.reads {
                     self.server.release(stream, range.len() as u32, &mut self.out);
                 }
-                // Pieces of what came together are one line, however they were cut.
+                // Adjacent pieces of one stream are joined to one line, however they were cut.
                 let start = format!("< {} data ", stream.0);
                 match self.lines.last_mut() {
                     Some(last) if last.starts_with(&start) => {
@@ -352,26 +352,26 @@ impl Peer {
             }
             Event::End { stream } => format!("< {} end", stream.0),
             Event::Reset { stream } => format!("< {} reset", stream.0),
-            Event::Fault { stream, status } => format!("< {} fault {}", stream.0, status.as_u16()),
+            Event::Fault { stream, fault } => format!("< {} fault {}", stream.unwrap().0, fault.as_u16()),
             Event::Broken => "< broken".to_owned(),
         };
         self.lines.push(line);
     }
 
-    /// Reads what the machine has written.
+    /// Reads the machine's output.
     pub fn drain_output(&mut self) {
-        let octets = written(&self.out);
-        self.out.advance(octets.len());
-        print_frames(&octets, &mut self.decoder, &mut self.lines);
+        let bytes = written(&self.out);
+        self.out.advance(bytes.len());
+        print_frames(&bytes, &mut self.decoder, &mut self.lines);
     }
 
-    /// What happened since the last time.
+    /// Returns the lines since the last call.
     pub fn take(&mut self) -> String {
         self.drain_output();
         std::mem::take(&mut self.lines).join("\n")
     }
 
-    /// Sends a whole answer.
+    /// Sends a whole response.
     pub fn answer(&mut self, stream: u32, status: u16, content: &'static str) {
         let (id, head) = (StreamId(stream), ResponseHead::new(StatusCode::new(status).unwrap()));
         let framing = if content.is_empty() { Framing::Empty } else { Framing::Sized(content.len() as u64) };
@@ -392,7 +392,7 @@ impl Peer {
         self.drain_output();
     }
 
-    /// Sends content; answers how much of it was left.
+    /// Sends content and returns the number of bytes left.
     pub fn send(&mut self, stream: u32, content: &[u8]) -> usize {
         let mut chunk = Chunk::from(content.to_vec());
         self.server.send(StreamId(stream), &mut chunk, &mut self.out);
@@ -420,12 +420,12 @@ impl Peer {
         self.drain_output();
     }
 
-    pub fn release(&mut self, stream: u32, octets: u32) {
-        self.server.release(StreamId(stream), octets, &mut self.out);
+    pub fn release(&mut self, stream: u32, bytes: u32) {
+        self.server.release(StreamId(stream), bytes, &mut self.out);
         self.drain_output();
     }
 
-    /// The machine's state in a word.
+    /// The machine's state in one word.
     pub fn state(&self) -> &'static str {
         match (self.server.wants_close(), self.server.waits_for()) {
             (true, _) => "close",
@@ -438,16 +438,16 @@ impl Peer {
     }
 }
 
-/// What comes of some frames on a connection whose settings are agreed; once handed over whole and once octet by octet.
+/// Checks the events and output for frames on a connection with agreed settings; passed whole and byte by byte.
 #[track_caller]
 pub fn check_with(own: &Settings, cases: &[(&str, Vec<u8>, &str)]) {
-    for (why, octets, want) in cases {
+    for (why, bytes, want) in cases {
         let want: Vec<&str> = want.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        // Octet by octet takes a while for long ones.
-        let small = if octets.len() < 4096 { 1 } else { 997 };
-        for step in [octets.len().max(1), small] {
+        // Byte by byte would take long for large inputs.
+        let small = if bytes.len() < 4096 { 1 } else { 997 };
+        for step in [bytes.len().max(1), small] {
             let mut peer = Peer::met(own.clone());
-            octets.chunks(step).for_each(|piece| peer.feed(piece));
+            bytes.chunks(step).for_each(|piece| peer.feed(piece));
             let got = peer.take();
             assert_eq!(got.lines().collect::<Vec<_>>(), want, "{why}, {step} at a time");
         }

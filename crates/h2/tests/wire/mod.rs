@@ -1,4 +1,5 @@
-//! What both differential tests share: numbers from a seed, content that can be checked, and octets between a machine and a stream.
+//! Shared by both differential tests: pseudo-random numbers, content that can be verified, and a connection of a
+//! machine to a stream.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::io::IoSlice;
@@ -7,7 +8,7 @@ use causeway_message::WriteList;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-/// Numbers from a seed: the same ones each time.
+/// Pseudo-random numbers, reproducible from a seed.
 #[derive(Clone)]
 pub struct Random(pub u64);
 
@@ -23,19 +24,19 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// Mostly small, at times large.
+    /// Mostly small, sometimes large.
     pub fn size(&mut self) -> usize {
         let bound = [1, 10, 1000, 20_000, 60_000][self.below(5)];
         self.below(bound)
     }
 }
 
-/// Content number `stream` of so many octets.
+/// The content of exchange number `seed`, `len` bytes.
 pub fn content(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 256 + seed * 7) as u8).collect()
 }
 
-/// What is read and written at the same time, so that neither side waits for the other to read.
+/// Reads and writes concurrently, so that neither side blocks on a peer that does not read.
 pub struct Wire {
     pieces: mpsc::UnboundedReceiver<Vec<u8>>,
     write: WriteHalf<DuplexStream>,
@@ -60,23 +61,23 @@ impl Wire {
         Self { pieces, write }
     }
 
-    /// Reads a piece; `false` at the end.
+    /// Reads a piece; returns `false` at the end.
     pub async fn read(&mut self, input: &mut Vec<u8>) -> bool {
         let piece = self.pieces.recv().await;
         input.extend_from_slice(piece.as_deref().unwrap_or_default());
         piece.is_some()
     }
 
-    /// Writes all that is queued.
+    /// Writes all queued bytes; returns `false` if the stream is closed.
     pub async fn write(&mut self, out: &mut WriteList) -> bool {
         while !out.is_empty() {
             let mut slices = [IoSlice::new(b""); 8];
             let used = out.slices(&mut slices);
-            let octets: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
-            if self.write.write_all(&octets).await.is_err() {
+            let bytes: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
+            if self.write.write_all(&bytes).await.is_err() {
                 return false;
             }
-            out.advance(octets.len());
+            out.advance(bytes.len());
         }
         true
     }

@@ -1,4 +1,4 @@
-//! `HTTPRequest`.
+//! The message `HTTPRequest`.
 
 use causeway_message::{FieldMap, Head, Method, TargetForm, names};
 
@@ -7,9 +7,9 @@ use crate::body::Body;
 use crate::fault::DecodeFault;
 use crate::fields::{self, Room};
 use crate::limits::Limits;
-use crate::walk::Kind;
+use crate::walk::FieldKind;
 
-/// The fields' numbers.
+/// Field numbers.
 pub(crate) mod field {
     pub(crate) const METHOD: u8 = 1;
     pub(crate) const URL: u8 = 2;
@@ -22,11 +22,11 @@ const URL: u32 = field::URL as u32;
 const HEADERS: u32 = field::HEADERS as u32;
 const BODY: u32 = field::BODY as u32;
 
-/// RFC 9112 §3 says of HTTP/1 what holds here: a method longer than any there is.
+/// The longest method, in bytes; a longer one is rejected, as in HTTP/1 (RFC 9112 §3).
 const METHOD_BYTES_MAX: u32 = 64;
 
-/// A request: checked as one that came over HTTP/1 is. Fields of a connection are not there, and Content-Length says how long
-/// the body is, where there is one.
+/// A request, with the checks of one received over HTTP/1. It has no fields of a connection. Content-Length is the
+/// length of the body, and absent if that is empty.
 #[derive(Debug, Default)]
 pub struct Request {
     /// Method, target and fields.
@@ -36,12 +36,12 @@ pub struct Request {
 }
 
 impl Message for Request {
-    fn kind(field: u32, limits: &Limits) -> Option<Kind> {
+    fn kind(field: u32, limits: &Limits) -> Option<FieldKind> {
         Some(match field {
-            METHOD => Kind::Text(METHOD_BYTES_MAX, DecodeFault::Method),
-            URL => Kind::Text(limits.target_bytes_max, DecodeFault::TargetTooLong),
-            HEADERS => Kind::Text(limits.head_bytes_max, DecodeFault::HeadTooLong),
-            BODY => Kind::Content,
+            METHOD => FieldKind::Text(METHOD_BYTES_MAX, DecodeFault::Method),
+            URL => FieldKind::Text(limits.target_bytes_max, DecodeFault::TargetTooLong),
+            HEADERS => FieldKind::Text(limits.head_bytes_max, DecodeFault::HeadTooLong),
+            BODY => FieldKind::Content,
             _ => return None,
         })
     }
@@ -50,11 +50,11 @@ impl Message for Request {
         Err(DecodeFault::WireType(field))
     }
 
-    fn text(&mut self, field: u32, octets: &[u8], room: &mut Room) -> Result<(), DecodeFault> {
+    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeFault> {
         match field {
-            METHOD => method(octets, &mut self.head, room),
-            URL => target(octets, &mut self.head, room),
-            _ => fields::take(octets, self.head.fields_mut(), room),
+            METHOD => method(bytes, &mut self.head, room),
+            URL => target(bytes, &mut self.head, room),
+            _ => fields::take(bytes, self.head.fields_mut(), room),
         }
     }
 
@@ -65,7 +65,7 @@ impl Message for Request {
     fn finish(&mut self) -> Result<(), DecodeFault> {
         target_form(&self.head)?;
         fields::check_host(self.head.fields())?;
-        state_length(self.head.fields_mut(), self.body.octets());
+        state_length(self.head.fields_mut(), self.body.bytes());
         Ok(())
     }
 
@@ -74,21 +74,21 @@ impl Message for Request {
         self.body.clear();
     }
 
-    fn give_back(&mut self, octets_max: usize) {
-        self.head.give_back(octets_max);
-        self.body.give_back(octets_max);
+    fn give_back(&mut self, bytes_max: usize) {
+        self.head.give_back(bytes_max);
+        self.body.give_back(bytes_max);
     }
 }
 
-/// Takes the method. Go's clients mean GET by none.
-pub(crate) fn method(octets: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeFault> {
-    room.octets(octets.len())?;
-    let method = match octets {
+/// Sets the method. Go's clients send an empty one for GET.
+pub(crate) fn method(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeFault> {
+    room.bytes(bytes.len())?;
+    let method = match bytes {
         b"" => Method::Get,
-        _ if octets.len() > METHOD_BYTES_MAX as usize => return Err(DecodeFault::Method),
-        _ => Method::parse(octets).ok_or(DecodeFault::Method)?,
+        _ if bytes.len() > METHOD_BYTES_MAX as usize => return Err(DecodeFault::Method),
+        _ => Method::parse(bytes).ok_or(DecodeFault::Method)?,
     };
-    // RFC 9110 §9.3.6: it asks for a tunnel, which a message cannot be.
+    // RFC 9110 §9.3.6: CONNECT requests a tunnel, which a single message cannot provide.
     if method == Method::Connect {
         return Err(DecodeFault::Method);
     }
@@ -96,16 +96,16 @@ pub(crate) fn method(octets: &[u8], head: &mut Head, room: &mut Room) -> Result<
     Ok(())
 }
 
-pub(crate) fn target(octets: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeFault> {
-    room.octets(octets.len())?;
-    head.set_target(octets).map_err(|_| DecodeFault::Target)
+pub(crate) fn target(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeFault> {
+    room.bytes(bytes.len())?;
+    head.set_target(bytes).map_err(|_| DecodeFault::Target)
 }
 
-/// RFC 9112 §3.2: only OPTIONS asks for everything, only CONNECT has an authority for a target.
+/// Checks RFC 9112 §3.2: only OPTIONS may have the target `*`, only CONNECT an authority.
 pub(crate) fn target_form(head: &Head) -> Result<(), DecodeFault> {
     let target = head.target();
     match target.form() {
-        // Before a target was set, it is empty.
+        // An unset target is empty.
         TargetForm::Origin if target.as_str().is_empty() => Err(DecodeFault::Target),
         TargetForm::Origin | TargetForm::Absolute => Ok(()),
         TargetForm::Asterisk if head.method() == Method::Options => Ok(()),
@@ -113,10 +113,11 @@ pub(crate) fn target_form(head: &Head) -> Result<(), DecodeFault> {
     }
 }
 
-/// The message says how long its content is, as in Go; what its fields say may be of another peer's framing.
-pub(super) fn state_length(fields: &mut FieldMap, octets: u64) {
+/// Sets Content-Length to the length of the message's content, as in Go. The received value may belong to another
+/// peer's framing.
+pub(super) fn state_length(fields: &mut FieldMap, bytes: u64) {
     fields.remove(names::CONTENT_LENGTH);
-    if octets > 0 {
-        fields.insert_number(names::CONTENT_LENGTH, octets);
+    if bytes > 0 {
+        fields.insert_number(names::CONTENT_LENGTH, bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! `HTTPResponse`.
+//! The message `HTTPResponse`.
 
 use causeway_message::{ResponseHead, StatusCode, names};
 
@@ -8,9 +8,9 @@ use crate::body::Body;
 use crate::fault::DecodeFault;
 use crate::fields::{self, Room};
 use crate::limits::Limits;
-use crate::walk::Kind;
+use crate::walk::FieldKind;
 
-/// The fields' numbers.
+/// Field numbers.
 pub(crate) mod field {
     pub(crate) const CODE: u8 = 1;
     pub(crate) const HEADERS: u8 = 2;
@@ -21,8 +21,8 @@ const CODE: u32 = field::CODE as u32;
 const HEADERS: u32 = field::HEADERS as u32;
 const BODY: u32 = field::BODY as u32;
 
-/// A response. Fields of a connection are not there, and Content-Length says how long the body is; where there is no body, it
-/// stays as it was sent, since the response may be one to HEAD (RFC 9110 §8.6).
+/// A response. It has no fields of a connection. Content-Length is the length of the body. If the body is empty, the
+/// received value stays, because the response may be one to HEAD (RFC 9110 §8.6).
 #[derive(Debug, Default)]
 pub struct Response {
     /// Status and fields.
@@ -33,18 +33,18 @@ pub struct Response {
 }
 
 impl Message for Response {
-    fn kind(field: u32, limits: &Limits) -> Option<Kind> {
+    fn kind(field: u32, limits: &Limits) -> Option<FieldKind> {
         Some(match field {
-            CODE => Kind::Number,
-            HEADERS => Kind::Text(limits.head_bytes_max, DecodeFault::HeadTooLong),
-            BODY => Kind::Content,
+            CODE => FieldKind::Number,
+            HEADERS => FieldKind::Text(limits.head_bytes_max, DecodeFault::HeadTooLong),
+            BODY => FieldKind::Content,
             _ => return None,
         })
     }
 
     fn number(&mut self, _: u32, number: u64) -> Result<(), DecodeFault> {
         let status = status(number)?;
-        // Nothing follows in a unary call that could be the response itself.
+        // A unary call has one message, so a final response could not follow.
         if status.is_informational() {
             return Err(DecodeFault::StatusCode);
         }
@@ -53,8 +53,8 @@ impl Message for Response {
         Ok(())
     }
 
-    fn text(&mut self, _: u32, octets: &[u8], room: &mut Room) -> Result<(), DecodeFault> {
-        fields::take(octets, self.head.fields_mut(), room)
+    fn text(&mut self, _: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeFault> {
+        fields::take(bytes, self.head.fields_mut(), room)
     }
 
     fn body(&mut self) -> &mut Body {
@@ -66,8 +66,9 @@ impl Message for Response {
             return Err(DecodeFault::StatusCode);
         }
         let fields = self.head.fields_mut();
-        if self.body.octets() > 0 {
-            state_length(fields, self.body.octets());
+        if self.body.bytes() > 0 {
+            state_length(fields, self.body.bytes());
+        // An unusable length is dropped; the response itself is valid.
         } else if fields.content_length().is_err() {
             fields.remove(names::CONTENT_LENGTH);
         }
@@ -80,13 +81,13 @@ impl Message for Response {
         self.has_status = false;
     }
 
-    fn give_back(&mut self, octets_max: usize) {
-        self.head.give_back(octets_max);
-        self.body.give_back(octets_max);
+    fn give_back(&mut self, bytes_max: usize) {
+        self.head.give_back(bytes_max);
+        self.body.give_back(bytes_max);
     }
 }
 
-/// A code from an int32: protobuf keeps its lowest 32 bits.
+/// Converts an int32 to a status: protobuf truncates a number to its lowest 32 bits.
 pub(crate) fn status(number: u64) -> Result<StatusCode, DecodeFault> {
     let code = u16::try_from(number as u32).ok();
     code.and_then(StatusCode::new).ok_or(DecodeFault::StatusCode)

@@ -1,4 +1,4 @@
-//! Frames of a streaming call, one part after the other.
+//! Decodes the frames of a streaming call, part by part.
 
 use causeway_message::{Chunk, FieldMap, Head, ResponseHead, is_host_port, names};
 
@@ -9,7 +9,7 @@ use crate::fault::DecodeFault;
 use crate::fields::{self, Room};
 use crate::limits::Limits;
 use crate::messages::{Encoding, Messages, Piece};
-use crate::walk::{Kind, Sink, Walk};
+use crate::walk::{FieldKind, Sink, Walk};
 use crate::wire::{Fields, Value};
 
 const METHOD: u32 = request_field::METHOD as u32;
@@ -19,57 +19,57 @@ const AUTHORITY: u32 = request_field::AUTHORITY as u32;
 const CODE: u32 = response_field::CODE as u32;
 const RESPONSE_HEADERS: u32 = response_field::HEADERS as u32;
 
-/// What a call brought.
+/// A decoded part of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Part {
-    /// A head: [`StreamDecoder::head`] holds it. More than one only where all but the last are informational.
+pub enum StreamPart {
+    /// A head, in [`StreamDecoder::head`]. There may be several; all except the last are informational.
     Head,
-    /// A piece of content. A frame's may come in several.
+    /// A piece of content. One frame may produce several.
     Chunk(Chunk),
-    /// Trailers: [`StreamDecoder::trailers`] holds them. Nothing follows.
+    /// Trailers, in [`StreamDecoder::trailers`]; the last part.
     Trailers,
 }
 
-/// Decodes what a client streams.
+/// Decodes the frames of a client.
 pub type RequestStreamDecoder = StreamDecoder<Head>;
-/// Decodes what a server streams.
+/// Decodes the frames of a server.
 pub type ResponseStreamDecoder = StreamDecoder<ResponseHead>;
 
-/// Whose head a stream begins with.
+/// The head of one direction: a request's or a response's.
 pub(crate) trait Opening: Default {
     const PART: u8;
-    /// Takes the head; answers whether it is the last one.
+    /// Parses the head; returns whether it is final.
     fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeFault>;
     fn clear(&mut self);
     fn fields(&self) -> &FieldMap;
-    /// Whether content may stay away that was declared (RFC 9110 §8.6).
+    /// Whether the declared content may be absent (RFC 9110 §8.6).
     const MAY_LACK_CONTENT: bool;
 }
 
-/// Decodes the frames of one direction of a call from chunks that are cut anywhere. Content is handed over as it comes, in parts of what was
-/// received. Made once and used again and again.
+/// Decodes the frames of one direction of a call from chunks of any size. Content is passed on as it arrives, by
+/// reference to the received blocks. It is meant to be reused.
 #[derive(Debug)]
 pub struct StreamDecoder<H> {
     messages: Messages,
     walk: Walk,
-    // What was taken from the input and not yet read.
+    // Message bytes that are not parsed yet.
     piece: Chunk,
-    frame: Frame<H>,
+    frame: FrameParser<H>,
 }
 
-/// What stands in the frames.
+/// The parsed state of the frames.
 #[derive(Debug)]
-struct Frame<H> {
+struct FrameParser<H> {
     limits: Limits,
     stage: Stage,
-    // A part began in this frame.
+    // The current frame has a part.
     has_part: bool,
-    ready: Option<Part>,
+    ready: Option<StreamPart>,
     head: H,
     trailers: FieldMap,
-    // Content-Length, and how much of it came.
+    // Content-Length, and the bytes of content received.
     declared: Option<u64>,
-    octets: u64,
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,14 +81,14 @@ enum Stage {
 
 #[expect(private_bounds, reason = "the two heads that there are stand above")]
 impl<H: Opening> StreamDecoder<H> {
-    /// A decoder; allocates nothing.
+    /// Creates a decoder; allocates nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
             messages: Messages::new(limits.message_bytes_max),
             walk: Walk::new(),
             piece: Chunk::default(),
-            frame: Frame {
+            frame: FrameParser {
                 limits,
                 stage: Stage::Head,
                 has_part: false,
@@ -96,67 +96,68 @@ impl<H: Opening> StreamDecoder<H> {
                 head: H::default(),
                 trailers: FieldMap::new(),
                 declared: None,
-                octets: 0,
+                bytes: 0,
             },
         }
     }
 
-    /// The head that came last.
+    /// Returns the last head.
     #[must_use]
     pub const fn head(&self) -> &H {
         &self.frame.head
     }
 
-    /// The head, to be swapped with a spare one.
+    /// Returns the head, so that the caller can swap it with an empty one.
     #[must_use]
     pub const fn head_mut(&mut self) -> &mut H {
         &mut self.frame.head
     }
 
-    /// The trailers.
+    /// Returns the trailers.
     #[must_use]
     pub const fn trailers(&self) -> &FieldMap {
         &self.frame.trailers
     }
 
-    /// Another call begins, whose head said this of its compressed messages. The memory stays.
+    /// Starts a new call, whose compressed messages have this encoding. Keeps the memory.
     pub fn begin(&mut self, encoding: Encoding) {
         self.messages.begin(encoding);
         self.piece = Chunk::default();
         self.frame.clear();
     }
 
-    /// Lets go of everything; the memory stays.
+    /// Drops all state of the call. Keeps the memory.
     pub fn clear(&mut self) {
         self.begin(Encoding::Identity);
     }
 
-    /// Takes octets off the chunk until there is a part; `None` when the chunk is used up before. One call inflates one block at most when
-    /// that holds content.
+    /// Consumes bytes of the chunk until a part is complete; `None` if the chunk ends first. One call decompresses at
+    /// most one block that contains content.
     ///
     /// # Errors
-    /// What is wrong; the call is over then, and the decoder is to be cleared.
-    pub fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Part>, DecodeFault> {
+    /// The fault of the call. The call has then failed, and the decoder must be cleared.
+    pub fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<StreamPart>, DecodeFault> {
         loop {
             if !self.piece.is_empty() {
                 let content = self.walk.step(&mut self.piece, &mut self.frame)?;
                 if self.piece.is_empty() {
-                    // An empty chunk would keep its block from going home.
+                    // An empty chunk would still keep its block from returning to the pool.
                     self.piece = Chunk::default();
                 }
                 if let Some(content) = content {
                     self.frame.count(content.len())?;
-                    return Ok(Some(Part::Chunk(content)));
+                    return Ok(Some(StreamPart::Chunk(content)));
                 }
             }
             match self.messages.next(input, blocks)? {
                 None => return Ok(None),
-                Some(Piece::Begin(octets_max, longer)) => {
-                    self.walk.begin(octets_max, longer);
+                Some(Piece::Begin(bytes_max, longer)) => {
+                    self.walk.begin(bytes_max, longer);
                     self.frame.has_part = false;
                 }
-                Some(Piece::Octets(piece) | Piece::Inflated(piece)) => self.piece = piece,
+                Some(Piece::Bytes(piece) | Piece::Inflated(piece)) => self.piece = piece,
                 Some(Piece::End) => {
+                    // A head or trailers are reported when their frame is complete, content at once.
                     self.walk.end()?;
                     if let Some(part) = self.frame.ready.take() {
                         return Ok(Some(part));
@@ -166,10 +167,10 @@ impl<H: Opening> StreamDecoder<H> {
         }
     }
 
-    /// This direction has ended.
+    /// Checks the end of this direction.
     ///
     /// # Errors
-    /// When that is before a head, within a frame, or before all the content that was declared.
+    /// If it ends before a final head, within a frame, or before all declared content has arrived.
     pub fn finish(&self) -> Result<(), DecodeFault> {
         if !self.messages.is_between() {
             return Err(DecodeFault::Truncated);
@@ -178,30 +179,31 @@ impl<H: Opening> StreamDecoder<H> {
             return Err(DecodeFault::NoMessage);
         }
         match self.frame.declared {
-            Some(_) if H::MAY_LACK_CONTENT && self.frame.octets == 0 => Ok(()),
-            Some(declared) if self.frame.octets < declared => Err(DecodeFault::ContentLength),
+            // A response to HEAD, or a 304.
+            Some(_) if H::MAY_LACK_CONTENT && self.frame.bytes == 0 => Ok(()),
+            Some(declared) if self.frame.bytes < declared => Err(DecodeFault::ContentLength),
             _ => Ok(()),
         }
     }
 }
 
-impl<H: Opening> Frame<H> {
+impl<H: Opening> FrameParser<H> {
     fn clear(&mut self) {
         self.head.clear();
         self.trailers.clear();
         (self.stage, self.has_part, self.ready) = (Stage::Head, false, None);
-        (self.declared, self.octets) = (None, 0);
+        (self.declared, self.bytes) = (None, 0);
     }
 
-    fn count(&mut self, octets: usize) -> Result<(), DecodeFault> {
-        self.octets += octets as u64;
+    fn count(&mut self, bytes: usize) -> Result<(), DecodeFault> {
+        self.bytes += bytes as u64;
         match self.declared {
-            Some(declared) if self.octets > declared => Err(DecodeFault::ContentLength),
+            Some(declared) if self.bytes > declared => Err(DecodeFault::ContentLength),
             _ => Ok(()),
         }
     }
 
-    /// A part begins: the first of its frame, and only where one may stand.
+    /// Starts a part: it must be the first of its frame, and allowed at this stage.
     fn begin(&mut self, at: Stage) -> Result<(), DecodeFault> {
         if self.has_part || self.stage != at {
             return Err(DecodeFault::Order);
@@ -211,13 +213,13 @@ impl<H: Opening> Frame<H> {
     }
 }
 
-impl<H: Opening> Sink for Frame<H> {
-    fn kind(&self, field: u32) -> Option<Kind> {
+impl<H: Opening> Sink for FrameParser<H> {
+    fn kind(&self, field: u32) -> Option<FieldKind> {
         match u8::try_from(field) {
             Ok(part::REQUEST | part::RESPONSE | part::TRAILERS) => {
-                Some(Kind::Text(self.limits.head_bytes_max, DecodeFault::HeadTooLong))
+                Some(FieldKind::Text(self.limits.head_bytes_max, DecodeFault::HeadTooLong))
             }
-            Ok(part::CHUNK) => Some(Kind::Content),
+            Ok(part::CHUNK) => Some(FieldKind::Content),
             _ => None,
         }
     }
@@ -226,28 +228,29 @@ impl<H: Opening> Sink for Frame<H> {
         Err(DecodeFault::WireType(field))
     }
 
-    fn text(&mut self, field: u32, octets: &[u8]) -> Result<(), DecodeFault> {
+    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeFault> {
         let mut room = Room::new(&self.limits);
         if field == u32::from(H::PART) {
             self.begin(Stage::Head)?;
             self.head.clear();
-            if self.head.fill(octets, &self.limits, &mut room)? {
+            if self.head.fill(bytes, &self.limits, &mut room)? {
                 self.stage = Stage::Content;
+                // Only the final head declares content.
                 self.declared = self.head.fields().content_length().map_err(|_| DecodeFault::ContentLength)?;
             }
-            self.ready = Some(Part::Head);
+            self.ready = Some(StreamPart::Head);
         } else if field == u32::from(part::TRAILERS) {
             self.begin(Stage::Content)?;
             self.stage = Stage::Trailers;
-            for field in Fields::new(octets) {
+            for field in Fields::new(bytes) {
                 if let (TRAILERS_FIELD, value) = field? {
-                    let Value::Octets(header) = value else { return Err(DecodeFault::WireType(TRAILERS_FIELD)) };
+                    let Value::Bytes(header) = value else { return Err(DecodeFault::WireType(TRAILERS_FIELD)) };
                     fields::take(header, &mut self.trailers, &mut room)?;
                 }
             }
-            self.ready = Some(Part::Trailers);
+            self.ready = Some(StreamPart::Trailers);
         } else {
-            // The other side's head.
+            // The head of the opposite direction.
             return Err(DecodeFault::Order);
         }
         Ok(())
@@ -268,20 +271,21 @@ impl Opening for Head {
         let mut authority: &[u8] = b"";
         for part in Fields::new(message) {
             match part? {
-                (METHOD, Value::Octets(method)) => take_method(method, self, room)?,
-                (URL, Value::Octets(url)) if url.len() > limits.target_bytes_max as usize => {
+                (METHOD, Value::Bytes(method)) => take_method(method, self, room)?,
+                (URL, Value::Bytes(url)) if url.len() > limits.target_bytes_max as usize => {
                     return Err(DecodeFault::TargetTooLong);
                 }
-                (URL, Value::Octets(url)) => take_target(url, self, room)?,
-                (REQUEST_HEADERS, Value::Octets(header)) => fields::take(header, self.fields_mut(), room)?,
-                (AUTHORITY, Value::Octets(octets)) => authority = octets,
+                (URL, Value::Bytes(url)) => take_target(url, self, room)?,
+                (REQUEST_HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
+                (AUTHORITY, Value::Bytes(bytes)) => authority = bytes,
                 (field @ METHOD..=AUTHORITY, _) => return Err(DecodeFault::WireType(field)),
                 _ => {}
             }
         }
         target_form(self)?;
         if !authority.is_empty() {
-            room.octets(authority.len())?;
+            room.bytes(authority.len())?;
+            // Two sources for the host would be ambiguous (RFC 9110 §7.2).
             if self.fields().contains(names::HOST) || !is_host_port(authority) {
                 return Err(DecodeFault::Host);
             }
@@ -309,7 +313,7 @@ impl Opening for ResponseHead {
         for part in Fields::new(message) {
             match part? {
                 (CODE, Value::Number(code)) => status = Some(take_status(code)?),
-                (RESPONSE_HEADERS, Value::Octets(header)) => fields::take(header, self.fields_mut(), room)?,
+                (RESPONSE_HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
                 (field @ CODE..=RESPONSE_HEADERS, _) => return Err(DecodeFault::WireType(field)),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! A pool that knows how many of its blocks are out.
+//! A block pool that counts the blocks in use.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,24 +29,24 @@ impl Lender {
         self.0.out.fetch_add(1, Ordering::Relaxed);
         let block = self.0.blocks.lock().unwrap().pop();
         let home: Weak<Shelf> = Arc::downgrade(&self.0);
-        block.unwrap_or_else(|| Block::new(BLOCK_BYTES, home)).into_mut().expect("nobody else holds it")
+        block.unwrap_or_else(|| Block::new(BLOCK_BYTES, home)).into_mut().expect("it has one owner")
     }
 
-    /// A chunk in a block of its own.
-    pub(crate) fn chunk(&self, octets: &[u8]) -> Chunk {
+    /// Returns a chunk in its own block.
+    pub(crate) fn chunk(&self, bytes: &[u8]) -> Chunk {
         let mut block = self.take();
-        block.as_mut_slice()[..octets.len()].copy_from_slice(octets);
-        block.freeze(0..octets.len())
+        block.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
+        block.freeze(0..bytes.len())
     }
 
-    /// Blocks that are not at home.
+    /// Returns the number of blocks in use.
     pub(crate) fn out(&self) -> usize {
         self.0.out.load(Ordering::Relaxed)
     }
 }
 
 pub(crate) fn from_hex(hex: &str) -> Vec<u8> {
-    let digit = |octet: u8| (octet as char).to_digit(16).expect("a digit") as u8;
+    let digit = |byte: u8| (byte as char).to_digit(16).expect("a digit") as u8;
     hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
@@ -57,16 +57,16 @@ pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field of octets.
-pub(crate) fn field(number: u8, octets: &[u8]) -> Vec<u8> {
+/// Encodes a length-delimited field.
+pub(crate) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
-    let mut len = octets.len();
+    let mut len = bytes.len();
     while len >= 128 {
         out.push(len as u8 | 128);
         len >>= 7;
     }
     out.push(len as u8);
-    out.extend_from_slice(octets);
+    out.extend_from_slice(bytes);
     out
 }
 

@@ -1,4 +1,4 @@
-//! The map against a plain list of pairs, and what it promises about order, places and memory.
+//! The map against a plain list of pairs, and its guarantees about order, positions and memory.
 
 use super::*;
 
@@ -85,16 +85,16 @@ fn finds_a_known_name_behind_place_255() {
 fn rewriting_a_field_again_and_again_costs_no_memory() {
     let mut map = FieldMap::new();
     map.insert(names::SERVER, value("Causeway"));
-    let octets = map.octets();
+    let bytes = map.bytes();
     for _ in 0..1000 {
         map.insert(names::SERVER, value("a"));
         map.insert_number(names::SERVER, 12);
     }
-    assert_eq!((map.octets(), map.get(names::SERVER)), (octets, Some(&b"12"[..])));
+    assert_eq!((map.bytes(), map.get(names::SERVER)), (bytes, Some(&b"12"[..])));
     map.insert(names::SERVER, value("long ".repeat(10_000).trim_end()));
     map.clear();
     map.give_back(16 * 1024);
-    assert!(map.octets_capacity() <= 16 * 1024 && map.is_empty());
+    assert!(map.bytes_capacity() <= 16 * 1024 && map.is_empty());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn pushing_is_appending() {
     assert_eq!(pushed.get(name("x-own")), Some(&b"b"[..]));
 }
 
-// RFC 9113 §8.2.3 is what they are for: pieces in a row are joined as they come, pieces apart at the end.
+// RFC 9113 §8.2.3 is the use: adjacent cookie pieces are joined as they arrive, separated ones at the end.
 #[test]
 fn values_are_joined() {
     let mut map = FieldMap::new();

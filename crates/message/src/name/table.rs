@@ -1,5 +1,5 @@
-// The registered names themselves, in alphabetical order: constant, wire form (canonical spelling with the colon and
-// space that follow it in HTTP/1.1), lower-case form (as HTTP/2 sends it).
+// The registered names, in alphabetical order: constant, wire form (canonical spelling with the colon and space that
+// follow it in HTTP/1.1), lower-case form (as HTTP/2 sends it).
 
 known_names! {
     ACCEPT "Accept: " "accept";

@@ -1,12 +1,13 @@
-//! What a worker found out about passwords, so that the same one is not hashed for every request: Caddy's `hash_cache`.
+//! A per-worker cache of password checks, so that a password is not hashed for every request: Caddy's `hash_cache`.
 //!
-//! A worker has its own, and hashes a password once however many requests bring it at a time. Passwords are in memory while
-//! they are here; what leaves is overwritten, which `together` would not do with what it looks for.
+//! Each worker has its own cache. Concurrent requests with one password share one job (single-flight). The cache holds
+//! passwords in memory and overwrites them when it drops them; `single_flight` would not do this with its keys. When all
+//! requests that wait for a password are cancelled, its job is cancelled too.
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,14 +15,14 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use causeway_pipeline::Worker;
-use causeway_pipeline::worker::Blocking;
+use causeway_pipeline::worker::Offloaded;
 use progress::Stamp;
 use zeroize::Zeroizing;
 
-/// Passwords that are remembered at most, Caddy's number; then about a tenth goes, whichever.
+/// Most passwords in the cache (Caddy's number). When it is full, about a tenth is evicted, at random.
 const ENTRIES_MAX: usize = 1000;
 
-/// The account and the password.
+/// The account's number and the password.
 #[derive(Clone, PartialEq, Eq)]
 struct Key(Zeroizing<Vec<u8>>);
 
@@ -33,62 +34,72 @@ impl Borrow<[u8]> for Key {
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As what it is borrowed as.
+        // Must equal the hash of the borrowed slice, or lookups by slice would fail.
         self.0.as_slice().hash(state);
     }
 }
 
 #[derive(Default)]
 pub(super) struct Cache {
-    entries: RefCell<HashMap<Key, Entry>>,
+    entries: RefCell<HashMap<Key, CachedVerification>>,
 }
 
-enum Entry {
+enum CachedVerification {
     Known(bool),
     UnderWay(Rc<Landing>),
 }
 
-pub(super) enum Found {
+pub(super) enum CacheLookup {
     Known(bool),
     UnderWay(Flight),
     Nothing,
 }
 
-/// What those who wait share.
-#[derive(Default)]
+/// Shared by the requests that wait for one password.
 struct Landing {
-    /// `None` until it is there; then `None` within when the job panicked.
+    /// `None` when the job is done or cancelled.
+    hashing: RefCell<Option<Offloaded<bool>>>,
+    /// `None` until the job is done. The inner value is `None` if the job panicked.
     outcome: Cell<Option<Option<bool>>>,
+    /// The wakers of the waiting requests, and of the task that stores the outcome.
     wakers: RefCell<Vec<Waker>>,
-    /// For the profiler: what they are woken by.
+    /// Number of waiting requests.
+    flights: Cell<usize>,
+    /// For the profiler: identifies the wakeup's origin.
     stamp: Cell<Stamp>,
 }
 
-/// Waits for a password that is being hashed.
+/// A future for the outcome of a password check in progress.
 pub(super) struct Flight(Rc<Landing>);
 
 impl Cache {
-    pub(super) fn find(&self, key: &[u8]) -> Found {
+    pub(super) fn find(&self, key: &[u8]) -> CacheLookup {
         match self.entries.borrow().get(key) {
-            Some(Entry::Known(same)) => Found::Known(*same),
-            Some(Entry::UnderWay(landing)) => Found::UnderWay(Flight(Rc::clone(landing))),
-            None => Found::Nothing,
+            Some(CachedVerification::Known(same)) => CacheLookup::Known(*same),
+            Some(CachedVerification::UnderWay(landing)) if !landing.is_abandoned() => {
+                CacheLookup::UnderWay(Flight::of(landing))
+            }
+            _ => CacheLookup::Nothing,
         }
     }
 
-    /// Remembers what comes out of `hashing`, also when nobody waits for it any more.
-    pub(super) fn start(self: Rc<Self>, worker: &Rc<dyn Worker>, key: &[u8], hashing: Blocking<bool>) -> Flight {
+    /// Registers `hashing` and stores its outcome when it is done, unless every waiting request is cancelled first.
+    pub(super) fn start(self: Rc<Self>, worker: &Rc<dyn Worker>, key: &[u8], hashing: Offloaded<bool>) -> Flight {
         self.make_room(worker);
-        let landing = Rc::new(Landing::default());
+        let landing = Rc::new(Landing {
+            hashing: RefCell::new(Some(hashing)),
+            outcome: Cell::default(),
+            wakers: RefCell::default(),
+            flights: Cell::default(),
+            stamp: Cell::default(),
+        });
         let key = Key(Zeroizing::new(key.to_vec()));
-        self.entries.borrow_mut().insert(key.clone(), Entry::UnderWay(Rc::clone(&landing)));
-        let flight = Flight(Rc::clone(&landing));
+        self.entries.borrow_mut().insert(key.clone(), CachedVerification::UnderWay(Rc::clone(&landing)));
+        let flight = Flight::of(&landing);
         worker.spawn(Box::pin(async move {
-            let same = hashing.await;
-            match same {
-                Some(same) => self.entries.borrow_mut().insert(key, Entry::Known(same)),
-                None => self.entries.borrow_mut().remove(&key),
-            };
+            // From here on, a panic or a cancellation shows as `None`.
+            let same = poll_fn(|task| landing.poll_job(task)).await;
+            self.conclude(key, &landing, same);
             landing.outcome.set(Some(same));
             let mut stamp = Stamp::default();
             progress::before_send(&mut stamp);
@@ -99,15 +110,77 @@ impl Cache {
         flight
     }
 
+    /// Replaces the entry by its outcome, unless a newer job has replaced the entry.
+    fn conclude(&self, key: Key, landing: &Rc<Landing>, same: Option<bool>) {
+        let mut entries = self.entries.borrow_mut();
+        if !matches!(entries.get(&key), Some(CachedVerification::UnderWay(other)) if Rc::ptr_eq(other, landing)) {
+            return;
+        }
+        match same {
+            Some(same) => entries.insert(key, CachedVerification::Known(same)),
+            None => entries.remove(&key),
+        };
+    }
+
     fn make_room(&self, worker: &Rc<dyn Worker>) {
         let mut entries = self.entries.borrow_mut();
         while entries.len() >= ENTRIES_MAX {
-            // What is under way is bounded by the pool's queue.
+            // Jobs in progress are kept: the pool's queue bounds their number.
             let before = entries.len();
-            entries.retain(|_, entry| matches!(entry, Entry::UnderWay(_)) || !worker.random().is_multiple_of(10));
-            if before == entries.len() && entries.values().all(|entry| matches!(entry, Entry::UnderWay(_))) {
+            entries.retain(|_, entry| {
+                matches!(entry, CachedVerification::UnderWay(_)) || !worker.random().is_multiple_of(10)
+            });
+            // Only jobs in progress are left: exceed the bound rather than loop forever.
+            if before == entries.len() && entries.values().all(|entry| matches!(entry, CachedVerification::UnderWay(_)))
+            {
                 return;
             }
+        }
+    }
+}
+
+impl Landing {
+    /// Returns whether its last request was cancelled before the job was done.
+    fn is_abandoned(&self) -> bool {
+        self.hashing.borrow().is_none() && self.outcome.get().is_none()
+    }
+
+    /// Polls the job. Resolves to `None` if it panicked or was cancelled.
+    fn poll_job(&self, task: &mut Task<'_>) -> Poll<Option<bool>> {
+        let mut hashing = self.hashing.borrow_mut();
+        let Some(job) = hashing.as_mut() else { return Poll::Ready(None) };
+        let polled = Pin::new(job).poll(task);
+        if polled.is_pending() {
+            // So that the drop of the last `Flight` also wakes this task.
+            self.follow(task);
+        }
+        polled
+    }
+
+    fn follow(&self, task: &Task<'_>) {
+        let mut wakers = self.wakers.borrow_mut();
+        if !wakers.iter().any(|waker| waker.will_wake(task.waker())) {
+            wakers.push(task.waker().clone());
+        }
+    }
+}
+
+impl Flight {
+    fn of(landing: &Rc<Landing>) -> Self {
+        landing.flights.set(landing.flights.get() + 1);
+        Self(Rc::clone(landing))
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let landing = &self.0;
+        landing.flights.set(landing.flights.get() - 1);
+        // The last waiting request is gone: dropping the job cancels it, and the task then removes the entry.
+        if landing.flights.get() == 0 && landing.outcome.get().is_none() {
+            landing.hashing.take();
+            let wakers = landing.wakers.take();
+            wakers.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -120,10 +193,7 @@ impl Future for Flight {
             progress::after_receive(self.0.stamp.get(), Duration::ZERO);
             return Poll::Ready(outcome);
         }
-        let mut wakers = self.0.wakers.borrow_mut();
-        if !wakers.iter().any(|waker| waker.will_wake(task.waker())) {
-            wakers.push(task.waker().clone());
-        }
+        self.0.follow(task);
         Poll::Pending
     }
 }

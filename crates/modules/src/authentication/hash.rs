@@ -1,4 +1,4 @@
-//! Passwords as they are kept: bcrypt's and Argon2's strings, read, compared and made.
+//! Password hashes: parses, verifies and creates the strings of bcrypt and Argon2.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-/// How a password is hashed.
+/// A password hashing algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// bcrypt.
+    /// bcrypt, at most 72 bytes of password.
     Bcrypt,
     /// Argon2id (RFC 9106).
     Argon2id,
 }
 
 impl Algorithm {
-    /// By its name in a configuration.
+    /// Finds an algorithm by its name in a configuration.
     pub fn of_name(name: &str) -> Option<Self> {
         [Self::Bcrypt, Self::Argon2id].into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// As a configuration names it.
+    /// Returns the algorithm's name in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bcrypt => "bcrypt",
@@ -38,17 +38,18 @@ impl Algorithm {
     }
 }
 
-/// A password's hash.
+/// A parsed password hash.
 pub(super) enum Hash {
     Bcrypt { text: Box<str>, cost: u32 },
     Argon2id { hasher: Box<Argon2<'static>>, salt: Box<[u8]>, key: Box<[u8]> },
 }
 
 impl Hash {
-    /// From its string, as the algorithm writes it.
+    /// Parses a hash in the algorithm's own string format.
     pub(super) fn parse(text: &str, algorithm: Algorithm) -> Option<Self> {
         match algorithm {
             Algorithm::Bcrypt => {
+                // The crate accepts costs that hashing then rejects.
                 let cost = text.parse::<bcrypt::HashParts>().ok()?.get_cost();
                 (4..=31).contains(&cost).then(|| Self::Bcrypt { text: text.into(), cost })
             }
@@ -56,13 +57,14 @@ impl Hash {
         }
     }
 
-    /// `$argon2id$v=19$m=…,t=…,p=…$salt$key`
+    /// Parses `$argon2id$v=19$m=…,t=…,p=…$salt$key`.
     fn parse_argon2id(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("$argon2id$v=19$")?.split('$');
         let (written, salt, key) = (parts.next()?, parts.next()?, parts.next()?);
         let mut numbers = written.split(',').zip(["m=", "t=", "p="]);
         let mut number = || numbers.next().and_then(|(part, name)| part.strip_prefix(name)?.parse::<u32>().ok());
         let (memory, time, lanes) = (number()?, number()?, number()?);
+        // `zip` would ignore further parameters, and `split` further parts: reject them here.
         if parts.next().is_some() || written.split(',').count() != 3 {
             return None;
         }
@@ -76,7 +78,7 @@ impl Hash {
         })
     }
 
-    /// Something that grows with the time that a comparison takes, for hashes of one algorithm.
+    /// Returns a number that grows with the time of a comparison. Comparable only among hashes of one algorithm.
     pub(super) fn cost(&self) -> u64 {
         match self {
             Self::Bcrypt { cost, .. } => 1 << cost,
@@ -84,14 +86,14 @@ impl Hash {
         }
     }
 
-    /// Whether this is the password; takes as long as the hash was made to take. Of a password for bcrypt only the first 72
-    /// octets count.
+    /// Verifies a password. Takes as long as the hash's cost parameters demand. bcrypt uses only the first 72 bytes.
     pub(super) fn matches(&self, password: &[u8]) -> bool {
         match self {
             Self::Bcrypt { text, .. } => bcrypt::verify(password, text).unwrap_or(false),
             Self::Argon2id { hasher, salt, key } => {
                 let mut made = vec![0; key.len()];
                 let hashed = hasher.hash_password_into(password, salt, &mut made);
+                // Constant time: the comparison must not reveal a common prefix.
                 hashed.is_ok() && bool::from(made.ct_eq(key))
             }
         }
@@ -103,33 +105,33 @@ fn argon2id(memory: u32, time: u32, lanes: u32, key_len: usize) -> Result<Argon2
     Ok(Argon2::new(argon2::Algorithm::Argon2id, Version::V0x13, params))
 }
 
-/// What a new Argon2id hash costs.
+/// Cost parameters for a new Argon2id hash.
 #[derive(Debug, Clone, Copy)]
 pub struct Argon2idCost {
-    /// Passes over the memory.
+    /// Number of passes over the memory.
     pub time: u32,
-    /// KiB.
+    /// Memory in KiB.
     pub memory: u32,
-    /// Lanes.
+    /// Degree of parallelism.
     pub lanes: u8,
-    /// Octets of the key.
+    /// Length of the derived key in bytes.
     pub key_len: u32,
 }
 
-/// Why a password was not hashed.
+/// The reason that a password was not hashed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HashError {
-    /// bcrypt knows no passwords of more than 72 octets.
+    /// The password's length in bytes, above bcrypt's limit of 72.
     TooLong(usize),
-    /// The parameters are none, or the system gave no random octets.
+    /// The parameters are not valid, or the system's random generator failed.
     Refused(String),
 }
 
 impl fmt::Display for HashError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong(octets) => write!(f, "found a password of {octets} octets, bcrypt takes at most 72"),
+            Self::TooLong(bytes) => write!(f, "found a password of {bytes} bytes, bcrypt takes at most 72"),
             Self::Refused(words) => f.write_str(words),
         }
     }
@@ -137,22 +139,23 @@ impl fmt::Display for HashError {
 
 impl std::error::Error for HashError {}
 
-/// bcrypt's string for a password; `cost` is from 4 to 31.
+/// Hashes a password with bcrypt and a random salt. `cost` is the base-2 logarithm of the rounds, from 4 to 31.
 ///
 /// # Errors
-/// When the password is too long or the cost is none.
+/// If the password is longer than 72 bytes or the cost is out of range.
 pub fn bcrypt(password: &[u8], cost: u32) -> Result<String, HashError> {
     if password.len() > 72 {
         return Err(HashError::TooLong(password.len()));
     }
     let parts = bcrypt::hash_with_result(password, cost).map_err(|error| HashError::Refused(error.to_string()))?;
+    // `$2a$`, as Caddy's and Go's bcrypt write it.
     Ok(parts.format_for_version(bcrypt::Version::TwoA))
 }
 
-/// Argon2's string for a password, with a salt of 16 octets.
+/// Hashes a password with Argon2id and a random salt of 16 bytes.
 ///
 /// # Errors
-/// When the parameters are none.
+/// If the parameters are not valid or the system's random generator fails.
 pub fn argon2id_string(password: &[u8], cost: Argon2idCost) -> Result<String, HashError> {
     let refused = |error: argon2::Error| HashError::Refused(error.to_string());
     let Argon2idCost { time, memory, lanes, key_len } = cost;
@@ -161,6 +164,6 @@ pub fn argon2id_string(password: &[u8], cost: Argon2idCost) -> Result<String, Ha
     getrandom::fill(&mut salt).map_err(|error| HashError::Refused(error.to_string()))?;
     let mut key = vec![0; key_len as usize];
     hasher.hash_password_into(password, &salt, &mut key).map_err(refused)?;
-    let encode = |octets: &[u8]| BASE64_STANDARD_NO_PAD.encode(octets);
+    let encode = |bytes: &[u8]| BASE64_STANDARD_NO_PAD.encode(bytes);
     Ok(format!("$argon2id$v=19$m={memory},t={time},p={lanes}${}${}", encode(&salt), encode(&key)))
 }

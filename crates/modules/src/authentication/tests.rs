@@ -1,12 +1,12 @@
 use base64::prelude::BASE64_STANDARD;
 use causeway_pipeline::Registry;
-use causeway_testkit::{Answer, Kit, Request};
+use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Map, json};
 
 use super::hash::{Argon2idCost, argon2id_string, bcrypt};
 use super::*;
 
-/// What `caddy hash-password` printed for "hunter2": other people's hashes are read, not only our own.
+/// Output of `caddy hash-password` for "hunter2": hashes made by other programs must be accepted too.
 const CADDYS_BCRYPT: &str = "$2a$04$eacDgGyA5WnYuIRMt/.7FuPAyDKvLjzukLw0i1QXLV.WA/p54x0eG";
 const CADDYS_ARGON2ID: &str =
     "$argon2id$v=19$m=64,t=2,p=3$pwwa0+SgjnmuifncZEHNWA$2NdM58hK8M7xHBoTm6MJec/ap5VbTD5MaSSBdqqPTj8";
@@ -34,7 +34,7 @@ fn with(credentials: &str) -> Request {
 
 #[track_caller]
 fn check(kit: &mut Kit, request: &Request, want: Option<&str>) {
-    let Answer { status, .. } = kit.send(request);
+    let TestResponse { status, .. } = kit.send(request);
     let answer = kit.send(request);
     assert_eq!(status, answer.status, "the second answer");
     match want {
@@ -105,7 +105,7 @@ fn argon2id() {
     }
 }
 
-// bcrypt takes 72 octets; what is longer is cut when it is compared, as in Go, and refused when it is hashed.
+// bcrypt uses 72 bytes: a longer password is cut when it is verified, as in Go, and rejected when it is hashed.
 #[test]
 fn long_passwords() {
     let long = "x".repeat(72);
@@ -114,11 +114,11 @@ fn long_passwords() {
     check(&mut kit, &with(&format!("a:{long}y")), Some("a"));
     check(&mut kit, &with(&format!("a:{}", &long[1..])), None);
     let error = bcrypt(&[b'x'; 73], 4).expect_err("it is too long").to_string();
-    assert_eq!(error, "found a password of 73 octets, bcrypt takes at most 72");
+    assert_eq!(error, "found a password of 73 bytes, bcrypt takes at most 72");
     assert!(bcrypt(b"x", 3).is_err() && bcrypt(b"x", 32).is_err());
 }
 
-// Caddy: without a provider, or for nobody's name, a request is never authenticated; a name that nobody has is hashed as well.
+// Caddy: without a provider or accounts a request is never authenticated; an unknown name is hashed as well.
 #[test]
 fn nobody() {
     for routes in [json!([{ "handle": [{ "handler": "authentication" }] }]), routes(json!({ "accounts": [] }))] {
@@ -149,7 +149,7 @@ fn errors_are_handled_and_the_pool_is_bounded() {
     }
 }
 
-// Caddy, `hash_cache`: what was hashed once is not hashed again, by however many requests at a time.
+// Caddy, `hash_cache`: a password is hashed once, also for concurrent requests.
 #[test]
 fn cache() {
     let basic = json!({ "accounts": [account("alice", "x"), account("bob", "x")], "hash_cache": {} });
@@ -159,7 +159,7 @@ fn cache() {
     let second = kit.send_pending(&with("alice:x")).expect_err("it waits for the same");
     let other = kit.send_pending(&with("bob:x")).expect_err("it waits for another");
     assert_eq!(kit.worker().jobs_seen(), 2);
-    // Whoever began goes away; the others get what it began.
+    // The first client disconnects; the other requests still get the result.
     first.cancel(&mut kit);
     assert_eq!((second.finish(&mut kit).status, other.finish(&mut kit).status), (200, 200));
     for _ in 0..3 {
@@ -175,7 +175,7 @@ fn cache() {
     assert_eq!(
         kit.worker().jobs_seen(),
         4,
-        "what is wrong is remembered too, and apart for those that nobody is; a reload forgets nothing"
+        "failures are cached too, separately for unknown names; a reload keeps the cache"
     );
     for number in 0..1500 {
         kit.send(&with(&format!("none:{number}")));
@@ -184,11 +184,66 @@ fn cache() {
     assert_eq!(kit.send(&with("bob:x")).status, 200);
 }
 
+// A password whose requests are all cancelled is not hashed, with or without a cache; a later request hashes it.
+#[test]
+fn abandoned() {
+    for cache in [false, true] {
+        let mut basic = json!({ "accounts": [account("alice", "x")] });
+        if cache {
+            basic["hash_cache"] = json!({});
+        }
+        let mut kit = Kit::new(&registry(), &routes(basic));
+        kit.worker().queue_jobs(10);
+        let pending: Vec<_> = (0..2).map(|_| kit.send_pending(&with("alice:x")).expect_err("it waits")).collect();
+        let queued = kit.worker().jobs_seen();
+        pending.into_iter().for_each(|pending| pending.cancel(&mut kit));
+        assert_eq!(kit.worker().drop_abandoned(), queued, "cache: {cache}");
+        // Also before the cache's task has run again.
+        let pending = kit.send_pending(&with("alice:x")).expect_err("it is hashed anew");
+        assert_eq!(pending.finish(&mut kit).status, 200);
+        assert_eq!(kit.worker().jobs_seen(), queued + 1);
+        assert_eq!(kit.send(&with("alice:x")).status, 200);
+    }
+}
+
+// Waiting jobs count against the account, whether it exists or not, and against the client: an IPv6 client is a whole
+// /64.
+#[test]
+fn a_password_counts_against_its_account_and_its_client() {
+    let mut kit = Kit::new(&registry(), &routes(json!({ "accounts": [account("alice", "x")] })));
+    let mut work = |name: &str, peer: &str| {
+        kit.send(&with(&format!("{name}:y")).peer(peer.parse().expect("an address")));
+        *kit.worker().work_seen().last().expect("a job")
+    };
+    let first = work("alice", "192.0.2.1:1");
+    assert_eq!((first.kind(), first.parties().count()), (WorkKind::Password, 2));
+    assert_eq!(work("alice", "192.0.2.1:2"), first, "the port is not the client's");
+    assert_eq!(work("alice", "[::ffff:192.0.2.1]:1"), first);
+    for (name, peer, shared) in [
+        ("alice", "192.0.2.2:1", 1),
+        ("mallory", "192.0.2.1:1", 1),
+        ("mallory", "192.0.2.2:1", 0),
+        ("alice", "[2001:db8::1]:1", 1),
+    ] {
+        let other = work(name, peer);
+        assert_eq!(
+            first.parties().filter(|party| other.parties().any(|other| other == *party)).count(),
+            shared,
+            "{name} {peer}"
+        );
+    }
+    assert_eq!(work("bob", "[2001:db8::1]:1"), work("bob", "[2001:db8::ffff:0:2]:9"));
+    assert_ne!(work("bob", "[2001:db8::1]:1"), work("bob", "[2001:db8:0:1::1]:1"));
+}
+
 #[test]
 fn refused() {
     let hash = || bcrypt(b"x", 4).expect("a hash");
     for (basic, want) in [
-        (json!({ "accounts": [{ "username": "a" }] }), "accounts[0]: found 'no password', expected both"),
+        (
+            json!({ "accounts": [{ "username": "a" }] }),
+            "accounts[0]: found 'no password', expected a username and a password",
+        ),
         (json!({ "accounts": [{ "password": hash() }] }), "accounts[0]: found 'no username'"),
         (
             json!({ "accounts": [account("a", "x"), account("a", "y")] }),
@@ -196,7 +251,7 @@ fn refused() {
         ),
         (
             json!({ "accounts": [{ "username": "a", "password": "secret" }] }),
-            "accounts[0].password: found 'a text of 6 octets', expected a bcrypt hash",
+            "accounts[0].password: found 'a text of 6 bytes', expected a bcrypt hash",
         ),
         (json!({ "accounts": [{ "username": "a", "password": "$2a$04$x" }] }), "expected a bcrypt hash"),
         (json!({ "accounts": [{ "username": "a", "password": CADDYS_ARGON2ID }] }), "expected a bcrypt hash"),

@@ -1,39 +1,69 @@
-//! From a file to an answer, and redirects to a file's proper path.
+//! The response for a file, and redirects to a file's canonical path.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use causeway_message::octets::trim_ows;
+use causeway_message::syntax::trim_ows;
 use causeway_message::{Chunk, FieldValue, Method, StatusCode, names, path};
-use causeway_pipeline::{Body, Context, Fault, FileSlice, Part, Response, Step};
+use causeway_pipeline::{Body, BodyPart, Context, Fault, FileSlice, Response, Step};
 
-use super::Site;
 use super::conditional::{self, Verdict};
-use super::entry::{Content, Entry, Version};
-use super::precompressed::Coding;
-use super::range::{self, Asked, Range};
+use super::entry::{FileContent, FileEntry, Version};
+use super::range::{self, Range, RequestedRanges};
+use super::{FileServerPlan, made};
 use crate::rendered::with_field_value;
 
 const ALLOW: FieldValue<'static> = FieldValue::from_static("GET, HEAD");
 const BYTES: FieldValue<'static> = FieldValue::from_static("bytes");
 const VARY: FieldValue<'static> = FieldValue::from_static("Accept-Encoding");
 
-/// Answers with a file, whole, in part, or not at all, as the request has it. Nothing is asked of the file system.
-pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
+/// The coding of the content that is sent.
+#[derive(Clone, Copy)]
+enum SentCoding {
+    Identity,
+    /// A compressed file next to the requested one.
+    Stored(FieldValue<'static>),
+    /// A variant that the server made.
+    Made(FieldValue<'static>),
+}
+
+/// The content for one request.
+struct ChosenVersion<'e> {
+    version: &'e Version,
+    coding: SentCoding,
+}
+
+/// Chooses the content by the request's Accept-Encoding. A stored variant goes before one that the server makes. Does not allocate once the
+/// variants are made.
+fn choose<'e>(site: &FileServerPlan, cx: &Context, entry: &'e Rc<FileEntry>) -> ChosenVersion<'e> {
+    if let Some((coding, version)) = site.codings.choose(cx.head().fields(), entry) {
+        return ChosenVersion { version, coding: SentCoding::Stored(coding.field_value) };
+    }
+    match made::choose(&site.made, cx, entry) {
+        Some((coding, version)) => ChosenVersion { version, coding: SentCoding::Made(coding) },
+        None => ChosenVersion { version: &entry.main, coding: SentCoding::Identity },
+    }
+}
+
+/// Responds with a file: whole, in part, or without content, depending on the request's conditions and range.
+pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry>) -> Step {
     if site.canonical
         && let Some(step) = canonical(cx, entry.seen.is_index)
     {
         return step;
     }
-    // Caddy: also where there is one version only, since the answer may be compressed on its way.
+    // As in Caddy, sent even without compressed variants, since a later handler may compress the response.
     cx.response_mut().append(names::VARY, VARY);
     if let Err(fault) = check_method(cx) {
         return Step::Fail(fault);
     }
-    let side = site.codings.choose(cx.head().fields(), entry);
-    let version = side.map_or(&entry.main, |(_, version)| version);
-    let coding = side.map(|(coding, _)| coding);
-    set_fields(cx, entry, version);
-    // An error route's page, or a page with a status of its own, is no representation that a condition could speak of.
+    let chosen = choose(site, cx, entry);
+    let (version, coding) = (chosen.version, chosen.coding);
+    let is_conditional = site.status.is_none() && cx.fault().is_none();
+    let known = if is_conditional { made::known_tag(cx.head().fields(), entry) } else { None };
+    set_fields(cx, entry, known.or(version.etag.as_deref()));
+    // An error route's page, or a page with a configured status, is not a representation to which a condition could
+    // refer.
     let status = match &site.status {
         Some(status) => Some(status.of(cx)),
         None => cx.fault().map(|fault| Ok(fault.status)),
@@ -47,7 +77,7 @@ pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
     let etag = cx.response().fields().get(names::ETAG);
     match conditional::evaluate(head.fields(), head.method(), etag, entry) {
         Verdict::NotModified => {
-            // RFC 9110 §15.4.5: a date is of use only where there is no tag.
+            // RFC 9110 §15.4.5: with a tag, the date is redundant.
             if etag.is_some() {
                 cx.response_mut().remove(names::LAST_MODIFIED);
             }
@@ -56,26 +86,26 @@ pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
         Verdict::Failed => return Step::Respond(Response::empty(StatusCode::PRECONDITION_FAILED)),
         Verdict::Perform => {}
     }
-    // RFC 9110 §14.2: a range has a meaning with GET only.
+    // RFC 9110 §14.2: Range is defined for GET only.
     let asked = match head.fields().get(names::RANGE) {
         Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, entry) => {
             range::read(trim_ows(value), version.len)
         }
-        _ => Asked::Whole,
+        _ => RequestedRanges::Whole,
     };
     match asked {
-        Asked::Whole => whole(cx, StatusCode::OK, version, coding),
-        Asked::One(range) => {
+        RequestedRanges::Whole => whole(cx, StatusCode::OK, version, coding),
+        RequestedRanges::One(range) => {
             set_coding(cx, coding);
             one(cx, version, range)
         }
-        Asked::Several(ranges) => {
+        RequestedRanges::Several(ranges) => {
             set_coding(cx, coding);
             several(cx, version, &ranges)
         }
-        Asked::Unsatisfiable => {
+        RequestedRanges::Unsatisfiable => {
             content_range(cx, None, version.len);
-            // They speak of content that is not sent.
+            // These fields describe content that is not sent.
             for name in [names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED] {
                 cx.response_mut().remove(name);
             }
@@ -84,7 +114,8 @@ pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
     }
 }
 
-/// Only GET and HEAD read files. In an error route the method is that of the request which failed, so it is not asked.
+/// Permits only GET and HEAD; else sets Allow and fails with 405. In an error route the method is that of the failed
+/// request, so any method is permitted.
 pub(super) fn check_method(cx: &mut Context) -> Result<(), Fault> {
     if matches!(cx.head().method(), Method::Get | Method::Head) || cx.fault().is_some() {
         return Ok(());
@@ -93,12 +124,12 @@ pub(super) fn check_method(cx: &mut Context) -> Result<(), Fault> {
     Err(Fault::status(StatusCode::METHOD_NOT_ALLOWED))
 }
 
-/// What is set by an earlier handler stays.
-fn set_fields(cx: &mut Context, entry: &Entry, version: &Version) {
+/// Sets Content-Type, ETag and Last-Modified, each unless an earlier handler has set it.
+fn set_fields(cx: &mut Context, entry: &FileEntry, etag: Option<&[u8]>) {
     let response = cx.response_mut();
     let fields = [
         (names::CONTENT_TYPE, entry.content_type.as_deref().map(str::as_bytes)),
-        (names::ETAG, version.etag.as_deref()),
+        (names::ETAG, etag),
         (names::LAST_MODIFIED, entry.modified.as_ref().map(|(_, date)| date.as_bytes())),
     ];
     for (name, value) in fields {
@@ -110,29 +141,32 @@ fn set_fields(cx: &mut Context, entry: &Entry, version: &Version) {
     }
 }
 
-/// What is said with content only.
-fn set_coding(cx: &mut Context, coding: Option<&Coding>) {
-    cx.response_mut().set(names::ACCEPT_RANGES, BYTES);
-    if let Some(coding) = coding {
-        cx.response_mut().set(names::CONTENT_ENCODING, coding.field_value);
+/// Sets the fields that accompany content only.
+fn set_coding(cx: &mut Context, coding: SentCoding) {
+    // The ranges of a variant that was made are those of the uncompressed file.
+    if !matches!(coding, SentCoding::Made(_)) {
+        cx.response_mut().set(names::ACCEPT_RANGES, BYTES);
+    }
+    if let SentCoding::Stored(coding) | SentCoding::Made(coding) = coding {
+        cx.response_mut().set(names::CONTENT_ENCODING, coding);
     }
 }
 
-fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: Option<&Coding>) -> Step {
+fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: SentCoding) -> Step {
     set_coding(cx, coding);
     let body = match &version.content {
-        Content::Small(chunk) => Body::Chunk(chunk.clone()),
-        Content::Large(slice) => Body::File(slice.clone()),
+        FileContent::Small(chunk) => Body::Chunk(chunk.clone()),
+        FileContent::Large(slice) => Body::File(slice.clone()),
     };
     Step::Respond(Response { status, body })
 }
 
-fn part(version: &Version, range: &Range) -> Part {
+fn part(version: &Version, range: &Range) -> BodyPart {
     match &version.content {
-        // A small content's places fit in any machine's words.
-        Content::Small(chunk) => Part::Chunk(chunk.slice(range.start as usize..range.end as usize)),
-        Content::Large(slice) => {
-            Part::File(FileSlice { at: range.start, len: range.end - range.start, ..slice.clone() })
+        // Small content is at most `SMALL_MAX` bytes, so the casts cannot truncate.
+        FileContent::Small(chunk) => BodyPart::Chunk(chunk.slice(range.start as usize..range.end as usize)),
+        FileContent::Large(slice) => {
+            BodyPart::File(FileSlice { at: range.start, len: range.end - range.start, ..slice.clone() })
         }
     }
 }
@@ -143,9 +177,10 @@ fn one(cx: &mut Context, version: &Version, range: Range) -> Step {
     Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body })
 }
 
-// RFC 9110 §14.6: each part says its type and range; none of them is said of the whole.
+// RFC 9110 §14.6: each part has its own type and range; the response itself has only the multipart type.
 fn several(cx: &mut Context, version: &Version, ranges: &[Range]) -> Step {
     let worker = cx.worker();
+    // 128 random bits: the content cannot contain the boundary by accident.
     let boundary = format!("{:016x}{:016x}", worker.random(), worker.random());
     let kind = cx.response().fields().get(names::CONTENT_TYPE).map(<[u8]>::to_vec);
     let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
@@ -160,16 +195,18 @@ fn several(cx: &mut Context, version: &Version, ranges: &[Range]) -> Step {
         head.extend_from_slice(b"Content-Range: ");
         push_range(Some(range), version.len, &mut head);
         head.extend_from_slice(b"\r\n\r\n");
-        parts.push_back(Part::Chunk(Chunk::from(head)));
+        // The content is referenced, not copied.
+        parts.push_back(BodyPart::Chunk(Chunk::from(head)));
         parts.push_back(part(version, range));
         line_end = "\r\n";
     }
-    parts.push_back(Part::Chunk(Chunk::from(format!("\r\n--{boundary}--\r\n").into_bytes())));
+    parts.push_back(BodyPart::Chunk(Chunk::from(format!("\r\n--{boundary}--\r\n").into_bytes())));
     let kind = format!("multipart/byteranges; boundary={boundary}");
     with_field_value(kind.as_bytes(), |kind| cx.response_mut().set(names::CONTENT_TYPE, kind));
     Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body: Body::Parts(parts) })
 }
 
+/// Sets Content-Range without allocating.
 fn content_range(cx: &mut Context, range: Option<&Range>, len: u64) {
     let mut value = [0; 72];
     let mut rest = &mut value[..];
@@ -178,7 +215,7 @@ fn content_range(cx: &mut Context, range: Option<&Range>, len: u64) {
     with_field_value(&value[..used], |value| cx.response_mut().set(names::CONTENT_RANGE, value));
 }
 
-/// `bytes 0-4/10`, or `bytes */10` when no range can be had (RFC 9110 §14.4).
+/// Writes `bytes 0-4/10`, or `bytes */10` if no range is satisfiable (RFC 9110 §14.4).
 fn push_range(range: Option<&Range>, len: u64, out: &mut impl std::io::Write) {
     let written = match range {
         Some(range) => write!(out, "bytes {}-{}/{len}", range.start, range.end - 1),
@@ -187,27 +224,28 @@ fn push_range(range: Option<&Range>, len: u64, out: &mut impl std::io::Write) {
     written.expect("three numbers of at most 20 digits fit");
 }
 
-/// Caddy's `canonical_uris`: a folder's path ends with a slash, a file's does not. Only where the last segment is still the
-/// one that was asked for: who rewrote it meant it so.
+/// Caddy's `canonical_uris`: returns a redirect if a folder's path lacks the trailing slash or a file's path has one.
+/// Only if the last segment is still the client's: a rewrite of it was intended.
 fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
     let asked = cx.original().target().path();
     if last_segment(asked) == last_segment(cx.head().target().path()) { redirect(cx, is_folder) } else { None }
 }
 
-/// The redirect that a listing needs, `canonical_uris` or not, so that its relative links lead into the folder. Also where
-/// everything was stripped off the path, as `handle_path` does.
+/// The redirect that a listing needs even without `canonical_uris`, so that its relative links resolve inside the
+/// folder. Also applies when the whole path was stripped, as `handle_path` does.
 pub(super) fn canonical_folder(cx: &mut Context) -> Option<Step> {
     if cx.head().target().path() == "/" { redirect(cx, true) } else { canonical(cx, true) }
 }
 
-/// Leads to the path that was asked for with a slash at its end, or without one; `None` where it is so already.
+/// Redirects to the client's path with a trailing slash (for a folder) or without (for a file). `None` if it already
+/// matches.
 fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     let asked = cx.original().target().path();
     if asked.ends_with('/') == is_folder || asked == "/" {
         return None;
     }
-    // Caddy: without empty and dot segments; a path that begins with two slashes would be another site's address, too
-    // (RFC 3986 §4.2).
+    // As in Caddy, empty segments and dot segments are removed. A Location that begins with two slashes would also name
+    // another host (RFC 3986 §4.2).
     let mut to = Vec::with_capacity(asked.len() + 1);
     path::clean(asked.as_bytes(), &mut to);
     match is_folder {

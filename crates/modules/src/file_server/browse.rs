@@ -1,15 +1,15 @@
 //! Listings of folders: `browse`.
 //!
 //! In reading order:
-//! - [`list`]: what is in a folder, in which order
-//! - [`page`]: the listing as a page
+//! - [`list`]: the sorted entries of a folder
+//! - [`page`]: the listing as an HTML page
 //! - [`plain`]: the listing as JSON and as text
-//! - [`calendar`]: dates, as pages and JSON spell them
-//! - [`turns`]: how few listings are made at a time
+//! - [`calendar`]: dates as pages and JSON show them
+//! - [`turns`]: a limit on concurrent listings
 //!
-//! A listing of many files takes long to make and much memory. So a worker makes one for all who ask for it within a second,
-//! as [`crate::fresh`] says, and they share its octets; where a new look gives the same octets, also with those who read slowly.
-//! Few are made at a time, so that nobody's file waits behind a queue of them.
+//! A listing of many files takes much time and memory. So a worker caches it for a second, as [`crate::fresh`]
+//! describes, and all responses share its bytes, even across a revalidation that yields equal bytes. Few listings are
+//! made concurrently, so that they do not fill the queue ahead of requests for single files.
 
 mod calendar;
 mod list;
@@ -23,25 +23,25 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use causeway_message::{Chunk, FieldValue, NameRef, StatusCode, names, path};
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Response, StateId, Step};
 use serde::Deserialize;
 
 use super::disk::{Look, not_seen};
-use super::locate::Place;
-use super::{Site, answer, conditional, failed, missing};
-use crate::fresh::{Cost, Costly, Fresh, Known, Looking};
+use super::locate::FilePath;
+use super::{FileServerPlan, answer, conditional, failed, missing};
+use crate::fresh::{CachedValue, Cost, Costly, Fresh, RevalidationGuard};
 use list::{Listing, Order};
 use turns::{Turn, Turns};
 
-/// Files that one listing shows, as Caddy has it.
+/// Default limit on the entries of one listing, as in Caddy.
 const FILES_MAX: usize = 10_000;
-/// What a worker remembers of one file server's listings.
-const REMEMBERED: Cost = Cost { octets: 16 * 1024 * 1024, open: 0 };
+/// The cache of listings of each file server on each worker.
+const REMEMBERED: Cost = Cost { bytes: 16 * 1024 * 1024, open: 0 };
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Written {
+pub(super) struct BrowseConfig {
     template_file: String,
     plain_time_format: String,
     reveal_symlinks: bool,
@@ -58,7 +58,7 @@ pub(super) struct Browse {
 }
 
 impl Browse {
-    pub(super) fn build(written: Written, key: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    pub(super) fn build(written: BrowseConfig, key: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         if !written.template_file.is_empty() {
             return Err(build.refuse(written.template_file, "no template_file; this version has its own listing only"));
         }
@@ -68,7 +68,7 @@ impl Browse {
         }
         let mut order = Order::default();
         for (at, word) in written.sort.iter().enumerate() {
-            // Caddy: first by what, then in which direction.
+            // Caddy: the first word is the sort key, the second the direction.
             let expected = match at {
                 0 if !matches!(&**word, "asc" | "desc") && order.set(word) => continue,
                 1 if matches!(&**word, "asc" | "desc") && order.set(word) => continue,
@@ -96,23 +96,23 @@ enum Format {
     Text,
 }
 
-/// What a listing was asked for; owned, for the blocking pool.
-struct Asked {
+/// The request's parameters for a listing; owned, so that a job on the file thread pool can hold it.
+struct ListingQuery {
     format: Format,
     order: Order,
     limit: Option<usize>,
     offset: usize,
-    /// The path that was asked for, decoded and cleaned, with its slash at the end.
+    /// The request's path, decoded and cleaned, with a trailing slash.
     path: String,
 }
 
-impl Asked {
+impl ListingQuery {
     fn of(cx: &Context, browse: &Browse) -> Self {
         let mut order = browse.order;
         let (mut limit, mut offset) = (None, 0);
         for pair in cx.head().target().query().unwrap_or_default().split('&') {
             match pair.split_once('=') {
-                // What is no order leaves the configured one.
+                // An unknown word keeps the configured order.
                 Some(("sort" | "order", word)) => {
                     order.set(word);
                 }
@@ -125,7 +125,7 @@ impl Asked {
         for value in cx.head().fields().get_all(names::ACCEPT) {
             let value = value.to_ascii_lowercase();
             let says = |kind: &str| memchr::memmem::find(&value, kind.as_bytes()).is_some();
-            // Caddy: JSON before text before a page.
+            // As in Caddy, JSON takes precedence over text, and text over a page.
             if says("application/json") {
                 format = Format::Json;
             } else if says("text/plain") && !says("text/html") && format == Format::Page {
@@ -141,11 +141,11 @@ impl Asked {
         Self { format, order, limit, offset, path }
     }
 
-    /// Under which a listing is remembered: all that it depends on.
-    fn key(&self, place: &Place) -> Vec<u8> {
+    /// The cache key: everything that a listing depends on.
+    fn key(&self, place: &FilePath) -> Vec<u8> {
         let Self { format, order, limit, offset, path } = self;
         let mut key = place.key().to_vec();
-        // An octet 0 is in no path.
+        // A zero byte cannot occur in a path, so it separates the parts.
         key.extend_from_slice(&[0, *format as u8, order.sort as u8, u8::from(order.descending)]);
         key.extend_from_slice(&limit.unwrap_or(0).to_be_bytes());
         key.extend_from_slice(&offset.to_be_bytes());
@@ -154,16 +154,16 @@ impl Asked {
     }
 }
 
-/// A listing, ready to be answered with.
+/// A rendered listing.
 struct Made {
     format: Format,
-    octets: Chunk,
+    bytes: Chunk,
     modified: SystemTime,
 }
 
 impl Costly for Made {
     fn cost(&self) -> Cost {
-        Cost { octets: self.octets.len(), open: 0 }
+        Cost { bytes: self.bytes.len(), open: 0 }
     }
 }
 
@@ -171,31 +171,31 @@ const PAGE: FieldValue<'static> = FieldValue::from_static("text/html; charset=ut
 const JSON: FieldValue<'static> = FieldValue::from_static("application/json; charset=utf-8");
 const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=utf-8");
 const VARY: FieldValue<'static> = FieldValue::from_static("Accept, Accept-Encoding");
-/// The page needs nothing but its own style and icon; whatever a name might smuggle in stays without effect.
+/// The page uses only its own style and icon; this policy disables anything that a file name could inject.
 const POLICY: FieldValue<'static> = FieldValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
 );
 
-/// Answers with a listing that was made within the last second; `None` where there is none.
-pub(super) fn remembered(site: &Site, cx: &mut Context, place: &Place) -> Option<Step> {
+/// Responds with a listing that was made within the last second; `None` if there is none.
+pub(super) fn remembered(site: &FileServerPlan, cx: &mut Context, place: &FilePath) -> Option<Step> {
     let browse = site.browse.as_ref()?;
-    let key = Asked::of(cx, browse).key(place);
+    let key = ListingQuery::of(cx, browse).key(place);
     let now = cx.worker().now();
     let known = cx.generation().state(browse.made).borrow_mut().find(&key, now);
     match known {
-        Known::Fresh(made) => Some(refusal(cx).unwrap_or_else(|| give(cx, &made))),
-        // Whether it is still a folder without an index is asked first, and then again whether this is fresh.
-        Known::Stale(..) | Known::Nothing => None,
+        CachedValue::Fresh(made) => Some(refusal(cx).unwrap_or_else(|| give(cx, &made))),
+        // First look up the folder: it may have an index by now. `make` then consults this cache again.
+        CachedValue::Stale(..) | CachedValue::Nothing => None,
     }
 }
 
-/// What is answered instead of a listing: the way to the folder's proper path, or 405.
+/// Returns the response that replaces a listing, if any: a redirect to the folder's canonical path, or 405.
 fn refusal(cx: &mut Context) -> Option<Step> {
     answer::canonical_folder(cx).or_else(|| answer::check_method(cx).err().map(Step::Fail))
 }
 
-/// Answers for a folder that has no index: its listing, or 404.
-pub(super) fn folder(site: &Arc<Site>, cx: &mut Context, place: Place) -> Step {
+/// Responds for a folder without an index: with its listing, or with 404.
+pub(super) fn folder(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath) -> Step {
     let Some(browse) = &site.browse else { return missing(site) };
     if let Some(step) = refusal(cx) {
         return step;
@@ -212,50 +212,49 @@ pub(super) fn folder(site: &Arc<Site>, cx: &mut Context, place: Place) -> Step {
     }
 }
 
-/// Makes the listing, unless another one did meanwhile.
-fn make(site: &Arc<Site>, cx: &mut Context, place: Place, turn: Turn) -> Step {
+/// Makes the listing, unless another request made it while this one waited for its turn.
+fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Turn) -> Step {
     let Some(browse) = &site.browse else { return missing(site) };
-    let asked = Asked::of(cx, browse);
+    let asked = ListingQuery::of(cx, browse);
     let key = asked.key(&place);
     let began = cx.worker().now();
     let known = cx.generation().state(browse.made).borrow_mut().find(&key, began);
-    let old: Option<(Rc<Made>, Looking)> = match known {
-        Known::Fresh(made) => return give(cx, &made),
-        Known::Stale(made, looking) => Some((made, looking)),
-        Known::Nothing => None,
+    let old: Option<(Rc<Made>, RevalidationGuard)> = match known {
+        CachedValue::Fresh(made) => return give(cx, &made),
+        CachedValue::Stale(made, looking) => Some((made, looking)),
+        CachedValue::Nothing => None,
     };
     let format = asked.format;
     let ours = Arc::clone(site);
-    let job = run_blocking(&**cx.worker(), move || {
+    let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(place.path(), &place.names(&ours), browse, &asked);
-        Some(listing.map(|listing| (render(&listing, &asked), listing.modified)))
+        let made = listing.map(|listing| (render(&listing, &asked), listing.modified));
+        Some(made.map_err(|error| not_seen(place.path(), &error)))
     });
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
     let site = Arc::clone(site);
     cx.wait(job, move |cx, done| {
+        // Let the next listing start before this response is prepared.
         drop(turn);
         let Some(browse) = &site.browse else { return missing(&site) };
-        let (octets, modified) = match done.flatten() {
+        let (bytes, modified) = match done.flatten() {
             Some(Ok(made)) => made,
-            Some(Err(error)) => {
-                return match not_seen(&error) {
-                    Look::Failed(fault) => failed(cx, fault),
-                    _ => missing(&site),
-                };
-            }
+            Some(Err(Look::Failed(fault))) => return failed(cx, fault),
+            Some(Err(_)) => return missing(&site),
             None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         };
         let generation = Rc::clone(cx.generation());
         let mut remembered = generation.state(browse.made).borrow_mut();
         let made = match old {
-            // Slow readers of the old one and those to come hold the same octets.
-            Some((made, _)) if made.octets.as_slice() == octets && made.modified == modified => {
+            // Keep the old bytes if they are equal: slow readers of the old listing and later requests then share one
+            // buffer.
+            Some((made, _)) if made.bytes.as_slice() == bytes && made.modified == modified => {
                 remembered.touch(&key, began);
                 made
             }
             _ => {
-                let made = Rc::new(Made { format, octets: Chunk::from(octets), modified });
+                let made = Rc::new(Made { format, bytes: Chunk::from(bytes), modified });
                 remembered.put(&key, Rc::clone(&made), began);
                 made
             }
@@ -265,14 +264,14 @@ fn make(site: &Arc<Site>, cx: &mut Context, place: Place, turn: Turn) -> Step {
     })
 }
 
-fn render(listing: &Listing, asked: &Asked) -> Vec<u8> {
-    let mut octets = match asked.format {
+fn render(listing: &Listing, asked: &ListingQuery) -> Vec<u8> {
+    let mut bytes = match asked.format {
         Format::Page => page::render(listing, asked),
         Format::Json => plain::json(listing),
         Format::Text => plain::text(listing),
     };
-    octets.shrink_to_fit();
-    octets
+    bytes.shrink_to_fit();
+    bytes
 }
 
 fn give(cx: &mut Context, made: &Made) -> Step {
@@ -294,5 +293,5 @@ fn give(cx: &mut Context, made: &Made) -> Step {
         Format::Text => TEXT,
     };
     response.set(names::CONTENT_TYPE, kind);
-    Step::Respond(Response::chunk(StatusCode::OK, made.octets.clone()))
+    Step::Respond(Response::chunk(StatusCode::OK, made.bytes.clone()))
 }

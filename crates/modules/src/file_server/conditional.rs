@@ -2,24 +2,24 @@
 
 use causeway_message::{FieldMap, List, Method, names};
 
-use super::entry::Entry;
+use super::entry::FileEntry;
 
-/// What the preconditions say.
+/// The result of the preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Answer as if there were none.
+    /// No precondition prevents the normal response.
     Perform,
-    /// 304.
+    /// Respond with 304.
     NotModified,
-    /// 412.
+    /// Respond with 412.
     Failed,
 }
 
-/// Evaluates the preconditions in RFC 9110 §13.2.2's order. Allocates nothing.
-pub(super) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]>, entry: &Entry) -> Verdict {
+/// Evaluates the preconditions in the order of RFC 9110 §13.2.2. Does not allocate.
+pub(super) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]>, entry: &FileEntry) -> Verdict {
     let modified = entry.modified.as_ref().map(|(seconds, _)| *seconds);
-    // Step 1 and 2: If-Match, else If-Unmodified-Since. Both guard against changes, so "unknown" is a failure for the first
-    // and, by §13.1.4, nothing for the second.
+    // Steps 1 and 2: If-Match, else If-Unmodified-Since. Both guard against changes. A missing validator fails the
+    // first; for the second §13.1.4 ignores the condition then.
     if fields.contains(names::IF_MATCH) {
         if !lists(fields, names::IF_MATCH, etag, strong) {
             return Verdict::Failed;
@@ -30,7 +30,7 @@ pub(super) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]
         return Verdict::Failed;
     }
     let reads = matches!(method, Method::Get | Method::Head);
-    // Step 3 and 4: If-None-Match, else, for GET and HEAD only, If-Modified-Since.
+    // Steps 3 and 4: If-None-Match, else, for GET and HEAD only, If-Modified-Since.
     if fields.contains(names::IF_NONE_MATCH) {
         if lists(fields, names::IF_NONE_MATCH, etag, weak) {
             return if reads { Verdict::NotModified } else { Verdict::Failed };
@@ -44,9 +44,14 @@ pub(super) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]
     Verdict::Perform
 }
 
-/// Step 5: whether If-Range lets the range be answered; without it, yes. A tag is compared strongly, a date exactly
-/// (RFC 9110 §13.1.5).
-pub(super) fn range_holds(fields: &FieldMap, etag: Option<&[u8]>, entry: &Entry) -> bool {
+/// Returns whether `If-None-Match` lists this tag; `*` lists none in particular.
+pub(super) fn lists_weakly(fields: &FieldMap, etag: &[u8]) -> bool {
+    fields.get_all(names::IF_NONE_MATCH).any(|value| List::new(value).any(|candidate| weak(candidate, etag)))
+}
+
+/// Step 5: returns whether If-Range permits a partial response; true without the field. Compares a tag strongly and a
+/// date exactly (RFC 9110 §13.1.5).
+pub(super) fn range_holds(fields: &FieldMap, etag: Option<&[u8]>, entry: &FileEntry) -> bool {
     let Some(value) = fields.get(names::IF_RANGE) else { return true };
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
         return etag.is_some_and(|etag| strong(value, etag));
@@ -54,7 +59,7 @@ pub(super) fn range_holds(fields: &FieldMap, etag: Option<&[u8]>, entry: &Entry)
     date(Some(value)).is_some_and(|date| entry.modified.as_ref().is_some_and(|(modified, _)| *modified == date))
 }
 
-/// Whether the list is `*` or holds the tag. There is a current representation whenever this is asked.
+/// Returns whether the list contains the tag or is `*`, which always matches: a current representation exists here.
 fn lists(
     fields: &FieldMap,
     name: causeway_message::KnownName,
@@ -66,7 +71,7 @@ fn lists(
         .any(|value| value == b"*" || etag.is_some_and(|etag| List::new(value).any(|candidate| same(candidate, etag))))
 }
 
-// RFC 9110 §8.8.3.2.
+// RFC 9110 §8.8.3.2: equal, and neither tag is weak.
 fn strong(a: &[u8], b: &[u8]) -> bool {
     a == b && a.starts_with(b"\"")
 }
@@ -75,7 +80,8 @@ fn weak(a: &[u8], b: &[u8]) -> bool {
     a.strip_prefix(b"W/").unwrap_or(a) == b.strip_prefix(b"W/").unwrap_or(b)
 }
 
-/// Seconds since 1970 of a date (RFC 9110 §5.6.7); an invalid one is as none (§13.1.3, §13.1.4).
+/// Parses a date (RFC 9110 §5.6.7) to seconds since 1970. `None` for an invalid date, which the conditions ignore
+/// (§13.1.3, §13.1.4).
 pub(super) fn date(value: Option<&[u8]>) -> Option<u64> {
     let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
     Some(time.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?.as_secs())

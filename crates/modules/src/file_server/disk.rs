@@ -1,105 +1,125 @@
-//! What is asked of the file system; everything here blocks and runs on the blocking pool.
+//! File system access. Everything here blocks and runs on the file thread pool.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use causeway_message::{StatusCode, path};
-use causeway_pipeline::{Fault, Reason};
+use causeway_pipeline::{Fault, FileVersion, LogLimit, OpenFile, Reason};
 
-use super::locate::{Place, Resolved};
-use super::{Site, mime};
+use super::locate::{FilePath, Resolved};
+use super::{FileServerPlan, mime};
 
-/// Up to this long a file is read whole and remembered.
+/// Resolution of file times: file systems update them in steps of up to 10 ms (a kernel tick), some in longer ones.
+const TIMES_ARE_COARSE: Duration = Duration::from_millis(50);
+/// How often a small file is read again because it was written to during the read.
+const READS_MAX: usize = 3;
+/// Largest file in bytes that is read whole and cached in memory.
 const SMALL_MAX: u64 = 128 * 1024;
-/// Octets of a file that holds an entity tag.
-const TAG_FILE_OCTETS_MAX: u64 = 4096;
+/// Most bytes that are read from a file that contains an entity tag.
+const TAG_FILE_BYTES_MAX: u64 = 4096;
 
-/// What was found at a place.
+/// The result of a lookup.
 pub(super) enum Look {
     File(Box<File>),
-    /// The file that was seen before.
+    /// The file matches `known`: the cached entry is still valid.
     Same,
     /// A folder without an index.
     Folder,
-    /// Nothing, or nothing that may be seen.
+    /// There is no file, or it is hidden.
     Missing,
     Failed(Fault),
 }
 
-/// A file as it was read, with its compressed versions.
+/// A file that was read, and its compressed variants, each with the index of its coding.
 pub(super) struct File {
     pub(super) main: Version,
     pub(super) sides: Vec<(usize, Version)>,
-    pub(super) seen: Seen,
+    pub(super) seen: FileStamps,
     pub(super) content_type: Option<Cow<'static, str>>,
+    /// Last-Modified in seconds since 1970, and as a field value.
     pub(super) modified: Option<(u64, Box<str>)>,
 }
 
 pub(super) struct Version {
-    pub(super) content: Content,
+    pub(super) content: DiskContent,
     pub(super) etag: Option<Box<[u8]>>,
 }
 
-pub(super) enum Content {
+pub(super) enum DiskContent {
     Small(Vec<u8>),
-    Large(Arc<fs::File>, u64),
+    Large(Arc<OpenFile>),
 }
 
-/// By what a file with its compressed versions is known again.
+/// Identifies the state of a file and its compressed variants. Equal values mean that a cached entry is still valid.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// It was found as the index of the folder that was asked for.
+pub(super) struct FileStamps {
+    /// The request named a folder and this file is its index.
     pub(super) is_index: bool,
     main: Stamp,
-    /// For each coding that is looked for.
+    /// One for each configured coding; `None` if that variant does not exist.
     sides: Vec<Option<Stamp>>,
-    /// What files beside them say to be their entity tags, the main file's first.
+    /// Entity tags from separate files (`etag_file_extensions`), the main file's first.
     tags: Vec<Option<Box<[u8]>>>,
 }
 
-/// What the file system says of one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+impl FileStamps {
+    /// Returns what identifies the content of the main file; `None` while a later write could leave the same times.
+    pub(super) fn identity(&self) -> Option<FileIdentity> {
+        (!self.main.is_fresh).then_some(FileIdentity(self.main))
+    }
+
+    fn is_fresh(&self) -> bool {
+        std::iter::once(&self.main).chain(self.sides.iter().flatten()).any(|stamp| stamp.is_fresh)
+    }
+}
+
+/// A file with its version: equal values mean equal content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileIdentity(Stamp);
+
+/// Identity and version of one file, from its metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Stamp {
     device: u64,
     inode: u64,
-    len: u64,
-    /// Nanoseconds since 1970.
-    modified: i128,
+    version: FileVersion,
+    /// The last write was so recent that a later write could leave the same timestamp. Such a stamp proves no equality.
+    is_fresh: bool,
 }
 
 impl Stamp {
     fn of(metadata: &Metadata) -> Self {
-        let modified = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        Self { device: metadata.dev(), inode: metadata.ino(), len: metadata.len(), modified }
+        let is_fresh = metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|since| since < TIMES_ARE_COARSE));
+        Self { device: metadata.dev(), inode: metadata.ino(), version: FileVersion::of(metadata), is_fresh }
     }
 
-    /// Caddy's tag: nanoseconds and octets in base 36. None for a time that says nothing (0 and 1 second, which builds that
-    /// want to be reproducible set).
+    /// Caddy's entity tag: modification time in nanoseconds and length in bytes, both in base 36. `None` for a time of
+    /// 0 or 1 seconds, which reproducible builds set and which therefore identifies no version.
     fn etag(&self) -> Option<Box<[u8]>> {
-        if matches!(self.modified.div_euclid(1_000_000_000), 0 | 1) {
+        if matches!(self.version.modified.div_euclid(1_000_000_000), 0 | 1) {
             return None;
         }
         let mut tag = b"\"".to_vec();
-        if self.modified < 0 {
+        if self.version.modified < 0 {
             tag.push(b'-');
         }
-        push_base36(self.modified.unsigned_abs(), &mut tag);
+        push_base36(self.version.modified.unsigned_abs(), &mut tag);
         tag.push(b'-');
-        push_base36(u128::from(self.len), &mut tag);
+        push_base36(u128::from(self.version.len), &mut tag);
         tag.push(b'"');
         Some(tag.into())
     }
 
     fn last_modified(&self) -> Option<(u64, Box<str>)> {
-        let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).ok()?;
-        // What a date in HTTP can say ends with the year 9999.
+        let seconds = u64::try_from(self.version.modified.div_euclid(1_000_000_000)).ok()?;
+        // An HTTP date has four digits for the year, so it ends with the year 9999.
         if matches!(seconds, 0 | 1) || seconds >= 253_402_300_800 {
             return None;
         }
@@ -109,6 +129,7 @@ impl Stamp {
 }
 
 fn push_base36(mut number: u128, out: &mut Vec<u8>) {
+    // Digits come out in reverse order.
     let start = out.len();
     loop {
         out.push(b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize]);
@@ -120,41 +141,52 @@ fn push_base36(mut number: u128, out: &mut Vec<u8>) {
     out[start..].reverse();
 }
 
-/// Finds and reads what is at a place. The rules are those of Caddy's file server: a folder's index, if it has one that is not
-/// hidden; nothing hidden; links are followed.
-pub(super) fn look(site: &Site, place: &Place, known: Option<&Seen>) -> Look {
+/// Looks up and reads the file at a location by the rules of Caddy's file server: for a folder its first index that is
+/// not hidden; no hidden files; symbolic links are followed.
+pub(super) fn read_file(site: &FileServerPlan, place: &FilePath, known: Option<&FileStamps>) -> Look {
     let (path, names) = (place.path(), place.names(site));
-    let metadata = match fs::metadata(of_octets(path)) {
+    let metadata = match fs::metadata(of_bytes(path)) {
         Ok(metadata) => metadata,
-        Err(error) => return not_seen(&error),
+        Err(error) => return not_seen(path, &error),
     };
     if !metadata.is_dir() {
         return if names.hides(path) { Look::Missing } else { file(site, &names, path, &metadata, false, known) };
     }
     for name in &names.index {
         let mut index = path.to_vec();
+        // `clean` resolves dot segments in the index name, so that it cannot lead out of the folder.
         path::clean(name, &mut index);
         if names.hides(&index) {
             continue;
         }
-        match fs::metadata(of_octets(&index)) {
+        match fs::metadata(of_bytes(&index)) {
             Ok(metadata) if !metadata.is_dir() => return file(site, &names, &index, &metadata, true, known),
+            // Without the permission to look inside, it is unknown whether the folder has an index.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return not_seen(&index, &error),
             _ => {}
         }
     }
     if names.hides(path) { Look::Missing } else { Look::Folder }
 }
 
-fn file(site: &Site, names: &Resolved, path: &[u8], metadata: &Metadata, is_index: bool, known: Option<&Seen>) -> Look {
-    // A pipe would be waited for, a device may have no end.
+fn file(
+    site: &FileServerPlan,
+    names: &Resolved,
+    path: &[u8],
+    metadata: &Metadata,
+    is_index: bool,
+    known: Option<&FileStamps>,
+) -> Look {
+    // Opening a pipe can block, and reading a device may never end.
     if !metadata.is_file() {
         return Look::Missing;
     }
-    let mut seen = match see(site, names, path, metadata, is_index) {
+    let mut seen = match stat_files(site, names, path, metadata, is_index) {
         Ok(seen) => seen,
         Err(look) => return look,
     };
-    if known == Some(&seen) {
+    // A recent stamp may hide a second write: read the file again.
+    if known.is_some_and(|known| *known == seen && !known.is_fresh()) {
         return Look::Same;
     }
     let main = match open(path, &mut seen.main) {
@@ -169,7 +201,7 @@ fn file(site: &Site, names: &Resolved, path: &[u8], metadata: &Metadata, is_inde
     let mut sides = Vec::new();
     for (number, coding) in site.codings.iter().enumerate() {
         let Some(stamp) = &mut seen.sides[number] else { continue };
-        // Caddy: one that cannot be opened is as none, unless the server has no descriptors left.
+        // As in Caddy, a variant that cannot be opened is skipped, unless the server is out of file descriptors.
         match open(&beside(path, coding.suffix), stamp) {
             Ok(Some(content)) => {
                 let etag = tag(number + 1, stamp, &mut seen.tags);
@@ -183,8 +215,14 @@ fn file(site: &Site, names: &Resolved, path: &[u8], metadata: &Metadata, is_inde
     Look::File(Box::new(File { main, sides, seen, content_type: mime::of(path), modified }))
 }
 
-/// Looks at all files that belong to one, and reads the small ones that say its entity tags.
-fn see(site: &Site, names: &Resolved, path: &[u8], metadata: &Metadata, is_index: bool) -> Result<Seen, Look> {
+/// Reads the metadata of a file and of its variants, and the files with their entity tags.
+fn stat_files(
+    site: &FileServerPlan,
+    names: &Resolved,
+    path: &[u8],
+    metadata: &Metadata,
+    is_index: bool,
+) -> Result<FileStamps, Look> {
     let mut sides = Vec::new();
     let mut tags = Vec::new();
     if !site.tag_extensions.is_empty() {
@@ -192,31 +230,31 @@ fn see(site: &Site, names: &Resolved, path: &[u8], metadata: &Metadata, is_index
     }
     for coding in site.codings.iter() {
         let side = beside(path, coding.suffix);
-        let metadata = if names.hides(&side) { None } else { fs::metadata(of_octets(&side)).ok() };
+        let metadata = if names.hides(&side) { None } else { fs::metadata(of_bytes(&side)).ok() };
         let stamp = metadata.filter(Metadata::is_file).map(|metadata| Stamp::of(&metadata));
         if !site.tag_extensions.is_empty() {
             tags.push(if stamp.is_some() { tag_file(site, &side)? } else { None });
         }
         sides.push(stamp);
     }
-    Ok(Seen { is_index, main: Stamp::of(metadata), sides, tags })
+    Ok(FileStamps { is_index, main: Stamp::of(metadata), sides, tags })
 }
 
-/// The first file beside this one that holds its entity tag; line ends are no part of it, an empty one is none.
-fn tag_file(site: &Site, path: &[u8]) -> Result<Option<Box<[u8]>>, Look> {
+/// Reads the entity tag from the first existing tag file. Line ends are removed; an empty file means no tag.
+fn tag_file(site: &FileServerPlan, path: &[u8]) -> Result<Option<Box<[u8]>>, Look> {
     for extension in &site.tag_extensions {
         let mut tag = Vec::new();
         let file =
-            OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_octets(&beside(path, extension)));
-        match file.and_then(|file| file.take(TAG_FILE_OCTETS_MAX).read_to_end(&mut tag)) {
+            OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_bytes(&beside(path, extension)));
+        match file.and_then(|file| file.take(TAG_FILE_BYTES_MAX).read_to_end(&mut tag)) {
             Ok(_) => {
-                tag.retain(|octet| !matches!(octet, b'\n' | b'\r'));
+                tag.retain(|byte| !matches!(byte, b'\n' | b'\r'));
                 return Ok((!tag.is_empty()).then(|| tag.into()));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
-                let reason = Reason::Io(error.kind());
-                return Err(Look::Failed(Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason }));
+                let path = beside(path, extension);
+                return Err(failed(&path, &error, StatusCode::INTERNAL_SERVER_ERROR));
             }
         }
     }
@@ -227,47 +265,78 @@ fn beside(path: &[u8], suffix: &str) -> Vec<u8> {
     [path, suffix.as_bytes()].concat()
 }
 
-/// Opens a file and reads it if it is small. The stamp becomes that of what was opened.
-fn open(path: &[u8], stamp: &mut Stamp) -> Result<Option<Content>, Look> {
-    // Without O_NONBLOCK a pipe that was put there since would hold this thread.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_octets(path));
-    let mut file = file.map_err(|error| not_opened(&error))?;
-    let metadata = file.metadata().map_err(|error| not_opened(&error))?;
+/// Opens a file and reads it if it is small. `stamp` is updated from the open descriptor. `None` if it is not a regular
+/// file.
+fn open(path: &[u8], stamp: &mut Stamp) -> Result<Option<DiskContent>, Look> {
+    // O_NONBLOCK: the path may have become a pipe since the check, and opening it would block this thread.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_bytes(path));
+    let file = file.map_err(|error| not_opened(path, &error))?;
+    let metadata = file.metadata().map_err(|error| not_opened(path, &error))?;
     if !metadata.is_file() {
         return Ok(None);
     }
     *stamp = Stamp::of(&metadata);
-    if stamp.len > SMALL_MAX {
-        return Ok(Some(Content::Large(Arc::new(file), stamp.len)));
+    let mut file = OpenFile::new(file).map_err(|error| not_opened(path, &error))?;
+    // Each try reads the file and then checks that it was not written to during the read.
+    for _ in 0..READS_MAX {
+        stamp.version = file.opened();
+        let len = stamp.version.len;
+        if len > SMALL_MAX {
+            break;
+        }
+        let mut bytes = vec![0; len as usize];
+        let read = file.file().read_exact_at(&mut bytes, 0);
+        // Check the version before the read's result: a truncation during the read also makes the read fail.
+        if !file.is_rewritten() {
+            read.map_err(|error| not_read(path, &error))?;
+            return Ok(Some(DiskContent::Small(bytes)));
+        }
+        file = file.renewed().map_err(|error| not_opened(path, &error))?;
     }
-    let mut octets = Vec::with_capacity(stamp.len as usize + 1);
-    // One octet more than there should be: whatever grows meanwhile is cut off here and looked at again in a second.
-    let read = (&mut file).take(stamp.len + 1).read_to_end(&mut octets);
-    read.map_err(|error| Look::Failed(Fault::io(&error)))?;
-    octets.truncate(stamp.len as usize);
-    Ok(Some(Content::Small(octets)))
+    stamp.version = file.opened();
+    // A file that changes all the time is sent from the descriptor; the response is cut short if the file changes
+    // during it.
+    Ok(Some(DiskContent::Large(Arc::new(file))))
 }
 
-/// Caddy: what may not be looked at is 403, what is no path 400 (a name that is too long, links that go round).
-pub(super) fn not_seen(error: &std::io::Error) -> Look {
-    failed(error, StatusCode::BAD_REQUEST)
+/// As in Caddy: 403 without permission; 400 for a path that cannot be resolved (a name too long, a loop of links).
+pub(super) fn not_seen(path: &[u8], error: &std::io::Error) -> Look {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Look::Missing,
+        ErrorKind::PermissionDenied => failed(path, error, StatusCode::FORBIDDEN),
+        _ => failed(path, error, StatusCode::BAD_REQUEST),
+    }
 }
 
-/// Caddy: what is there, may be read and cannot be opened shows that the server is short of something.
-fn not_opened(error: &std::io::Error) -> Look {
-    failed(error, StatusCode::SERVICE_UNAVAILABLE)
+/// As in Caddy: a file that exists, is readable and still cannot be opened means that the server lacks a resource: 503.
+fn not_opened(path: &[u8], error: &std::io::Error) -> Look {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Look::Missing,
+        ErrorKind::PermissionDenied => failed(path, error, StatusCode::FORBIDDEN),
+        _ => failed(path, error, StatusCode::SERVICE_UNAVAILABLE),
+    }
 }
 
-fn failed(error: &std::io::Error, otherwise: StatusCode) -> Look {
-    let status = match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => return Look::Missing,
-        ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
-        _ => otherwise,
-    };
+/// Reading an open file failed: 500.
+fn not_read(path: &[u8], error: &std::io::Error) -> Look {
+    failed(path, error, StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Logs a failure that the operator can fix, and returns it. A path that cannot exist (400) is the client's mistake.
+fn failed(path: &[u8], error: &std::io::Error, status: StatusCode) -> Look {
+    static FORBIDDEN: LogLimit = LogLimit::new();
+    static OTHERS: LogLimit = LogLimit::new();
+    let limit = if status == StatusCode::FORBIDDEN { &FORBIDDEN } else { &OTHERS };
+    if status != StatusCode::BAD_REQUEST
+        && let Some(left_out) = limit.admit()
+    {
+        let path = of_bytes(path);
+        tracing::warn!(?path, %error, status = status.as_u16(), left_out, "cannot serve a file");
+    }
     Look::Failed(Fault { status, reason: Reason::Io(error.kind()) })
 }
 
-pub(crate) fn of_octets(path: &[u8]) -> &Path {
+pub(crate) fn of_bytes(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
@@ -293,16 +362,16 @@ mod tests {
             (libc::EMFILE, 400, 503),
         ] {
             let error = std::io::Error::from_raw_os_error(errno);
-            assert_eq!((status(not_seen(&error)), status(not_opened(&error))), (seen, opened), "{error}");
+            let path = b"/srv/x";
+            assert_eq!((status(not_seen(path, &error)), status(not_opened(path, &error))), (seen, opened), "{error}");
         }
     }
 
-    // Caddy, fileserver: the tag is base 36 of the time in nanoseconds, a dash, and of the length.
+    // Caddy, fileserver: the tag is the time in nanoseconds in base 36, a dash, and the length in base 36.
     #[test]
     fn tags() {
         let seen = |seconds: i128, nanos: i128, len| Stamp {
-            modified: seconds * 1_000_000_000 + nanos,
-            len,
+            version: FileVersion { modified: seconds * 1_000_000_000 + nanos, len, ..FileVersion::default() },
             ..Stamp::default()
         };
         assert_eq!(seen(1_700_000_000, 0, 35).etag().as_deref(), Some(&b"\"cwyvpelgpse8-z\""[..]));

@@ -1,4 +1,4 @@
-//! What a worker remembers of a file.
+//! A cached file.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,42 +6,63 @@ use std::sync::Arc;
 use causeway_message::Chunk;
 use causeway_pipeline::FileSlice;
 
-use super::disk::{self, File, Seen};
+use super::disk::{self, File, FileStamps};
+use super::made::{MadeCodings, MadeVariant};
 use crate::fresh::{Cost, Costly};
 
-/// What an entry takes up beside its content, roughly.
-const ENTRY_OCTETS: usize = 256;
+/// Estimated overhead of an entry in bytes, in addition to its content.
+const ENTRY_BYTES: usize = 256;
 
-/// A file, ready to be answered with.
-pub(super) struct Entry {
+/// A file with everything that its responses need.
+pub(super) struct FileEntry {
     pub(super) main: Version,
-    /// Its compressed versions, by the coding's number.
+    /// Its compressed variants, each with the index of its coding.
     pub(super) sides: Box<[(usize, Version)]>,
-    /// What the file system said of them.
-    pub(super) seen: Arc<Seen>,
+    /// One variant for each coding that the server makes; none if the file is not eligible.
+    pub(super) made: Box<[MadeVariant]>,
+    /// The metadata at the last lookup, for revalidation.
+    pub(super) seen: Arc<FileStamps>,
     pub(super) content_type: Option<Cow<'static, str>>,
-    /// Seconds since 1970, and as a field value.
+    /// Last-Modified in seconds since 1970, and as a field value.
     pub(super) modified: Option<(u64, Box<str>)>,
 }
 
-/// Content with what names it.
+/// The content of the file or of one compressed variant, with its entity tag.
 pub(super) struct Version {
-    pub(super) content: Content,
-    /// Octets of content.
+    pub(super) content: FileContent,
+    /// Length of the content in bytes.
     pub(super) len: u64,
     pub(super) etag: Option<Box<[u8]>>,
 }
 
-pub(super) enum Content {
+pub(super) enum FileContent {
     Small(Chunk),
     Large(FileSlice),
 }
 
-impl From<Box<File>> for Entry {
-    /// On the worker: the chunks' counts are its own.
-    fn from(file: Box<File>) -> Self {
+impl FileEntry {
+    /// Returns whether a file that would be sent from its descriptor has changed since it was opened. One system call
+    /// for each variant that is not in memory. Content in memory always matches its length and validators.
+    pub(super) fn has_changed(&self) -> bool {
+        self.versions().any(|version| match &version.content {
+            FileContent::Small(_) => false,
+            FileContent::Large(slice) => slice.file.has_changed(),
+        })
+    }
+
+    /// The file itself, then its compressed variants.
+    fn versions(&self) -> impl Iterator<Item = &Version> {
+        std::iter::once(&self.main).chain(self.sides.iter().map(|(_, version)| version))
+    }
+}
+
+impl FileEntry {
+    /// Runs on the worker, so that no other thread touches the chunks' reference counts.
+    pub(super) fn new(file: Box<File>, made: &MadeCodings) -> Self {
+        let main = Version::from(file.main);
         Self {
-            main: file.main.into(),
+            made: made.of(&main, file.content_type.as_deref()),
+            main,
             sides: file.sides.into_iter().map(|(coding, version)| (coding, version.into())).collect(),
             seen: Arc::new(file.seen),
             content_type: file.content_type,
@@ -53,24 +74,33 @@ impl From<Box<File>> for Entry {
 impl From<disk::Version> for Version {
     fn from(version: disk::Version) -> Self {
         let (content, len) = match version.content {
-            disk::Content::Small(octets) => {
-                let len = octets.len() as u64;
-                (Content::Small(Chunk::from(octets)), len)
+            disk::DiskContent::Small(bytes) => {
+                let len = bytes.len() as u64;
+                (FileContent::Small(Chunk::from(bytes)), len)
             }
-            disk::Content::Large(file, len) => (Content::Large(FileSlice { file, at: 0, len }), len),
+            // The length at the time of opening, to which the validators belong.
+            disk::DiskContent::Large(file) => {
+                let len = file.opened().len;
+                (FileContent::Large(FileSlice { file, at: 0, len }), len)
+            }
         };
         Self { content, len, etag: version.etag }
     }
 }
 
-impl Costly for Entry {
+impl Costly for FileEntry {
     fn cost(&self) -> Cost {
-        let mut cost = Cost { octets: ENTRY_OCTETS, open: 0 };
-        for version in std::iter::once(&self.main).chain(self.sides.iter().map(|(_, version)| version)) {
+        let mut cost = Cost { bytes: ENTRY_BYTES, open: 0 };
+        for version in self.versions() {
             match &version.content {
-                Content::Small(chunk) => cost.octets += chunk.len(),
-                Content::Large(_) => cost.open += 1,
+                FileContent::Small(chunk) => cost.bytes += chunk.len(),
+                // Its bytes stay in the page cache; only the descriptor counts.
+                FileContent::Large(_) => cost.open += 1,
             }
+        }
+        // A variant is shorter than the file. Its bytes count from the start, since it is made while the entry is cached.
+        if let FileContent::Small(chunk) = &self.main.content {
+            cost.bytes += self.made.len() * (ENTRY_BYTES + chunk.len());
         }
         cost
     }

@@ -1,4 +1,4 @@
-//! From a request's path to a path of the file system, and what is hidden there.
+//! Maps a request's path to a path of the file system, and decides which files are hidden.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,18 +6,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use causeway_message::{StatusCode, path};
 use causeway_pipeline::{Build, Context, Fault, Template};
 
-use super::Site;
+use super::FileServerPlan;
 use crate::glob::{Space, glob};
 
-/// Where to look, for the blocking pool: the key under which what is found is remembered. It begins with the file's path; behind
-/// that stand what the placeholders of the configured names gave.
+/// The location to look up, as the cache key: the file's path, followed by the expanded placeholders of the configured
+/// names (each with a 4-byte length). Owned, so that a job on the file thread pool can hold it.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct FilePath {
     key: Vec<u8>,
     path_len: usize,
 }
 
-impl Place {
+impl FilePath {
     pub(super) fn new(key: &[u8], path_len: usize) -> Self {
         Self { key: key.to_vec(), path_len }
     }
@@ -30,17 +30,17 @@ impl Place {
         &self.key[..self.path_len]
     }
 
-    /// What may be there and what may not.
-    pub(super) fn names<'s>(&self, site: &'s Site) -> Cow<'s, Resolved> {
+    /// The hidden patterns and index names for this request. Borrowed if no name contains a placeholder.
+    pub(super) fn names<'s>(&self, site: &'s FileServerPlan) -> Cow<'s, Resolved> {
         site.names.resolve(&self.key[self.path_len..])
     }
 }
 
-/// Makes a request's key in `out`; answers how much of it is the path.
+/// Appends a request's cache key to `out` and returns the length of its path part.
 ///
 /// # Errors
-/// 400 for a path with an octet 0, which no file's name can hold.
-pub(super) fn key(site: &Site, cx: &mut Context, out: &mut Vec<u8>) -> Result<usize, Fault> {
+/// 400 for a path with a zero byte, which no file name can contain.
+pub(super) fn key(site: &FileServerPlan, cx: &mut Context, out: &mut Vec<u8>) -> Result<usize, Fault> {
     push_root(&site.root, cx, out);
     join(cx.path(), out);
     if out.contains(&0) {
@@ -51,13 +51,14 @@ pub(super) fn key(site: &Site, cx: &mut Context, out: &mut Vec<u8>) -> Result<us
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         template.render(cx, out);
+        // The length prefix keeps two lists of values with one concatenation distinct.
         let len = u32::try_from(out.len() - start - 4).expect("a context's text is far below 4 GiB");
         out[start..start + 4].copy_from_slice(&len.to_be_bytes());
     }
     Ok(path_len)
 }
 
-/// Puts a root behind `out`, without slashes at its end. Caddy: a placeholder without a value is the present folder.
+/// Appends the root without trailing slashes. As in Caddy, a placeholder without a value expands to the current folder.
 pub(crate) fn push_root(root: &Template, cx: &mut Context, out: &mut Vec<u8>) {
     let start = out.len();
     match root.literal() {
@@ -74,8 +75,8 @@ pub(crate) fn push_root(root: &Template, cx: &mut Context, out: &mut Vec<u8>) {
     }
 }
 
-/// Puts the request's decoded path behind the root: dot segments are resolved before, so that none is left to climb. A slash at
-/// the end goes.
+/// Appends the request's decoded path without its trailing slash. Dot segments are resolved first, so that none can
+/// lead above the root.
 fn join(decoded: &[u8], out: &mut Vec<u8>) {
     if path::is_clean(decoded) {
         out.extend_from_slice(decoded);
@@ -87,21 +88,21 @@ fn join(decoded: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What is configured of names: files that a folder is shown by, and patterns of what is not shown.
+/// The configured names: index files of a folder, and patterns of hidden files.
 #[derive(Debug)]
 pub(super) struct Names {
-    hide: Vec<Name>,
-    index: Vec<Name>,
-    /// Those with placeholders, which each request renders into its key.
+    hide: Vec<ConfiguredName>,
+    index: Vec<ConfiguredName>,
+    /// The names with placeholders, which each request expands into its key.
     live: Vec<Template>,
-    /// When there are none.
+    /// Resolved at load if no name contains a placeholder.
     fixed: Option<Resolved>,
 }
 
 #[derive(Debug)]
-enum Name {
+enum ConfiguredName {
     Fixed(Vec<u8>),
-    /// By number in `live`.
+    /// Index in `live`.
     Live(usize),
 }
 
@@ -111,10 +112,10 @@ impl Names {
         let mut name = |written: &String| {
             let template = build.template(written);
             match template.literal() {
-                Some(literal) => Name::Fixed(literal.as_bytes().to_vec()),
+                Some(literal) => ConfiguredName::Fixed(literal.as_bytes().to_vec()),
                 None => {
                     live.push(template);
-                    Name::Live(live.len() - 1)
+                    ConfiguredName::Live(live.len() - 1)
                 }
             }
         };
@@ -126,7 +127,7 @@ impl Names {
         names
     }
 
-    /// The names, those with placeholders taken from the end of a key.
+    /// Returns the names for a request; `live` is the part of its key after the path.
     fn resolve(&self, mut live: &[u8]) -> Cow<'_, Resolved> {
         if let Some(fixed) = &self.fixed {
             return Cow::Borrowed(fixed);
@@ -141,13 +142,14 @@ impl Names {
     }
 
     fn with(&self, values: &[&[u8]]) -> Resolved {
-        let value = |name: &Name| match name {
-            Name::Fixed(text) => text.clone(),
-            Name::Live(number) => values[*number].to_vec(),
+        let value = |name: &ConfiguredName| match name {
+            ConfiguredName::Fixed(text) => text.clone(),
+            ConfiguredName::Live(number) => values[*number].to_vec(),
         };
-        // Caddy: a pattern with a slash is a path, from the folder on that the server runs in.
-        let pattern =
-            |name: &Name| Some(value(name)).map(|text| if text.contains(&b'/') { absolute(&text) } else { text });
+        // Caddy: a pattern with a slash is a path, relative to the server's working directory.
+        let pattern = |name: &ConfiguredName| {
+            Some(value(name)).map(|text| if text.contains(&b'/') { absolute(&text) } else { text })
+        };
         Resolved {
             hidden: self.hide.iter().filter_map(pattern).collect(),
             index: self.index.iter().map(value).collect(),
@@ -155,7 +157,7 @@ impl Names {
     }
 }
 
-/// The names as a request has them.
+/// The names with all placeholders expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resolved {
     hidden: Vec<Vec<u8>>,
@@ -163,8 +165,9 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// Whether this path is hidden (Caddy's documentation of `hide`): without a slash a pattern hides whatever has a component of
-    /// that name, with one it hides a path, all below it, and what it matches as a glob. Components of the root count too.
+    /// Returns whether this path is hidden (Caddy's documentation of `hide`). A pattern without a slash hides every
+    /// path with a component that it matches. A pattern with a slash is a path: it hides that path, everything below
+    /// it, and every path that it matches as a glob. Components of the root count too.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         if self.hidden.is_empty() {
             return false;
@@ -172,15 +175,16 @@ impl Resolved {
         let path = absolute(path);
         self.hidden.iter().any(|pattern| {
             if !pattern.contains(&b'/') {
-                return path.split(|&octet| octet == b'/').any(|component| glob(pattern, component, Space::Plain));
+                return path.split(|&byte| byte == b'/').any(|component| glob(pattern, component, Space::Plain));
             }
+            // `/a` hides `/a` and `/a/b`, not `/ab`.
             let below = path.strip_prefix(&**pattern).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
             below || glob(pattern, &path, Space::Plain)
         })
     }
 }
 
-/// The path from the file system's root on, without `.`, `..` and slashes at its end; nothing is looked at.
+/// Makes a path absolute and removes `.`, `..` and trailing slashes. Purely lexical: does not access the files.
 fn absolute(path: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     if !path.starts_with(b"/") {

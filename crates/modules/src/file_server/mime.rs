@@ -1,13 +1,14 @@
-//! Types by extension, with the charset that Go's `mime` package, and so Caddy, gives to text.
+//! Media types by file extension, with the charset that Go's `mime` package, and so Caddy, adds to text types.
 
 use std::borrow::Cow;
 
-/// The type of a file of this name; `None` where none is known: then no type is sent, and none is guessed.
+/// Returns the media type for a file name. `None` for an unknown extension: then the response has no Content-Type, and
+/// the content is not sniffed.
 pub(super) fn of(path: &[u8]) -> Option<Cow<'static, str>> {
-    let name = path.rsplit(|&octet| octet == b'/').next().unwrap_or_default();
-    let dot = name.iter().rposition(|&octet| octet == b'.')?;
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
     let extension = std::str::from_utf8(&name[dot + 1..]).ok()?.to_ascii_lowercase();
-    // First those that Go has built in, or that the table spells otherwise.
+    // Overrides: types that are built into Go, or that the table spells differently.
     let known = match &*extension {
         "avif" => "image/avif",
         "ico" => "image/vnd.microsoft.icon",

@@ -1,51 +1,55 @@
 //! Range requests (RFC 9110 §14).
 
 use causeway_message::List;
-use causeway_message::octets::{parse_number, trim_ows};
+use causeway_message::syntax::{parse_number, trim_ows};
 
-/// More ranges than this are not worth their boundaries: the whole content is sent (RFC 9110 §14.2 lets a server).
+/// Above this number of ranges the whole content is sent, as RFC 9110 §14.2 permits: the part headers would outweigh
+/// the savings.
 const RANGES_MAX: usize = 64;
 
-/// Octets of the content, from and up to, the end not included.
+/// Offsets in bytes, the end exclusive.
 pub(super) type Range = std::ops::Range<u64>;
 
-/// What a Range field asks for.
+/// The parsed Range field.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// The whole content, as if there were no such field.
+pub(super) enum RequestedRanges {
+    /// The whole content: there is no usable range.
     Whole,
     /// One range.
     One(Range),
-    /// Several, in the order asked for.
+    /// Several, in the order of the request.
     Several(Vec<Range>),
-    /// None that the content has: 416.
+    /// No range overlaps the content: 416.
     Unsatisfiable,
 }
 
-/// Reads a Range field for content of `len` octets. One range allocates nothing.
+/// Parses a Range field for content of `len` bytes. A single range does not allocate.
 ///
-/// An unknown unit is ignored (RFC 9110 §14.2: MUST); a set of ranges that cannot be read is refused, as Caddy does (§14.2:
-/// MAY). Empty content has no range; a request that always sends `bytes=0-` still gets it.
-pub(super) fn read(value: &[u8], len: u64) -> Asked {
-    let Some(equals) = value.iter().position(|&octet| octet == b'=') else { return Asked::Whole };
+/// An unknown unit is ignored (RFC 9110 §14.2: MUST). A malformed set of ranges is rejected, as Caddy does (§14.2:
+/// MAY). Ranges of empty content are ignored, so that a client that always sends `bytes=0-` gets a 200.
+pub(super) fn read(value: &[u8], len: u64) -> RequestedRanges {
+    let Some(equals) = value.iter().position(|&byte| byte == b'=') else { return RequestedRanges::Whole };
     let (unit, set) = (&value[..equals], &value[equals + 1..]);
     if !trim_ows(unit).eq_ignore_ascii_case(b"bytes") || len == 0 {
-        return Asked::Whole;
+        return RequestedRanges::Whole;
     }
     let (mut first, mut more) = (None, Vec::new());
     let (mut count, mut sum) = (0, 0u64);
     for spec in List::new(set) {
         count += 1;
         let range = match spec_of(spec, len) {
-            None => return Asked::Unsatisfiable,
+            None => return RequestedRanges::Unsatisfiable,
+            // A range outside of the content is skipped; it is an error only if no range remains.
             Some(None) => continue,
             Some(Some(range)) => range,
         };
-        // What overlaps itself to more than the content is an attack, or better served whole (§14.2, §17.15).
+        // Overlapping ranges that sum up to more than the content are an attack or are better served whole (§14.2,
+        // §17.15).
         sum = sum.saturating_add(range.end - range.start);
         if count > RANGES_MAX || sum > len {
-            return Asked::Whole;
+            return RequestedRanges::Whole;
         }
+        // The vector is allocated only for the second range.
         match &first {
             None => first = Some(range),
             Some(first) => {
@@ -57,18 +61,19 @@ pub(super) fn read(value: &[u8], len: u64) -> Asked {
         }
     }
     match first {
-        None => Asked::Unsatisfiable,
-        Some(range) if more.is_empty() => Asked::One(range),
-        Some(_) => Asked::Several(more),
+        None => RequestedRanges::Unsatisfiable,
+        Some(range) if more.is_empty() => RequestedRanges::One(range),
+        Some(_) => RequestedRanges::Several(more),
     }
 }
 
-/// `None`: no range at all; `Some(None)`: one that the content does not have (RFC 9110 §14.1.1, §14.1.2).
+/// Parses one range. `None` if it is malformed, `Some(None)` if it lies outside of the content (RFC 9110 §14.1.1,
+/// §14.1.2).
 fn spec_of(spec: &[u8], len: u64) -> Option<Option<Range>> {
-    let dash = spec.iter().position(|&octet| octet == b'-')?;
+    let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (trim_ows(&spec[..dash]), trim_ows(&spec[dash + 1..]));
     if first.is_empty() {
-        // The last so many octets; all of them when there are fewer.
+        // A suffix range: the last `suffix` bytes, or the whole content if it is shorter.
         let suffix = number(last)?.min(len);
         return Some((suffix > 0).then_some(len - suffix..len));
     }
@@ -80,7 +85,7 @@ fn spec_of(spec: &[u8], len: u64) -> Option<Option<Range>> {
     Some((first < len).then_some(first..end))
 }
 
-/// A number past 64 bits is past every content's end.
+/// Parses digits. A number above 64 bits is beyond the end of any content, so it saturates.
 fn number(digits: &[u8]) -> Option<u64> {
     let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     all_digits.then(|| parse_number(digits).unwrap_or(u64::MAX))
@@ -91,8 +96,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc9110_14_ranges_of_ten_octets() {
-        use Asked::{One, Several, Unsatisfiable, Whole};
+    fn rfc9110_14_ranges_of_ten_bytes() {
+        use RequestedRanges::{One, Several, Unsatisfiable, Whole};
         for (value, want) in [
             ("bytes=0-4", One(0..5)),
             ("bytes=5-", One(5..10)),

@@ -1,10 +1,12 @@
-//! The file server through the test kit, on a folder of its own for each test.
+//! Tests of the file server with the test kit, each on its own folder.
 
 mod browse;
 mod escape;
+mod made;
 mod names;
 mod precompressed;
 mod rfc9110;
+mod versions;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +14,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use causeway_pipeline::Registry;
-use causeway_testkit::{Answer, Kit, Request};
+use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
-/// A folder that goes with the test.
+/// A temporary folder, removed on drop.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -27,10 +29,10 @@ impl Folder {
         Self(path)
     }
 
-    /// Writes a file, with the folders it lies in, last changed at 2001-09-09T01:46:40Z.
+    /// Writes a file, creates its parent folders, and sets its time to 2001-09-09T01:46:40Z.
     pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.0.join(path);
-        fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("folders");
+        fs::create_dir_all(path.parent().expect("a file has a parent folder")).expect("folders");
         fs::write(&path, content).expect("a file");
         set_modified(&path, 1_000_000_000);
         self
@@ -66,7 +68,7 @@ fn registry() -> Registry {
     registry
 }
 
-fn summary(answer: &Answer) -> (u16, &str) {
+fn summary(answer: &TestResponse) -> (u16, &str) {
     (answer.status, answer.text())
 }
 
@@ -91,7 +93,7 @@ fn a_file_with_its_fields() {
     assert_eq!(summary(&kit.send(&Request::get("/empty.txt"))), (200, ""));
     assert_eq!(kit.send(&Request::get("/a/none")).status, 404);
     assert_eq!(kit.send(&Request::get("/a/raw/below")).status, 404);
-    // Caddy: what cannot be a name is the peer's mistake.
+    // Caddy: a name that cannot exist is the client's mistake.
     assert_eq!(kit.send(&Request::get(&format!("/{}", "x".repeat(300)))).status, 400);
 }
 
@@ -110,7 +112,7 @@ fn the_root_is_a_variable() {
     assert!(own.text().contains("causeway-modules"), "tests run in the crate's folder");
 }
 
-// Caddy: index names are tried in order; a hidden one is as none; without one a folder is 404.
+// Caddy: index names are tried in order; hidden ones are skipped; a folder without an index is 404.
 #[test]
 fn index_files() {
     let folder = Folder::new();
@@ -127,7 +129,8 @@ fn index_files() {
     assert_eq!(kit.send(&Request::get("/")).status, 404);
 }
 
-// Caddy, `canonical_uris`: folders end in a slash, files do not, 308, the query stays; not when the last segment was rewritten.
+// Caddy, `canonical_uris`: folders end in a slash, files do not; 308; the query is kept; no redirect if the last
+// segment was rewritten.
 #[test]
 fn canonical_paths() {
     let folder = Folder::new();
@@ -141,7 +144,7 @@ fn canonical_paths() {
         ("/d/e%20f", "/d/e%20f/"),
         ("//d", "/d/"),
         ("////f.txt/", "/f.txt"),
-        // What would be another site's address when it stood in Location as it came.
+        // Copied to Location unchanged, these would name another host.
         ("//evil.test/../d", "/d/"),
         ("//evil.test/..%2fd", "/evil.test/..%2fd/"),
         ("/./d", "/d/"),
@@ -161,7 +164,8 @@ fn canonical_paths() {
     assert_eq!(kit.send(&Request::get("/x/d")).field("location"), Some("/x/d/"));
 }
 
-// Caddy, `hide`: without a slash each component, with one a path and what lies below, globs in both.
+// Caddy, `hide`: a pattern without a slash applies to each component, one with a slash to a path and everything below;
+// both may be globs.
 #[test]
 fn hidden_files() {
     let folder = Folder::new();
@@ -204,7 +208,7 @@ fn methods_pass_thru_and_statuses() {
     let mut kit = folder.kit(json!({ "status_code": "503" }));
     let answer = kit.send(&Request::get("/x.txt").field("Range", "bytes=0-0").field("If-None-Match", "*"));
     assert_eq!(summary(&answer), (503, "x"));
-    // Caddy: in an error route the file goes out with the error's status, whatever the method was.
+    // Caddy: an error route serves the file with the error's status, whatever the method.
     let errors = json!([{ "handle": [{ "handler": "rewrite", "uri": "/sorry.html" }, folder.handler(json!({}))] }]);
     let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [folder.handler(json!({}))] }]), &errors);
     assert_eq!(summary(&kit.send(&Request::get("/none"))), (404, "sorry"));
@@ -222,8 +226,8 @@ fn fields_that_an_earlier_handler_set_stay() {
     assert_eq!(kit.send(&Request::get("/x.txt").field("If-None-Match", "\"mine\"")).status, 304);
 }
 
-// The bound of the pool that may block is the operator's protection: beyond it the answer is 503, at once; but a file that was
-// kept is given as it was, since what was there a moment ago is better than no answer.
+// The bound of the blocking pool protects the operator: beyond it the response is an immediate 503. A cached file is
+// still served, since an expired value is better than a 503.
 #[test]
 fn a_full_pool_is_503_but_for_what_was_kept() {
     let folder = Folder::new();
@@ -250,7 +254,7 @@ fn a_changed_file_is_seen_within_a_second() {
     assert_eq!((summary(&kit.send(&Request::get("/x.txt"))), kit.worker().jobs_seen()), ((200, "old"), jobs));
     kit.worker().advance(Duration::from_millis(1));
     assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "newer"));
-    // Unchanged: looked at, not read again.
+    // Unchanged: the metadata is read, the content is not.
     kit.worker().advance(Duration::from_secs(5));
     assert_eq!((summary(&kit.send(&Request::get("/x.txt"))), kit.worker().jobs_seen()), ((200, "newer"), jobs + 2));
     fs::remove_file(folder.0.join("x.txt")).expect("it was there");
@@ -269,14 +273,14 @@ fn while_one_looks_others_get_what_was_there() {
     let Err(looking) = kit.send_pending(&Request::get("/x.txt")) else { panic!("it looks first") };
     assert_eq!(summary(&kit.send_pending(&Request::get("/x.txt")).ok().expect("no wait")), (200, "x"));
     assert_eq!(summary(&looking.finish(&mut kit)), (200, "x"));
-    // A peer that goes away while its file is looked for leaves nothing behind.
+    // A client that disconnects during the lookup leaves no state.
     let Err(gone) = kit.send_pending(&Request::get("/y.txt")) else { panic!("it looks first") };
     gone.cancel(&mut kit);
     assert_eq!(kit.worker().run_jobs(), 1);
     assert_eq!(kit.send(&Request::get("/y.txt")).status, 404);
 }
 
-// A crowd that asks for what nothing is known of waits for one look; also when the first of them goes away.
+// Concurrent requests for a path that is not cached share one lookup, also if the first client disconnects.
 #[test]
 fn a_crowd() {
     let folder = Folder::new();
@@ -358,7 +362,7 @@ fn a_reload_that_keeps_the_options_keeps_the_cache() {
     kit.reload(&registry(), &routes(json!({})), &Value::Null);
     match kit.send_pending(&get) {
         Ok(answer) => assert_eq!(answer.text(), "a"),
-        Err(_) => panic!("the file was looked at again"),
+        Err(_) => panic!("the file was looked up again"),
     }
     kit.reload(&registry(), &routes(json!({ "hide": ["a.txt"] })), &Value::Null);
     assert_eq!(kit.send(&get).status, 404);

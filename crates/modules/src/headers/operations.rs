@@ -1,4 +1,4 @@
-//! What is done to fields, in Caddy's order: all deleted, some added, set, deleted, replaced in.
+//! The changes to fields, in Caddy's order: clear, add, set, delete, replace.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use causeway_message::{FieldMap, FieldName, NameRef, names};
 use causeway_pipeline::{Build, BuildError, Call, Context, StateId, Template};
 
-use super::{WrittenOps, WrittenReplacement};
+use super::{HeaderOpsConfig, HeaderReplacementConfig};
 use crate::glob::Affix;
 use crate::pattern::{self, Live, Pattern};
-use crate::rendered::{FieldText, Name, with_field_value};
+use crate::rendered::{FieldNameTemplate, FieldText, with_field_value};
 
-/// Whose fields.
+/// The message whose fields are changed.
 #[derive(Clone, Copy)]
 pub(super) enum Side<'c> {
     Request,
     Response,
-    /// Those of a call's request.
+    /// The request of an upstream call.
     Call(&'c Call),
-    /// Those of its answer.
+    /// The response of an upstream call.
     Answer(&'c Call),
 }
 
@@ -33,22 +33,23 @@ impl Side<'_> {
     }
 }
 
+/// The compiled operations on one message's fields.
 pub(crate) struct Ops {
     clear: bool,
     add: Box<[Values]>,
     set: Box<[Values]>,
     delete: Box<[Template]>,
     replace: Box<[Replacement]>,
-    /// The fields as they were, while they are made anew.
+    /// Reused by each worker: the previous fields while a replacement builds the new ones.
     old: StateId<RefCell<FieldMap>>,
 }
 
-/// A field and what it is to hold.
-type Values = (Name, Box<[FieldText]>);
+/// A field and its new values.
+type Values = (FieldNameTemplate, Box<[FieldText]>);
 
 struct Replacement {
-    /// `None`: of all fields.
-    name: Option<Name>,
+    /// `None` applies to all fields.
+    name: Option<FieldNameTemplate>,
     search: Search,
     with: Template,
 }
@@ -56,21 +57,22 @@ struct Replacement {
 enum Search {
     Plain(Template),
     Regexp(Pattern),
-    /// With placeholders in it.
+    /// With placeholders in the expression.
     Live(Live),
 }
 
 impl Ops {
-    pub(super) fn build(written: WrittenOps, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    pub(super) fn build(written: HeaderOpsConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let mut add = Vec::with_capacity(written.add.len());
         for (name, values) in written.add {
             let values = values.iter().map(|value| FieldText::build(value, build)).collect();
-            add.push((Name::build(&name, build)?, values));
+            add.push((FieldNameTemplate::build(&name, build)?, values));
         }
         let set = set(written.set, build)?;
         let (mut clear, mut delete) = (false, Vec::with_capacity(written.delete.len()));
         for name in written.delete {
             let pattern = build.template_of_known(&name);
+            // A lone `*` deletes all fields, before the other operations.
             if name == "*" {
                 clear = true;
             } else if pattern.literal().is_none() || FieldName::parse(name.trim_matches('*')).is_some() || name == "**"
@@ -82,7 +84,7 @@ impl Ops {
         }
         let mut replace = Vec::with_capacity(written.replace.len());
         for (name, replacements) in written.replace {
-            let field = if name == "*" { None } else { Some(Name::build(&name, build)?) };
+            let field = if name == "*" { None } else { Some(FieldNameTemplate::build(&name, build)?) };
             for (index, replacement) in replacements.iter().enumerate() {
                 let search = build.at(format!("replace.{name}[{index}]"), |build| Search::build(replacement, build))?;
                 let with = build.template_of_known(&replacement.replace);
@@ -103,11 +105,12 @@ impl Ops {
         for (name, values) in &self.set {
             name.with(cx, |cx, name| match &**values {
                 [value] => value.with(cx, |cx, value| side.edit(cx, |fields| fields.insert(name, value))),
-                // Caddy: several cookies are several fields, as they cannot be one.
+                // Caddy: several Set-Cookie values become several fields, because they cannot be joined to one.
                 values if name == NameRef::Known(names::SET_COOKIE) => {
                     side.edit(cx, |fields| fields.remove(name));
                     append(cx, side, name, values);
                 }
+                // Other values are joined with commas to one field.
                 values => cx.with_scratch(|cx, joined| {
                     for (number, value) in values.iter().enumerate() {
                         if number > 0 {
@@ -132,12 +135,14 @@ impl Ops {
         }
     }
 
-    /// Replaces in the values of a field, or of all fields. They are made anew from a copy, where there is something to replace.
+    /// Replaces in the values of one field, or of all fields. The map is rebuilt from a copy, but only if a value
+    /// changes.
     fn replace(&self, cx: &mut Context, side: Side<'_>, name: Option<NameRef<'_>>, search: &Search, with: &[u8]) {
         let is_meant = |field: NameRef<'_>| name.is_none_or(|name| name == field);
         if !side.edit(cx, |fields| fields.iter().any(|(field, _)| is_meant(field))) {
             return;
         }
+        // Taken out of the cell, so that no borrow is held while placeholders are rendered.
         let mut old = cx.generation().state(self.old).take();
         side.edit(cx, |fields| old.copy_from(fields));
         let mut changed = false;
@@ -146,7 +151,7 @@ impl Ops {
                 made.clear();
                 let replaced = is_meant(field) && search.replace(cx, value, with, made);
                 if replaced && !changed {
-                    // The first one: those before it are as they were.
+                    // The first change: start a new map with a copy of the fields before it.
                     changed = true;
                     side.edit(cx, FieldMap::clear);
                     for (field, value) in old.iter().take(place) {
@@ -160,15 +165,15 @@ impl Ops {
             }
         });
         old.clear();
-        old.give_back(KEPT_OCTETS_MAX);
+        old.give_back(KEPT_BYTES_MAX);
         cx.generation().state(self.old).replace(old);
     }
 }
 
-/// Octets that a worker keeps between requests.
-const KEPT_OCTETS_MAX: usize = 16 * 1024;
+/// Capacity in bytes that a worker keeps between requests.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
 
-/// Fields to be set; what is written in several spellings of one name is one field.
+/// Compiles the fields to set. Names that differ only in case are one field, with all their values.
 fn set(written: BTreeMap<String, Vec<String>>, build: &mut Build<'_>) -> Result<Vec<Values>, BuildError> {
     let mut merged: Vec<(String, Vec<String>)> = Vec::with_capacity(written.len());
     for (name, values) in written {
@@ -180,20 +185,24 @@ fn set(written: BTreeMap<String, Vec<String>>, build: &mut Build<'_>) -> Result<
     let mut set = Vec::with_capacity(merged.len());
     for (name, values) in merged {
         let values = values.iter().map(|value| FieldText::build(value, build)).collect();
-        set.push((Name::build(&name, build)?, values));
+        set.push((FieldNameTemplate::build(&name, build)?, values));
     }
     Ok(set)
 }
 
 fn append(cx: &mut Context, side: Side<'_>, name: NameRef<'_>, values: &[FieldText]) {
+    // RFC 9112 §3.2: a request has exactly one Host. An added one replaces it, as in Caddy.
+    let replaces = name == NameRef::Known(names::HOST) && matches!(side, Side::Request | Side::Call(_));
     for value in values {
-        value.with(cx, |cx, value| side.edit(cx, |fields| fields.append(name, value)));
+        value.with(cx, |cx, value| {
+            side.edit(cx, |fields| if replaces { fields.insert(name, value) } else { fields.append(name, value) });
+        });
     }
 }
 
 fn delete(fields: &mut FieldMap, pattern: Affix<'_>) {
     match pattern {
-        // What placeholders made of it; a lone star that is written has been seen to.
+        // From a placeholder. A literal `*` was handled as `clear`.
         Affix::Any => {}
         Affix::Exact(name) => {
             if let Some(name) = NameRef::parse(name) {
@@ -205,8 +214,8 @@ fn delete(fields: &mut FieldMap, pattern: Affix<'_>) {
 }
 
 impl Search {
-    fn build(written: &WrittenReplacement, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let WrittenReplacement { search, search_regexp, .. } = written;
+    fn build(written: &HeaderReplacementConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let HeaderReplacementConfig { search, search_regexp, .. } = written;
         if search_regexp.is_empty() {
             return Ok(Self::Plain(build.template_of_known(search)));
         }
@@ -215,7 +224,8 @@ impl Search {
         }
         build.at("search_regexp", |build| {
             let source = build.template_of_known(search_regexp);
-            // Counts such as `{2}` look like placeholders too: what is an expression as it is written, is one.
+            // A count such as `{2}` also looks like a placeholder. If no placeholder is known, the text is compiled as
+            // it is.
             match source.literal().is_some() || !search_regexp.contains('{') {
                 true => Ok(Self::Regexp(Pattern::build(search_regexp, build)?)),
                 false => Ok(Self::Live(Live::build(source, build))),

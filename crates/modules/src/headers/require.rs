@@ -1,22 +1,24 @@
-//! What an answer must be for operations to apply to it.
+//! Conditions that a response must meet for operations to apply to it.
 
 use causeway_message::{FieldMap, FieldName, StatusCode};
 use causeway_pipeline::{Build, BuildError};
 
-use super::WrittenRequire;
+use super::ResponseMatcherConfig;
 use crate::glob::Affix;
 
 type Patterns = Vec<Box<[u8]>>;
 
 pub(crate) struct Require {
-    /// Codes, and classes below 10. Empty: any.
+    /// Status codes; a value below 10 is a class, such as 4 for 4xx. Empty matches any status.
     status: Vec<u16>,
-    /// `None`: there must be no such field.
+    /// Value patterns, of which one must match. `None` requires that the field is absent, an empty list that it is
+    /// present.
     fields: Vec<(FieldName, Option<Patterns>)>,
 }
 
+/// Returns whether the response meets the conditions on the status and on every field.
 impl Require {
-    pub(crate) fn build(written: WrittenRequire, build: &Build<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn build(written: ResponseMatcherConfig, build: &Build<'_>) -> Result<Self, BuildError> {
         let mut fields = Vec::with_capacity(written.headers.len());
         for (name, patterns) in written.headers {
             let patterns = patterns.map(|patterns| patterns.into_iter().map(|p| p.into_bytes().into()).collect());

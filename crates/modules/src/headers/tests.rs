@@ -1,5 +1,5 @@
 use causeway_pipeline::Registry;
-use causeway_testkit::{Answer, Kit, Request};
+use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
 fn registry() -> Registry {
@@ -8,16 +8,16 @@ fn registry() -> Registry {
     registry
 }
 
-/// The answer's fields behind these operations, where the handler behind them sets `A: 1`, `B: 2`, `Server` and a body that shows
+/// Returns the response after these operations. The next handler sets `A: 1`, `B: 2`, `Server` and a body that shows
 /// the request's `X-*` fields.
-fn send(mut handler: Value, request: &Request) -> Answer {
+fn send(mut handler: Value, request: &Request) -> TestResponse {
     handler["handler"] = json!("headers");
     let show = "{http.request.header.X-A}|{http.request.header.X-B}|{http.request.header.X-C}";
     let respond = json!({ "handler": "static_response", "body": show, "headers": { "A": ["1"], "B": ["2"] } });
     Kit::new(&registry(), &json!([{ "handle": [handler, respond] }])).send(request)
 }
 
-// Caddy, http.handlers.headers: operations on the request change what comes behind.
+// Caddy, http.handlers.headers: operations on the request affect the following handlers.
 #[test]
 fn request_operations() {
     let request = Request::get("/?c").field("X-A", "one").field("X-A", "two").field("X-B", "b-b").field("Y-B", "y");
@@ -61,7 +61,7 @@ fn request_operations() {
     }
 }
 
-// Caddy: operations on the answer are applied at once, or, when deferred, to what the handlers behind left.
+// Caddy: operations on the response apply at once, or, if deferred, to the fields as the following handlers left them.
 #[test]
 fn response_operations() {
     for (ops, a, c) in [
@@ -80,17 +80,19 @@ fn response_operations() {
     }
 }
 
-// Caddy: several cookies stay several; the host is a field like any other, whatever form the target has.
+// Caddy: several cookies stay separate fields; Host is an ordinary field, whatever the target's form.
 #[test]
 fn cookies_and_the_host() {
     let answer = send(json!({ "response": { "set": { "Set-Cookie": ["a=1", "b=2"] } } }), &Request::get("/"));
     assert_eq!(answer.values("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
-    for target in ["/x?y", "http://old.test/x?y"] {
-        let handler = json!({ "handler": "headers", "request": { "set": { "Host": ["new.{http.request.host}"] } } });
+    // RFC 9112 §3.2: a second Host would make the request invalid, so an added one replaces the first.
+    for (target, operation) in [("/x?y", "set"), ("http://old.test/x?y", "set"), ("/x?y", "add")] {
+        let handler =
+            json!({ "handler": "headers", "request": { operation: { "Host": ["new.{http.request.host}"] } } });
         let respond = json!({ "handler": "static_response", "body": "{http.request.host} {http.request.uri}" });
         let mut kit = Kit::new(&registry(), &json!([{ "handle": [handler, respond] }]));
         let request = Request::get(target).without("host").field("Host", "old.test");
-        assert_eq!(kit.send(&request).text(), "new.old.test /x?y", "{target}");
+        assert_eq!(kit.send(&request).text(), "new.old.test /x?y", "{operation} for {target}");
     }
 }
 

@@ -1,126 +1,137 @@
-//! From the answer to the call's: the message's head before the body, and how the call ended behind it.
+//! Encodes the response to a unary call: the message's head before the body, and the call's status in trailers after
+//! it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use causeway_httpgrpc::{Code, Status, encode_response, is_error};
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, StatusCode, names};
-use causeway_pipeline::{Body, BodyFault, Context, Part, Response, Step};
+use causeway_pipeline::{Body, BodyFault, BodyPart, Context, Response, Step};
 
 use super::collect::{Collecting, Uncollected};
-use super::lend::{Held, Lease, Unary as _};
-use super::{Desk, begin_head, deadline_exceeded, refuse};
+use super::lend::{Lease, LeasedContent, Unary as _};
+use super::{HttpGrpcState, begin_head, deadline_exceeded, refuse};
 use causeway_httpgrpc::RequestDecoder;
 
-/// Octets that an error's trailers may have, counted as HTTP/2 counts them: grpc-go's clients take more, others take as much.
-const ERROR_OCTETS_MAX: usize = 64 * 1024;
+/// Most bytes of an error's trailers, counted as HTTP/2 does. grpc-go's clients accept more, other clients about this
+/// much.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// Answers the call with this answer.
-pub(super) fn begin(cx: &mut Context, desk: Rc<Desk>, response: Response) -> Step {
-    let Some((status, body)) = settle(cx, response) else {
-        return refuse(cx, StatusCode::OK, &Status::new(Code::INTERNAL, "an answer that changes the protocol"));
+/// Encodes the response to the call.
+pub(super) fn begin(cx: &mut Context, state: Rc<HttpGrpcState>, response: Response) -> Step {
+    let Some((status, body)) = finish_carried(cx, response) else {
+        return refuse(cx, StatusCode::OK, &Status::new(Code::INTERNAL, "the response switches protocols"));
     };
     let known = body.len();
-    let says_error = is_error(status) && known.is_none_or(|octets| octets <= ERROR_OCTETS_MAX as u64);
+    let says_error = is_error(status) && known.is_none_or(|bytes| bytes <= ERROR_BYTES_MAX as u64);
     match (body, known) {
-        (Body::Empty, _) if says_error => error(cx, &desk, status, &[], None),
+        (Body::Empty, _) if says_error => error(cx, &state, status, &[], None),
         (Body::Chunk(chunk), _) if says_error => {
             let chunks = [chunk];
-            error(cx, &desk, status, &chunks, Some(&mut chunks.iter().cloned().map(Part::Chunk).collect()))
+            error(cx, &state, status, &chunks, Some(&mut chunks.iter().cloned().map(BodyPart::Chunk).collect()))
         }
-        (body, Some(octets)) if !says_error => {
+        (body, Some(bytes)) if !says_error => {
             let mut parts = parts_of(body);
-            message(cx, status, octets, &mut parts)
+            message(cx, status, bytes, &mut parts)
         }
-        // How long it is has to be said before it, so it comes whole first.
+        // The length must be sent before the content, so the content is collected first.
         (body, _) => {
             let deadline = cx.take_deadline();
-            let octets_max = u64::from(desk.decoders.limits().message_bytes_max);
-            let collecting = Collecting::new(body, desk.decoders.lend(), octets_max, cx.worker(), deadline);
+            let bytes_max = u64::from(state.decoders.limits().message_bytes_max);
+            let collecting = Collecting::new(body, state.decoders.lend(), bytes_max, cx.worker(), deadline);
             cx.wait(collecting, move |cx, collected| match collected {
-                Ok(content) => collected_whole(cx, &desk, status, content),
+                Ok(content) => collected_whole(cx, &state, status, content),
                 Err(why) => refuse(cx, StatusCode::OK, &why_none(why)),
             })
         }
     }
 }
 
-/// The carried request has its answer: what is to be said of its content, and which of it is sent. `None` for a tunnel.
-pub(super) fn settle(cx: &mut Context, response: Response) -> Option<(StatusCode, Body)> {
+/// Ends the carried request. Returns the status and the content to send, with Content-Length set for HEAD. `None` for a
+/// tunnel.
+pub(super) fn finish_carried(cx: &mut Context, response: Response) -> Option<(StatusCode, Body)> {
     let is_head = cx.carried().is_some_and(|request| request.method() == Method::Head);
     cx.end_carry();
     let Response { status, mut body } = response;
     if matches!(body, Body::Tunnel(_)) {
         return None;
     }
-    // RFC 9110 §15.2: no final answer has a 1xx; over HTTP the engine sends 200 behind it.
+    // RFC 9110 §15.2: a final response cannot have a 1xx status; over HTTP the engine sends 200 instead.
     let status = if status.is_informational() { StatusCode::OK } else { status };
     if is_head || status.forbids_content() {
-        if let Some(octets) = body.len().filter(|&octets| is_head && octets > 0)
+        // HEAD reports the length that GET would have.
+        if let Some(bytes) = body.len().filter(|&bytes| is_head && bytes > 0)
             && !cx.response().fields().contains(names::CONTENT_LENGTH)
         {
-            cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, octets);
+            cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, bytes);
         }
         body = Body::Empty;
     }
     Some((status, body))
 }
 
-pub(super) fn parts_of(body: Body) -> VecDeque<Part> {
+pub(super) fn parts_of(body: Body) -> VecDeque<BodyPart> {
     let part = match body {
         Body::Empty => return VecDeque::with_capacity(2),
         Body::Parts(parts) => return parts,
-        Body::Chunk(chunk) => Part::Chunk(chunk),
-        Body::File(slice) => Part::File(slice),
-        Body::Stream(stream) | Body::Tunnel(stream) => Part::Stream(stream),
-        Body::Incoming(body) => Part::Incoming(body),
+        Body::Chunk(chunk) => BodyPart::Chunk(chunk),
+        Body::File(slice) => BodyPart::File(slice),
+        Body::Stream(stream) | Body::Tunnel(stream) => BodyPart::Stream(stream),
+        Body::Incoming(body) => BodyPart::Incoming(body),
     };
     let mut parts = VecDeque::with_capacity(3);
     parts.push_back(part);
     parts
 }
 
-fn collected_whole(cx: &mut Context, desk: &Desk, status: StatusCode, content: Lease<RequestDecoder>) -> Step {
-    let octets = content.body().octets();
+fn collected_whole(
+    cx: &mut Context,
+    state: &HttpGrpcState,
+    status: StatusCode,
+    content: Lease<RequestDecoder>,
+) -> Step {
+    let bytes = content.body().bytes();
     if !is_error(status) {
-        return message(cx, status, octets, &mut parts_of(Body::Stream(Box::new(Held(content)))));
+        return message(cx, status, bytes, &mut parts_of(Body::Stream(Box::new(LeasedContent(content)))));
     }
+    // References to the blocks, not copies: the fallback to a message needs the content again.
     let chunks: Vec<Chunk> = content.body().chunks().to_vec();
-    error(cx, desk, status, &chunks, Some(&mut parts_of(Body::Stream(Box::new(Held(content))))))
+    error(cx, state, status, &chunks, Some(&mut parts_of(Body::Stream(Box::new(LeasedContent(content))))))
 }
 
-/// Answers with a message, whose body so many octets are.
-fn message(cx: &mut Context, status: StatusCode, octets: u64, parts: &mut VecDeque<Part>) -> Step {
+/// Responds with a message whose body has length `bytes`.
+fn message(cx: &mut Context, status: StatusCode, bytes: u64, parts: &mut VecDeque<BodyPart>) -> Step {
     let head = cx.with_scratch(|cx, out| {
-        encode_response(status, cx.response().fields(), octets, out).map(|()| cx.chunk(out)).ok()
+        encode_response(status, cx.response().fields(), bytes, out).map(|()| cx.chunk(out)).ok()
     });
     let Some(head) = head else {
-        let words = format!("an answer of {octets} octets, more than a message may have");
+        let words = format!("a response of {bytes} bytes exceeds the size limit of a message");
         return refuse(cx, StatusCode::OK, &Status::new(Code::RESOURCE_EXHAUSTED, words));
     };
     let mut parts = std::mem::take(parts);
-    parts.push_front(Part::Chunk(head));
-    parts.push_back(Part::Trailers(went_well()));
+    parts.push_front(BodyPart::Chunk(head));
+    parts.push_back(BodyPart::Trailers(went_well()));
     begin_head(cx);
     Step::Respond(Response { status: StatusCode::OK, body: Body::Parts(parts) })
 }
 
-/// Answers with the call's error, as dskit has it for 5xx; what is too long for that, with a message.
+/// Responds with an error that contains the response, as dskit does for 5xx. If that is too long, responds with a
+/// message.
 fn error(
     cx: &mut Context,
-    desk: &Desk,
+    state: &HttpGrpcState,
     status: StatusCode,
     chunks: &[Chunk],
-    parts: Option<&mut VecDeque<Part>>,
+    parts: Option<&mut VecDeque<BodyPart>>,
 ) -> Step {
     let mut trailers = FieldMap::new();
     let fields = cx.response().fields();
-    let encoded = desk.errors.borrow_mut().encode(status, fields, chunks, ERROR_OCTETS_MAX, &mut trailers);
+    let encoded = state.errors.borrow_mut().encode(status, fields, chunks, ERROR_BYTES_MAX, &mut trailers);
     if encoded.is_err() {
-        let octets = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        return message(cx, status, octets, parts.unwrap_or(&mut VecDeque::new()));
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        return message(cx, status, bytes, parts.unwrap_or(&mut VecDeque::new()));
     }
-    desk.errors.borrow_mut().give_back(ERROR_OCTETS_MAX);
+    state.errors.borrow_mut().give_back(ERROR_BYTES_MAX);
     begin_head(cx);
     let fields = cx.response_mut().fields_mut();
     for (name, value) in trailers.iter() {
@@ -131,7 +142,7 @@ fn error(
     Step::Respond(Response::empty(StatusCode::OK))
 }
 
-/// The trailers of a call that has its answer.
+/// Returns the trailers of a successful call.
 pub(super) fn went_well() -> Box<FieldMap> {
     let mut trailers = FieldMap::new();
     trailers.insert(names::GRPC_STATUS, FieldValue::from_static("0"));
@@ -140,11 +151,9 @@ pub(super) fn went_well() -> Box<FieldMap> {
 
 fn why_none(why: Uncollected) -> Status {
     match why {
-        Uncollected::TooLong(max) => {
-            Status::new(Code::RESOURCE_EXHAUSTED, format!("an answer of more than {max} octets"))
-        }
+        Uncollected::TooLong(max) => Status::new(Code::RESOURCE_EXHAUSTED, format!("the response exceeds {max} bytes")),
         Uncollected::Deadline => deadline_exceeded(),
-        Uncollected::Body(BodyFault::TimedOut) => Status::new(Code::DEADLINE_EXCEEDED, "the answer stopped coming"),
-        Uncollected::Body(fault) => Status::new(Code::INTERNAL, format!("the answer broke off: {fault}")),
+        Uncollected::Body(BodyFault::TimedOut) => Status::new(Code::DEADLINE_EXCEEDED, "the response stalled"),
+        Uncollected::Body(fault) => Status::new(Code::INTERNAL, format!("the response ended early: {fault}")),
     }
 }

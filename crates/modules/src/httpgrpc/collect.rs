@@ -1,4 +1,4 @@
-//! An answer's content, collected before it is sent, since a message says how long it is.
+//! Collects a response's content before it is sent, because a message begins with its length.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,26 +10,26 @@ use std::time::Instant;
 
 use causeway_httpgrpc::RequestDecoder;
 use causeway_message::Chunk;
-use causeway_pipeline::worker::{Blocking, run_blocking};
-use causeway_pipeline::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, Sleep, Worker};
+use causeway_pipeline::worker::{Offloaded, Work, WorkKind, offload};
+use causeway_pipeline::{Body, BodyFault, BodyPart, BodyStream, FileSlice, Frame, Sleep, Worker};
 
 use super::answer::parts_of;
 use super::lend::{Lease, Unary as _};
 
-/// Why it is not there.
+/// The reason that the content was not collected.
 pub(super) enum Uncollected {
-    /// It has more octets than this.
+    /// It exceeds this number of bytes.
     TooLong(u64),
     Body(BodyFault),
     Deadline,
 }
 
 pub(super) struct Collecting {
-    parts: VecDeque<Part>,
+    parts: VecDeque<BodyPart>,
     now: Now,
     // Only its list of chunks is used.
     content: Option<Lease<RequestDecoder>>,
-    octets_max: u64,
+    bytes_max: u64,
     worker: Rc<dyn Worker>,
     sleep: Option<Sleep>,
 }
@@ -37,14 +37,14 @@ pub(super) struct Collecting {
 enum Now {
     None,
     Stream(Box<dyn BodyStream>),
-    Reading(Blocking<Option<Vec<u8>>>),
+    Reading(Offloaded<Option<Vec<u8>>>),
 }
 
 impl Collecting {
     pub(super) fn new(
         body: Body,
         content: Lease<RequestDecoder>,
-        octets_max: u64,
+        bytes_max: u64,
         worker: &Rc<dyn Worker>,
         deadline: Option<Instant>,
     ) -> Self {
@@ -54,7 +54,7 @@ impl Collecting {
             Body::Incoming(body) => (VecDeque::new(), Now::Stream(Box::new(body))),
             body => (parts_of(body), Now::None),
         };
-        Self { parts, now, content: Some(content), octets_max, worker: Rc::clone(worker), sleep }
+        Self { parts, now, content: Some(content), bytes_max, worker: Rc::clone(worker), sleep }
     }
 
     fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Uncollected>> {
@@ -63,15 +63,15 @@ impl Collecting {
                 Now::None => None,
                 Now::Stream(stream) => match ready!(stream.poll_frame(task)) {
                     Some(Ok(Frame::Chunk(chunk))) => Some(chunk),
-                    // A message has no place for trailers.
+                    // A unary message has no trailers.
                     Some(Ok(Frame::Trailers(_))) => continue,
                     Some(Err(fault)) => return Poll::Ready(Err(Uncollected::Body(fault))),
                     None => None,
                 },
                 Now::Reading(reading) => match ready!(Pin::new(reading).poll(task)).flatten() {
-                    Some(octets) => {
+                    Some(bytes) => {
                         self.now = Now::None;
-                        Some(octets.into())
+                        Some(bytes.into())
                     }
                     None => return Poll::Ready(Err(Uncollected::Body(BodyFault::Source))),
                 },
@@ -85,9 +85,9 @@ impl Collecting {
     }
 
     fn push(&mut self, chunk: Chunk) -> Result<(), Uncollected> {
-        let content = self.content.as_mut().expect("not polled behind its end").body_mut();
-        if content.octets() + chunk.len() as u64 > self.octets_max {
-            return Err(Uncollected::TooLong(self.octets_max));
+        let content = self.content.as_mut().expect("not polled after its end").body_mut();
+        if content.bytes() + chunk.len() as u64 > self.bytes_max {
+            return Err(Uncollected::TooLong(self.bytes_max));
         }
         if !chunk.is_empty() {
             content.push(chunk, &mut || self.worker.take_block());
@@ -95,22 +95,23 @@ impl Collecting {
         Ok(())
     }
 
-    /// Turns to what comes next; false at the end.
+    /// Starts the next part. Returns false at the end.
     fn next_part(&mut self) -> Result<bool, Uncollected> {
         self.now = match self.parts.pop_front() {
             None => return Ok(false),
-            Some(Part::Trailers(_)) => Now::None,
-            Some(Part::Chunk(chunk)) => {
+            Some(BodyPart::Trailers(_)) => Now::None,
+            Some(BodyPart::Chunk(chunk)) => {
                 self.push(chunk)?;
                 Now::None
             }
-            Some(Part::Stream(stream)) => Now::Stream(stream),
-            Some(Part::Incoming(body)) => Now::Stream(Box::new(body)),
-            Some(Part::File(slice)) if slice.len > self.octets_max => {
-                return Err(Uncollected::TooLong(self.octets_max));
+            Some(BodyPart::Stream(stream)) => Now::Stream(stream),
+            Some(BodyPart::Incoming(body)) => Now::Stream(Box::new(body)),
+            Some(BodyPart::File(slice)) if slice.len > self.bytes_max => {
+                return Err(Uncollected::TooLong(self.bytes_max));
             }
-            Some(Part::File(slice)) => {
-                let reading = run_blocking(&*self.worker, move || read(&slice));
+            Some(BodyPart::File(slice)) => {
+                // Blocking, so it runs on the file thread pool.
+                let reading = offload(&*self.worker, Work::of(WorkKind::File), move || read(&slice));
                 Now::Reading(reading.map_err(|_| Uncollected::Body(BodyFault::Source))?)
             }
         };
@@ -119,9 +120,10 @@ impl Collecting {
 }
 
 fn read(slice: &FileSlice) -> Option<Vec<u8>> {
-    let mut octets = vec![0; usize::try_from(slice.len).ok()?];
-    slice.file.read_exact_at(&mut octets, slice.at).ok()?;
-    Some(octets)
+    let mut bytes = vec![0; usize::try_from(slice.len).ok()?];
+    slice.file.file().read_exact_at(&mut bytes, slice.at).ok()?;
+    // The bytes count only if the file did not change during the read.
+    (!slice.file.is_rewritten()).then_some(bytes)
 }
 
 impl Future for Collecting {
@@ -129,7 +131,7 @@ impl Future for Collecting {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         match self.poll_whole(task) {
-            // Where it comes from the deadline is known too, and it may break off there first.
+            // The source may have the deadline too, and fail because of it shortly before this timer fires.
             Poll::Pending | Poll::Ready(Err(Uncollected::Body(_))) if Sleep::is_over(&mut self.sleep, task) => {
                 Poll::Ready(Err(Uncollected::Deadline))
             }

@@ -1,4 +1,4 @@
-//! Decoders that a worker lends to its calls, so that none grows its lists and heads anew.
+//! A per-worker pool of decoders, so that calls reuse their lists and heads instead of allocating new ones.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -8,18 +8,18 @@ use std::task::{Context as Task, Poll};
 use causeway_httpgrpc::{Body, Limits, RequestDecoder, ResponseDecoder};
 use causeway_pipeline::{BodyFault, BodyStream, Frame};
 
-/// Decoders at rest that a worker keeps.
+/// Most unused decoders that a worker keeps.
 const KEPT_MAX: usize = 32;
-/// Octets that each keeps for its next call: the chunks of some 64 MiB, and a head.
-const KEPT_OCTETS_MAX: usize = 256 * 1024;
+/// Capacity in bytes that each unused decoder keeps: enough for a head and the chunk list of about 64 MiB.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// A decoder of unary calls, either way.
+/// A decoder of unary requests or responses.
 pub(crate) trait Unary {
     fn fresh(limits: Limits) -> Self;
     fn body(&self) -> &Body;
     fn body_mut(&mut self) -> &mut Body;
-    /// Empties it, for another call.
-    fn rest(&mut self, octets_max: usize);
+    /// Clears the decoder for another call, and frees capacity above the limit.
+    fn recycle(&mut self, bytes_max: usize);
 }
 
 macro_rules! unary {
@@ -37,9 +37,9 @@ macro_rules! unary {
                 &mut self.message_mut().body
             }
 
-            fn rest(&mut self, octets_max: usize) {
+            fn recycle(&mut self, bytes_max: usize) {
                 self.clear();
-                self.trim(octets_max);
+                self.trim(bytes_max);
             }
         }
     };
@@ -48,10 +48,10 @@ macro_rules! unary {
 unary!(RequestDecoder);
 unary!(ResponseDecoder);
 
-/// One worker's decoders.
+/// The decoders of one worker.
 pub(crate) struct Lender<D> {
     limits: Limits,
-    // Boxed, so that one moves to its call and back by its address.
+    // Boxed, so that a decoder moves between the pool and a call as a pointer.
     kept: RefCell<Vec<Box<D>>>,
 }
 
@@ -60,7 +60,7 @@ impl<D: Unary> Lender<D> {
         Rc::new(Self { limits, kept: RefCell::default() })
     }
 
-    /// An empty decoder.
+    /// Returns an empty decoder.
     pub(crate) fn lend(self: &Rc<Self>) -> Lease<D> {
         let kept = self.kept.borrow_mut().pop();
         let decoder = kept.unwrap_or_else(|| Box::new(D::fresh(self.limits)));
@@ -72,7 +72,7 @@ impl<D: Unary> Lender<D> {
     }
 }
 
-/// A decoder on loan; dropping it gives it back empty.
+/// A leased decoder. Dropping it clears it and returns it to the pool.
 pub(crate) struct Lease<D: Unary> {
     decoder: Option<Box<D>>,
     lender: Rc<Lender<D>>,
@@ -103,23 +103,24 @@ impl<D: Unary> DerefMut for Lease<D> {
 impl<D: Unary> Drop for Lease<D> {
     fn drop(&mut self) {
         let Some(mut decoder) = self.decoder.take() else { return };
-        decoder.rest(KEPT_OCTETS_MAX);
+        decoder.recycle(KEPT_BYTES_MAX);
         let mut kept = self.lender.kept.borrow_mut();
+        // A burst of calls must not keep its memory forever.
         if kept.len() < KEPT_MAX {
             kept.push(decoder);
         }
     }
 }
 
-/// The content that a decoder holds, chunk by chunk: each block goes home when its reader lets go of it.
-pub(crate) struct Held<D: Unary>(pub(crate) Lease<D>);
+/// The content in a decoder, as a stream of chunks. Each block returns to its pool when the reader drops its chunk.
+pub(crate) struct LeasedContent<D: Unary>(pub(crate) Lease<D>);
 
-impl<D: Unary> BodyStream for Held<D> {
+impl<D: Unary> BodyStream for LeasedContent<D> {
     fn poll_frame(&mut self, _task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 
     fn len(&self) -> Option<u64> {
-        Some(self.0.body().octets())
+        Some(self.0.body().bytes())
     }
 }

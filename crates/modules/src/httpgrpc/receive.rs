@@ -1,4 +1,4 @@
-//! The message of a unary call, while it comes.
+//! Receives the message of a unary call.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,17 +10,17 @@ use causeway_httpgrpc::{Code, DecodeFault, RequestDecoder, Status, Turn};
 use causeway_message::{Chunk, StatusCode};
 use causeway_pipeline::{BodyFault, BodyStream as _, Context, Frame, IncomingBody, Sleep, Step, Worker};
 
-use super::lend::{Held, Lease, Unary as _};
+use super::lend::{Lease, LeasedContent, Unary as _};
 use super::{deadline_exceeded, refuse, refuse_fault, take_over};
 
-/// Why there is no request.
+/// The reason that no request was received.
 pub(super) enum Unreceived {
     Decode(DecodeFault),
     Body(BodyFault),
     Deadline,
 }
 
-/// Reads the call whole, then goes on with the request in it.
+/// Receives the whole message, then continues with the request in it.
 pub(super) fn begin(
     cx: &mut Context,
     body: IncomingBody,
@@ -40,8 +40,9 @@ fn received_whole(cx: &mut Context, mut decoder: Lease<RequestDecoder>, deadline
     if let Err(refused) = take_over(cx, &mut decoder.message_mut().head, deadline) {
         return refused;
     }
-    if decoder.body().octets() > 0 {
-        cx.replace_body_by(Box::new(Held(decoder)));
+    // Without content, dropping the lease returns the decoder at once.
+    if decoder.body().bytes() > 0 {
+        cx.replace_body_by(Box::new(LeasedContent(decoder)));
     }
     Step::Next
 }
@@ -65,7 +66,7 @@ pub(super) fn refuse_unreceived(cx: &mut Context, why: Unreceived) -> Step {
 struct Receiving {
     body: IncomingBody,
     decoder: Option<Lease<RequestDecoder>>,
-    /// What the decoder has not taken yet.
+    /// The rest of a chunk that the decoder has not consumed.
     rest: Chunk,
     worker: Rc<dyn Worker>,
     sleep: Option<Sleep>,
@@ -73,21 +74,23 @@ struct Receiving {
 
 impl Receiving {
     fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Unreceived>> {
-        let decoder = self.decoder.as_mut().expect("not polled behind its end");
+        let decoder = self.decoder.as_mut().expect("not polled after its end");
         loop {
             let turn = decoder.push(&mut self.rest, &mut || self.worker.take_block());
             match turn {
                 Err(fault) => return Poll::Ready(Err(Unreceived::Decode(fault))),
+                // The decoder has used its share of this poll: yield to other tasks.
                 Ok(Turn::More) => {
                     task.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                // An empty chunk would keep its block from going home.
+                // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(Turn::Done) => self.rest = Chunk::default(),
             }
             match self.body.poll_frame(task) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
+                // gRPC clients send no trailers: ignore them.
                 Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
                 Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(Unreceived::Body(fault))),
                 Poll::Ready(None) => return Poll::Ready(decoder.finish().map_err(Unreceived::Decode)),

@@ -1,6 +1,6 @@
-//! Our own service: requests and answers in frames, whose content is passed on while it comes.
+//! Causeway's own streaming service: requests and responses in frames, whose content is forwarded as it arrives.
 //!
-//! `Unframing` and `Framing` are the two ways: content out of frames, and frames around content.
+//! `Unframing` extracts content from frames, and `Framing` wraps content in frames.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,24 +10,25 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Instant;
 
 use causeway_httpgrpc::stream::{
-    CHUNK_BYTES_MAX, Part as StreamPart, RequestStreamDecoder, encode_chunk, encode_response_head, encode_trailers,
+    CHUNK_BYTES_MAX, RequestStreamDecoder, StreamPart, encode_chunk, encode_response_head, encode_trailers,
 };
 use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, MESSAGE_BYTES_DEFAULT, Status};
 use causeway_message::{Chunk, StatusCode, names};
 use causeway_pipeline::{
-    Body, BodyFault, BodyStream, Context, Frame, IncomingBody, Part, Response, Sleep, Step, Worker,
+    Body, BodyFault, BodyPart, BodyStream, Context, Frame, IncomingBody, Response, Sleep, Step, Worker,
 };
 
-use super::answer::{parts_of, settle, went_well};
+use super::answer::{finish_carried, parts_of, went_well};
 use super::receive::{Unreceived, refuse_unreceived};
 use super::{begin_head, refuse, take_over};
 
-/// Every sender may make frames of [`MESSAGE_BYTES_DEFAULT`]; nobody holds them, so that a smaller limit on messages has nothing to bound.
-pub(crate) fn frame_limits(message_octets_max: u32) -> Limits {
-    Limits { message_bytes_max: message_octets_max.max(MESSAGE_BYTES_DEFAULT), ..Limits::default() }
+/// Returns the limits for a single frame. Every sender may produce frames of [`MESSAGE_BYTES_DEFAULT`]. Frames are not
+/// buffered, so a smaller limit on messages would protect no memory.
+pub(crate) fn frame_limits(message_bytes_max: u32) -> Limits {
+    Limits { message_bytes_max: message_bytes_max.max(MESSAGE_BYTES_DEFAULT), ..Limits::default() }
 }
 
-/// Reads the request's head, then goes on with that; its content comes while it is read.
+/// Receives the request's head, then continues with the request; its content arrives while it is read.
 pub(super) fn receive(
     cx: &mut Context,
     body: IncomingBody,
@@ -68,10 +69,10 @@ impl Future for Receiving {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let content = this.content.as_mut().expect("not polled behind its end");
+        let content = this.content.as_mut().expect("not polled after its end");
         let begun = match content.poll_part(task) {
             Poll::Ready(Ok(Some(StreamPart::Head))) => {
-                // Whether there is content at all is known already, where the client has sent its end with the head.
+                // If the client has sent the end together with the head, the request is known to be empty already.
                 content.ready = match content.poll_part(task) {
                     Poll::Pending => None,
                     Poll::Ready(Ok(Some(part))) => Some(Ready::Part(part)),
@@ -90,20 +91,20 @@ impl Future for Receiving {
     }
 }
 
-/// What was looked at before its reader came.
+/// A result of the poll after the head, kept for the reader.
 enum Ready {
     Part(StreamPart),
     End,
 }
 
-/// The content of a request that comes in frames.
+/// The content of a request that arrives in frames.
 struct Unframing {
     body: IncomingBody,
     decoder: Box<RequestStreamDecoder>,
-    /// What the decoder has not taken yet.
+    /// The rest of a chunk that the decoder has not consumed.
     rest: Chunk,
     ready: Option<Ready>,
-    /// Octets still to come, where the head says so.
+    /// Remaining bytes, if the head has a Content-Length.
     left: Option<u64>,
     worker: Rc<dyn Worker>,
 }
@@ -114,7 +115,7 @@ impl Unframing {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block()) {
                 Err(fault) => return Poll::Ready(Err(Unreceived::Decode(fault))),
                 Ok(Some(part)) => return Poll::Ready(Ok(Some(part))),
-                // An empty chunk would keep its block from going home.
+                // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(None) => self.rest = Chunk::default(),
             }
             match ready!(self.body.poll_frame(task)) {
@@ -152,13 +153,14 @@ impl BodyStream for Unframing {
     }
 }
 
-/// Answers the call with this answer.
+/// Encodes the response to the call.
 pub(super) fn answer(cx: &mut Context, response: Response) -> Step {
-    let Some((status, body)) = settle(cx, response) else {
-        return refuse(cx, StatusCode::OK, &Status::new(Code::INTERNAL, "an answer that changes the protocol"));
+    let Some((status, body)) = finish_carried(cx, response) else {
+        return refuse(cx, StatusCode::OK, &Status::new(Code::INTERNAL, "the response switches protocols"));
     };
-    if let Some(octets) = body.len().filter(|&octets| octets > 0) {
-        cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, octets);
+    // The length is sent if it is known; a stale Content-Length of an unknown body is removed.
+    if let Some(bytes) = body.len().filter(|&bytes| bytes > 0) {
+        cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, bytes);
     } else if !matches!(body, Body::Empty) {
         cx.response_mut().remove(names::CONTENT_LENGTH);
     }
@@ -168,59 +170,60 @@ pub(super) fn answer(cx: &mut Context, response: Response) -> Step {
         })
     });
     let Some(head) = head else {
-        return refuse(cx, StatusCode::OK, &Status::new(Code::RESOURCE_EXHAUSTED, "the answer's head is too long"));
+        return refuse(cx, StatusCode::OK, &Status::new(Code::RESOURCE_EXHAUSTED, "the response's head is too long"));
     };
     begin_head(cx);
-    let mut framed = VecDeque::from([Part::Chunk(head)]);
+    let mut framed = VecDeque::from([BodyPart::Chunk(head)]);
     for part in parts_of(body) {
         frame(part, &mut framed);
     }
-    framed.push_back(Part::Trailers(went_well()));
+    framed.push_back(BodyPart::Trailers(went_well()));
     Step::Respond(Response { status: StatusCode::OK, body: Body::Parts(framed) })
 }
 
-/// Puts a part in frames.
-fn frame(part: Part, framed: &mut VecDeque<Part>) {
+/// Wraps a part in frames of at most [`CHUNK_BYTES_MAX`].
+fn frame(part: BodyPart, framed: &mut VecDeque<BodyPart>) {
     match part {
-        Part::Chunk(mut chunk) => {
+        BodyPart::Chunk(mut chunk) => {
             while !chunk.is_empty() {
-                let octets = chunk.len().min(CHUNK_BYTES_MAX as usize);
-                framed.push_back(Part::Chunk(chunk_prefix(octets as u64)));
-                framed.push_back(Part::Chunk(chunk.split_to(octets)));
+                let bytes = chunk.len().min(CHUNK_BYTES_MAX as usize);
+                framed.push_back(BodyPart::Chunk(chunk_prefix(bytes as u64)));
+                framed.push_back(BodyPart::Chunk(chunk.split_to(bytes)));
             }
         }
-        Part::File(mut slice) => {
+        BodyPart::File(mut slice) => {
             while slice.len > 0 {
                 let mut now = slice.clone();
+                // A large file becomes several slices, each with its prefix, without reading it.
                 now.len = slice.len.min(CHUNK_BYTES_MAX);
                 (slice.at, slice.len) = (slice.at + now.len, slice.len - now.len);
-                framed.push_back(Part::Chunk(chunk_prefix(now.len)));
-                framed.push_back(Part::File(now));
+                framed.push_back(BodyPart::Chunk(chunk_prefix(now.len)));
+                framed.push_back(BodyPart::File(now));
             }
         }
-        Part::Stream(stream) => framed.push_back(Part::Stream(Box::new(Framing::new(stream)))),
-        Part::Incoming(body) => framed.push_back(Part::Stream(Box::new(Framing::new(Box::new(body))))),
-        Part::Trailers(fields) => framed.push_back(Part::Chunk(trailers_frame(&fields))),
+        BodyPart::Stream(stream) => framed.push_back(BodyPart::Stream(Box::new(Framing::new(stream)))),
+        BodyPart::Incoming(body) => framed.push_back(BodyPart::Stream(Box::new(Framing::new(Box::new(body))))),
+        BodyPart::Trailers(fields) => framed.push_back(BodyPart::Chunk(trailers_frame(&fields))),
     }
 }
 
-fn chunk_prefix(octets: u64) -> Chunk {
+fn chunk_prefix(bytes: u64) -> Chunk {
     let mut prefix = Vec::with_capacity(16);
-    encode_chunk(octets, &mut prefix).expect("no longer than a frame may be");
+    encode_chunk(bytes, &mut prefix).expect("within the limit on frames");
     prefix.into()
 }
 
 fn trailers_frame(fields: &causeway_message::FieldMap) -> Chunk {
     let (mut scratch, mut frame) = (Vec::new(), Vec::new());
-    // Trailers that came were bounded far below what a message may have.
-    encode_trailers(fields, &mut scratch, &mut frame).expect("shorter than a message may be");
+    // Received trailers are bounded far below the size limit of a message.
+    encode_trailers(fields, &mut scratch, &mut frame).expect("within the limit on messages");
     frame.into()
 }
 
-/// Content, each piece with what stands before it in a frame.
+/// A stream that adds a frame's prefix before each chunk of content.
 pub(crate) struct Framing {
     content: Box<dyn BodyStream>,
-    /// The rest of a piece, of which the prefix went before.
+    /// The remaining bytes of the current chunk.
     piece: Chunk,
     prefix_sent: bool,
 }
@@ -235,11 +238,12 @@ impl BodyStream for Framing {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         loop {
             if !self.piece.is_empty() {
-                let octets = self.piece.len().min(CHUNK_BYTES_MAX as usize);
+                let bytes = self.piece.len().min(CHUNK_BYTES_MAX as usize);
+                // Alternates between the prefix and the bytes that it announces.
                 self.prefix_sent = !self.prefix_sent;
-                let chunk = if self.prefix_sent { chunk_prefix(octets as u64) } else { self.piece.split_to(octets) };
+                let chunk = if self.prefix_sent { chunk_prefix(bytes as u64) } else { self.piece.split_to(bytes) };
                 if self.piece.is_empty() {
-                    // An empty chunk would keep its block from going home.
+                    // Replace the empty chunk, which would keep its block from returning to the pool.
                     self.piece = Chunk::default();
                 }
                 return Poll::Ready(Some(Ok(Frame::Chunk(chunk))));

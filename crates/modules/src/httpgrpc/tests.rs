@@ -1,18 +1,18 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use causeway_httpgrpc::stream::{Part as StreamPart, ResponseStreamDecoder, encode_chunk, encode_request_head};
+use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart, encode_chunk, encode_request_head};
 use causeway_httpgrpc::{Code, Encoding, Limits, ResponseDecoder, Status, Turn, decode_error, encode_request};
 use causeway_message::{BlockMut, Chunk, FieldMap, Head, NameRef, StatusCode};
 use causeway_pipeline::{
-    Body, BodyFault, Context, Fault, Frame, Handler, Part, Registry, Response, Sleep, Step, Verdict, Worker as _,
+    Body, BodyFault, BodyPart, Context, Fault, Frame, Handler, Registry, Response, Sleep, Step, Verdict, Worker as _,
 };
-use causeway_testkit::{Answer, FakeWorker, Kit, Request};
+use causeway_testkit::{FakeWorker, Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Answers with what came, by reference.
+/// Responds with the received content, by reference.
 struct Echo;
 
 impl Handler for Echo {
@@ -24,7 +24,7 @@ impl Handler for Echo {
     }
 }
 
-/// Answers in pieces whose length nobody knows.
+/// Responds in chunks, without a known length.
 struct Pieces(u16, Vec<&'static str>);
 
 impl Handler for Pieces {
@@ -44,7 +44,7 @@ impl Handler for Pieces {
     }
 }
 
-/// Sleeps before it passes on.
+/// Sleeps before it continues.
 struct Slow;
 
 impl Handler for Slow {
@@ -67,7 +67,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// `httpgrpc` with these options before the handlers, on a server with these error routes.
+/// A server with `httpgrpc` and these options before the handlers, and with these error routes.
 fn kit_with(options: Value, handlers: Value, errors: &Value) -> Kit {
     let mut own = options;
     own["handler"] = json!("httpgrpc");
@@ -110,22 +110,22 @@ fn blocks() -> BlockMut {
     FakeWorker::new().take_block()
 }
 
-/// What a client of dskit's makes of an answer: status, fields, body.
-struct Got {
+/// A response as a dskit client decodes it: status, fields, body.
+struct DecodedResponse {
     status: u16,
     fields: FieldMap,
     body: String,
     is_error: bool,
 }
 
-impl Got {
+impl DecodedResponse {
     fn field(&self, name: &str) -> &str {
         std::str::from_utf8(self.fields.get(NameRef::parse(name.as_bytes()).unwrap()).unwrap_or_default()).unwrap()
     }
 }
 
-/// The head's fields, as trailers of a call without a message.
-fn trailers_only(answer: &Answer) -> FieldMap {
+/// The head's fields, as the trailers of a call without a message.
+fn trailers_only(answer: &TestResponse) -> FieldMap {
     let mut fields = FieldMap::new();
     for (name, value) in &answer.fields {
         fields.append(NameRef::parse(name.as_bytes()).unwrap(), FieldValue::parse(value.as_bytes()).unwrap());
@@ -134,7 +134,7 @@ fn trailers_only(answer: &Answer) -> FieldMap {
 }
 
 #[track_caller]
-fn got(answer: &Answer) -> Got {
+fn got(answer: &TestResponse) -> DecodedResponse {
     assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("application/grpc")), "{answer:?}");
     let mut decoder = ResponseDecoder::new(Limits::default());
     let only = trailers_only(answer);
@@ -144,17 +144,17 @@ fn got(answer: &Answer) -> Got {
     } else {
         let trailers = answer.trailers.as_ref().expect("trailers");
         assert_eq!(Status::of(trailers), Status::OK);
-        let mut octets = Chunk::from(answer.body.clone());
-        assert_eq!(decoder.push(&mut octets, &mut blocks), Ok(Turn::Done));
+        let mut bytes = Chunk::from(answer.body.clone());
+        assert_eq!(decoder.push(&mut bytes, &mut blocks), Ok(Turn::Done));
         decoder.finish().unwrap();
     }
     let message = decoder.message_mut();
     let body = message.body.drain().map(|chunk| String::from_utf8(chunk.as_slice().to_vec()).unwrap()).collect();
-    Got { status: message.head.status().as_u16(), fields: message.head.fields().clone(), body, is_error }
+    DecodedResponse { status: message.head.status().as_u16(), fields: message.head.fields().clone(), body, is_error }
 }
 
 #[track_caller]
-fn refused(answer: &Answer, http: u16, code: Code) {
+fn refused(answer: &TestResponse, http: u16, code: Code) {
     let status = Status::of(&trailers_only(answer));
     assert_eq!((answer.status, status.code), (http, code), "{status}");
     assert_eq!((answer.field("Content-Type"), answer.body.len()), (Some("application/grpc"), 0));
@@ -163,7 +163,7 @@ fn refused(answer: &Answer, http: u16, code: Code) {
 const SAYS: &str =
     "{http.request.method} {http.request.host} {http.request.uri} {http.request.header.X-A} {http.request.body}";
 
-// httpgrpc.proto: a message is a request, and its answer a message; the host is the call's.
+// httpgrpc.proto: a message is a request, and its response is a message; the host is the call's.
 #[test]
 fn a_carried_request_is_a_request() {
     let respond =
@@ -180,7 +180,7 @@ fn a_carried_request_is_a_request() {
         assert_eq!(answer.fields.get_all(NameRef::Other("X-B")).collect::<Vec<_>>(), [b"b1", b"b2"]);
         assert_eq!(answer.field("Server"), "Causeway");
     }
-    // However it is cut.
+    // Split at any position.
     let message = message("PUT", "/", &[("X-A", "a")], "content");
     for at in 0..=message.len() {
         let request = call_to(UNARY_PATH).content(&message[..at]).content(&message[at..]);
@@ -188,7 +188,7 @@ fn a_carried_request_is_a_request() {
     }
 }
 
-// gRPC over HTTP/2, "Requests"; grpc-go's statuses for what is none.
+// gRPC over HTTP/2, "Requests"; grpc-go's statuses for invalid calls.
 #[test]
 fn what_is_no_call() {
     let mut kit = kit(json!([{ "handler": "static_response", "body": "plain" }]));
@@ -204,7 +204,7 @@ fn what_is_no_call() {
     refused(&kit.send(&call_to(STREAM_PATH)), 200, Code::UNIMPLEMENTED);
 }
 
-// Decoding's faults end the call, and nothing else.
+// A decoding error ends only its own call.
 #[test]
 fn what_is_no_message() {
     let mut kit = kit_with(json!({ "max_message_size": 100 }), json!([{ "handler": "echo" }]), &Value::Null);
@@ -219,13 +219,13 @@ fn what_is_no_message() {
     let answer = kit.send(&unknown);
     refused(&answer, 200, Code::UNIMPLEMENTED);
     assert_eq!(answer.field("grpc-accept-encoding"), Some("gzip"));
-    // What is too long is known by its prefix: nobody waits for the rest.
+    // The prefix already shows that the message is too long: the rest is not awaited.
     let begun = call_to(UNARY_PATH).content(b"\0\0\0\0\x65".to_vec()).body_open();
     refused(&kit.send(&begun), 200, Code::RESOURCE_EXHAUSTED);
     assert_eq!(got(&kit.send(&call_to(UNARY_PATH).content(whole))).body, "content", "the next one is served");
 }
 
-// dskit, Server.Handle: 5xx are errors with the response in them; other answers are messages.
+// dskit, Server.Handle: 5xx are errors that contain the response; other responses are messages.
 #[test]
 fn statuses_that_are_errors() {
     for (status, is_error) in [(200, false), (404, false), (499, false), (500, true), (503, true), (599, true)] {
@@ -238,18 +238,18 @@ fn statuses_that_are_errors() {
         let answer = got(&kit(json!([{ "handler": "pieces", "status": status }])).send(&call("GET", "/", &[], "")));
         assert_eq!((answer.status, &*answer.body, answer.is_error), (status, "one two", is_error));
     }
-    // Too long for trailers: a message, which dskit's clients take too.
+    // Too long for trailers: a message, which dskit's clients accept too.
     let long = json!({ "handler": "static_response", "status_code": 500, "body": "x".repeat(100_000) });
     let answer = got(&kit(json!([long])).send(&call("GET", "/", &[], "")));
     assert_eq!((answer.status, answer.body.len(), answer.is_error), (500, 100_000, false));
-    // The control fields go no further.
+    // The control fields are not forwarded.
     let told = json!({ "handler": "static_response", "status_code": 500, "body": "b", "headers": { "X-ErrorMessage": ["m"] } });
     let answer = kit(json!([told])).send(&call("GET", "/", &[], ""));
     assert_eq!(answer.field("grpc-message"), Some("m"));
     assert_eq!(got(&answer).field("X-ErrorMessage"), "");
 }
 
-// A fault has the answer that it has without the handler: of the error routes, or its own status.
+// A fault gets the response that it has without the handler: from the error routes, or its own status.
 #[test]
 fn faults_go_through_the_error_routes() {
     let fail = json!([{ "handler": "rewrite", "uri": "/changed" }, { "handler": "error", "status_code": 404, "error": "none" }]);
@@ -262,25 +262,25 @@ fn faults_go_through_the_error_routes() {
     }] }]);
     let answer = got(&kit_with(json!({}), fail.clone(), &say).send(&request));
     assert_eq!((answer.status, &*answer.body), (404, "404 POST localhost /asked?q a content"));
-    // Error routes that fail: the first fault's status.
+    // Error routes that fail: the first fault's status is used.
     let fails = json!([{ "handle": [{ "handler": "error", "status_code": 418 }] }]);
     assert_eq!(got(&kit_with(json!({}), fail, &fails).send(&request)).status, 404);
-    // And without a call the handler is not there.
+    // Without a call the handler has no effect.
     let mut plain = kit(json!([{ "handler": "error", "status_code": 404 }]));
     assert_eq!(plain.send(&Request::get("/")).status, 404);
 }
 
-// gRPC over HTTP/2, "Timeout": whatever waits is given up.
+// gRPC over HTTP/2, "Timeout": pending work is cancelled.
 #[test]
 fn deadlines() {
     let mut slow = kit(json!([{ "handler": "slow" }, { "handler": "static_response", "body": "late" }]));
     assert_eq!(got(&slow.send(&call("GET", "/", &[], "").field("grpc-timeout", "61S"))).body, "late");
     refused(&slow.send(&call("GET", "/", &[], "").field("grpc-timeout", "59S")), 200, Code::DEADLINE_EXCEEDED);
-    assert_eq!(slow.worker().sleepers(), 0, "nobody sleeps on");
-    // The call itself does not come.
+    assert_eq!(slow.worker().sleepers(), 0, "the sleep was cancelled");
+    // The call's content does not arrive.
     let begun = call_to(UNARY_PATH).field("grpc-timeout", "1S").content(b"\0\0\0\0\x65".to_vec()).body_open();
     refused(&slow.send(&begun), 200, Code::DEADLINE_EXCEEDED);
-    // Error routes have no say: nobody waits for them.
+    // Error routes do not run, because the client no longer waits.
     let errors = json!([{ "handle": [{ "handler": "slow" }] }]);
     let mut slow = kit_with(json!({}), json!([{ "handler": "slow" }]), &errors);
     refused(&slow.send(&call("GET", "/", &[], "").field("grpc-timeout", "1S")), 200, Code::DEADLINE_EXCEEDED);
@@ -294,7 +294,7 @@ fn head_has_no_content() {
     assert_eq!((answer.status, &*answer.body, answer.field("Content-Length")), (200, "", "7"));
 }
 
-// Caddy, request_body: the limit is the carried request's.
+// Caddy, request_body: the limit applies to the carried request.
 #[test]
 fn limits_of_the_carried_body() {
     let handlers = json!([{ "handler": "request_body", "max_size": 5 }, { "handler": "static_response", "body": "{http.request.body}" }]);
@@ -302,7 +302,7 @@ fn limits_of_the_carried_body() {
     assert_eq!(got(&kit(handlers).send(&call("POST", "/", &[], "123456"))).status, 413);
 }
 
-// Two of them: the first one takes the call, the second sees a request.
+// Two handlers: the first one decodes the call, the second sees an ordinary request.
 #[test]
 fn one_within_another() {
     let inner = json!({ "handler": "httpgrpc" });
@@ -313,7 +313,7 @@ fn one_within_another() {
     assert_eq!(got(&kit(json!([to_itself, inner])).send(&call("GET", "/x", &[], ""))).status, 508);
 }
 
-// An exchange after a call is as on fresh storage.
+// An exchange after a call behaves as on fresh storage.
 #[test]
 fn nothing_is_left_of_a_call() {
     let mut kit = kit(json!([{ "handler": "static_response", "status_code": 202, "body": SAYS }]));
@@ -327,7 +327,7 @@ thread_local! {
     static SEEN: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes where what it passes on lies.
+/// Records the addresses of the chunks that it forwards.
 struct Noting(Body);
 
 impl Handler for Noted {
@@ -354,7 +354,7 @@ impl causeway_pipeline::BodyStream for Noting {
     }
 }
 
-// What was received is what the handler reads and what is sent: the same octets at the same place, in both directions.
+// The received bytes are the ones that the handler reads and that are sent: at one address, in both directions.
 #[test]
 fn content_is_not_copied() {
     let mut registry = registry();
@@ -375,12 +375,12 @@ fn content_is_not_copied() {
     let mut sent = Vec::new();
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
     for part in parts {
-        let Part::Stream(mut stream) = part else { continue };
+        let BodyPart::Stream(mut stream) = part else { continue };
         while let std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) = stream.poll_frame(&mut task) {
             sent.push((chunk.as_slice().as_ptr().addr(), chunk.len()));
         }
     }
-    // Piece after piece of the content, as it was received.
+    // The chunks are the content as received.
     let mut at = body_at;
     for &(place, len) in &sent {
         assert_eq!(place, at);
@@ -400,15 +400,15 @@ fn stream_call(fields: &[(&str, &str)], pieces: &[&str]) -> Request {
     call_to(STREAM_PATH).content(out)
 }
 
-/// Status, Content-Length and content of an answer in frames.
+/// Status, Content-Length and content of a framed response.
 #[track_caller]
-fn streamed(answer: &Answer) -> (u16, Option<u64>, String) {
+fn streamed(answer: &TestResponse) -> (u16, Option<u64>, String) {
     assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("application/grpc")), "{answer:?}");
     assert_eq!(Status::of(answer.trailers.as_ref().expect("trailers")), Status::OK);
     let mut decoder = ResponseStreamDecoder::new(Limits::default());
     decoder.begin(Encoding::Identity);
-    let (mut octets, mut content) = (Chunk::from(answer.body.clone()), String::new());
-    while let Some(part) = decoder.next(&mut octets, &mut blocks).unwrap() {
+    let (mut bytes, mut content) = (Chunk::from(answer.body.clone()), String::new());
+    while let Some(part) = decoder.next(&mut bytes, &mut blocks).unwrap() {
         if let StreamPart::Chunk(chunk) = part {
             content += std::str::from_utf8(chunk.as_slice()).unwrap();
         }
@@ -417,7 +417,7 @@ fn streamed(answer: &Answer) -> (u16, Option<u64>, String) {
     (decoder.head().status().as_u16(), decoder.head().fields().content_length().unwrap(), content)
 }
 
-// crates/httpgrpc/proto: frames of a head and content, both ways; a status of 5xx is an answer like others.
+// crates/httpgrpc/proto: frames of a head and content, in both directions; a 5xx is an ordinary response.
 #[test]
 fn exchanges_that_stream() {
     let options = json!({ "stream": true });
@@ -435,17 +435,18 @@ fn exchanges_that_stream() {
     assert_eq!((length, content.len()), (Some(5_000_000), 5_000_000), "more than a frame");
     refused(&echo.send(&call_to(STREAM_PATH)), 200, Code::UNIMPLEMENTED);
     refused(&echo.send(&call_to(STREAM_PATH).content(b"\0\0\0\0\x03\x1a\x01x".to_vec())), 200, Code::INTERNAL);
-    // The limit of a body whose length nobody said.
+    // The limit on a body of unknown length.
     let handlers = json!([{ "handler": "request_body", "max_size": 5 }, { "handler": "static_response", "body": "{http.request.body}" }]);
     let mut limited = kit_with(options, handlers, &Value::Null);
-    assert_eq!(streamed(&limited.send(&stream_call(&[], &["one ", "two"]))).0, 413);
+    let (status, _, content) = streamed(&limited.send(&stream_call(&[], &["one ", "two"])));
+    assert_eq!((status, &*content), (200, "request body: http: request body too large"));
 }
 
 #[test]
 fn options_that_are_none() {
     for (options, want) in [
-        (json!({ "max_message_size": 0 }), "max_message_size: found '0', expected octets, from 1 to 4294967295"),
-        (json!({ "max_message_size": 1u64 << 32 }), "found '4294967296', expected octets"),
+        (json!({ "max_message_size": 0 }), "max_message_size: found '0', expected bytes, from 1 to 4294967295"),
+        (json!({ "max_message_size": 1u64 << 32 }), "found '4294967296', expected bytes"),
         (json!({ "streams": true }), "unknown field `streams`"),
     ] {
         let mut handler = options;

@@ -1,15 +1,15 @@
 //! `expression`: a condition in CEL, with the other matchers as functions and placeholders as values.
 //!
-//! - `token`, `syntax`: from text to a tree
-//! - `program`: from the tree to what runs, its types checked; `call`: matchers called as functions
-//! - `value`, `evaluate`, `function`: what runs
+//! - `token`, `syntax`: parse the text to a tree
+//! - `program`: compiles the tree and checks types; `call`: matchers called as functions
+//! - `value`, `evaluate`, `function`: evaluation
 //!
-//! All of it is compiled at load; an evaluation allocates nothing once its worker's memory has grown to what it needs. What CEL
-//! has and this has not is refused at load by name: fields and maps as values, octet strings, unsigned numbers, times, `has`,
-//! `format`, patterns that are no literals.
+//! Expressions are compiled at load. An evaluation does not allocate once the worker's memory has grown to its size.
+//! Unsupported parts of CEL are rejected at load by name: fields and maps as values, byte strings, unsigned integers,
+//! timestamps, `has`, `format`, and patterns that are not literals.
 //!
-//! A variable's value is a text here, where Caddy also keeps numbers and booleans. So it is compared as the other side is:
-//! `{http.vars.n} == 5` and `{http.vars.n} == '5'` both hold.
+//! Variables are strings here, whereas Caddy also stores numbers and booleans. So a variable is converted to the type
+//! of the other operand: both `{http.vars.n} == 5` and `{http.vars.n} == '5'` hold.
 
 mod call;
 mod evaluate;
@@ -30,14 +30,14 @@ use evaluate::Halt;
 use program::{Node, Program};
 use value::{Memory, Value};
 
-/// What a worker keeps of an evaluation's memory; what is above goes back to the allocator.
-const KEPT_OCTETS_MAX: usize = 16 * 1024;
+/// Memory that a worker keeps between evaluations; the excess is freed.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
 const KEPT_VALUES_MAX: usize = 1024;
 
-/// Why an expression is none.
+/// A syntax or type error in an expression.
 #[derive(Debug, PartialEq, Eq)]
 struct Mistake {
-    /// In characters, from 1.
+    /// Position in characters, 1-based.
     at: usize,
     what: String,
 }
@@ -50,7 +50,7 @@ impl Mistake {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct NamedExpressionConfig {
     expr: String,
     #[serde(default)]
     name: String,
@@ -58,13 +58,13 @@ struct Named {
 
 struct Expression(Program);
 
-/// Makes the matcher from a string, or from an object with `expr` and the `name` that regular expressions in it get.
+/// Compiles the matcher from a string, or from an object with `expr` and a `name` for its regular expressions.
 ///
 /// # Errors
-/// When it is no expression, or none that is true or false.
+/// If the text is not a valid expression, or its result is not a boolean.
 pub fn make(value: &Json, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written = match value {
-        Json::String(text) => Named { expr: text.clone(), name: String::new() },
+        Json::String(text) => NamedExpressionConfig { expr: text.clone(), name: String::new() },
         _ => build.parse(value)?,
     };
     let source = &written.expr;
@@ -81,16 +81,17 @@ pub fn make(value: &Json, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bui
 }
 
 thread_local! {
-    /// Taken while an expression is evaluated, so that one inside of another would find an empty one.
+    /// Taken out during an evaluation, so that a nested expression would find an empty memory instead of this one.
     static MEMORY: Cell<Memory> = const { Cell::new(Memory::EMPTY) };
 }
 
 impl Matcher for Expression {
     fn matches(&self, cx: &mut Context) -> Matched {
         let mut memory = MEMORY.take();
+        // Constants are copied into the memory, so that all strings are spans of one buffer.
         memory.begin(&self.0.constants);
         let result = self.0.root.evaluate(cx, &mut memory);
-        memory.give_back(KEPT_OCTETS_MAX, KEPT_VALUES_MAX);
+        memory.give_back(KEPT_BYTES_MAX, KEPT_VALUES_MAX);
         MEMORY.set(memory);
         match result {
             Ok(value) => Ok(matches!(value, Value::Bool(true))),
@@ -103,6 +104,8 @@ impl Matcher for Expression {
     }
 
     fn reach(&self) -> Reach<'_> {
+        // The route index can use the reach of a matcher that must match: the whole expression, or a term of a
+        // top-level `&&`.
         match &self.0.root {
             Node::Matcher(matcher) => matcher.reach(),
             Node::All(parts) => {

@@ -1,15 +1,16 @@
-//! `file`: whether there is a file, and which of several (also what `try_files` turns into).
+//! `file`: whether a file exists, and which of several candidates does (`try_files` compiles to this matcher).
 //!
 //! In reading order:
-//! - `candidate`: from a configured pattern to a path
-//! - `choose`: which of the paths it is, by the policy
-//! - `disk`: what is asked of the file system, on the blocking pool
+//! - `candidate`: expands a configured pattern to a path
+//! - `choose`: selects a candidate by the policy
+//! - `disk`: file system access, on the file thread pool
 //!
-//! What a worker learns of a path, also that nothing is there, it believes for a second, as `fresh` says: in that time a
-//! request neither waits nor allocates. Else one job looks at all that the request needs, and the request waits for it.
+//! Each worker caches the result for a path, including its absence, for a second, as `fresh` describes. With cached
+//! results a request neither waits nor allocates. Otherwise one job looks up every path that the request needs, and the
+//! request waits.
 //!
-//! The match sets `http.matchers.file.relative` (below the root), `.absolute`, `.type` (`file` or `directory`) and `.remainder`
-//! (what `split_path` left).
+//! A match sets `http.matchers.file.relative` (the path below the root), `.absolute`, `.type` (`file` or `directory`)
+//! and `.remainder` (the part after `split_path`).
 
 mod candidate;
 mod choose;
@@ -29,18 +30,18 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::file_server::{refuse_fs, root};
-use crate::fresh::{Cost, Fresh, Known, Looking};
-use crate::together::Together;
-use candidate::{Candidate, Form, Pattern};
-use choose::{Answer, Policy, Source, Try};
-use disk::{Disk, Found};
+use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
+use crate::single_flight::SingleFlight;
+use candidate::{Candidate, CandidateForm, Pattern};
+use choose::{CandidateSource, Choice, Try, TryPolicy};
+use disk::{Disk, FileLookup};
 
-/// What a worker remembers of paths, for all such matchers; more than 10 000 of them.
-const REMEMBERED: Cost = Cost { octets: 4 * 1024 * 1024, open: 0 };
+/// The cache shared by all `file` matchers of a worker: room for more than 10 000 paths.
+const REMEMBERED: Cost = Cost { bytes: 4 * 1024 * 1024, open: 0 };
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct FileMatcherConfig {
     fs: String,
     root: Option<String>,
     try_files: Option<Vec<String>>,
@@ -48,21 +49,21 @@ struct Written {
     split_path: Vec<String>,
 }
 
-/// What is looked for.
-struct Plan {
+/// The compiled configuration.
+struct FileMatcherPlan {
     root: Template,
     tries: Vec<Try>,
-    policy: Policy,
-    /// A path is cut behind the first of these that ends one of its components.
+    policy: TryPolicy,
+    /// Delimiters: a path is split after the first of these that ends one of its components.
     splits: Vec<Vec<u8>>,
-    seen: StateId<RefCell<Fresh<Found>>>,
-    /// Looks at what nothing is known of.
-    looks: StateId<Together<(Answer, Rc<[u8]>)>>,
-    places: Places,
+    seen: StateId<RefCell<Fresh<FileLookup>>>,
+    /// Lookups in progress for paths that are not cached.
+    looks: StateId<SingleFlight<(Choice, Rc<[u8]>)>>,
+    places: FileMatchVars,
 }
 
-/// Where the match leaves what it found.
-struct Places {
+/// The placeholders that a match sets.
+struct FileMatchVars {
     relative: VarId,
     absolute: VarId,
     kind: VarId,
@@ -71,22 +72,22 @@ struct Places {
 
 struct File {
     id: MatcherId,
-    plan: Arc<Plan>,
+    plan: Arc<FileMatcherPlan>,
 }
 
-/// Makes the matcher.
+/// Compiles the matcher from its JSON.
 ///
 /// # Errors
-/// When an option is unknown, the policy is none, or another file system than the default one is named.
+/// If an option or the policy is unknown, or `fs` names a file system other than the default.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
-    let written: Written = if value.is_null() { Written::default() } else { build.parse(value)? };
+    let written: FileMatcherConfig = if value.is_null() { FileMatcherConfig::default() } else { build.parse(value)? };
     refuse_fs(&written.fs, build)?;
     let policy = match &*written.try_policy {
-        "" | "first_exist" => Policy::First,
-        "first_exist_fallback" => Policy::FirstOrLast,
-        "largest_size" => Policy::Largest,
-        "smallest_size" => Policy::Smallest,
-        "most_recently_modified" => Policy::Newest,
+        "" | "first_exist" => TryPolicy::First,
+        "first_exist_fallback" => TryPolicy::FirstOrLast,
+        "largest_size" => TryPolicy::Largest,
+        "smallest_size" => TryPolicy::Smallest,
+        "most_recently_modified" => TryPolicy::Newest,
         _ => {
             let expected = "first_exist, first_exist_fallback, smallest_size, largest_size or most_recently_modified as try_policy";
             return Err(build.refuse(written.try_policy, expected));
@@ -94,21 +95,21 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     };
     let files = written.try_files.unwrap_or_else(|| vec!["{http.request.uri.path}".into()]);
     let tries = files.iter().map(|file| match status(file) {
-        Some(status) if matches!(policy, Policy::First | Policy::FirstOrLast) => Try::Status(status),
+        Some(status) if matches!(policy, TryPolicy::First | TryPolicy::FirstOrLast) => Try::Status(status),
         _ => Try::File(Pattern::new(file, build)),
     });
     let tries = tries.collect();
     Ok(Box::new(File {
         id: build.matcher_id(),
-        plan: Arc::new(Plan {
+        plan: Arc::new(FileMatcherPlan {
             root: root(written.root.as_deref(), build),
             tries,
             policy,
             splits: written.split_path.into_iter().map(String::into_bytes).collect(),
-            // What is at a path depends on no option.
+            // The result for a path depends on no option, so all matchers share one cache.
             seen: build.kept_state("file".to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
-            looks: build.state(|_| Together::new()),
-            places: Places {
+            looks: build.state(|_| SingleFlight::new()),
+            places: FileMatchVars {
                 relative: build.slot("http.matchers.file.relative"),
                 absolute: build.slot("http.matchers.file.absolute"),
                 kind: build.slot("http.matchers.file.type"),
@@ -118,7 +119,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     }))
 }
 
-/// `=404`: where it comes to this entry, the request fails with that status.
+/// Parses `=404`: if the choice reaches this entry, the request fails with that status.
 fn status(file: &str) -> Option<StatusCode> {
     let digits = file.strip_prefix('=')?;
     StatusCode::new(digits.parse().ok()?)
@@ -126,22 +127,24 @@ fn status(file: &str) -> Option<StatusCode> {
 
 impl Matcher for File {
     fn matches(&self, cx: &mut Context) -> Matched {
+        // This is the second call for this request, after a wait.
         if let Some(matched) = cx.recall(self.id) {
             return Ok(matched);
         }
         let now = cx.worker().now();
         cx.with_scratch(|cx, text| {
             cx.with_scratch(|cx, other| {
+                // First try with cached results only.
                 let mut source = Remembered { plan: &self.plan, cx, now, looking: Vec::new() };
                 let answer = choose::choose(&self.plan, &mut source, text, other);
                 let looking = source.looking;
-                if answer != Answer::Unknown && looking.is_empty() {
-                    return Ok(settle(&self.plan, cx, answer, text)?);
+                if answer != Choice::Unknown && looking.is_empty() {
+                    return Ok(apply_choice(&self.plan, cx, answer, text)?);
                 }
-                match self.look(cx, now, looking) {
+                match self.look_up(cx, now, looking) {
                     Ok(stop) => Err(stop),
-                    // What was there a moment ago is better than no answer.
-                    Err(Busy) => Ok(settle(&self.plan, cx, answer, text)?),
+                    // The queue is full: an expired result is better than a 503.
+                    Err(Busy) => Ok(apply_choice(&self.plan, cx, answer, text)?),
                 }
             })
         })
@@ -149,9 +152,11 @@ impl Matcher for File {
 }
 
 impl File {
-    /// Looks at the file system, on the blocking pool, and waits for that; who asks for the same meanwhile waits for the same look.
+    /// Looks up the candidates on the file thread pool and waits for the result. Concurrent requests with equal
+    /// candidates share one lookup.
     #[cold]
-    fn look(&self, cx: &mut Context, began: Instant, looking: Vec<Looking>) -> Result<Stop, Busy> {
+    fn look_up(&self, cx: &mut Context, began: Instant, looking: Vec<RevalidationGuard>) -> Result<Stop, Busy> {
+        // The job repeats the whole choice: which path is needed depends on the results before it.
         let mut disk = Disk::of(&self.plan, cx);
         let key = disk.key();
         let ours = Arc::clone(&self.plan);
@@ -161,10 +166,11 @@ impl File {
             (answer, text, disk.seen)
         };
         let (generation, seen) = (Rc::clone(cx.generation()), self.plan.seen);
-        let outcome = Together::look(cx, self.plan.looks, &key, job, move |done| {
+        let outcome = SingleFlight::join(cx, self.plan.looks, &key, job, move |done| {
+            // Moved here, so that other requests use the expired values until the new ones are stored.
             let _looking = looking;
             let Some((answer, text, found)) = done else {
-                return (Answer::Failed(StatusCode::INTERNAL_SERVER_ERROR), Rc::default());
+                return (Choice::Failed(StatusCode::INTERNAL_SERVER_ERROR), Rc::default());
             };
             let mut remembered = generation.state(seen).borrow_mut();
             for (key, found) in found {
@@ -174,60 +180,66 @@ impl File {
         });
         let plan = Arc::clone(&self.plan);
         Ok(cx.wait_to_match(self.id, outcome?, move |cx, outcome| match outcome {
-            Ok((answer, text)) => settle(&plan, cx, answer, &text),
+            Ok((answer, text)) => apply_choice(&plan, cx, answer, &text),
             Err(_) => Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         }))
     }
 }
 
-/// Leaves what was chosen for the placeholders.
-fn settle(plan: &Plan, cx: &mut Context, answer: Answer, text: &[u8]) -> Result<bool, Fault> {
+/// Applies the result: sets the placeholders, or fails.
+fn apply_choice(plan: &FileMatcherPlan, cx: &mut Context, answer: Choice, text: &[u8]) -> Result<bool, Fault> {
     match answer {
-        Answer::Chosen(candidate, is_folder) => {
+        Choice::Chosen(candidate, is_folder) => {
             cx.set_variable_text(plan.places.relative, candidate.relative(text));
             cx.set_variable_text(plan.places.absolute, candidate.path(text));
             cx.set_variable_text(plan.places.remainder, candidate.remainder(text));
             cx.set_variable_text(plan.places.kind, if is_folder { b"directory" } else { b"file" });
             Ok(true)
         }
-        Answer::None => Ok(false),
-        Answer::Failed(status) => Err(failed(status)),
-        // Nothing is known, and there was no room to look.
-        Answer::Unknown => Err(Fault::busy()),
+        Choice::None => Ok(false),
+        Choice::Failed(status) => Err(failed(status)),
+        // The results are not cached, and the queue had no room for the lookup.
+        Choice::Unknown => Err(Fault::busy()),
     }
 }
 
-/// Caddy: the message of such a failure is its number.
+/// Caddy: the error message of such a failure is the status code.
 fn failed(status: StatusCode) -> Fault {
     Fault { status, reason: Reason::Text(status.as_u16().to_string().into()) }
 }
 
-/// What this worker remembers, for the patterns as this request renders them.
+/// The worker's cache as a source of results, with the patterns expanded for one request.
 struct Remembered<'m> {
-    plan: &'m Plan,
+    plan: &'m FileMatcherPlan,
     cx: &'m mut Context,
     now: Instant,
-    /// What is stale, and looked at again by this request.
-    looking: Vec<Looking>,
+    /// The expired results that this request must revalidate.
+    looking: Vec<RevalidationGuard>,
 }
 
-impl Source for Remembered<'_> {
-    fn candidate(&mut self, pattern: &Pattern, _number: usize, form: Form, text: &mut Vec<u8>) -> Option<Candidate> {
+impl CandidateSource for Remembered<'_> {
+    fn candidate(
+        &mut self,
+        pattern: &Pattern,
+        _number: usize,
+        form: CandidateForm,
+        text: &mut Vec<u8>,
+    ) -> Option<Candidate> {
         candidate::put(self.plan, pattern, form, self.cx, text)
     }
 
-    fn find(&mut self, candidate: Candidate, text: &[u8], look: &mut dyn FnMut(&Found)) -> bool {
+    fn find(&mut self, candidate: Candidate, text: &[u8], look: &mut dyn FnMut(&FileLookup)) -> bool {
         let known = self.cx.with_scratch(|cx, key| {
             candidate.key(text, key);
             cx.generation().state(self.plan.seen).borrow_mut().find(key, self.now)
         });
         match known {
-            Known::Fresh(found) => look(&found),
-            Known::Stale(found, looking) => {
+            CachedValue::Fresh(found) => look(&found),
+            CachedValue::Stale(found, looking) => {
                 self.looking.push(looking);
                 look(&found);
             }
-            Known::Nothing => return false,
+            CachedValue::Nothing => return false,
         }
         true
     }

@@ -1,4 +1,4 @@
-//! `header`: for each named field one of the values must match one of the patterns.
+//! `header`: each named field must have a value that matches one of its patterns.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +12,34 @@ struct HeaderMatcher(Box<[Condition]>);
 
 struct Condition {
     name: FieldName,
-    wanted: Wanted,
+    wanted: FieldCondition,
 }
 
-enum Wanted {
-    /// `null`: there must be no such field.
+enum FieldCondition {
+    /// `null`: the field must be absent.
     Absent,
-    /// `[]`: there must be one.
+    /// `[]`: the field must be present.
     Present,
-    /// One value must match one of these.
+    /// One value must match one of these patterns.
     Patterns(Box<[Template]>),
 }
 
-/// Makes the matcher from an object of lists of patterns, with a `*` at the start, the end or both.
+/// Compiles the matcher from an object of lists of patterns, each with a `*` at the start, at the end, at both or
+/// nowhere. Values may contain placeholders, names not.
 ///
 /// # Errors
-/// When a name is no field name; placeholders are for values only.
+/// If a name is not a valid field name.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: BTreeMap<String, Option<Vec<String>>> = build.parse(value)?;
     let mut conditions = Vec::with_capacity(written.len());
     for (name, patterns) in written {
         let Some(name) = FieldName::parse(&name) else { return Err(build.refuse(name, "a field name")) };
         let wanted = match patterns {
-            None => Wanted::Absent,
-            Some(patterns) if patterns.is_empty() => Wanted::Present,
-            Some(patterns) => Wanted::Patterns(patterns.iter().map(|pattern| build.template(pattern)).collect()),
+            None => FieldCondition::Absent,
+            Some(patterns) if patterns.is_empty() => FieldCondition::Present,
+            Some(patterns) => {
+                FieldCondition::Patterns(patterns.iter().map(|pattern| build.template(pattern)).collect())
+            }
         };
         conditions.push(Condition { name, wanted });
     }
@@ -52,9 +55,9 @@ impl Matcher for HeaderMatcher {
 impl Condition {
     fn holds(&self, cx: &mut Context) -> bool {
         match &self.wanted {
-            Wanted::Absent => values(cx, &self.name).next().is_none(),
-            Wanted::Present => values(cx, &self.name).next().is_some(),
-            Wanted::Patterns(patterns) => patterns.iter().any(|pattern| {
+            FieldCondition::Absent => values(cx, &self.name).next().is_none(),
+            FieldCondition::Present => values(cx, &self.name).next().is_some(),
+            FieldCondition::Patterns(patterns) => patterns.iter().any(|pattern| {
                 cx.rendered(pattern, |cx, pattern| {
                     let pattern = Affix::of(pattern);
                     values(cx, &self.name).any(|value| pattern.matches(value))
@@ -64,8 +67,8 @@ impl Condition {
     }
 }
 
-/// The values of a field. The host may stand in the target and not among the fields (RFC 9112 §3.2.2; HTTP/2's
-/// :authority); an empty one is none.
+/// Returns the values of a field. Host is taken from the request's authority, which may be in the target instead of the
+/// fields (RFC 9112 §3.2.2; HTTP/2's :authority). An empty authority yields no value.
 pub(super) fn values<'c>(cx: &'c Context, name: &'c FieldName) -> impl Iterator<Item = &'c [u8]> {
     let is_host = *name == FieldName::from(names::HOST);
     let host = cx.head().authority().filter(|host| is_host && !host.is_empty()).map(str::as_bytes);

@@ -1,4 +1,4 @@
-//! `header_regexp`: for each named field one of the values must match the regular expression.
+//! `header_regexp`: each named field must have a value that matches its regular expression.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher};
 use serde_json::Value;
 
 use super::header::values;
-use crate::regexp::{Capturing, Written};
+use crate::regexp::{Capturing, RegexpConfig};
 
 struct HeaderRegexp(Box<[(FieldName, Capturing)]>);
 
-/// Makes the matcher from an object of patterns by field.
+/// Compiles the matcher from an object of patterns by field name.
 ///
 /// # Errors
-/// When a field is none, or a pattern.
+/// If a name is not a valid field name, or a pattern is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
-    let written: BTreeMap<String, Written> = build.parse(value)?;
+    let written: BTreeMap<String, RegexpConfig> = build.parse(value)?;
     let mut conditions = Vec::with_capacity(written.len());
     for (name, pattern) in &written {
         let Some(field) = FieldName::parse(name) else { return Err(build.refuse(name, "a field name")) };
@@ -29,6 +29,7 @@ impl Matcher for HeaderRegexp {
     fn matches(&self, cx: &mut Context) -> Matched {
         Ok(self.0.iter().all(|(name, pattern)| {
             let Some(number) = values(cx, name).position(|value| pattern.find(cx, value)) else { return false };
+            // Filling placeholders needs the context mutably, so the value is copied first.
             cx.with_scratch(|cx, text| {
                 text.extend(values(cx, name).nth(number).into_iter().flatten());
                 pattern.fill(cx, text);

@@ -6,24 +6,27 @@ use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Reach, Tem
 use serde_json::Value;
 
 struct HostMatcher {
-    /// In lower case and in order, so that one of thousands is found at once.
+    /// In lower case and sorted, for a binary search among thousands.
     exact: Box<[Box<str>]>,
-    /// With wildcards or placeholders.
+    /// Hosts with wildcards or placeholders.
     patterns: Box<[Template]>,
 }
 
-/// Makes the matcher from a list of hosts: a whole label may be `*`. A port in the request is ignored, letters are
-/// compared in any case; a label outside of ASCII is compared in Punycode, as browsers send it.
+/// Compiles the matcher from a list of hosts, in which a whole label may be `*`. The request's port is ignored, and so
+/// is the case of letters. Labels outside of ASCII are compared in Punycode, as browsers send them.
 ///
 /// # Errors
-/// When it is no list of hosts, or one of them stands there twice.
+/// If the value is not a list of strings, or a host occurs twice or is not one that IDNA allows.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: Vec<String> = build.parse(value)?;
     let mut exact = Vec::with_capacity(written.len());
     let mut patterns = Vec::new();
     let mut seen = HashMap::new();
     for (index, host) in written.iter().enumerate() {
-        let ascii = punycode::to_ascii(host);
+        // Duplicates are found after normalization: `A.test` and `a.test` are one host.
+        let Some(ascii) = punycode::to_ascii(host) else {
+            return build.at(format!("[{index}]"), |build| Err(build.refuse(host, punycode::EXPECTED)));
+        };
         if seen.insert(ascii.to_ascii_lowercase(), index).is_some() {
             return build.at(format!("[{index}]"), |build| Err(build.refuse(host, "each host once")));
         }
@@ -57,7 +60,7 @@ impl Matcher for HostMatcher {
 
 impl HostMatcher {
     fn is_exact(&self, host: &str) -> bool {
-        let lower = || host.bytes().map(|octet| octet.to_ascii_lowercase());
+        let lower = || host.bytes().map(|byte| byte.to_ascii_lowercase());
         self.exact.binary_search_by(|known| known.bytes().cmp(lower())).is_ok()
     }
 }
@@ -66,7 +69,7 @@ fn matches(pattern: &[u8], host: &[u8]) -> bool {
     if !pattern.contains(&b'*') {
         return pattern.eq_ignore_ascii_case(host);
     }
-    let (mut wanted, mut labels) = (pattern.split(|&octet| octet == b'.'), host.split(|&octet| octet == b'.'));
+    let (mut wanted, mut labels) = (pattern.split(|&byte| byte == b'.'), host.split(|&byte| byte == b'.'));
     loop {
         match (wanted.next(), labels.next()) {
             (None, None) => return true,

@@ -1,4 +1,4 @@
-//! `remote_ip` and `client_ip`: addresses and networks, in one of which the peer, or who it speaks for, must be.
+//! `remote_ip` and `client_ip`: the peer's or the client's address must be in one of the listed networks.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct IpRangesConfig {
     #[serde(default)]
     ranges: Vec<String>,
 }
@@ -19,22 +19,22 @@ struct RemoteIp(Ranges);
 
 struct ClientIp {
     ranges: Ranges,
-    /// What handlers may have set in the place of the address.
+    /// The variable by which a handler may override the client's address.
     told: VarId,
 }
 
-/// Makes `remote_ip`.
+/// Compiles `remote_ip`, which matches the address of the connection's peer.
 ///
 /// # Errors
-/// When a range is none.
+/// If a range is not valid.
 pub fn make_remote(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     Ok(Box::new(RemoteIp(Ranges::parse(value, build)?)))
 }
 
-/// Makes `client_ip`.
+/// Compiles `client_ip`, which matches the client's address as trusted proxies report it.
 ///
 /// # Errors
-/// When a range is none.
+/// If a range is not valid.
 pub fn make_client(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     Ok(Box::new(ClientIp { ranges: Ranges::parse(value, build)?, told: build.variable("client_ip") }))
 }
@@ -50,17 +50,18 @@ impl Matcher for ClientIp {
     fn matches(&self, cx: &mut Context) -> Matched {
         if let Some(told) = cx.variable(self.told) {
             let told = std::str::from_utf8(told).unwrap_or_default();
-            // With or without a port.
+            // The variable may include a port.
             let ip = told.parse::<IpAddr>().or_else(|_| told.parse::<SocketAddr>().map(|address| address.ip()));
             return Ok(ip.is_ok_and(|ip| self.ranges.contain(ip.to_canonical(), 0)));
         }
         let (client, peer) = (cx.client(), cx.arrival().peer);
+        // A zone belongs to this machine's interfaces, so only to the peer's own address.
         let zone = if client.ip == peer.ip() { zone(peer) } else { 0 };
         Ok(self.ranges.contain(client.ip, zone))
     }
 }
 
-/// The interface that a link-local address belongs to; 0 when it is none.
+/// Returns the interface index of a link-local address; 0 for other addresses.
 fn zone(peer: SocketAddr) -> u32 {
     match peer {
         SocketAddr::V6(peer) => peer.scope_id(),
@@ -68,18 +69,18 @@ fn zone(peer: SocketAddr) -> u32 {
     }
 }
 
-/// Networks, so that one of thousands is found at once.
+/// Networks, sorted for a binary search among thousands.
 struct Ranges {
-    /// First and last address of each: in order, apart from each other.
+    /// First and last address of each range, sorted and disjoint.
     v4: Box<[(u32, u32)]>,
     v6: Box<[(u128, u128)]>,
-    /// Those that hold for one interface only.
+    /// Networks that apply to one interface only.
     zoned: Box<[(IpNet, u32)]>,
 }
 
 impl Ranges {
     fn parse(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let written: Written = build.parse(value)?;
+        let written: IpRangesConfig = build.parse(value)?;
         let (mut v4, mut v6, mut zoned) = (Vec::new(), Vec::new(), Vec::new());
         for (index, range) in written.ranges.iter().enumerate() {
             let (network, zone) = build.at(format!("ranges[{index}]"), |build| parse(range, build))?;
@@ -101,12 +102,12 @@ impl Ranges {
     }
 }
 
-/// `address[/bits][%zone]`, placeholders of the environment and the system resolved.
+/// Parses `address[/bits][%zone]` after expanding placeholders that are known at load.
 fn parse(range: &str, build: &mut Build<'_>) -> Result<(IpNet, Option<u32>), BuildError> {
-    const EXPECTED: &str = "an IP address, or a network as 192.168.0.0/16 or fd00::/8";
+    const EXPECTED: &str = "an IP address, or a network such as 192.168.0.0/16 or fd00::/8";
     let template = build.template(range);
     let Some(text) = template.literal() else {
-        return Err(build.refuse(range, "a range without placeholders that only a request has"));
+        return Err(build.refuse(range, "a range without placeholders that depend on the request"));
     };
     let (network, zone) = match text.split_once('%') {
         Some((network, zone)) => (network, Some(zone)),
@@ -124,18 +125,19 @@ fn parse(range: &str, build: &mut Build<'_>) -> Result<(IpNet, Option<u32>), Bui
     Ok((network, zone))
 }
 
-/// The number that the system gives an interface.
+/// Returns the index of a network interface, given by its name or already as a number.
 fn interface(name: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number);
     }
+    // The name becomes part of a path below: it must not lead elsewhere.
     if name.contains('/') || name.starts_with('.') {
         return None;
     }
     std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?.trim().parse().ok()
 }
 
-/// In order, those that overlap made one.
+/// Sorts the ranges and merges overlapping ones.
 fn joined<A: Copy + Ord>(mut ranges: Vec<(A, A)>) -> Box<[(A, A)]> {
     ranges.sort_unstable();
     ranges.dedup_by(|later, kept| {

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 struct MethodMatcher(Box<[Box<str>]>);
 
-/// Makes the matcher from a list of methods. They may be written in small letters; a request's method is compared letter by
-/// letter with the large ones (RFC 9110 §9.1).
+/// Compiles the matcher from a list of methods, which may be in lower case. The request's method is compared with their
+/// upper case, and case-sensitively (RFC 9110 §9.1).
 ///
 /// # Errors
-/// When one is no token.
+/// If a method is not a token.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: Vec<String> = build.parse(value)?;
-    if let Some(bad) = written.iter().find(|method| !causeway_message::octets::is_token(method.as_bytes())) {
+    if let Some(bad) = written.iter().find(|method| !causeway_message::syntax::is_token(method.as_bytes())) {
         return Err(build.refuse(bad, "a method such as GET"));
     }
     Ok(Box::new(MethodMatcher(written.iter().map(|method| method.to_ascii_uppercase().into()).collect())))

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 
 struct Not(Box<[Vec<Box<dyn Matcher>>]>);
 
-/// Makes the matcher from a list of matcher sets.
+/// Compiles the matcher from a list of matcher sets.
 ///
 /// # Errors
-/// The first mistake in one.
+/// The first mistake in a set.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: Vec<Map<String, Value>> = build.parse(value)?;
     let mut sets = Vec::with_capacity(written.len());

@@ -1,8 +1,9 @@
 //! `path`: a list of patterns, one of which must match the whole path.
 //!
-//! Caddy's documentation of `http.matchers.path`: letters in any case; `*` at an end or at both is a quick prefix, suffix or
-//! substring match that passes slashes; elsewhere patterns are globs; slashes are merged and dot segments resolved first,
-//! slashes only if the pattern has no `//` itself; a pattern with `%` is compared in escaped space there.
+//! Caddy's documentation of `http.matchers.path`: the case of letters is ignored. A `*` at one end or at both is a fast
+//! prefix, suffix or substring match that spans slashes; other patterns are globs. Before the comparison slashes are
+//! merged (unless the pattern contains `//`) and dot segments resolved. A pattern with `%` is compared with the escaped
+//! path at that position.
 
 mod escaped;
 
@@ -18,19 +19,19 @@ struct PathMatcher(Box<[Pattern]>);
 
 struct Pattern {
     text: Template,
-    /// Of a text without placeholders.
+    /// `None` if the text contains placeholders.
     shape: Option<Shape>,
 }
 
 impl Pattern {
-    /// `None` when it may match any path.
+    /// Returns the paths that this pattern can match, for the route index. `None` if it may match any path.
     fn reach(&self) -> Option<PathReach<'_>> {
-        // Beyond ASCII the index knows no small and large letters.
+        // The index ignores the case of ASCII letters only.
         let (text, shape) = (self.text.literal().filter(|text| text.is_ascii())?, self.shape?);
         let fixed = text.find(|ch| "*?[\\".contains(ch));
         match (shape.kind, fixed) {
-            (Kind::Escaped, _) | (_, Some(0)) => None,
-            (Kind::Affix, None) => Some(PathReach::Exact(text)),
+            (PathMatchKind::Escaped, _) | (_, Some(0)) => None,
+            (PathMatchKind::Affix, None) => Some(PathReach::Exact(text)),
             (_, fixed) => Some(PathReach::Prefix(&text[..fixed.unwrap_or(text.len())])),
         }
     }
@@ -38,12 +39,12 @@ impl Pattern {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
-    kind: Kind,
+    kind: PathMatchKind,
     merge_slashes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PathMatchKind {
     Affix,
     Glob,
     Escaped,
@@ -51,34 +52,34 @@ enum Kind {
 
 impl Shape {
     fn of(pattern: &[u8]) -> Self {
-        let stars = pattern.iter().filter(|&&octet| octet == b'*').count();
+        let stars = pattern.iter().filter(|&&byte| byte == b'*').count();
         let at_ends = usize::from(pattern.first() == Some(&b'*'))
             + usize::from(pattern.len() > 1 && pattern.last() == Some(&b'*'));
-        // Caddy: two stars are a substring match at both ends only; `*a*` yes, `a**` no.
+        // Caddy: two stars are a substring match only if they are at both ends; `*a*` is one, `a**` is not.
         let is_quick = stars == at_ends && (stars < 2 || at_ends == 2);
         let kind = if pattern.contains(&b'%') {
-            Kind::Escaped
-        } else if is_quick && !pattern.iter().any(|octet| stars == 0 && b"?[\\".contains(octet)) {
-            Kind::Affix
+            PathMatchKind::Escaped
+        } else if is_quick && !pattern.iter().any(|byte| stars == 0 && b"?[\\".contains(byte)) {
+            PathMatchKind::Affix
         } else {
-            Kind::Glob
+            PathMatchKind::Glob
         };
         Self { kind, merge_slashes: !pattern.windows(2).any(|pair| pair == b"//") }
     }
 
     fn matches(self, pattern: &[u8], path: &[u8]) -> bool {
         match self.kind {
-            Kind::Affix => Affix::of(pattern).matches_any_case(path),
-            Kind::Glob => glob(pattern, path, Space::AnyCase),
-            Kind::Escaped => ESCAPED.with_borrow_mut(|scratch| escaped::matches(pattern, path, scratch)),
+            PathMatchKind::Affix => Affix::of(pattern).matches_any_case(path),
+            PathMatchKind::Glob => glob(pattern, path, Space::AnyCase),
+            PathMatchKind::Escaped => ESCAPED.with_borrow_mut(|scratch| escaped::matches(pattern, path, scratch)),
         }
     }
 }
 
-/// Makes the matcher from a list of patterns.
+/// Compiles the matcher from a list of patterns.
 ///
 /// # Errors
-/// When it is none.
+/// If the value is not a list of strings.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: Vec<String> = build.parse(value)?;
     let patterns = written.iter().map(|source| {
@@ -90,11 +91,11 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 }
 
 thread_local! {
-    /// A path that had to be cleaned; as long as the longest such path, which the limit on heads bounds.
+    /// The cleaned path. Grows up to the limit on request heads.
     static CLEANED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// What a raw path offers to a pattern.
+    /// Work buffers for patterns with a `%`.
     static ESCAPED: RefCell<escaped::Scratch> = const { RefCell::new(escaped::Scratch::EMPTY) };
-    /// A path and a pattern in small letters.
+    /// A path and a pattern in lower case.
     static LOWERED: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
@@ -103,9 +104,11 @@ impl Matcher for PathMatcher {
         Ok(self.0.iter().any(|pattern| {
             cx.rendered(&pattern.text, |cx, text| {
                 let shape = pattern.shape.unwrap_or_else(|| Shape::of(text));
-                if shape.kind == Kind::Escaped {
+                // Escaped patterns need the raw path; all others the decoded one.
+                if shape.kind == PathMatchKind::Escaped {
                     return matches(shape, text, cx.head().path());
                 }
+                // A plain path needs neither cleaning nor case mapping beyond ASCII.
                 if cx.path_is_plain() { shape.matches(text, cx.path()) } else { matches(shape, text, cx.path()) }
             })
         }))
@@ -121,7 +124,7 @@ fn matches(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
     if path.is_ascii() {
         return matches_cleaned(shape, pattern, path);
     }
-    // Beyond ASCII letters are compared in any case too; what compares octets does not know them.
+    // `glob` and `Affix` ignore the case of ASCII letters only; other letters must be lowered first.
     LOWERED.with_borrow_mut(|(lower_path, lower_pattern)| {
         lower(path, lower_path);
         lower(pattern, lower_pattern);
@@ -129,7 +132,8 @@ fn matches(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
     })
 }
 
-/// A letter whose small form is in ASCII (the sign for kelvin) stays: the index tells those apart.
+/// Appends the text in lower case. Keeps a letter whose lower case is ASCII (the Kelvin sign), since the route index
+/// does not treat it as that ASCII letter.
 fn lower(text: &[u8], out: &mut Vec<u8>) {
     fn push(ch: char, out: &mut Vec<u8>) {
         out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
@@ -147,8 +151,8 @@ fn lower(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The path as Caddy compares it, behind what `out` holds: dot segments resolved and, unless the pattern has some itself,
-/// repeated slashes made one. Unlike in RFC 3986 a dot segment at the end leaves no slash behind.
+/// Appends the path as Caddy compares it: with dot segments resolved and, if `merge_slashes`, with repeated slashes
+/// merged. Unlike in RFC 3986, a trailing dot segment leaves no trailing slash.
 pub(super) fn clean_as_caddy(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>) {
     let before = out.len();
     if merge_slashes {

@@ -1,4 +1,4 @@
-//! `protocol`: how the request was carried. The one matcher that asks for the version: that is its question.
+//! `protocol`: the scheme, gRPC, or the HTTP version. The only matcher that reads the version, since it is its subject.
 
 use causeway_message::{Version, names};
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Scheme};
@@ -10,14 +10,14 @@ enum Protocol {
     Grpc,
     Version(Version),
     AtLeast(Version),
-    /// HTTP/3, which nothing carries here.
+    /// HTTP/3, which this server does not support.
     Never,
 }
 
-/// Makes the matcher from Caddy's name of a protocol.
+/// Compiles the matcher from one of Caddy's protocol names.
 ///
 /// # Errors
-/// When it is none of those names.
+/// If the name is unknown.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let name: String = build.parse(value)?;
     Ok(Box::new(match &*name {
@@ -32,9 +32,10 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
         "http/2+" => Protocol::AtLeast(Version::Http2),
         "http/3" | "http/3+" => Protocol::Never,
         _ => {
-            return Err(
-                build.refuse(name, "http, https, grpc, or http/1.0, http/1.1, http/2, http/3, each with + or not")
-            );
+            return Err(build.refuse(
+                name,
+                "http, https, grpc, or http/1.0, http/1.1, http/2, http/3, optionally with + after the version",
+            ));
         }
     }))
 }

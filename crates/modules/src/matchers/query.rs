@@ -1,4 +1,4 @@
-//! `query`: for each named key one of its values must be one of the listed.
+//! `query`: each named key must have one of its listed values.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use causeway_message::path::hex;
 
-/// Each key with the values of which it must have one.
+/// Each key with the accepted values.
 struct QueryMatcher(Box<[(Template, Box<[Template]>)]>);
 
-/// Makes the matcher from an object of lists of values; `*` is any value. An empty object matches a request without a
-/// query. Keys and values are compared decoded; a query that cannot be decoded, or holds a `;`, matches nothing.
+/// Compiles the matcher from an object of lists of values; `*` accepts any value. An empty object matches a request
+/// without a query. Keys and values are compared decoded. A query with an invalid escape or a `;` never matches.
 ///
 /// # Errors
-/// When it is no such object.
+/// If the value has another shape.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: BTreeMap<String, Vec<String>> = build.parse(value)?;
     let conditions = written
@@ -27,7 +27,7 @@ impl Matcher for QueryMatcher {
     fn matches(&self, cx: &mut Context) -> Matched {
         let query = cx.head().target().query().unwrap_or_default().as_bytes();
         if self.0.is_empty() {
-            // Pairs that cannot be decoded are none to Go.
+            // As in Go, pairs that cannot be decoded do not count.
             return Ok(!pairs(query).any(|(key, value)| is_decodable(key) && is_decodable(value)));
         }
         if !is_decodable(query) {
@@ -48,7 +48,7 @@ impl Matcher for QueryMatcher {
 
 fn is_decodable(query: &[u8]) -> bool {
     let mut rest = query;
-    while let Some(at) = rest.iter().position(|octet| matches!(octet, b'%' | b';')) {
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'%' | b';')) {
         match rest[at..] {
             [b'%', high, low, ..] if hex(high).is_some() && hex(low).is_some() => rest = &rest[at + 3..],
             _ => return false,
@@ -58,17 +58,17 @@ fn is_decodable(query: &[u8]) -> bool {
 }
 
 fn pairs(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    query.split(|&octet| octet == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let end = pair.iter().position(|&octet| octet == b'=').unwrap_or(pair.len());
+    query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
         (&pair[..end], pair.get(end + 1..).unwrap_or_default())
     })
 }
 
-/// Compares while decoding: `+` is a space, `%xy` an octet.
+/// Compares while decoding, so it does not allocate: `+` is a space, `%xy` a byte.
 fn decodes_to(raw: &[u8], text: &[u8]) -> bool {
     let (mut raw, mut text) = (raw, text.iter());
     loop {
-        let octet = match *raw {
+        let byte = match *raw {
             [] => return text.next().is_none(),
             [b'+', ref rest @ ..] => {
                 raw = rest;
@@ -79,12 +79,12 @@ fn decodes_to(raw: &[u8], text: &[u8]) -> bool {
                 raw = rest;
                 high << 4 | low
             }
-            [octet, ref rest @ ..] => {
+            [byte, ref rest @ ..] => {
                 raw = rest;
-                octet
+                byte
             }
         };
-        if text.next() != Some(&octet) {
+        if text.next() != Some(&byte) {
             return false;
         }
     }

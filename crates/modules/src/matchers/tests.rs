@@ -93,7 +93,8 @@ fn path_is_compared_cleaned_and_in_any_case() {
     ]);
 }
 
-// Caddy: "To match on the escaped form of the URI path, use the escaped form in the pattern"; `%*` is a run in escaped space.
+// Caddy: "To match on the escaped form of the URI path, use the escaped form in the pattern"; `%*` is a wildcard for
+// escaped text.
 #[test]
 fn path_in_escaped_space() {
     check_paths(&[
@@ -114,14 +115,14 @@ fn path_in_escaped_space() {
         ("/a%2f*", "/a%2fb/c", false),
         ("/%25", "/%25", true),
         ("/%25*/ä", "/%25x/%C3%84", true),
-        // Where a wildcard meets an escape Caddy has read that already.
+        // In Caddy, a wildcard that meets an escape has already consumed it.
         ("/a*%2f*b", "/a%2fb", false),
         ("/*%20", "/%20", false),
         ("/*%20", "/x%20", true),
     ]);
 }
 
-// A list that is long enough for an index, which knows ASCII only.
+// The list is long enough for the route index, which ignores the case of ASCII letters only.
 #[test]
 fn letters_beyond_ascii_in_a_long_list() {
     let mut routes: Vec<_> = (0..20).map(|number| json!({ "match": [{ "path": [format!("/{number}/*")] }] })).collect();
@@ -133,7 +134,7 @@ fn letters_beyond_ascii_in_a_long_list() {
     }
 }
 
-// Caddy, http.matchers.host: letters in any case, the port ignored, `*` is one whole label.
+// Caddy, http.matchers.host: the case of letters and the port are ignored; `*` matches one whole label.
 #[test]
 fn host() {
     let to = |host: &str| Request::get("/").field("Host", host);
@@ -194,7 +195,8 @@ fn method() {
     assert!(Kit::build(&registry(), &json!([{ "match": [{ "method": ["G T"] }] }]), &Value::Null).is_err());
 }
 
-// Caddy, http.matchers.header: fields are and-ed, values or-ed; `null` must not exist, an empty list must.
+// Caddy, http.matchers.header: fields are and-ed, values or-ed; for `null` the field must be absent, for an empty list
+// present.
 #[test]
 fn header() {
     let request = || Request::get("/").field("A", "one").field("A", "two").field("B", "three");

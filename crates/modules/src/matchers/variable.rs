@@ -1,21 +1,22 @@
-//! `vars` and `vars_regexp`: what a variable or a placeholder says. One of the named suffices.
+//! `vars` and `vars_regexp`: the value of a variable or a placeholder. One of the listed keys must match.
 
 use std::collections::BTreeMap;
 
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Template};
 use serde_json::Value;
 
-use crate::regexp::{Capturing, Written};
+use crate::regexp::{Capturing, RegexpConfig};
 
-/// Each variable with the texts of which it must be one.
+/// Each subject with the accepted values.
 struct Vars(Box<[(Template, Box<[Template]>)]>);
 
 struct VarsRegexp(Box<[(Template, Capturing)]>);
 
-/// Makes `vars` from an object of lists of texts, by variable; a key in braces is a placeholder. An empty object matches all.
+/// Compiles `vars` from an object of lists of values by variable; a key in braces is a placeholder. An empty object
+/// always matches.
 ///
 /// # Errors
-/// When it is no such object.
+/// If the value has another shape.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: BTreeMap<String, Vec<String>> = build.parse(value)?;
     let conditions = written.iter().map(|(key, values)| {
@@ -25,12 +26,12 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     Ok(Box::new(Vars(conditions.collect())))
 }
 
-/// Makes `vars_regexp` from an object of patterns, by variable.
+/// Compiles `vars_regexp` from an object of patterns by variable.
 ///
 /// # Errors
-/// When a pattern is none.
+/// If a pattern is not valid.
 pub fn make_regexp(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
-    let written: BTreeMap<String, Written> = build.parse(value)?;
+    let written: BTreeMap<String, RegexpConfig> = build.parse(value)?;
     let mut conditions = Vec::with_capacity(written.len());
     for (key, pattern) in &written {
         let pattern = build.at(key, |build| Capturing::compile(pattern, build))?;
@@ -39,7 +40,7 @@ pub fn make_regexp(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Match
     Ok(Box::new(VarsRegexp(conditions.into())))
 }
 
-/// What a key names: `{placeholder}`, else a variable, braces and all.
+/// Compiles a key: `{placeholder}` as a placeholder, any other text as a variable's name, braces included.
 fn subject(key: &str, build: &mut Build<'_>) -> Template {
     let is_placeholder = key.starts_with('{') && key.ends_with('}') && key.matches('{').count() == 1;
     if is_placeholder {

@@ -1,22 +1,22 @@
-//! From Go's syntax (package regexp/syntax, which is RE2's) to that of the `regex` crate.
+//! Translates Go's regular expression syntax (package regexp/syntax, which is RE2's) to that of the `regex` crate.
 //!
-//! They are nearly one. What Go means otherwise is written out: `\d`, `\w`, `\s`, `\b` are ASCII; `\<` is a plain `<`; in a
-//! class `[`, `&&`, `--` and `~~` are plain too; `\Q…\E` and octal escapes exist; `{` that begins no count is plain; counts
-//! end at 1000; one repetition does not follow another.
+//! The two syntaxes are nearly equal. The translation rewrites the differences: in Go `\d`, `\w`, `\s` and `\b` are
+//! ASCII; `\<` is a literal `<`; inside a class `[`, `&&`, `--` and `~~` are literal too; `\Q…\E` and octal escapes
+//! exist; a `{` that does not begin a count is literal; counts end at 1000; a repetition cannot follow a repetition.
 
 use std::fmt;
 
-/// Counts that Go allows.
+/// The largest repetition count that Go accepts.
 const COUNT_MAX: u32 = 1000;
 
 #[derive(Debug)]
 pub(super) struct Translated {
     pub(super) pattern: String,
-    /// The names of the groups, the whole match first. The pattern itself names none.
+    /// The names of the groups, the whole match first. The translated pattern contains no names.
     pub(super) names: Vec<Option<Box<str>>>,
 }
 
-/// What Go refuses, and where: counted in characters, from 1.
+/// A syntax error, and its position: a 1-based index in characters.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
     at: usize,
@@ -37,13 +37,14 @@ pub(super) fn translate(go: &str) -> Result<Translated, Mistake> {
 
 struct Translation<'g> {
     source: &'g str,
-    /// Octets that were read.
+    /// Number of bytes consumed.
     at: usize,
     out: String,
     names: Vec<Option<Box<str>>>,
 }
 
 impl<'g> Translation<'g> {
+    /// The unread part of the pattern.
     fn rest(&self) -> &'g str {
         &self.source[self.at..]
     }
@@ -58,12 +59,14 @@ impl<'g> Translation<'g> {
         Some(ch)
     }
 
+    /// Consumes `text` if the pattern continues with it.
     fn take(&mut self, text: &str) -> bool {
         let taken = self.rest().starts_with(text);
         self.at += if taken { text.len() } else { 0 };
         taken
     }
 
+    /// Returns the mistake for byte offset `at`.
     fn mistake<T>(&self, at: usize, what: &'static str) -> Result<T, Mistake> {
         Err(Mistake { at: self.source[..at].chars().count() + 1, what })
     }
@@ -73,8 +76,9 @@ impl<'g> Translation<'g> {
         while let Some(ch) = self.peek() {
             let start = self.at;
             if let Some(length) = self.repetition()? {
+                // The `regex` crate accepts `a**`; Go rejects it.
                 if repeated {
-                    return self.mistake(start, "a repetition of a repetition");
+                    return self.mistake(start, "a repetition operator after a repetition");
                 }
                 self.out.push_str(&self.source[start..start + length]);
                 self.at += length;
@@ -97,7 +101,8 @@ impl<'g> Translation<'g> {
         Ok(())
     }
 
-    /// The length of the repetition that comes next, a `?` that makes it lazy not counted.
+    /// Returns the length in bytes of the repetition at the current position, without a trailing `?`. `None` if there
+    /// is none.
     fn repetition(&self) -> Result<Option<usize>, Mistake> {
         let rest = self.rest();
         if rest.starts_with(['*', '+', '?']) {
@@ -109,9 +114,10 @@ impl<'g> Translation<'g> {
             Some((least, most)) => (least, Some(most)),
         };
         let is_count = |text: &str| {
-            let digits = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             digits && (text == "0" || !text.starts_with('0'))
         };
+        // Go reads `{`, `{,3}` or `{01}` as literal text.
         if !is_count(least) || !most.is_none_or(|most| most.is_empty() || is_count(most)) {
             return Ok(None);
         }
@@ -122,12 +128,13 @@ impl<'g> Translation<'g> {
             _ => false,
         };
         if !good {
-            return self.mistake(self.at, "a count that is above 1000 or goes down");
+            return self.mistake(self.at, "a repetition count above 1000 or in descending order");
         }
+        // The digits and the two braces.
         Ok(Some(counts.len() + 2))
     }
 
-    /// Behind a backslash, outside of a class.
+    /// Translates an escape outside of a class. The backslash is already consumed.
     fn escape(&mut self, start: usize) -> Result<(), Mistake> {
         match self.peek() {
             Some(ch @ ('A' | 'z')) => {
@@ -136,10 +143,12 @@ impl<'g> Translation<'g> {
             }
             Some(ch @ ('b' | 'B')) => {
                 self.next();
+                // Go's word boundary is ASCII; the `regex` crate's is Unicode unless `u` is off.
                 self.out.extend(["(?-u:\\", if ch == 'b' { "b" } else { "B" }, ")"]);
             }
             Some('Q') => {
                 self.next();
+                // Without `\E` the quotation extends to the end of the pattern.
                 let (plain, length) = match self.rest().split_once("\\E") {
                     Some((plain, _)) => (plain, plain.len() + 2),
                     None => (self.rest(), self.rest().len()),
@@ -158,7 +167,8 @@ impl<'g> Translation<'g> {
         Ok(())
     }
 
-    /// Behind a backslash: `d`, `W`, `pL` and the like, as a class that may stand in another one.
+    /// Translates `d`, `W`, `pL` and the like after a backslash to a class that can also be nested in another class.
+    /// `None` if the next character is not such an escape.
     fn perl_class(&mut self, start: usize) -> Result<Option<String>, Mistake> {
         let Some(ch) = self.peek() else { return Ok(None) };
         let class = match ch {
@@ -176,8 +186,9 @@ impl<'g> Translation<'g> {
     }
 
     fn unicode_class(&mut self, start: usize, negated: bool) -> Result<String, Mistake> {
-        const WHAT: &str = "a Unicode class that is none";
+        const WHAT: &str = "an invalid Unicode class";
         self.next();
+        // `\pL` or `\p{Greek}`.
         let name = match self.next() {
             Some('{') => {
                 let Some((name, _)) = self.rest().split_once('}') else { return self.mistake(start, WHAT) };
@@ -187,19 +198,20 @@ impl<'g> Translation<'g> {
             Some(ch) => &self.source[self.at - ch.len_utf8()..self.at],
             None => return self.mistake(start, WHAT),
         };
+        // `\p{^Greek}` negates once more.
         let (name, negated) = match name.strip_prefix('^') {
             Some(name) => (name, !negated),
             None => (name, negated),
         };
-        if name.is_empty() || !name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_') {
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return self.mistake(start, WHAT);
         }
         Ok(format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' }))
     }
 
-    /// Behind a backslash: the one character that is meant.
+    /// Returns the character that an escape denotes. The backslash is already consumed.
     fn escaped(&mut self, start: usize) -> Result<char, Mistake> {
-        const WHAT: &str = "an escape that is none";
+        const WHAT: &str = "an invalid escape";
         let octal = |ch: char| ('0'..='7').contains(&ch);
         let code = match self.next() {
             Some('a') => 7,
@@ -208,8 +220,9 @@ impl<'g> Translation<'g> {
             Some('r') => 13,
             Some('t') => 9,
             Some('v') => 11,
+            // Go reads `\1` to `\7` as octal only if a second octal digit follows.
             Some('1'..='7') if !self.peek().is_some_and(octal) => {
-                return self.mistake(start, "a reference to a group, which regular expressions here do not have");
+                return self.mistake(start, "an unsupported backreference");
             }
             Some(first @ '0'..='7') => {
                 let more = self.rest().chars().take(2).take_while(|&ch| octal(ch)).count();
@@ -222,12 +235,13 @@ impl<'g> Translation<'g> {
                     true => self.rest().split_once('}').map(|(digits, _)| (digits, digits.len() + 1)),
                     false => self.rest().get(..2).map(|digits| (digits, 2)),
                 };
-                let hex = digits.filter(|(digits, _)| digits.bytes().all(|octet| octet.is_ascii_hexdigit()));
+                let hex = digits.filter(|(digits, _)| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
                 let Some((digits, length)) = hex else { return self.mistake(start, WHAT) };
                 self.at += length;
                 let Ok(code) = u32::from_str_radix(digits, 16) else { return self.mistake(start, WHAT) };
                 code
             }
+            // Any escaped ASCII punctuation is literal; an escaped letter or digit must have a meaning.
             Some(ch) if ch.is_ascii() && !ch.is_ascii_alphanumeric() => u32::from(ch),
             _ => return self.mistake(start, WHAT),
         };
@@ -237,13 +251,14 @@ impl<'g> Translation<'g> {
         }
     }
 
-    /// Behind a `[`.
+    /// Translates a class. The `[` is already consumed.
     fn class(&mut self, start: usize) -> Result<(), Mistake> {
         self.out.push('[');
         if self.take("^") {
             self.out.push('^');
         }
         let mut first = true;
+        // A `]` directly after `[` or `[^` is a member, not the end.
         while first || !self.take("]") {
             first = false;
             if self.rest().starts_with("[:") && self.posix_class()? {
@@ -255,15 +270,17 @@ impl<'g> Translation<'g> {
                     self.out.push_str(&class);
                     continue;
                 }
+                // Not a nested class: `member` reads the escape again, from its backslash.
                 self.at = at;
             }
-            let Some(low) = self.member()? else { return self.mistake(start, "a class that is not closed") };
+            let Some(low) = self.member()? else { return self.mistake(start, "an unclosed character class") };
             self.literal(low);
+            // A `-` before `]`, or as the last character, is a member, not a range.
             if self.rest().starts_with('-') && self.rest().len() > 1 && !self.rest().starts_with("-]") {
                 self.next();
-                let Some(high) = self.member()? else { return self.mistake(start, "a class that is not closed") };
+                let Some(high) = self.member()? else { return self.mistake(start, "an unclosed character class") };
                 if high < low {
-                    return self.mistake(at, "a range that goes down");
+                    return self.mistake(at, "a descending range");
                 }
                 self.out.push('-');
                 self.literal(high);
@@ -273,6 +290,7 @@ impl<'g> Translation<'g> {
         Ok(())
     }
 
+    /// Consumes one member of a class; `None` at the end of the pattern.
     fn member(&mut self) -> Result<Option<char>, Mistake> {
         let start = self.at;
         match self.next() {
@@ -281,7 +299,7 @@ impl<'g> Translation<'g> {
         }
     }
 
-    /// `[:alpha:]`; false for a plain `[`.
+    /// Copies `[:alpha:]` and the like. Returns false for a literal `[`.
     fn posix_class(&mut self) -> Result<bool, Mistake> {
         const NAMES: &[&str] = &[
             "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
@@ -289,7 +307,7 @@ impl<'g> Translation<'g> {
         ];
         let Some((name, _)) = self.rest()[2..].split_once(":]") else { return Ok(false) };
         if !NAMES.contains(&name.strip_prefix('^').unwrap_or(name)) {
-            return self.mistake(self.at, "a class of an unknown name");
+            return self.mistake(self.at, "an unknown class name");
         }
         let length = name.len() + 4;
         self.out.push_str(&self.rest()[..length]);
@@ -297,7 +315,7 @@ impl<'g> Translation<'g> {
         Ok(true)
     }
 
-    /// Behind a `(`.
+    /// Translates the start of a group. The `(` is already consumed.
     fn group(&mut self, start: usize) -> Result<(), Mistake> {
         self.out.push('(');
         if !self.take("?") {
@@ -306,20 +324,20 @@ impl<'g> Translation<'g> {
         }
         if self.take("P<") || self.take("<") {
             let name = self.rest().split_once('>').map(|(name, _)| name);
-            let word = |name: &&str| {
-                !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_')
-            };
+            let word =
+                |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             let Some(name) = name.filter(word) else { return self.mistake(start, "a group without a name") };
             if self.names.iter().flatten().any(|known| **known == *name) {
-                return self.mistake(start, "a second group of the same name");
+                return self.mistake(start, "a duplicate group name");
             }
             self.at += name.len() + 1;
             self.names.push(Some(name.into()));
             return Ok(());
         }
+        // Only flags remain: `(?i)` or `(?i:`. Go has no lookaround and no `x` flag.
         let flags = self.rest().split([':', ')']).next().unwrap_or_default();
-        if flags.len() == self.rest().len() || !flags.bytes().all(|octet| b"imsU-".contains(&octet)) {
-            return self.mistake(start, "a group of an unknown kind");
+        if flags.len() == self.rest().len() || !flags.bytes().all(|byte| b"imsU-".contains(&byte)) {
+            return self.mistake(start, "an unknown group type");
         }
         self.out.push('?');
         self.out.push_str(flags);
@@ -329,7 +347,7 @@ impl<'g> Translation<'g> {
         Ok(())
     }
 
-    /// A character that means itself wherever it stands.
+    /// Appends a character so that it is literal both inside and outside of a class.
     fn literal(&mut self, ch: char) {
         if ch.is_ascii_alphanumeric() || !ch.is_ascii() {
             self.out.push(ch);

@@ -9,7 +9,7 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(&translated.pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"))
 }
 
-// Go, package regexp/syntax: what it means where the regex crate means something else, or nothing.
+// Go, package regexp/syntax: constructs that the regex crate reads differently or rejects.
 #[test]
 fn go_means() {
     for (pattern, text, want) in [
@@ -69,27 +69,27 @@ fn go_means() {
 #[test]
 fn go_refuses() {
     for (pattern, want) in [
-        ("a**", "a repetition of a repetition at character 3"),
-        ("a+?*", "a repetition of a repetition at character 4"),
-        ("a{2}{3}", "a repetition of a repetition at character 5"),
-        ("a{1001}", "a count that is above 1000 or goes down at character 2"),
-        ("ä{3,2}", "a count that is above 1000 or goes down at character 2"),
-        (r"(a)\1", "a reference to a group, which regular expressions here do not have at character 4"),
-        (r"\C", "an escape that is none at character 1"),
-        (r"\Z", "an escape that is none at character 1"),
-        (r"a\", "an escape that is none at character 2"),
-        (r"[\b]", "an escape that is none at character 2"),
-        (r"\x{110000}", "an escape that is none at character 1"),
-        (r"\xg0", "an escape that is none at character 1"),
-        (r"[a", "a class that is not closed at character 1"),
-        (r"[a-\d]", "an escape that is none at character 4"),
-        (r"[z-a]", "a range that goes down at character 2"),
-        (r"[[:alfa:]]", "a class of an unknown name at character 2"),
-        (r"(?!a)", "a group of an unknown kind at character 1"),
-        (r"(?x)a b", "a group of an unknown kind at character 1"),
+        ("a**", "a repetition operator after a repetition at character 3"),
+        ("a+?*", "a repetition operator after a repetition at character 4"),
+        ("a{2}{3}", "a repetition operator after a repetition at character 5"),
+        ("a{1001}", "a repetition count above 1000 or in descending order at character 2"),
+        ("ä{3,2}", "a repetition count above 1000 or in descending order at character 2"),
+        (r"(a)\1", "an unsupported backreference at character 4"),
+        (r"\C", "an invalid escape at character 1"),
+        (r"\Z", "an invalid escape at character 1"),
+        (r"a\", "an invalid escape at character 2"),
+        (r"[\b]", "an invalid escape at character 2"),
+        (r"\x{110000}", "an invalid escape at character 1"),
+        (r"\xg0", "an invalid escape at character 1"),
+        (r"[a", "an unclosed character class at character 1"),
+        (r"[a-\d]", "an invalid escape at character 4"),
+        (r"[z-a]", "a descending range at character 2"),
+        (r"[[:alfa:]]", "an unknown class name at character 2"),
+        (r"(?!a)", "an unknown group type at character 1"),
+        (r"(?x)a b", "an unknown group type at character 1"),
         (r"(?<a b>x)", "a group without a name at character 1"),
-        (r"(?<a>x)(?P<a>x)", "a second group of the same name at character 8"),
-        (r"\p{", "a Unicode class that is none at character 1"),
+        (r"(?<a>x)(?P<a>x)", "a duplicate group name at character 8"),
+        (r"\p{", "an invalid Unicode class at character 1"),
     ] {
         assert_eq!(translate(pattern).map(|_| ()).unwrap_err().to_string(), want, "{pattern:?}");
     }
@@ -99,7 +99,7 @@ fn go_refuses() {
     }
 }
 
-// Go, package unicode/utf8: an octet that is part of no character is U+FFFD, one octet wide.
+// Go, package unicode/utf8: a byte that is not part of a valid character is U+FFFD, one byte wide.
 #[test]
 fn what_is_no_utf8() {
     let text = b"a\xffb\xe2\x82c\xc3\xa4\x80";

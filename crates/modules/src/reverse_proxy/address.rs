@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 
-/// `[tcp/]host:port`, taken apart.
+/// A parsed `[tcp/]host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) host: Box<str>,
     pub(super) port: Box<str>,
-    /// `host:port`.
+    /// `host:port`, with brackets around an IPv6 address.
     pub(super) authority: Box<str>,
 }
 
 impl Address {
     /// # Errors
-    /// What was expected instead.
+    /// A description of the expected form.
     pub(super) fn parse(text: &str) -> Result<Self, Cow<'static, str>> {
         let rest = match text.split_once('/') {
             Some(("tcp", rest)) => rest,
@@ -27,7 +27,7 @@ impl Address {
         if port.contains('-') {
             return Err("HOST:PORT with one port; each upstream is one".into());
         }
-        if !port.bytes().all(|octet| octet.is_ascii_digit()) || !port.parse::<u16>().is_ok_and(|port| port > 0) {
+        if !port.bytes().all(|byte| byte.is_ascii_digit()) || !port.parse::<u16>().is_ok_and(|port| port > 0) {
             return Err("HOST:PORT with a port from 1 to 65535".into());
         }
         let (bare, is_literal) = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -37,7 +37,7 @@ impl Address {
         let is_host = if is_literal {
             bare.split('%').next().is_some_and(|ip| ip.parse::<std::net::Ipv6Addr>().is_ok())
         } else {
-            bare.bytes().all(|octet| octet.is_ascii_graphic() && !b"[]:/@{}\"".contains(&octet))
+            bare.bytes().all(|byte| byte.is_ascii_graphic() && !b"[]:/@{}\"".contains(&byte))
         };
         if !is_host {
             return Err("HOST:PORT, an IPv6 address in brackets".into());
@@ -45,7 +45,7 @@ impl Address {
         Ok(Self { host: bare.into(), port: port.into(), authority: rest.into() })
     }
 
-    /// Where to connect. Without a host it is this machine, as for Go.
+    /// Returns the address to connect to. Without a host it is localhost, as in Go.
     pub(super) fn to_dial(&self) -> Cow<'_, str> {
         if self.host.is_empty() { format!("localhost:{}", self.port).into() } else { (&*self.authority).into() }
     }
@@ -55,7 +55,7 @@ impl Address {
 mod tests {
     use super::*;
 
-    // Caddy, conventions, network addresses; an upstream is precisely one socket.
+    // Caddy, conventions, network addresses; an upstream is exactly one socket.
     #[test]
     fn addresses() {
         for (text, want) in [

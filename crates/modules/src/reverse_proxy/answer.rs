@@ -1,28 +1,28 @@
-//! From the call's answer to the exchange's.
+//! Builds the client's response from the upstream's.
 
 use std::rc::Rc;
 
 use causeway_message::{FieldMap, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
 
-use super::exchange::Asked;
+use super::exchange::PendingCall;
 use super::switch::{Switch, tunnel};
 use super::{Local, bad_gateway, request};
 
-/// Fields that an answer may come to: a map holds no more than 65 535.
+/// Most fields of a response: a field map holds at most 65 535.
 const FIELDS_MAX: usize = 60_000;
 
-/// The head is there: a tunnel, routes of its own, or the answer itself.
-pub(super) fn decide(cx: &mut Context, call: Call, asked: Asked) -> Step {
-    let Asked { local, switch, began, .. } = asked;
+/// Dispatches a response whose head has been received: to a tunnel, to `handle_response` routes, or to the client.
+pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
+    let PendingCall { local, switch, began, .. } = asked;
     let mut status = call.head().status();
     local.named(cx).answered(cx, &call, began);
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return tunnel(cx, call, switch);
     }
-    // DEVIATES Caddy: passed on, a 2xx would tell the client that its tunnel is open (RFC 9110 §9.3.6).
+    // DEVIATES Caddy: forwarded, a 2xx would mean to the client that its tunnel is open (RFC 9110 §9.3.6).
     if switch == Switch::Connect && matches!(status.as_u16(), 200..300) {
-        return Step::Fail(bad_gateway("the upstream answered, but did not switch protocols".to_owned()));
+        return Step::Fail(bad_gateway("the upstream responded without switching protocols".to_owned()));
     }
     let routes = local.plan.response_routes.iter().find(|routes| routes.are_for(call.head().fields(), status));
     if let Some(routes) = routes {
@@ -46,9 +46,9 @@ impl Finish for Local {
     }
 }
 
-/// Answers with what the upstream answered.
+/// Responds with the upstream's response.
 fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step {
-    // Caddy: the upstream's own name counts, and ours stands in Via.
+    // Caddy: the upstream's Server field is kept; this server is named in Via.
     cx.response_mut().remove(names::SERVER);
     let changes = local.plan.headers.as_ref().filter(|headers| headers.changes_answers());
     let put = match changes {
@@ -62,21 +62,22 @@ fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step
     if let Err(fault) = put {
         return Step::Fail(fault);
     }
-    // DEVIATES Caddy: it puts its own name before those of the proxies on the way (RFC 9110 §7.6.3: each adds at the end).
+    // DEVIATES Caddy: it prepends its name to those of earlier proxies (RFC 9110 §7.6.3: each proxy appends).
     cx.response_mut().append(names::VIA, request::via(call.version()));
     let body = call.into_body();
     let body = if body.is_empty() { Body::Empty } else { Body::Incoming(body) };
     Step::Respond(Response { status, body })
 }
 
-/// Adds the answer's fields that `keep` wants, less those that its `Connection` names, to those that are there already.
+/// Appends the response's fields for which `keep` returns true, except those that its `Connection` names.
 pub(super) fn put_fields(cx: &mut Context, call: &Call, keep: impl Fn(NameRef<'_>) -> bool) -> Result<(), Fault> {
     let head = call.head();
     let theirs = head.fields();
     let named = Named::of(theirs);
     let ours = cx.response_mut().fields_mut();
+    // The appends below panic when the map is full, so the total is checked first.
     if theirs.len() + ours.len() > FIELDS_MAX {
-        return Err(bad_gateway("the upstream's answer has too many fields".to_owned()));
+        return Err(bad_gateway("the upstream's response has too many fields".to_owned()));
     }
     for (name, value) in theirs.iter() {
         if !keep(name) || named.holds(name) {
@@ -90,22 +91,22 @@ pub(super) fn put_fields(cx: &mut Context, call: &Call, keep: impl Fn(NameRef<'_
     Ok(())
 }
 
-/// As [`put_fields`], of those that do not belong to the upstream's connection.
+/// Like [`put_fields`], without the fields that belong to the upstream's connection.
 pub(super) fn put_copied(cx: &mut Context, call: &Call, wants: impl Fn(NameRef<'_>) -> bool) -> Result<(), Fault> {
     put_fields(cx, call, |name| !request::is_of_connection(name) && wants(name))
 }
 
-/// Takes out what belongs to the upstream's connection.
+/// Removes the fields that belong to the upstream's connection.
 pub(super) fn strip(fields: &mut FieldMap) {
     if Named::of(fields).0.is_some() {
-        // The names are looked at while fields go: they stand in one of those.
+        // Copied first: the names are in a field that is removed.
         let connection: Vec<Vec<u8>> = fields.list(names::CONNECTION).map(<[u8]>::to_vec).collect();
         fields.retain(|name, _| !connection.iter().any(|named| named.eq_ignore_ascii_case(name.as_str().as_bytes())));
     }
     fields.retain(|name, _| !request::is_of_connection(name));
 }
 
-/// The fields that `Connection` names, where it says more than whether the connection goes on.
+/// The fields that `Connection` names; `None` if it contains only `keep-alive` and `close`.
 struct Named<'f>(Option<&'f FieldMap>);
 
 impl<'f> Named<'f> {
@@ -117,7 +118,7 @@ impl<'f> Named<'f> {
     }
 
     fn holds(&self, name: NameRef<'_>) -> bool {
-        // What a tunnel's answer must say stays.
+        // Upgrade is kept for the response that opens a tunnel; other responses filter it separately.
         name != NameRef::Known(names::UPGRADE)
             && self.0.is_some_and(|fields| fields.has_token(names::CONNECTION, name.as_str()))
     }

@@ -1,4 +1,4 @@
-//! The servers, and what a worker knows of each: connections, and requests under way.
+//! The upstreams, and each worker's state of them: connections, and requests in progress.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_message::StatusCode;
+use causeway_pipeline::metrics::UpstreamHealth;
 use causeway_pipeline::{
     Build, BuildError, Context, Fault, Reason, StateId, Tally, Template, Transport, Upstream, Versions, Worker,
 };
@@ -19,42 +20,44 @@ use super::transport;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenBackend {
+pub(super) struct UpstreamConfig {
     #[serde(default)]
     dial: String,
     #[serde(default)]
     max_requests: i64,
 }
 
-impl WrittenBackend {
+impl UpstreamConfig {
     pub(super) fn to(dial: String) -> Self {
         Self { dial, ..Self::default() }
     }
 }
 
-/// One of the servers.
+/// One configured upstream.
 pub(super) struct Backend {
-    /// As it is written; what it is chosen and remembered by.
+    /// As configured. Identifies the upstream in hashes, cookies and kept states.
     pub(super) dial: Box<str>,
     pub(super) requests_max: Option<u32>,
-    load: StateId<Rc<Load>>,
+    load: StateId<Rc<ActiveRequests>>,
     at: At,
+    /// Lists the upstream in the metrics while the plan exists.
+    _health: Arc<UpstreamHealth>,
 }
 
 enum At {
-    Fixed(StateId<Rc<Place>>),
-    /// An address with placeholders, which is known when a request is there.
+    Fixed(StateId<Rc<AddressPool>>),
+    /// An address with placeholders, expanded for each request.
     Live {
         dial: Template,
-        places: StateId<RefCell<Places>>,
+        places: StateId<RefCell<DynamicPools>>,
     },
 }
 
-/// Requests that are under way to a server.
+/// The number of requests in progress to an upstream on one worker.
 #[derive(Default)]
-pub(super) struct Load(Cell<u32>);
+pub(super) struct ActiveRequests(Cell<u32>);
 
-impl Tally for Load {
+impl Tally for ActiveRequests {
     fn begin(&self) {
         self.0.set(self.0.get() + 1);
     }
@@ -66,7 +69,7 @@ impl Tally for Load {
 
 impl Backend {
     pub(super) fn build(
-        written: &WrittenBackend,
+        written: &UpstreamConfig,
         transport: &transport::Built,
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {
@@ -80,14 +83,17 @@ impl Backend {
             }
             Some(literal) => {
                 let (literal, is_name) = transport.carriage.strip_scheme(literal);
+                // A literal address is checked at load.
                 let address = match Address::parse(literal) {
                     Ok(address) => address,
                     Err(expected) => return build.at("dial", |build| Err(build.refuse(dial, expected))),
                 };
+                // Equal addresses with equal transports share their connections, also across handlers and reloads.
                 let key = format!("reverse_proxy place {} {is_name} {}", address.authority, transport.key);
                 let transport = Arc::clone(&transport.transport);
-                let make =
-                    move |worker: &Rc<dyn Worker>| Rc::new(Place::new(address.clone(), is_name, worker, &transport));
+                let make = move |worker: &Rc<dyn Worker>| {
+                    Rc::new(AddressPool::new(address.clone(), is_name, worker, &transport))
+                };
                 At::Fixed(build.kept_state(key, make))
             }
         };
@@ -96,29 +102,31 @@ impl Backend {
             dial: dial.into(),
             requests_max: u32::try_from(written.max_requests).ok().filter(|&max| max > 0),
             at,
+            _health: build.metrics().upstream(dial),
         })
     }
 
-    /// Requests under way on this worker.
+    /// Number of requests in progress on this worker.
     pub(super) fn requests(&self, cx: &Context) -> u32 {
         cx.generation().state(self.load).0.get()
     }
 
-    pub(super) fn load(&self, cx: &Context) -> Rc<Load> {
+    pub(super) fn load(&self, cx: &Context) -> Rc<ActiveRequests> {
         Rc::clone(cx.generation().state(self.load))
     }
 
-    /// Whether it may get another request.
+    /// Returns whether the upstream is below its limit of requests.
     pub(super) fn is_available(&self, cx: &Context) -> bool {
         self.requests_max.is_none_or(|max| self.requests(cx) < max)
     }
 
+    /// Returns the address for this request. Fails with 500 if the expanded address is not valid.
     pub(super) fn place(
         &self,
         cx: &mut Context,
         carriage: Carriage,
         transport: &Arc<Transport>,
-    ) -> Result<Rc<Place>, Fault> {
+    ) -> Result<Rc<AddressPool>, Fault> {
         match &self.at {
             At::Fixed(place) => Ok(Rc::clone(cx.generation().state(*place))),
             At::Live { dial, places } => cx.rendered(dial, |cx, text| {
@@ -127,10 +135,10 @@ impl Backend {
                 if let Some(place) = places.borrow().known.get(text) {
                     return Ok(Rc::clone(place));
                 }
-                // Caddy: 500, as for whatever else is wrong before an upstream is asked.
+                // As in Caddy, this is a 500: the mistake precedes any connection to an upstream.
                 let (stripped, is_name) = carriage.strip_scheme(text);
                 let address = Address::parse(stripped).map_err(|expected| not_dialled(&self.dial, text, &expected))?;
-                let place = Rc::new(Place::new(address, is_name, cx.worker(), transport));
+                let place = Rc::new(AddressPool::new(address, is_name, cx.worker(), transport));
                 places.borrow_mut().remember(text, &place);
                 Ok(place)
             }),
@@ -144,16 +152,16 @@ fn not_dialled(dial: &str, text: &str, expected: &str) -> Fault {
     Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
 }
 
-/// An address on a worker.
-pub(super) struct Place {
+/// An upstream address on one worker, with its connections.
+pub(super) struct AddressPool {
     pub(super) address: Address,
     pub(super) upstream: Rc<dyn Upstream>,
-    /// Where HTTP/1.1 is spoken, for what asks to switch protocols: HTTP/2 knows no such thing.
+    /// The address over HTTP/1.1, for requests to switch protocols: HTTP/2 has no Upgrade.
     switching: OnceCell<Rc<dyn Upstream>>,
     unstreamed_until: Cell<Option<Instant>>,
 }
 
-impl Place {
+impl AddressPool {
     fn new(address: Address, is_name: bool, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Self {
         let upstream: Rc<dyn Upstream> = if is_name {
             Named::new(&address.to_dial(), worker, transport)
@@ -163,18 +171,19 @@ impl Place {
         Self { address, upstream, switching: OnceCell::new(), unstreamed_until: Cell::default() }
     }
 
-    /// Whether content may be sent in several messages there.
+    /// Returns whether httpgrpc may stream content in several messages.
     pub(super) fn may_stream(&self, now: Instant) -> bool {
         self.unstreamed_until.get().is_none_or(|until| until <= now)
     }
 
-    /// The server does not know the service that streams.
+    /// Disables streaming until then: the server does not implement the streaming service.
     pub(super) fn unstream(&self, until: Instant) {
         self.unstreamed_until.set(Some(until));
     }
 
-    /// Where a call goes that asks to switch protocols.
+    /// Returns the upstream for a call that requests another protocol.
     pub(super) fn switching(&self, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> &Rc<dyn Upstream> {
+        // Only ALPN could select HTTP/2 here.
         if transport.tls.is_none() || transport.versions != Versions::Negotiated {
             return &self.upstream;
         }
@@ -185,20 +194,21 @@ impl Place {
     }
 }
 
-/// Addresses that requests made of placeholders.
+/// The addresses expanded from placeholders.
 #[derive(Default)]
-pub(super) struct Places {
-    known: HashMap<Box<str>, Rc<Place>>,
+pub(super) struct DynamicPools {
+    known: HashMap<Box<str>, Rc<AddressPool>>,
 }
 
-/// Addresses that a worker remembers; beyond, those that nobody waits for go.
+/// Most expanded addresses that a worker keeps. Beyond it, addresses without pending calls are dropped.
 const PLACES_MAX: usize = 1024;
 
-impl Places {
-    fn remember(&mut self, text: &str, place: &Rc<Place>) {
+impl DynamicPools {
+    fn remember(&mut self, text: &str, place: &Rc<AddressPool>) {
         if self.known.len() >= PLACES_MAX {
             self.known.retain(|_, place| Rc::strong_count(place) > 1);
         }
+        // If all are in use, the new address works without being kept, and its connections are closed after its call.
         if self.known.len() < PLACES_MAX {
             self.known.insert(text.into(), Rc::clone(place));
         }

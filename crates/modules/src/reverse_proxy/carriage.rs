@@ -1,23 +1,23 @@
-//! In which form a request travels to an upstream, and its answer back. Each form has its say at two places: when the request is
-//! about to be sent, and when the answer's head is there.
+//! The wire form of requests and responses. Each form has two hooks: before the request is sent, and after the
+//! response's head is received.
 
 use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step};
 
 use super::answer;
-use super::backend::Place;
-use super::exchange::Asked;
+use super::backend::AddressPool;
+use super::exchange::PendingCall;
 use super::httpgrpc::{self, HttpGrpc};
 
-/// A form.
+/// A wire form.
 #[derive(Clone, Copy)]
 pub(super) enum Carriage {
-    /// As itself.
+    /// Plain HTTP.
     Http,
-    /// In a message of gRPC.
+    /// HTTP in gRPC messages.
     HttpGrpc(HttpGrpc),
 }
 
-/// The forms, by `transport.protocol`.
+/// The names in `transport.protocol`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http,
@@ -25,7 +25,7 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// Without a transport it is HTTP.
+    /// Parses a protocol name. The caller defaults to HTTP without a transport.
     pub(super) fn find(protocol: &str, build: &Build<'_>) -> Result<Self, BuildError> {
         match protocol {
             "http" => Ok(Self::Http),
@@ -40,24 +40,25 @@ impl Carriage {
         matches!(self, Self::Http)
     }
 
-    /// Makes of a request, whose head the call has, what is sent: its content, and whatever it changes in the head.
-    pub(super) fn wrap(self, cx: &mut Context, call: &Call, content: Body, place: &Place) -> Result<Body, Fault> {
+    /// Converts a request to its wire form. The call contains the head, which this may change; returns the content to
+    /// send.
+    pub(super) fn wrap(self, cx: &mut Context, call: &Call, content: Body, place: &AddressPool) -> Result<Body, Fault> {
         match self {
             Self::Http => Ok(content),
             Self::HttpGrpc(options) => httpgrpc::ask::wrap(cx, call, content, place, options),
         }
     }
 
-    /// Makes the exchange's answer of the call's, of which the head is there.
-    pub(super) fn unwrap(self, cx: &mut Context, call: Call, asked: Asked) -> Step {
+    /// Converts the call's response, whose head has been received, to the client's response.
+    pub(super) fn unwrap(self, cx: &mut Context, call: Call, asked: PendingCall) -> Step {
         match self {
             Self::Http => answer::decide(cx, call, asked),
             Self::HttpGrpc(options) => httpgrpc::answer::unwrap(cx, call, asked, options),
         }
     }
 
-    /// An upstream's address without what only this form understands before it, and whether it is a name that stands for all its
-    /// addresses.
+    /// Removes the scheme from an upstream's address. Also returns whether the address is a name that stands for all of
+    /// its addresses.
     pub(super) fn strip_scheme(self, dial: &str) -> (&str, bool) {
         match self {
             Self::Http => (dial, false),

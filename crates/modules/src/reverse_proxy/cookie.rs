@@ -1,4 +1,4 @@
-//! `cookie`: a client stays with its server by a cookie that names it, without saying which it is.
+//! `cookie`: session affinity by a cookie that identifies the upstream without revealing its address.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::backend::Backend;
 pub(super) struct Cookie {
     name: Box<str>,
     max_age: Option<u64>,
-    /// What names each server.
+    /// The cookie value of each upstream: an HMAC of its address.
     values: Box<[Box<str>]>,
 }
 
@@ -20,7 +20,7 @@ impl Cookie {
     pub(super) fn build(
         name: Option<String>,
         secret: &str,
-        max_age: Option<&crate::duration::Written>,
+        max_age: Option<&causeway_pipeline::build::DurationConfig>,
         backends: &[Backend],
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {
@@ -36,10 +36,11 @@ impl Cookie {
         Ok(Self { name: name.into(), max_age, values })
     }
 
-    /// The server that the request's cookie names, if it is available.
-    pub(super) fn told(&self, cx: &Context, backends: &[Backend]) -> Option<usize> {
-        let pairs = cx.head().fields().get_all(names::COOKIE).flat_map(|line| line.split(|&octet| octet == b';'));
+    /// Returns the upstream that the request's cookie identifies, if it is available.
+    pub(super) fn backend_of_cookie(&self, cx: &Context, backends: &[Backend]) -> Option<usize> {
+        let pairs = cx.head().fields().get_all(names::COOKIE).flat_map(|line| line.split(|&byte| byte == b';'));
         let told = pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
+            // A quoted value is accepted, as in Go.
             let value = pair.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
             Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
         })?;
@@ -47,11 +48,12 @@ impl Cookie {
             .find(|&number| backends[number].is_available(cx) && bool::from(self.values[number].as_bytes().ct_eq(told)))
     }
 
-    /// Tells the client which server it is to stay with.
-    pub(super) fn tell(&self, cx: &mut Context, chosen: usize) {
+    /// Sets the cookie for the selected upstream.
+    pub(super) fn set_cookie(&self, cx: &mut Context, chosen: usize) {
         let cookie = SetCookie::new(&self.name, &self.values[chosen]).and_then(|cookie| cookie.path("/"));
         let Some(mut cookie) = cookie.map(SetCookie::http_only) else { return };
         let client = cx.client();
+        // A trusted proxy may have terminated TLS.
         let says_https = cx.head().fields().get_all(names::X_FORWARDED_PROTO).last() == Some(b"https");
         cookie = match cx.arrival().scheme == Scheme::Https || client.proxied && says_https {
             true => cookie.secure().same_site(SameSite::None),
@@ -64,7 +66,7 @@ impl Cookie {
     }
 }
 
-/// RFC 2104 with SHA-256, in hexadecimal digits.
+/// HMAC (RFC 2104) with SHA-256, in hexadecimal digits.
 fn hmac_sha256(secret: &[u8], text: &[u8]) -> Box<str> {
     const BLOCK: usize = 64;
     let mut key = [0; BLOCK];
@@ -73,11 +75,11 @@ fn hmac_sha256(secret: &[u8], text: &[u8]) -> Box<str> {
     } else {
         key[..secret.len()].copy_from_slice(secret);
     }
-    let inner = Sha256::new().chain_update(key.map(|octet| octet ^ 0x36)).chain_update(text).finalize();
-    let outer = Sha256::new().chain_update(key.map(|octet| octet ^ 0x5c)).chain_update(inner).finalize();
+    let inner = Sha256::new().chain_update(key.map(|byte| byte ^ 0x36)).chain_update(text).finalize();
+    let outer = Sha256::new().chain_update(key.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize();
     let mut digits = String::with_capacity(64);
-    for octet in outer {
-        let _ = write!(digits, "{octet:02x}");
+    for byte in outer {
+        let _ = write!(digits, "{byte:02x}");
     }
     digits.into()
 }

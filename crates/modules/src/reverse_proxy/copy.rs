@@ -1,4 +1,4 @@
-//! `copy_response` and `copy_response_headers`: what routes of `handle_response` may do with the upstream's answer.
+//! `copy_response` and `copy_response_headers`: copy the upstream's response, inside `handle_response` routes.
 
 use causeway_message::{FieldName, NameRef, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Step};
@@ -10,18 +10,18 @@ use crate::rendered::{Status, Weak};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenCopy {
+struct CopyResponseConfig {
     status_code: Option<Weak>,
 }
 
 struct CopyResponse(Option<Status>);
 
-/// Makes `copy_response`: the answer, with another status if one is given.
+/// Compiles `copy_response`, which forwards the upstream's response, optionally with another status.
 ///
 /// # Errors
-/// When the status is none.
+/// If the status code is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: WrittenCopy = build.parse(value)?;
+    let written: CopyResponseConfig = build.parse(value)?;
     Ok(Box::new(CopyResponse(Status::parse(written.status_code, build)?)))
 }
 
@@ -40,23 +40,23 @@ impl Handler for CopyResponse {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenFields {
+struct CopyFieldsConfig {
     include: Vec<String>,
     exclude: Vec<String>,
 }
 
 struct CopyFields {
-    /// All, if there is none.
+    /// Empty means all fields.
     include: Box<[FieldName]>,
     exclude: Box<[FieldName]>,
 }
 
-/// Makes `copy_response_headers`: fields of the answer, into the answer that other handlers give.
+/// Compiles `copy_response_headers`, which copies the upstream's fields to the response of a later handler.
 ///
 /// # Errors
-/// When a name is none, or both lists are there.
+/// If a name is not valid, or both lists are given.
 pub fn make_headers(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let WrittenFields { include, exclude } = build.parse(value)?;
+    let CopyFieldsConfig { include, exclude } = build.parse(value)?;
     if !include.is_empty() && !exclude.is_empty() {
         return Err(build.refuse("both lists", "`include` or `exclude`, not both"));
     }
@@ -78,6 +78,7 @@ impl Handler for CopyFields {
             None => Step::Fail(misplaced("copy_response_headers")),
             Some((call, owner)) => {
                 let put = put_copied(cx, &call, wants);
+                // Later handlers may still copy the response.
                 cx.hold_answer(call, owner);
                 put.map_or_else(Step::Fail, |()| Step::Next)
             }

@@ -1,5 +1,5 @@
-//! `X-Forwarded-For`, `-Proto` and `-Host`: who asks, as far as we know. What the request says itself counts only where its peer
-//! is a trusted proxy: the server's, or one of `trusted_proxies`.
+//! `X-Forwarded-For`, `-Proto` and `-Host`. The client's values are kept only if the peer is a trusted proxy: by the
+//! server's configuration, or by this handler's `trusted_proxies`.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::rendered::with_field_value;
 const HTTP: FieldValue<'static> = FieldValue::from_static("http");
 const HTTPS: FieldValue<'static> = FieldValue::from_static("https");
 
-/// `trusted_proxies`.
+/// Parses `trusted_proxies`.
 pub(super) fn ranges(written: &[String], build: &mut Build<'_>) -> Result<Box<[IpNet]>, BuildError> {
     let mut ranges = Vec::with_capacity(written.len());
     for (index, range) in written.iter().enumerate() {
@@ -29,7 +29,7 @@ pub(super) fn ranges(written: &[String], build: &mut Build<'_>) -> Result<Box<[I
     Ok(ranges.into())
 }
 
-/// Sets the three fields of a call that is a copy of the exchange's request.
+/// Sets the three fields of the upstream request, which is a copy of the client's.
 pub(super) fn set(cx: &mut Context, call: &Call, trusted: &[IpNet]) {
     let peer = cx.arrival().peer.ip().to_canonical();
     let is_trusted = cx.client().proxied || trusted.iter().any(|range| range.contains(&peer));
@@ -46,6 +46,7 @@ pub(super) fn set(cx: &mut Context, call: &Call, trusted: &[IpNet]) {
                 text.extend_from_slice(b", ");
             }
         }
+        // The peer is appended, so the last address is always the one that this server saw.
         put_ip(peer, text);
         let fields = request.fields_mut();
         with_field_value(text, |value| fields.insert(names::X_FORWARDED_FOR, value));
@@ -62,7 +63,7 @@ pub(super) fn set(cx: &mut Context, call: &Call, trusted: &[IpNet]) {
     });
 }
 
-/// Makes the last of several the only one; false when it says nothing.
+/// Reduces repeated fields to the last one. Returns false if it is absent or empty.
 fn keep_last(fields: &mut causeway_message::FieldMap, name: KnownName, text: &mut Vec<u8>) -> bool {
     let Some(last) = fields.get_all(name).last().filter(|last| !last.is_empty()) else { return false };
     if fields.is_repeated(name) {

@@ -1,10 +1,10 @@
-//! The transport `httpgrpc`: requests in messages of gRPC, to programs of the Grafana stack or to another Causeway.
+//! The transport `httpgrpc`: requests in gRPC messages, to programs of the Grafana stack or to another Causeway.
 //!
-//! - `ask`, `gather`: from the request to the call's message
-//! - `answer`: from the call's message to the answer
-//! - `stream`: answers of our own service, whose content streams
-//! - `fault`: what errors of gRPC are by HTTP
-//! - `dns`: names that stand for all their addresses
+//! - `ask`, `gather`: encode the request to the call's message
+//! - `answer`: decodes the call's message to the response
+//! - `stream`: responses of Causeway's own streaming service
+//! - `fault`: maps gRPC errors to HTTP statuses
+//! - `dns`: upstream names that stand for all of their addresses
 
 pub(super) mod answer;
 pub(super) mod ask;
@@ -23,25 +23,26 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::backend::WrittenBackend;
+use super::backend::UpstreamConfig;
 use super::carriage::Carriage;
 use super::tls;
 use super::transport::Built;
-use crate::duration::Written as WrittenDuration;
 use crate::httpgrpc::lend::Lender;
 use crate::httpgrpc::message_size;
+use causeway_pipeline::build::DurationConfig;
 
-/// Octets of an answer's head, and of its trailers: an error of the call has the whole response in either.
-const HEAD_OCTETS_MAX: u32 = 1024 * 1024;
+/// Limit in bytes on a response's head and on its trailers. Large, because a failed call has the whole HTTP response in
+/// either.
+const HEAD_BYTES_MAX: u32 = 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct HttpGrpcTransportConfig {
     #[serde(rename = "protocol")]
     _protocol: String,
     max_message_size: Option<u64>,
-    timeout: Option<WrittenDuration>,
-    dial_timeout: Option<WrittenDuration>,
+    timeout: Option<DurationConfig>,
+    dial_timeout: Option<DurationConfig>,
     #[serde(default)]
     forward_host: bool,
     #[serde(default)]
@@ -52,7 +53,7 @@ struct Written {
 /// The transport's options.
 #[derive(Clone, Copy)]
 pub(super) struct HttpGrpc {
-    message_octets_max: u32,
+    message_bytes_max: u32,
     timeout: Option<Duration>,
     forward_host: bool,
     streams: bool,
@@ -60,20 +61,21 @@ pub(super) struct HttpGrpc {
 }
 
 pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
-    let written: Written = build.parse(value)?;
-    let message_octets_max = message_size(written.max_message_size, build)?;
-    let mut duration = |key: &str, written: &Option<WrittenDuration>| match written {
+    let written: HttpGrpcTransportConfig = build.parse(value)?;
+    let message_bytes_max = message_size(written.max_message_size, build)?;
+    let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
         Some(written) => build.at(key, |build| written.read(build)),
         None => Ok(None),
     };
     let timeout = duration("timeout", &written.timeout)?;
     let mut transport = Transport {
         versions: Versions::Http2,
+        // The timeout applies to each phase. For a unary call `answer` also applies it to the whole call.
         head_timeout: timeout,
         read_timeout: timeout,
         write_timeout: timeout,
-        head_octets_max: HEAD_OCTETS_MAX,
-        trailers_octets_max: HEAD_OCTETS_MAX,
+        head_bytes_max: HEAD_BYTES_MAX,
+        trailers_bytes_max: HEAD_BYTES_MAX,
         ..Transport::default()
     };
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {
@@ -88,9 +90,9 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
             transport.connect_timeout += limit;
         }
     }
-    let limits = Limits { message_bytes_max: message_octets_max, ..Limits::default() };
+    let limits = Limits { message_bytes_max, ..Limits::default() };
     let options = HttpGrpc {
-        message_octets_max,
+        message_bytes_max,
         timeout,
         forward_host: written.forward_host,
         streams: written.stream,
@@ -102,7 +104,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
 
 const DNS: &str = "dns:///";
 
-/// gRPC's ways to write an address: `direct://` for one, `dns:///` for all that a name has.
+/// Removes gRPC's address schemes: `direct://` for a single address, `dns:///` for all addresses of a name (the flag).
 pub(super) fn strip_scheme(dial: &str) -> (&str, bool) {
     match (dial.strip_prefix(DNS), dial.strip_prefix("direct://")) {
         (Some(name), _) => (name, true),
@@ -111,25 +113,41 @@ pub(super) fn strip_scheme(dial: &str) -> (&str, bool) {
     }
 }
 
+/// A source of upstreams: `a` has a name and a port, `multi` has nested sources.
 #[derive(Deserialize)]
-#[serde(tag = "source", rename_all = "snake_case", deny_unknown_fields)]
-enum Source {
-    A { name: String, port: String },
-    Multi { sources: Vec<Source> },
+#[serde(deny_unknown_fields)]
+struct UpstreamSourceConfig {
+    source: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    port: String,
+    #[serde(default)]
+    sources: Vec<UpstreamSourceConfig>,
 }
 
-/// What the Caddyfile makes of `dns:///`: upstreams that are known by a name.
-pub(super) fn named(value: &Value, build: &mut Build<'_>) -> Result<Vec<WrittenBackend>, BuildError> {
+/// Converts `dynamic_upstreams`, which the Caddyfile generates for `dns:///`, to upstreams with such names.
+pub(super) fn named(value: &Value, build: &mut Build<'_>) -> Result<Vec<UpstreamConfig>, BuildError> {
     build.at("dynamic_upstreams", |build| {
         let mut backends = Vec::new();
-        let mut sources = vec![build.parse::<Source>(value)?];
+        // A stack instead of recursion: the nesting is not bounded. Reversed, so that the order is kept.
+        let mut sources = vec![build.parse::<UpstreamSourceConfig>(value)?];
         while let Some(source) = sources.pop() {
-            match source {
-                Source::Multi { sources: more } => sources.extend(more.into_iter().rev()),
-                Source::A { name, port } => {
+            let UpstreamSourceConfig { source, name, port, sources: more } = source;
+            match source.as_str() {
+                "multi" => sources.extend(more.into_iter().rev()),
+                "a" if name.is_empty() || port.is_empty() => {
+                    return Err(build.refuse(format!("{name}:{port}"), "a source with a name and a port"));
+                }
+                "a" => {
+                    // Only IPv6 addresses contain a colon.
                     let is_literal = name.contains(':');
                     let host = if is_literal { format!("[{name}]") } else { name };
-                    backends.push(WrittenBackend::to(format!("{DNS}{host}:{port}")));
+                    backends.push(UpstreamConfig::to(format!("{DNS}{host}:{port}")));
+                }
+                _ => {
+                    let expected = "a or multi; other sources are not built into this version";
+                    return build.at("source", |build| Err(build.refuse(source, expected)));
                 }
             }
         }

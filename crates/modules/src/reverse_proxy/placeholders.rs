@@ -1,26 +1,27 @@
-//! `{http.reverse_proxy.…}`: what is known of the upstream and of its answer. Only what the configuration names is set.
+//! `{http.reverse_proxy.…}`: placeholders about the upstream and its response. Only those that the configuration uses
+//! are set.
 
 use std::io::Write as _;
 use std::time::Instant;
 
 use causeway_message::FieldName;
+use causeway_pipeline::build::go_duration;
 use causeway_pipeline::context::VarId;
-use causeway_pipeline::template::go_duration;
 use causeway_pipeline::{Call, Context};
 
 use super::Local;
-use super::backend::{Backend, Place};
+use super::backend::{AddressPool, Backend};
 
-/// What they all begin with.
+/// The common prefix.
 pub(super) const PREFIX: &str = "http.reverse_proxy.";
 
-/// Those that the configuration names.
+/// The placeholders that the configuration uses.
 pub(super) struct Named {
     of_upstream: Box<[(OfUpstream, VarId)]>,
     of_answer: Box<[(OfAnswer, VarId)]>,
 }
 
-/// Known once a server is chosen.
+/// Set when an upstream is selected.
 #[derive(Clone, Copy)]
 enum OfUpstream {
     Address,
@@ -32,7 +33,7 @@ enum OfUpstream {
     Fails,
 }
 
-/// Known once its answer is there.
+/// Set when the response's head is received.
 enum OfAnswer {
     StatusCode,
     StatusText,
@@ -69,7 +70,7 @@ impl OfAnswer {
 }
 
 impl Local {
-    /// Found out at the worker's first request: then the plan is complete.
+    /// Computed at the worker's first request, because the plan is complete only then.
     pub(super) fn named(&self, cx: &Context) -> &Named {
         self.named.get_or_init(|| {
             let family = cx.generation().plan().family(self.plan.placeholders);
@@ -81,15 +82,16 @@ impl Local {
 }
 
 impl Named {
-    /// A server is chosen. Of an answer nothing is known: an earlier proxy may have left something.
-    pub(super) fn chosen(&self, cx: &mut Context, backend: &Backend, place: &Place) {
+    /// Sets the placeholders about the selected upstream. Unsets those about a response, which an earlier proxy may
+    /// have set.
+    pub(super) fn chosen(&self, cx: &mut Context, backend: &Backend, place: &AddressPool) {
         for (_, id) in &self.of_answer {
             cx.unset_variable(*id);
         }
         for (fact, id) in &self.of_upstream {
             cx.with_scratch(|cx, text| {
                 let address = &place.address;
-                // Writing to a vector does not fail.
+                // Writing to a vector cannot fail.
                 let _ = match fact {
                     OfUpstream::Address => write!(text, "tcp/{}", address.authority),
                     OfUpstream::HostPort => text.write_all(address.authority.as_bytes()),
@@ -97,7 +99,7 @@ impl Named {
                     OfUpstream::Port => text.write_all(address.port.as_bytes()),
                     OfUpstream::Requests => write!(text, "{}", backend.requests(cx)),
                     OfUpstream::MaxRequests => write!(text, "{}", backend.requests_max.unwrap_or(0)),
-                    // Nobody counts failures while there are no health checks.
+                    // Without health checks no failures are counted.
                     OfUpstream::Fails => text.write_all(b"0"),
                 };
                 cx.set_variable_text(*id, text);
@@ -105,7 +107,7 @@ impl Named {
         }
     }
 
-    /// The answer's head is there.
+    /// Sets the placeholders about the response, whose head has been received.
     pub(super) fn answered(&self, cx: &mut Context, call: &Call, began: Instant) {
         for (fact, id) in &self.of_answer {
             cx.with_scratch(|cx, text| {
@@ -113,7 +115,7 @@ impl Named {
                 let latency = || cx.worker().now().saturating_duration_since(began);
                 let _ = match fact {
                     OfAnswer::StatusCode => write!(text, "{}", head.status().as_u16()),
-                    // As Go has it: with the number.
+                    // As in Go, with the number.
                     OfAnswer::StatusText => write!(text, "{} {}", head.status().as_u16(), head.status().reason()),
                     OfAnswer::Latency => {
                         go_duration(latency(), text);

@@ -1,4 +1,4 @@
-//! Which of the servers gets a request (Caddy's selection policies).
+//! Selects the upstream for a request (Caddy's selection policies).
 
 use std::cell::Cell;
 use std::hash::Hasher as _;
@@ -15,24 +15,24 @@ use super::backend::Backend;
 use super::cookie::Cookie;
 use super::unbuilt;
 
-pub(super) enum Policy {
+pub(super) enum SelectionPolicy {
     Random,
-    /// Of so many that are taken at random, the one with the fewest requests.
+    /// The one with the fewest requests among this number of random upstreams.
     RandomChoose(usize),
     RoundRobin,
-    /// A weight for each server, and their sum.
+    /// The weight of each upstream, and the sum of the weights.
     WeightedRoundRobin(Box<[u32]>, u32),
     First,
     LeastConn,
-    /// The same key, the same server, while that is available.
+    /// By hash of a key: a key keeps its upstream while that is available.
     Hash(Key),
-    /// As [`Self::Hash`], and what decides where a request has no key.
-    KeyOr(Key, Box<Policy>),
-    /// What a cookie says, and what decides where there is none.
-    Cookie(Cookie, Box<Policy>),
+    /// Like [`Self::Hash`]; the second policy applies if the request has no key.
+    KeyOr(Key, Box<SelectionPolicy>),
+    /// By a cookie; the second policy applies if the request has no valid cookie.
+    Cookie(Cookie, Box<SelectionPolicy>),
 }
 
-/// What a request is told by.
+/// The part of a request that is hashed.
 pub(super) enum Key {
     PeerIp,
     ClientIp,
@@ -41,7 +41,7 @@ pub(super) enum Key {
     Query(Template),
 }
 
-/// Whose turn it was, on one worker.
+/// The round-robin position on one worker.
 #[derive(Default)]
 pub(super) struct Turn(Cell<u32>);
 
@@ -55,7 +55,7 @@ impl Turn {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct SelectionPolicyConfig {
     policy: String,
     choose: Option<usize>,
     weights: Option<Vec<i64>>,
@@ -63,14 +63,14 @@ struct Written {
     field: Option<String>,
     name: Option<String>,
     secret: Option<String>,
-    max_age: Option<crate::duration::Written>,
+    max_age: Option<causeway_pipeline::build::DurationConfig>,
     fallback: Option<Value>,
 }
 
 const UNBUILT: &[&str] = &["retries", "retry_match", "try_duration", "try_interval"];
 
-impl Policy {
-    /// From `load_balancing`.
+impl SelectionPolicy {
+    /// Compiles `load_balancing`. The default is random.
     pub(super) fn build(
         value: Option<&Value>,
         backends: &[Backend],
@@ -93,7 +93,9 @@ impl Policy {
     }
 
     fn of(value: &Value, backends: &[Backend], build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let Written { policy, choose, weights, key, field, name, secret, max_age, fallback } = build.parse(value)?;
+        let SelectionPolicyConfig { policy, choose, weights, key, field, name, secret, max_age, fallback } =
+            build.parse(value)?;
+        // The options of each policy: an option of another policy is a mistake.
         let may: &[&str] = match policy.as_str() {
             "random_choose" => &["choose"],
             "weighted_round_robin" => &["weights"],
@@ -102,7 +104,8 @@ impl Policy {
             "cookie" => &["name", "secret", "max_age", "fallback"],
             _ => &[],
         };
-        let odd = value.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+        let set = value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        let odd = set.map(|(key, _)| key.as_str());
         if let Some(odd) = odd.into_iter().find(|key| *key != "policy" && !may.contains(key)) {
             let expected = format!("nothing: the policy {policy} has no such option");
             return Err(build.refuse(odd, expected));
@@ -133,6 +136,7 @@ impl Policy {
                 Self::KeyOr(Key::Field(name), fallback(build)?)
             }
             "query" => {
+                // Braces would end the placeholder below.
                 let key = key.unwrap_or_default();
                 if key.is_empty() || key.contains(['{', '}', '\\']) {
                     return build.at("key", |build| Err(build.refuse(key, "a key, without braces and backslashes")));
@@ -151,14 +155,16 @@ impl Policy {
         })
     }
 
-    /// The number of the server that gets the request; `None` when none is available.
+    /// Returns the index of the selected upstream, or `None` if none is available.
     pub(super) fn select(&self, cx: &mut Context, backends: &[Backend], turn: &Turn) -> Option<usize> {
+        // The cookie policy must also set its cookie, so it takes no shortcut.
         if let ([only], false) = (backends, matches!(self, Self::Cookie(..))) {
             return only.is_available(cx).then_some(0);
         }
         match self {
             Self::Random => {
-                // Each of those that are available is the one with the same chance, without counting them first.
+                // Reservoir sampling: a uniform choice among the available ones in one pass, without counting them
+                // first.
                 let mut seen = 0;
                 let available = (0..backends.len()).filter(|&number| backends[number].is_available(cx));
                 available.fold(None, |chosen, number| {
@@ -168,6 +174,7 @@ impl Policy {
             }
             Self::RandomChoose(choose) => random_choose(cx, backends, *choose),
             Self::RoundRobin => (0..backends.len())
+                // At most one round, so that the search ends if none is available.
                 .map(|_| turn.next() as usize % backends.len())
                 .find(|&number| backends[number].is_available(cx)),
             Self::WeightedRoundRobin(weights, sum) => weighted_turn(cx, backends, weights, *sum, turn),
@@ -180,30 +187,37 @@ impl Policy {
                     None => fallback.select(cx, backends, turn),
                 }
             }
-            Self::Cookie(cookie, fallback) => cookie.told(cx, backends).or_else(|| {
+            Self::Cookie(cookie, fallback) => cookie.backend_of_cookie(cx, backends).or_else(|| {
                 let chosen = fallback.select(cx, backends, turn)?;
-                cookie.tell(cx, chosen);
+                cookie.set_cookie(cx, chosen);
                 Some(chosen)
             }),
         }
     }
 }
 
-fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<Policy, BuildError> {
+fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<SelectionPolicy, BuildError> {
     let mut weights = Vec::with_capacity(written.len());
     for weight in written {
         match u16::try_from(*weight) {
             Ok(weight) => weights.push(u32::from(weight)),
-            Err(_) => return Err(build.refuse(weight.to_string(), "a weight from 0 to 65535")),
+            Err(_) => {
+                let expected = "a weight from 0 to 65535: the weight of an upstream cannot be negative";
+                return Err(build.refuse(weight.to_string(), expected));
+            }
         }
     }
     match weights.iter().sum() {
-        0 => Err(build.refuse("no weight above 0", "one at least")),
-        sum => Ok(Policy::WeightedRoundRobin(weights.into(), sum)),
+        0 => {
+            let expected = "one at least: weighted_round_robin requires at least one upstream with a positive weight";
+            Err(build.refuse("no weight above 0", expected))
+        }
+        sum => Ok(SelectionPolicy::WeightedRoundRobin(weights.into(), sum)),
     }
 }
 
-/// Caddy: the turn among all weights picks the how-manieth server, of those that have a weight and are available.
+/// Caddy: the position within the sum of weights selects the n-th upstream with a weight; n then counts only the
+/// available ones.
 fn weighted_turn(cx: &Context, backends: &[Backend], weights: &[u32], sum: u32, turn: &Turn) -> Option<usize> {
     if weights.len() < 2 {
         return backends.first()?.is_available(cx).then_some(0);
@@ -220,12 +234,12 @@ fn weighted_turn(cx: &Context, backends: &[Backend], weights: &[u32], sum: u32, 
     open().nth(place.checked_rem(count)?)
 }
 
-/// A number from 0 to `end`, which is not among them.
+/// Returns a random number from 0 to `end`, exclusive.
 fn below(cx: &Context, end: u32) -> u32 {
     if end == 1 { 0 } else { (cx.worker().random() % u64::from(end)) as u32 }
 }
 
-/// Of those available the one with the fewest requests; of several such, any.
+/// Returns an available upstream with the fewest requests; a random one among equals.
 fn least(cx: &Context, backends: &[Backend], among: impl Iterator<Item = usize>) -> Option<usize> {
     let mut best: Option<(u32, usize)> = None;
     let mut equal = 0;
@@ -247,9 +261,10 @@ fn least(cx: &Context, backends: &[Backend], among: impl Iterator<Item = usize>)
     best.map(|(_, number)| number)
 }
 
-/// Servers that are chosen among at most.
+/// Most upstreams that `random_choose` considers; the sample fits on the stack.
 const CHOSEN_MAX: usize = 64;
 
+/// Takes a random sample of the available upstreams (reservoir sampling), and returns the one with the fewest requests.
 fn random_choose(cx: &Context, backends: &[Backend], choose: usize) -> Option<usize> {
     let mut chosen = [0; CHOSEN_MAX];
     let room = choose.min(backends.len()).min(CHOSEN_MAX);
@@ -260,6 +275,7 @@ fn random_choose(cx: &Context, backends: &[Backend], choose: usize) -> Option<us
             chosen[available - 1] = number;
             continue;
         }
+        // Replace a sampled upstream with probability room / available.
         let place = below(cx, available as u32) as usize;
         if place < room {
             chosen[place] = number;
@@ -268,7 +284,7 @@ fn random_choose(cx: &Context, backends: &[Backend], choose: usize) -> Option<us
     least(cx, backends, chosen[..available.min(room)].iter().copied())
 }
 
-/// Rendezvous hashing: of a server that goes, the requests go to the others, and those of the others stay.
+/// Rendezvous hashing: if an upstream becomes unavailable, only its own requests move.
 fn by_hash(cx: &Context, backends: &[Backend], key: &[u8]) -> Option<usize> {
     let weight = |number: &usize| {
         let mut hash = XxHash64::with_seed(0);
@@ -276,7 +292,7 @@ fn by_hash(cx: &Context, backends: &[Backend], key: &[u8]) -> Option<usize> {
         hash.write(key);
         hash.finish()
     };
-    // The first of equal ones, as Caddy's.
+    // `max_by_key` returns the last maximum, so the reversed order yields the first, as in Caddy.
     (0..backends.len()).rev().filter(|&number| backends[number].is_available(cx)).max_by_key(weight)
 }
 
@@ -301,18 +317,18 @@ impl Key {
     }
 }
 
-/// Appends an address as text.
+/// Appends an address as text. Does not use the formatting machinery for IPv4.
 pub(super) fn put_ip(ip: IpAddr, out: &mut Vec<u8>) {
     let IpAddr::V4(ip) = ip else {
-        // Writing to a vector does not fail.
+        // Writing to a vector cannot fail.
         let _ = write!(out, "{ip}");
         return;
     };
-    for (place, octet) in ip.octets().into_iter().enumerate() {
+    for (place, byte) in ip.octets().into_iter().enumerate() {
         if place > 0 {
             out.push(b'.');
         }
         let mut digits = [0; 20];
-        out.extend_from_slice(causeway_message::octets::write_number(u64::from(octet), &mut digits));
+        out.extend_from_slice(causeway_message::syntax::write_number(u64::from(byte), &mut digits));
     }
 }

@@ -1,18 +1,17 @@
-//! From the exchange's request to the call's.
+//! Builds the upstream request from the client's.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, StatusCode, TargetForm, Version, names};
 use causeway_pipeline::{Call, Context, Fault, Reason};
 
-use super::backend::Place;
+use super::backend::AddressPool;
 use super::switch::Switch;
-use super::{Plan, forwarded};
+use super::{ReverseProxyPlan, forwarded};
 use crate::rendered::with_field_value;
 use crate::rewrite::Rewrite;
 
-/// Fields that belong to one connection, and those that Caddy takes for such (RFC 9110 §7.6.1). `TE` and `Upgrade` are looked at by
-/// themselves.
+/// Hop-by-hop fields, and those that Caddy treats so (RFC 9110 §7.6.1). `TE` and `Upgrade` are handled separately.
 const OF_CONNECTION: [KnownName; 7] = [
     names::ALT_SVC,
     names::CONNECTION,
@@ -23,13 +22,19 @@ const OF_CONNECTION: [KnownName; 7] = [
     names::TRANSFER_ENCODING,
 ];
 
-/// Fields that `Connection` may name: each is looked for in the whole head, and no head that is meant well names a tenth of this.
+/// Most fields that `Connection` may name. Each costs a search of the whole head, and legitimate heads name few.
 const NAMED_MAX: usize = 100;
 
 const TRAILERS: FieldValue<'static> = FieldValue::from_static("trailers");
 
-/// Fills the call's head.
-pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, switch: Switch) -> Result<(), Fault> {
+/// Fills the head of the upstream request.
+pub(super) fn fill(
+    cx: &mut Context,
+    call: &Call,
+    plan: &ReverseProxyPlan,
+    place: &AddressPool,
+    switch: Switch,
+) -> Result<(), Fault> {
     copy(cx, call, plan.rewrite.as_ref())?;
     make_origin_form(cx, call)?;
     let protocol_kept = strip(cx, call, switch)?;
@@ -39,14 +44,14 @@ pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, sw
     if switch == Switch::Connect && protocol_kept {
         ask_by_upgrade(cx, call);
     }
-    // Caddy, since 2.11: an upstream behind TLS is named by its own name.
+    // As in Caddy since 2.11, the Host for an upstream over TLS is the upstream's own name.
     if plan.transport.tls.is_some() {
         name_upstream(call, place);
     }
     if let Some(headers) = &plan.headers {
         headers.apply_to_call(cx, call);
     }
-    // Caddy sends a request that names no host with the upstream's name.
+    // As in Caddy, a request without a host gets the upstream's name.
     let is_nameless = call.request().fields().get(names::HOST).is_none_or(<[u8]>::is_empty);
     if is_nameless {
         name_upstream(call, place);
@@ -54,7 +59,7 @@ pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, sw
     Ok(())
 }
 
-/// What `Via` says of a message that came by this version (RFC 9110 §7.6.3).
+/// Returns the `Via` value for a message received with this version (RFC 9110 §7.6.3).
 pub(super) fn via(version: Version) -> FieldValue<'static> {
     match version {
         Version::Http10 => FieldValue::from_static("1.0 Causeway"),
@@ -63,7 +68,7 @@ pub(super) fn via(version: Version) -> FieldValue<'static> {
     }
 }
 
-/// Copies the request. What a rewrite makes of it, only the call sees.
+/// Copies the client's request. The rewrite changes the copy only.
 fn copy(cx: &mut Context, call: &Call, rewrite: Option<&Rewrite>) -> Result<(), Fault> {
     let Some(rewrite) = rewrite else {
         call.request_mut().copy_from(cx.head());
@@ -73,7 +78,9 @@ fn copy(cx: &mut Context, call: &Call, rewrite: Option<&Rewrite>) -> Result<(), 
         cx.with_scratch(|cx, target| {
             method.extend_from_slice(cx.head().method().as_str().as_bytes());
             target.extend_from_slice(cx.head().target().as_str().as_bytes());
-            let rewritten = rewrite.apply(cx);
+            // `Rewrite` works on the context, so apply it there, copy the result, and restore the client's method and
+            // target.
+            let rewritten = rewrite.apply_for_call(cx);
             call.request_mut().copy_from(cx.head());
             if let Some(method) = Method::parse(method) {
                 cx.head_mut().set_method(method);
@@ -84,7 +91,7 @@ fn copy(cx: &mut Context, call: &Call, rewrite: Option<&Rewrite>) -> Result<(), 
     })
 }
 
-/// An authority in the target goes into `Host` (RFC 9112 §3.2.2), so that operations on that have an effect.
+/// Moves an authority in the target to `Host` (RFC 9112 §3.2.2), so that header operations on Host have an effect.
 fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
     let mut request = call.request_mut();
     if request.target().form() != TargetForm::Absolute {
@@ -102,19 +109,20 @@ fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
         }
         request.set_target(&**text).map_err(|_| Fault {
             status: StatusCode::BAD_REQUEST,
-            reason: Reason::Text("the target has no form for a server of its own".into()),
+            reason: Reason::Text("the target cannot be converted to origin form".into()),
         })
     })
 }
 
-/// Takes out what belongs to the peer's connection. Answers whether the request still asks for another protocol.
+/// Removes the fields that belong to the client's connection. Returns whether the request still requests another
+/// protocol.
 fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<bool, Fault> {
     let mut request = call.request_mut();
     let fields = request.fields_mut();
     cx.with_scratch(|_, text| {
         let keeps = switch != Switch::None;
         if keeps {
-            // Before the Connection field, which names it, takes it away.
+            // Read it before `remove_named` removes it, since Connection names it.
             text.extend_from_slice(fields.get(names::UPGRADE).unwrap_or_default());
             text.make_ascii_lowercase();
         }
@@ -122,10 +130,11 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<bool, Fault> {
         for name in OF_CONNECTION {
             fields.remove(name);
         }
-        // RFC 9110 §10.1.1: the client is told to go on when the upstream takes its body, so nobody is asked twice.
+        // RFC 9110 §10.1.1: the engine sends 100 (Continue) when the upstream reads the body, so the upstream must not
+        // send another.
         fields.remove(names::EXPECT);
         if fields.contains(names::TE) {
-            // What is said of trailers is for whoever handles the request, which may be gRPC's.
+            // `trailers` matters end to end: the origin may be a gRPC server.
             match fields.has_token(names::TE, "trailers") {
                 true => fields.insert(names::TE, TRAILERS),
                 false => drop(fields.remove(names::TE)),
@@ -140,8 +149,8 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<bool, Fault> {
     })
 }
 
-/// Takes out the fields that `Connection` names (RFC 9110 §7.6.1).
-// DEVIATES Caddy: it takes `TE: trailers` away where Connection names it as it must, so that no trailers come.
+/// Removes the fields that `Connection` names (RFC 9110 §7.6.1).
+// DEVIATES Caddy: it removes `TE: trailers` if Connection names TE, as it must, so that the upstream sends no trailers.
 fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
     let is_usual = |value: &[u8]| value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close");
     match fields.get(names::CONNECTION) {
@@ -149,16 +158,17 @@ fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
         Some(value) if is_usual(value) && !fields.is_repeated(names::CONNECTION) => return Ok(()),
         Some(_) => {}
     }
-    // Rare enough to allocate for.
+    // Rare, so an allocation is acceptable.
     let named: Vec<u8> =
         fields.get_all(names::CONNECTION).flat_map(|value| value.iter().copied().chain(*b",")).collect();
-    let elements = || named.split(|&octet| octet == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+    let elements = || named.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
     if elements().nth(NAMED_MAX).is_some() {
-        let words = format!("found more than {NAMED_MAX} names in Connection, expected {NAMED_MAX} at most");
+        let words = format!("found more than {NAMED_MAX} names in Connection, expected at most {NAMED_MAX}");
         return Err(Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(words.into()) });
     }
     for name in elements() {
         match NameRef::parse(name) {
+            // Host must not be removable by a client; TE was handled above.
             Some(NameRef::Known(names::HOST | names::TE)) | None => {}
             Some(name) => {
                 fields.remove(name);
@@ -168,22 +178,23 @@ fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
     Ok(())
 }
 
-/// An extended CONNECT (RFC 8441) becomes what HTTP/1.1 has for it (RFC 6455 §4.1).
+/// Converts an extended CONNECT (RFC 8441) to an HTTP/1.1 Upgrade (RFC 6455 §4.1).
 fn ask_by_upgrade(cx: &Context, call: &Call) {
     let mut request = call.request_mut();
     request.set_method(Method::Get);
+    // HTTP/2 has no Sec-WebSocket-Key; HTTP/1.1 requires one.
     let random = (u128::from(cx.worker().random()) << 64 | u128::from(cx.worker().random())).to_be_bytes();
     let mut key = [0; 24];
     let written = BASE64_STANDARD.encode_slice(random, &mut key).unwrap_or_default();
     with_field_value(&key[..written], |key| request.fields_mut().insert(names::SEC_WEBSOCKET_KEY, key));
 }
 
-fn name_upstream(call: &Call, place: &Place) {
+fn name_upstream(call: &Call, place: &AddressPool) {
     let authority = place.address.authority.as_bytes();
     with_field_value(authority, |host| call.request_mut().fields_mut().insert(names::HOST, host));
 }
 
-/// Whether a field of an answer belongs to the upstream's connection.
+/// Returns whether a response field belongs to the upstream's connection.
 pub(super) fn is_of_connection(name: NameRef<'_>) -> bool {
     matches!(name, NameRef::Known(name) if OF_CONNECTION.contains(&name) || name == names::TE || name == names::UPGRADE)
 }

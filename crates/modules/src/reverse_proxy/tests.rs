@@ -1,9 +1,9 @@
 //! - `load`: configurations
-//! - `request`: what goes to the upstream
-//! - `answer`: what comes back, and what may go wrong
-//! - `httpgrpc`: the same in messages of gRPC
-//! - `policy`: which upstream it is
-//! - `tunnel`: other protocols
+//! - `request`: the request that the upstream receives
+//! - `answer`: the response, and failures
+//! - `httpgrpc`: requests and responses in gRPC messages
+//! - `policy`: load balancing
+//! - `tunnel`: protocol switches
 //! - `routes`: `handle_response`
 
 mod answer;
@@ -16,7 +16,7 @@ mod tunnel;
 
 use causeway_pipeline::Registry;
 
-use causeway_testkit::{Answer, FakeCall, Kit, Pending, Request};
+use causeway_testkit::{FakeCall, Kit, Pending, Request, TestResponse};
 use serde_json::{Value, json};
 
 fn registry() -> Registry {
@@ -25,7 +25,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// The handler, with one upstream where none is said.
+/// Returns the handler, with one upstream unless `options` has its own.
 fn proxy(mut options: Value) -> Value {
     options["handler"] = json!("reverse_proxy");
     if options.get("upstreams").is_none() {
@@ -38,7 +38,7 @@ fn kit(options: Value) -> Kit {
     Kit::new(&registry(), &json!([{ "handle": [proxy(options)] }]))
 }
 
-/// Sends a request that is passed on.
+/// Sends a request that the proxy forwards.
 #[track_caller]
 fn ask(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
     match kit.send_pending(request) {
@@ -47,9 +47,9 @@ fn ask(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
     }
 }
 
-/// The whole of it, with an answer of 200 and these fields.
+/// A complete exchange: the upstream responds with 200 and these fields.
 #[track_caller]
-fn exchange(kit: &mut Kit, request: &Request, fields: &[(&str, &str)]) -> Answer {
+fn exchange(kit: &mut Kit, request: &Request, fields: &[(&str, &str)]) -> TestResponse {
     let (call, pending) = ask(kit, request);
     call.answer(200, fields, Some(2));
     call.send(b"ok");

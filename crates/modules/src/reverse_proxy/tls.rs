@@ -1,4 +1,4 @@
-//! `tls`: what is asked of upstreams' certificates, and shown to them.
+//! `tls`: verification of the upstream's certificate, and the client certificate.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -13,49 +13,60 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::unbuilt;
-use crate::duration::Written as WrittenDuration;
+use causeway_pipeline::build::DurationConfig;
 
 pub(super) struct Built {
     pub(super) client: TlsClient,
     pub(super) handshake_timeout: Option<Duration>,
-    /// A digest of what the files hold.
+    /// A digest of the files' contents.
     pub(super) files: u64,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct ProxyTlsConfig {
     ca: Option<IgnoredAny>,
     root_ca_pool: Vec<String>,
     root_ca_pem_files: Vec<String>,
     client_certificate_file: String,
     client_certificate_key_file: String,
     insecure_skip_verify: bool,
-    handshake_timeout: Option<WrittenDuration>,
+    handshake_timeout: Option<DurationConfig>,
     server_name: String,
     renegotiation: String,
 }
 
 const UNBUILT: &[&str] = &["client_certificate_automate", "curves", "except_ports"];
 
-/// `ca`: where roots come from.
+/// `ca` with the provider `inline`; the roots are in the configuration.
 #[derive(Deserialize)]
-#[serde(tag = "provider", rename_all = "snake_case", deny_unknown_fields)]
-enum Authorities {
-    Inline { trusted_ca_certs: Vec<String> },
-    File { pem_files: Vec<String> },
+#[serde(deny_unknown_fields)]
+struct InlinePoolConfig {
+    #[serde(rename = "provider")]
+    _provider: String,
+    #[serde(default)]
+    trusted_ca_certs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePoolConfig {
+    #[serde(rename = "provider")]
+    _provider: String,
+    #[serde(default)]
+    pem_files: Vec<String>,
 }
 
 pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
     unbuilt::refuse(value, UNBUILT, build)?;
-    let written: Written = build.parse(value)?;
+    let written: ProxyTlsConfig = build.parse(value)?;
     if !matches!(written.renegotiation.as_str(), "" | "never") {
         let expected = "`never`: renegotiation is not built into this version";
         return build.at("renegotiation", |build| Err(build.refuse(written.renegotiation, expected)));
     }
     let server_name = (!written.server_name.is_empty()).then_some(written.server_name);
     if let Some(name) = server_name.as_ref().filter(|name| name.contains('{')) {
-        let expected = "a name without placeholders: those are not built into this version here";
+        let expected = "a name without placeholders, which this version does not support here";
         return build.at("server_name", |build| Err(build.refuse(name.clone(), expected)));
     }
     let mut roots = Vec::new();
@@ -69,28 +80,33 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         Some(limit) => build.at("handshake_timeout", |build| limit.read(build))?,
         None => None,
     };
+    // The digest only distinguishes transports, so a fast hash suffices.
     let mut digest = DefaultHasher::new();
     (&roots, &certificate).hash(&mut digest);
+    // Configured roots replace the system's.
     let roots = if roots.is_empty() { Roots::System } else { Roots::These(roots) };
     let client = TlsClient { server_name, roots, insecure: written.insecure_skip_verify, certificate };
     Ok(Built { client, handshake_timeout, files: digest.finish() })
 }
 
 fn authorities(value: &Value, roots: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    let provider = value.get("provider").and_then(Value::as_str).unwrap_or_default();
-    if !matches!(provider, "inline" | "file") {
-        let expected = "inline or file; other sources of authorities are not built into this version";
-        return build.at("provider", |build| Err(build.refuse(provider, expected)));
-    }
-    match build.parse(value)? {
-        Authorities::Inline { trusted_ca_certs } => {
+    match value.get("provider").and_then(Value::as_str).unwrap_or_default() {
+        "inline" => {
+            let InlinePoolConfig { trusted_ca_certs, .. } = build.parse(value)?;
             build.at("trusted_ca_certs", |build| inline(&trusted_ca_certs, roots, build))
         }
-        Authorities::File { pem_files } => build.at("pem_files", |build| files(&pem_files, roots, build)),
+        "file" => {
+            let FilePoolConfig { pem_files, .. } = build.parse(value)?;
+            build.at("pem_files", |build| files(&pem_files, roots, build))
+        }
+        provider => {
+            let expected = "inline or file; other sources of authorities are not built into this version";
+            build.at("provider", |build| Err(build.refuse(provider, expected)))
+        }
     }
 }
 
-/// Certificates as Base64 of DER.
+/// Decodes certificates given as Base64 of DER.
 fn inline(written: &[String], roots: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
     for (index, certificate) in written.iter().enumerate() {
         match BASE64_STANDARD.decode(certificate) {
@@ -125,7 +141,7 @@ fn certificates(path: &str, build: &Build<'_>) -> Result<Vec<Vec<u8>>, BuildErro
     }
 }
 
-/// A chain and its key, DER.
+/// A certificate chain and its private key, both as DER.
 type OurCertificate = (Vec<Vec<u8>>, Vec<u8>);
 
 fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<OurCertificate>, BuildError> {

@@ -1,4 +1,4 @@
-//! `transport`: how calls are carried.
+//! `transport`: the settings of upstream connections.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use serde_json::Value;
 
 use super::carriage::{Carriage, Protocol};
 use super::{httpgrpc, tls, unbuilt};
-use crate::duration::Written as WrittenDuration;
+use causeway_pipeline::build::DurationConfig;
 
-/// What a `transport` became.
+/// A compiled `transport`.
 pub(super) struct Built {
     pub(super) carriage: Carriage,
     pub(super) transport: Arc<Transport>,
-    /// What connections depend on, so that those of an equal transport may serve after a reload.
+    /// Identifies the connection settings: a reload with an equal key keeps the open connections.
     pub(super) key: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct ProxyTransportConfig {
     #[serde(rename = "protocol")]
     _protocol: Option<String>,
     tls: Option<IgnoredAny>,
     versions: Vec<String>,
-    dial_timeout: Option<WrittenDuration>,
-    response_header_timeout: Option<WrittenDuration>,
-    read_timeout: Option<WrittenDuration>,
-    write_timeout: Option<WrittenDuration>,
+    dial_timeout: Option<DurationConfig>,
+    response_header_timeout: Option<DurationConfig>,
+    read_timeout: Option<DurationConfig>,
+    write_timeout: Option<DurationConfig>,
     keep_alive: Option<IgnoredAny>,
     max_conns_per_host: i64,
     max_response_header_size: i64,
-    /// Without it an upstream is asked for no coding but those that the client takes, and with it too: what Go's client then
-    /// unpacks, nobody sees.
+    /// Accepted without effect: the client's Accept-Encoding is forwarded unchanged. In Go's client, compression
+    /// between proxy and upstream is invisible to the client.
     #[serde(rename = "compression")]
     _compression: Option<bool>,
 }
@@ -53,15 +53,15 @@ const UNBUILT: &[&str] = &[
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenKeepAlive {
+struct KeepAliveConfig {
     enabled: Option<bool>,
     max_idle_conns: usize,
     max_idle_conns_per_host: usize,
-    idle_timeout: Option<WrittenDuration>,
+    idle_timeout: Option<DurationConfig>,
 }
 
-/// Octets of an answer's head that may be asked for at most: of what is longer no exchange can be made.
-const HEAD_OCTETS_MAX: u32 = 1024 * 1024;
+/// Upper bound in bytes for the configured limit on response heads: a longer head could not be forwarded.
+const HEAD_BYTES_MAX: u32 = 1024 * 1024;
 
 pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Built, BuildError> {
     let none = Value::Object(serde_json::Map::new());
@@ -72,17 +72,17 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Buil
             return httpgrpc::build(value, build);
         }
         unbuilt::refuse(value, UNBUILT, build)?;
-        let written: Written = build.parse(value)?;
+        let written: ProxyTransportConfig = build.parse(value)?;
         let (transport, files) = read(value, &written, build)?;
-        // The certificates themselves count, not only the names of their files.
+        // A changed certificate under an unchanged file name must also close the connections.
         let key = format!("{value} {files:016x}");
         Ok(Built { carriage: Carriage::Http, transport: Arc::new(transport), key })
     })
 }
 
-fn read(value: &Value, written: &Written, build: &mut Build<'_>) -> Result<(Transport, u64), BuildError> {
+fn read(value: &Value, written: &ProxyTransportConfig, build: &mut Build<'_>) -> Result<(Transport, u64), BuildError> {
     let mut transport = Transport::default();
-    let mut duration = |key: &str, written: &Option<WrittenDuration>| match written {
+    let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
         Some(written) => build.at(key, |build| written.read(build)),
         None => Ok(None),
     };
@@ -93,10 +93,10 @@ fn read(value: &Value, written: &Written, build: &mut Build<'_>) -> Result<(Tran
     transport.read_timeout = duration("read_timeout", &written.read_timeout)?;
     transport.write_timeout = duration("write_timeout", &written.write_timeout)?;
     transport.connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
-    if let Some(octets) = u32::try_from(written.max_response_header_size).ok().filter(|&octets| octets > 0) {
-        transport.head_octets_max = octets.min(HEAD_OCTETS_MAX);
+    if let Some(bytes) = u32::try_from(written.max_response_header_size).ok().filter(|&bytes| bytes > 0) {
+        transport.head_bytes_max = bytes.min(HEAD_BYTES_MAX);
     } else if written.max_response_header_size > 0 {
-        transport.head_octets_max = HEAD_OCTETS_MAX;
+        transport.head_bytes_max = HEAD_BYTES_MAX;
     }
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
@@ -106,6 +106,7 @@ fn read(value: &Value, written: &Written, build: &mut Build<'_>) -> Result<(Tran
         let built = build.at("tls", |build| tls::build(&value["tls"], build))?;
         transport.tls = Some(Arc::new(built.client));
         files = built.files;
+        // One deadline covers connecting and the handshake.
         if let Some(limit) = built.handshake_timeout {
             transport.connect_timeout += limit;
         }
@@ -116,7 +117,7 @@ fn read(value: &Value, written: &Written, build: &mut Build<'_>) -> Result<(Tran
 
 fn keep_alive(value: &Value, transport: &mut Transport, build: &mut Build<'_>) -> Result<(), BuildError> {
     unbuilt::refuse(value, &["probe_interval"], build)?;
-    let written: WrittenKeepAlive = build.parse(value)?;
+    let written: KeepAliveConfig = build.parse(value)?;
     if let Some(limit) = &written.idle_timeout
         && let Some(limit) = build.at("idle_timeout", |build| limit.read(build))?
     {
@@ -126,16 +127,18 @@ fn keep_alive(value: &Value, transport: &mut Transport, build: &mut Build<'_>) -
         transport.idle_max = written.max_idle_conns_per_host;
     }
     if written.max_idle_conns > 0 {
+        // Both limits apply to one address here, so the smaller one counts.
         transport.idle_max = transport.idle_max.min(written.max_idle_conns);
     }
     if written.enabled == Some(false) {
+        // Without keep-alive a connection serves one request.
         transport.idle_timeout = std::time::Duration::ZERO;
     }
     Ok(())
 }
 
-/// As Go's client has it: HTTP/2 over TLS is agreed on by ALPN wherever it may be spoken; in the clear there is HTTP/1.1, or with
-/// `h2c` nothing but HTTP/2.
+/// Selects the HTTP versions as Go's client does: over TLS, ALPN negotiates HTTP/2 if the list permits it; in cleartext
+/// it is HTTP/1.1, or with `h2c` only HTTP/2.
 fn versions(written: &[String], is_secure: bool, build: &mut Build<'_>) -> Result<Versions, BuildError> {
     for (index, version) in written.iter().enumerate() {
         if !matches!(version.as_str(), "1.1" | "2" | "h2c") {

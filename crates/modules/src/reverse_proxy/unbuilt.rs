@@ -1,14 +1,14 @@
-//! Options that Caddy knows and this version has not: refused by name, never skipped.
+//! Rejects Caddy's options that this version does not support by name. They are never ignored.
 
 use causeway_pipeline::{Build, BuildError};
 use serde_json::Value;
 
 /// # Errors
-/// The first of `names` that `value` has.
+/// If `value` contains one of `names`.
 pub(super) fn refuse(value: &Value, names: &[&str], build: &mut Build<'_>) -> Result<(), BuildError> {
     for name in names {
-        let Some(found) = value.get(name) else { continue };
-        // Some are as long as a configuration.
+        let Some(found) = value.get(name).filter(|found| !found.is_null()) else { continue };
+        // An object or a list can be as long as the whole configuration, so it is not printed.
         let found = match found {
             Value::Object(_) => "an object".to_owned(),
             Value::Array(_) => "a list".to_owned(),

@@ -1,29 +1,23 @@
-//! How paths and queries are escaped and unescaped: Go's `net/url`, so that a rewritten target is spelled as Caddy spells it.
+//! Escapes and unescapes paths and queries as Go's `net/url` does, so that a rewritten target has Caddy's spelling.
 
-use causeway_message::path::hex;
+use causeway_message::path::{hex, push_escape};
 
-/// Puts `%XY` behind `out`.
-pub(crate) fn push_escape(octet: u8, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.extend_from_slice(&[b'%', DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]);
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-fn is_unreserved(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"-._~".contains(&octet)
-}
-
-/// The octets that Go writes as they are in a path.
+/// The bytes that Go leaves unescaped in a path.
 static PLAIN_IN_PATH: [bool; 256] = among(b"-._~$&+,/:;=@");
-/// The octets that a query may hold, escaped or not.
+/// The bytes that are copied unchanged into a query, escapes included.
 static ALLOWED_IN_QUERY: [bool; 256] = among(b"-._~$&+,/:;=@!'()*[]?%{}|\\^`");
 
-/// Letters, digits, and these.
+/// A table of the ASCII letters, the digits and `marks`.
 const fn among(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
-    let mut octet = 0;
-    while octet < 128 {
-        table[octet] = (octet as u8).is_ascii_alphanumeric();
-        octet += 1;
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
     }
     let mut at = 0;
     while at < marks.len() {
@@ -33,13 +27,13 @@ const fn among(marks: &[u8]) -> [bool; 256] {
     table
 }
 
-fn is_plain_in_path(octet: u8) -> bool {
-    PLAIN_IN_PATH[usize::from(octet)]
+fn is_plain_in_path(byte: u8) -> bool {
+    PLAIN_IN_PATH[usize::from(byte)]
 }
 
-/// Appends a text with everything escaped that is not in the table; runs of what stays are copied whole.
+/// Appends a text and escapes every byte that is not in the table. Copies runs of unescaped bytes at once.
 fn escape_all_but(kept: &[bool; 256], mut text: &[u8], out: &mut Vec<u8>) {
-    while let Some(at) = text.iter().position(|&octet| !kept[usize::from(octet)]) {
+    while let Some(at) = text.iter().position(|&byte| !kept[usize::from(byte)]) {
         out.extend_from_slice(&text[..at]);
         push_escape(text[at], out);
         text = &text[at + 1..];
@@ -47,33 +41,33 @@ fn escape_all_but(kept: &[bool; 256], mut text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// A decoded path as Go writes it (`url.URL.EscapedPath` without a raw path).
+/// Appends a decoded path as Go escapes it (`url.URL.EscapedPath` without a raw path).
 pub(super) fn path(decoded: &[u8], out: &mut Vec<u8>) {
     escape_all_but(&PLAIN_IN_PATH, decoded, out);
 }
 
-/// Whether an escaped path holds only what Go leaves in one.
+/// Returns whether an escaped path contains only bytes that Go accepts unescaped, and escapes.
 pub(super) fn is_path(escaped: &[u8]) -> bool {
-    escaped.iter().all(|&octet| octet == b'%' || is_plain_in_path(octet) || b"!'()*[]".contains(&octet))
+    escaped.iter().all(|&byte| byte == b'%' || is_plain_in_path(byte) || b"!'()*[]".contains(&byte))
 }
 
-/// As a key or value of a query is written (`url.QueryEscape`).
+/// Appends a key or value escaped for a query (`url.QueryEscape`).
 pub(super) fn query(plain: &[u8], out: &mut Vec<u8>) {
-    for &octet in plain {
-        match octet {
+    for &byte in plain {
+        match byte {
             b' ' => out.push(b'+'),
-            _ if is_unreserved(octet) => out.push(octet),
-            _ => push_escape(octet, out),
+            _ if is_unreserved(byte) => out.push(byte),
+            _ => push_escape(byte, out),
         }
     }
 }
 
-/// A query as somebody wrote it: only what no target may hold is escaped.
+/// Appends a raw query. Escapes only the bytes that no target may contain.
 pub(super) fn raw_query(query: &[u8], out: &mut Vec<u8>) {
     escape_all_but(&ALLOWED_IN_QUERY, query, out);
 }
 
-/// Decodes what `text` holds from `from` on, once; false, and nothing changes, when an escape in it is bad.
+/// Decodes `text` from offset `from`, once, in place. Returns false without a change if it contains an invalid escape.
 pub(super) fn decode(text: &mut Vec<u8>, from: usize) -> bool {
     if memchr::memchr(b'%', &text[from..]).is_none() {
         return true;
@@ -84,32 +78,32 @@ pub(super) fn decode(text: &mut Vec<u8>, from: usize) -> bool {
     }
     let (mut read, mut write) = (from, from);
     while read < text.len() {
-        let (octet, len) = match text[read..] {
+        let (byte, len) = match text[read..] {
             [b'%', high, low, ..] => (hex(high).zip(hex(low)).map_or(b'%', |(high, low)| high << 4 | low), 3),
             _ => (text[read], 1),
         };
-        text[write] = octet;
+        text[write] = byte;
         (read, write) = (read + len, write + 1);
     }
     text.truncate(write);
     true
 }
 
-/// As [`decode`], in a query: `+` is a space.
+/// Like [`decode`], for a query: `+` is a space.
 pub(super) fn decode_query(text: &mut Vec<u8>, from: usize) -> bool {
-    // Before decoding, so that an escaped plus stays one.
-    for octet in text[from..].iter_mut().filter(|octet| **octet == b'+') {
-        *octet = b' ';
+    // Before decoding, so that an escaped plus stays a plus.
+    for byte in text[from..].iter_mut().filter(|byte| **byte == b'+') {
+        *byte = b' ';
     }
     decode(text, from)
 }
 
-/// Whether an escape stands at a place.
+/// Returns whether a valid escape starts at `at`.
 pub(super) fn is_escape_at(text: &[u8], at: usize) -> bool {
     matches!(text.get(at..), Some([b'%', high, low, ..]) if hex(*high).is_some() && hex(*low).is_some())
 }
 
-/// The octet that the escape at a place stands for.
+/// Decodes the escape that starts at `at`, if there is one.
 pub(super) fn escaped_at(text: &[u8], at: usize) -> Option<u8> {
     match *text.get(at..)? {
         [b'%', high, low, ..] => Some(hex(high)? << 4 | hex(low)?),
@@ -123,12 +117,12 @@ mod tests {
 
     #[test]
     fn what_a_query_may_hold() {
-        for octet in 0..=255 {
-            let allowed = u8::is_ascii_graphic(&octet) && !b"\"<>#".contains(&octet);
-            assert_eq!(ALLOWED_IN_QUERY[usize::from(octet)], allowed, "{octet}");
+        for byte in 0..=255 {
+            let allowed = u8::is_ascii_graphic(&byte) && !b"\"<>#".contains(&byte);
+            assert_eq!(ALLOWED_IN_QUERY[usize::from(byte)], allowed, "{byte}");
             let mut out = Vec::new();
-            raw_query(&[b'a', octet, b'b'], &mut out);
-            let want = if allowed { vec![b'a', octet, b'b'] } else { format!("a%{octet:02X}b").into_bytes() };
+            raw_query(&[b'a', byte, b'b'], &mut out);
+            let want = if allowed { vec![b'a', byte, b'b'] } else { format!("a%{byte:02X}b").into_bytes() };
             assert_eq!(out, want);
         }
     }

@@ -1,6 +1,7 @@
-//! Parts of the path taken off or replaced.
+//! Removes or replaces parts of the path.
 //!
-//! Caddy changes the path as it is escaped; where what comes out is no escaped path, or nothing, it changes the decoded one.
+//! As in Caddy, the change applies to the escaped path. If the result is empty or not a validly escaped path, it
+//! applies to the decoded path instead.
 
 use causeway_pipeline::{Build, BuildError, Context, Fault, Template};
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use crate::pattern::{self, Pattern};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenSubstring {
+pub(super) struct SubstringConfig {
     #[serde(default)]
     pub(super) find: String,
     #[serde(default)]
@@ -22,7 +23,7 @@ pub(super) struct WrittenSubstring {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenRegexp {
+pub(super) struct PathRegexpConfig {
     #[serde(default)]
     find: String,
     #[serde(default)]
@@ -36,11 +37,11 @@ pub(super) enum Change {
     Regexp { find: Pattern, replace: Template },
 }
 
-/// What becomes of several slashes in a row.
+/// The treatment of consecutive slashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slashes {
     Merged,
-    /// They were asked for.
+    /// The configured text contains consecutive slashes itself.
     Kept,
 }
 
@@ -50,7 +51,7 @@ impl Slashes {
     }
 }
 
-/// Whether what was taken off may have left a path that has to be cleaned again.
+/// Whether the removal may have exposed segments that must be cleaned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Nothing,
@@ -58,7 +59,7 @@ enum Then {
 }
 
 impl Change {
-    pub(super) fn substring(written: &WrittenSubstring, build: &mut Build<'_>) -> Self {
+    pub(super) fn substring(written: &SubstringConfig, build: &mut Build<'_>) -> Self {
         Self::Substring {
             find: build.template(&written.find),
             replace: build.template(&written.replace),
@@ -67,7 +68,7 @@ impl Change {
         }
     }
 
-    pub(super) fn regexp(written: &WrittenRegexp, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    pub(super) fn regexp(written: &PathRegexpConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         if written.find.is_empty() {
             return Err(build.refuse("no `find`", "a regular expression"));
         }
@@ -82,6 +83,7 @@ impl Change {
         match self {
             Self::Prefix(prefix) => cx.rendered(prefix, |cx, prefix| {
                 let slashes = Slashes::asked_by(prefix);
+                // Caddy cleans the path before it compares.
                 change(cx, |_, path, _, out| {
                     clean(path, slashes, out);
                     let Some(len) = prefix_len(out, prefix) else { return Then::Nothing };
@@ -90,6 +92,7 @@ impl Change {
                 })
             }),
             Self::Suffix(suffix) => cx.rendered(suffix, |cx, suffix| {
+                // The closure reports whether the path became shorter: only then can dot segments be exposed.
                 let slashes = Slashes::asked_by(suffix);
                 change(cx, |_, path, _, out| {
                     clean(path, slashes, out);
@@ -108,6 +111,7 @@ impl Change {
                         }
                         Then::Nothing
                     })?;
+                    // Caddy replaces substrings in the query as well.
                     change_query(cx, |query, out| pattern::replace(query, find, replace, *limit, out))
                 })
             }),
@@ -136,8 +140,8 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
     })
 }
 
-/// Has `new` make a path of the escaped one, and of the decoded one where that led nowhere. It gets a vector to work in
-/// and one to put the path into, both empty.
+/// Applies `new` to the escaped path; if the result is empty or badly escaped, applies it to the decoded path. `new`
+/// gets an empty work buffer and an empty output buffer.
 fn change(
     cx: &mut Context,
     mut new: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> Then,
@@ -146,6 +150,8 @@ fn change(
         cx.with_scratch(|cx, decoded| {
             cx.with_scratch(|cx, spare| {
                 let mut then = new(cx, cx.head().target().path().as_bytes(), spare, escaped);
+                // Decoding the result verifies its escapes, and gives the path to escape again if its spelling is not
+                // Go's.
                 decoded.extend_from_slice(escaped);
                 let is_decoded = escape::decode(decoded, 0) && !decoded.is_empty();
                 let is_spelled = is_decoded && escape::is_path(escaped);
@@ -163,14 +169,15 @@ fn change(
                     }
                     return set_target(cx, escaped, NewQuery::Kept);
                 }
-                // Taking a part off may have laid dot segments bare. Where an escaped slash came first, only the decoded path
-                // begins with one: then the spelling is lost.
+                // The removal may have exposed dot segments. If only the decoded path begins with a slash, the first
+                // slash was escaped: then the client's spelling cannot be kept.
                 let is_spelled = is_spelled && escaped.starts_with(b"/") == decoded.starts_with(b"/");
                 anchor(decoded);
                 anchor(escaped);
                 spare.clear();
                 escape::path(decoded, spare);
                 cx.with_scratch(|cx, cleaned| {
+                    // Compare before and after cleaning: keep the client's spelling only if there was nothing to clean.
                     clean(spare, Slashes::Kept, cleaned);
                     set_target(cx, if is_spelled && spare == cleaned { escaped } else { cleaned }, NewQuery::Kept)
                 })
@@ -185,17 +192,18 @@ fn anchor(path: &mut Vec<u8>) {
     }
 }
 
-/// Takes dot segments out, and empty ones unless they are kept (Caddy's `CleanPath`); a slash at the end stays.
+/// Removes dot segments, and empty segments unless `slashes` keeps them (Caddy's `CleanPath`). Keeps a trailing slash.
 fn clean(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
     let body = path.strip_prefix(b"/").unwrap_or(path);
     let has_end = body.ends_with(b"/");
     let body = body.strip_suffix(b"/").unwrap_or(body);
     if !body.is_empty() || has_end {
-        for segment in body.split(|&octet| octet == b'/') {
+        for segment in body.split(|&byte| byte == b'/') {
             match segment {
                 b"." => {}
                 b"" if slashes == Slashes::Merged => {}
-                b".." => out.truncate(out.iter().rposition(|&octet| octet == b'/').unwrap_or(0)),
+                // `..` removes the last segment written; at the top there is none.
+                b".." => out.truncate(out.iter().rposition(|&byte| byte == b'/').unwrap_or(0)),
                 _ => {
                     out.push(b'/');
                     out.extend_from_slice(segment);
@@ -208,8 +216,9 @@ fn clean(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
     }
 }
 
-/// Octets of the escaped path that spell the prefix. Escapes are compared decoded unless the prefix has one at the same place,
-/// letters in any case. A slash that the prefix lacks at its start is understood.
+/// Returns the length of the escaped path's start that matches the prefix. An escape in the path is compared decoded,
+/// unless the prefix has an escape at that position. Ignores ASCII case. A missing slash at the start of the prefix is
+/// implied.
 fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
     let mut at = 0;
     if !prefix.starts_with(b"/") {
@@ -219,11 +228,11 @@ fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
         }
     }
     for (index, want) in prefix.iter().enumerate() {
-        let (octet, len) = match escaped_at(path, at) {
-            Some(octet) if !is_escape_at(prefix, index) => (octet, 3),
+        let (byte, len) = match escaped_at(path, at) {
+            Some(byte) if !is_escape_at(prefix, index) => (byte, 3),
             _ => (*path.get(at)?, 1),
         };
-        if !octet.eq_ignore_ascii_case(want) {
+        if !byte.eq_ignore_ascii_case(want) {
             return None;
         }
         at += len;
@@ -231,17 +240,18 @@ fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Octets of the escaped path in front of the suffix; compared as prefixes are.
+/// Returns the length of the escaped path before the suffix. Compares like [`prefix_len`].
 fn len_without_suffix(path: &[u8], suffix: &[u8]) -> Option<usize> {
     let mut end = path.len();
     for index in (0..suffix.len()).rev() {
+        // The byte belongs to an escape of the suffix if the suffix has a `%` here or up to two bytes earlier.
         let spelled = index.checked_sub(2).is_some_and(|at| is_escape_at(suffix, at)) || is_escape_at(suffix, index);
         let escape = end.checked_sub(3).and_then(|at| escaped_at(path, at));
-        let (octet, len) = match escape {
-            Some(octet) if !spelled => (octet, 3),
+        let (byte, len) = match escape {
+            Some(byte) if !spelled => (byte, 3),
             _ => (path[end.checked_sub(1)?], 1),
         };
-        if !octet.eq_ignore_ascii_case(&suffix[index]) {
+        if !byte.eq_ignore_ascii_case(&suffix[index]) {
             return None;
         }
         end -= len;

@@ -1,4 +1,4 @@
-//! The query as a list of keys and values: renamed, set, added, replaced, deleted, and written again in the order of the keys.
+//! Edits the query as a list of keys and values, and writes it sorted by key.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,24 +11,24 @@ use crate::pattern::{self, Pattern};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Written {
-    rename: Vec<WrittenPair>,
-    set: Vec<WrittenPair>,
-    add: Vec<WrittenPair>,
-    replace: Vec<WrittenReplacement>,
+pub(super) struct QueryConfig {
+    rename: Vec<QueryPairConfig>,
+    set: Vec<QueryPairConfig>,
+    add: Vec<QueryPairConfig>,
+    replace: Vec<QueryReplacementConfig>,
     delete: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenPair {
+struct QueryPairConfig {
     key: String,
     val: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenReplacement {
+struct QueryReplacementConfig {
     key: String,
     search: String,
     search_regexp: String,
@@ -36,7 +36,7 @@ struct WrittenReplacement {
 }
 
 pub(super) struct Operations {
-    /// In Caddy's order.
+    /// In Caddy's order: rename, set, add, replace, delete.
     list: Box<[Operation]>,
     pairs: StateId<RefCell<Pairs>>,
 }
@@ -55,9 +55,9 @@ enum Search {
 }
 
 impl Operations {
-    pub(super) fn build(written: &Written, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    pub(super) fn build(written: &QueryConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let mut list = Vec::new();
-        let mut pair = |pair: &WrittenPair, make: fn(Template, Template) -> Operation| {
+        let mut pair = |pair: &QueryPairConfig, make: fn(Template, Template) -> Operation| {
             list.push(make(build.template(&pair.key), build.template(&pair.val)));
         };
         written.rename.iter().for_each(|rename| pair(rename, Operation::Rename));
@@ -81,7 +81,7 @@ impl Operations {
         if !has_path(cx) {
             return Ok(());
         }
-        // Taken out while it is in use: what placeholders stand for may be asked of anything.
+        // Taken out of the cell, so that no borrow is held while placeholders are rendered.
         let mut pairs = cx.generation().state(self.pairs).take();
         pairs.read(cx.head().target().query().unwrap_or_default().as_bytes());
         for operation in &self.list {
@@ -106,6 +106,7 @@ impl Operation {
             Self::Rename(key, to) => cx.rendered(key, |cx, key| {
                 cx.rendered(to, |_, to| {
                     if !key.is_empty() && !to.is_empty() && key != to && pairs.has(key) {
+                        // As in Caddy, the renamed values replace those of the new key.
                         pairs.remove(to);
                         pairs.rename(key, to);
                     }
@@ -141,31 +142,31 @@ impl Operation {
     }
 }
 
-/// Keys and values, decoded. The memory is a worker's and is used again.
+/// Decoded keys and values in one buffer, which a worker reuses.
 #[derive(Default)]
 struct Pairs {
     text: Vec<u8>,
-    list: Vec<Pair>,
+    list: Vec<QueryPair>,
     made: Vec<u8>,
 }
 
-struct Pair {
+struct QueryPair {
     key: Range<usize>,
     value: Range<usize>,
-    /// Of its place in the query.
+    /// Position in the query, for a stable order.
     number: usize,
 }
 
-/// Octets that a worker keeps between requests.
-const KEPT_OCTETS_MAX: usize = 16 * 1024;
+/// Capacity in bytes that a worker keeps between requests.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
 
 impl Pairs {
-    // Go, url.ParseQuery: a pair with a `;` or a bad escape does not count.
+    // Go, url.ParseQuery: a pair with a `;` or an invalid escape is ignored.
     fn read(&mut self, query: &[u8]) {
         self.text.clear();
         self.list.clear();
-        for pair in query.split(|&octet| octet == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')) {
-            let (key, value) = match pair.iter().position(|&octet| octet == b'=') {
+        for pair in query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')) {
+            let (key, value) = match pair.iter().position(|&byte| byte == b'=') {
                 Some(at) => (&pair[..at], &pair[at + 1..]),
                 None => (pair, &b""[..]),
             };
@@ -173,8 +174,9 @@ impl Pairs {
             if let Some(key) = self.decoded(key)
                 && let Some(value) = self.decoded(value)
             {
-                self.list.push(Pair { key, value, number: self.list.len() });
+                self.list.push(QueryPair { key, value, number: self.list.len() });
             } else {
+                // Also discards the key of a pair whose value is invalid.
                 self.text.truncate(start);
             }
         }
@@ -185,9 +187,9 @@ impl Pairs {
         escape::decode_query(&mut self.text, range.start).then_some(range.start..self.text.len())
     }
 
-    fn put(&mut self, octets: &[u8]) -> Range<usize> {
+    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.text.len();
-        self.text.extend_from_slice(octets);
+        self.text.extend_from_slice(bytes);
         start..self.text.len()
     }
 
@@ -202,7 +204,7 @@ impl Pairs {
 
     fn push(&mut self, key: &[u8], value: &[u8]) {
         let number = self.list.last().map_or(0, |last| last.number + 1);
-        let pair = Pair { key: self.put(key), value: self.put(value), number };
+        let pair = QueryPair { key: self.put(key), value: self.put(value), number };
         self.list.push(pair);
     }
 
@@ -213,7 +215,7 @@ impl Pairs {
         }
     }
 
-    /// Replaces in the values of a key, or of all keys for `*`.
+    /// Replaces in the values of one key, or of all keys for `*`.
     fn replace(&mut self, key: &[u8], mut replace: impl FnMut(&[u8], &mut Vec<u8>) -> bool) {
         for at in 0..self.list.len() {
             let pair = &self.list[at];
@@ -222,6 +224,7 @@ impl Pairs {
             }
             self.made.clear();
             if replace(&self.text[pair.value.clone()], &mut self.made) {
+                // The old value stays in the buffer as garbage until the end of the request.
                 let start = self.text.len();
                 self.text.extend_from_slice(&self.made);
                 self.list[at].value = start..self.text.len();
@@ -229,10 +232,10 @@ impl Pairs {
         }
     }
 
-    // Go, url.Values.Encode: sorted by key; values of one key stay in their order.
+    // Go, url.Values.Encode: sorted by key; the values of one key keep their order.
     fn write(&mut self, out: &mut Vec<u8>) {
         let text = &self.text;
-        // Unstable, which allocates nothing; the number makes it a stable one.
+        // An unstable sort does not allocate; the number as second key makes the result stable.
         self.list.sort_unstable_by(|a, b| (&text[a.key.clone()], a.number).cmp(&(&text[b.key.clone()], b.number)));
         for (number, pair) in self.list.iter().enumerate() {
             if number > 0 {
@@ -245,11 +248,11 @@ impl Pairs {
     }
 
     fn give_back(&mut self) {
-        for octets in [&mut self.text, &mut self.made] {
-            octets.clear();
-            octets.shrink_to(KEPT_OCTETS_MAX);
+        for bytes in [&mut self.text, &mut self.made] {
+            bytes.clear();
+            bytes.shrink_to(KEPT_BYTES_MAX);
         }
         self.list.clear();
-        self.list.shrink_to(KEPT_OCTETS_MAX / size_of::<Pair>());
+        self.list.shrink_to(KEPT_BYTES_MAX / size_of::<QueryPair>());
     }
 }

@@ -8,7 +8,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// Sends the target through the rewrite and shows method, target and decoded path that come behind it.
+/// Sends the target through the rewrite, and compares the method, target and decoded path that the next handler sees.
 #[track_caller]
 fn check(cases: &[(Value, &str, &str)]) {
     for (options, target, want) in cases {
@@ -21,8 +21,8 @@ fn check(cases: &[(Value, &str, &str)]) {
     }
 }
 
-// Caddy, `rewrite`: a part that the target does not name stays; a `?` at its end takes the query away; what placeholders bring
-// is escaped where it has to be.
+// Caddy, `rewrite`: a component that the target omits is unchanged; a `?` at its end removes the query; placeholder
+// values are escaped where needed.
 #[test]
 fn uri() {
     check(&[
@@ -30,6 +30,11 @@ fn uri() {
         (json!({ "uri": "/x?" }), "/a?b", "GET /x /x"),
         (json!({ "uri": "?c" }), "/a?b", "GET /a?c /a"),
         (json!({ "uri": "?" }), "/a?b", "GET /a /a"),
+        // RFC 3986 §6.2.3: an empty query differs from an absent one.
+        (json!({ "uri": "/x" }), "/a?", "GET /x? /x"),
+        (json!({ "uri": "/x?c" }), "/a?", "GET /x?c /x"),
+        (json!({ "uri": "/x?" }), "/a?", "GET /x? /x"),
+        (json!({ "strip_path_prefix": "/a" }), "/a/b?", "GET /b? /b"),
         (json!({ "uri": "/x?c={http.request.uri.query}" }), "/a?b&d=1", "GET /x?c=b%26d%3D1 /x"),
         (json!({ "uri": "/x?{http.request.uri.query}&c=1" }), "/a?b=2", "GET /x?b=2&c=1 /x"),
         (json!({ "uri": "/x?{http.request.uri.query}&c=1" }), "/a", "GET /x?c=1 /x"),
@@ -49,7 +54,7 @@ fn uri() {
     ]);
 }
 
-// What a placeholder brought along is no placeholder again.
+// A placeholder in a placeholder's value is not expanded.
 #[test]
 fn values_are_not_rendered_twice() {
     let handler = json!({ "handler": "rewrite", "uri": "{http.request.header.to}" });
@@ -70,8 +75,8 @@ fn an_absolute_target_keeps_its_authority() {
     assert_eq!(kit.send(&Request::get("http://a.test/b?c")).text(), "a.test /?c");
 }
 
-// Caddy, `uri strip_prefix`, `strip_suffix`: compared decoded, in any case, unless the prefix is escaped itself; the path is
-// cleaned before, and again where something was taken off.
+// Caddy, `uri strip_prefix`, `strip_suffix`: compared decoded and ignoring case, unless the prefix is escaped itself;
+// the path is cleaned before, and again after a removal.
 #[test]
 fn strip() {
     check(&[

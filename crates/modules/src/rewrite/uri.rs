@@ -1,16 +1,17 @@
-//! A new target from a string with placeholders. A part that the string does not name (path or query) stays as it is.
+//! A new target from a string with placeholders. A component that the string omits (path or query) is unchanged.
 
+use causeway_message::path::push_escape;
 use causeway_pipeline::{Build, Context, Fault, Template};
 
 use super::{NewQuery, escape, set_target};
 
 pub(super) struct Uri {
     path: Option<Template>,
-    /// `None` where the string holds no `?`.
+    /// `None` if the string contains no `?`.
     query: Option<Box<[Component]>>,
 }
 
-/// A key or a value of the query.
+/// A key or a value in the query.
 struct Component {
     is_key: bool,
     text: Template,
@@ -24,6 +25,7 @@ impl Uri {
             Some((path, query)) => (path, Some(query)),
             None => (source, None),
         };
+        // Components are split before placeholders expand, so that a value cannot add components.
         let query = query.map(|query| {
             let mut components = Vec::new();
             each_component(query.as_bytes(), |is_key, component| {
@@ -43,10 +45,10 @@ impl Uri {
                     None => path.extend_from_slice(cx.head().target().path().as_bytes()),
                     Some(template) => {
                         template.render_values(cx, path, put_in_path);
-                        let end = path.iter().position(|&octet| octet == b'#').unwrap_or(path.len());
+                        let end = path.iter().position(|&byte| byte == b'#').unwrap_or(path.len());
                         path.truncate(end);
-                        // A placeholder may bring a query along; the one that is written goes before it.
-                        if let Some(question) = path.iter().position(|&octet| octet == b'?') {
+                        // A placeholder's value may contain a query; a configured query takes precedence.
+                        if let Some(question) = path.iter().position(|&byte| byte == b'?') {
                             if self.query.as_ref().is_none_or(|query| query.is_empty()) {
                                 rebuild(&path[question + 1..], query);
                                 changes_query = true;
@@ -58,7 +60,7 @@ impl Uri {
                 for component in self.query.iter().flatten() {
                     put(query, component.is_key, |query| {
                         component.text.render_values(cx, query, |name, value, query| {
-                            // This one is escaped already.
+                            // This value is already escaped.
                             if component.is_key && name == "http.request.uri.query" {
                                 query.extend_from_slice(value);
                             } else {
@@ -71,8 +73,8 @@ impl Uri {
                 if self.path.is_none() {
                     return set_target(cx, path, query);
                 }
-                // Decoded and escaped again: what was written in another way is then spelled as Go spells it. A bad escape is
-                // taken for plain text.
+                // Decode and escape again, so that the path is spelled as Go spells it. An invalid escape counts as
+                // literal text.
                 escape::decode(path, 0);
                 cx.with_scratch(|cx, escaped| {
                     escape::path(path, escaped);
@@ -83,39 +85,39 @@ impl Uri {
     }
 }
 
-/// A path that came decoded is escaped where it would be read for something else.
+/// Appends a placeholder's value. Decoded paths are escaped where a byte would change the target's structure.
 fn put_in_path(name: &str, value: &[u8], out: &mut Vec<u8>) {
     let is_path =
         matches!(name, "http.request.uri.path" | "http.matchers.file.relative" | "http.matchers.file.remainder");
-    for &octet in value {
-        if is_path && b"%?#".contains(&octet) { escape::push_escape(octet, out) } else { out.push(octet) }
+    for &byte in value {
+        if is_path && b"%?#".contains(&byte) { push_escape(byte, out) } else { out.push(byte) }
     }
 }
 
-/// A query that a placeholder brought along, without its empty parts.
+/// Appends a query from a placeholder's value, without its empty parts.
 fn rebuild(query: &[u8], out: &mut Vec<u8>) {
     each_component(query, |is_key, component| {
         put(out, is_key, |out| {
-            // Braces of a value are no placeholders' (GHSA-j8px-rmrx-76h9); escaped as Caddy does.
-            for &octet in component {
-                if b"{}".contains(&octet) { escape::push_escape(octet, out) } else { out.push(octet) }
+            // Braces in a value must not be read as placeholders (GHSA-j8px-rmrx-76h9); escaped as Caddy does.
+            for &byte in component {
+                if b"{}".contains(&byte) { push_escape(byte, out) } else { out.push(byte) }
             }
         });
     });
 }
 
-/// Keys end at `=` or `&`, values at `&`; nothing comes behind a delimiter at the end.
+/// Splits a query: keys end at `=` or `&`, values at `&`. A delimiter at the end adds no component.
 fn each_component(query: &[u8], mut each: impl FnMut(bool, &[u8])) {
     let (mut rest, mut is_key) = (query, true);
     while !rest.is_empty() {
-        let end = rest.iter().position(|&octet| octet == b'&' || (is_key && octet == b'='));
+        let end = rest.iter().position(|&byte| byte == b'&' || (is_key && byte == b'='));
         each(is_key, &rest[..end.unwrap_or(rest.len())]);
         is_key = end.is_some_and(|end| rest[end] == b'&');
         rest = end.map_or(&[], |end| &rest[end + 1..]);
     }
 }
 
-/// Puts a key or a value behind what is there; an empty key brings no `&`.
+/// Appends a key or a value with its delimiter. An empty key adds no `&`.
 fn put(query: &mut Vec<u8>, is_key: bool, write: impl FnOnce(&mut Vec<u8>)) {
     let before = query.len();
     match is_key {

@@ -1,7 +1,55 @@
-//! Durations as Caddyfiles and modules' JSON write them.
+//! Durations in configurations: Go's notation, as Caddy reads and prints it.
 
-/// Nanoseconds of a duration such as `1m30s`, `1.5h` or `2d`: Go's notation and `d` for 24 hours; at most 1024 octets.
-/// `None` for anything else, and for what is longer than an `i64` holds.
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Build, BuildError};
+
+/// A duration in the JSON: an integer in nanoseconds, or a text that [`nanoseconds`] can parse.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum DurationConfig {
+    /// Nanoseconds.
+    Nanoseconds(i64),
+    /// A text in Go's notation.
+    Text(String),
+}
+
+impl DurationConfig {
+    /// Returns the duration; `None` for zero or less, which disables most options.
+    ///
+    /// # Errors
+    /// If the text is not a valid duration.
+    pub fn read(&self, build: &Build<'_>) -> Result<Option<Duration>, BuildError> {
+        Ok(u64::try_from(self.signed(build)?).ok().filter(|&read| read > 0).map(Duration::from_nanos))
+    }
+
+    /// Returns the duration of an option for which zero is a value.
+    ///
+    /// # Errors
+    /// If the duration is negative, or the text is not a valid duration.
+    pub fn duration(&self, build: &Build<'_>) -> Result<Duration, BuildError> {
+        let read = self.signed(build)?;
+        u64::try_from(read).map(Duration::from_nanos).map_err(|_| match self {
+            Self::Nanoseconds(read) => build.refuse(read.to_string(), EXPECTED),
+            Self::Text(text) => build.refuse(text.clone(), EXPECTED),
+        })
+    }
+
+    fn signed(&self, build: &Build<'_>) -> Result<i64, BuildError> {
+        match self {
+            Self::Nanoseconds(read) => Ok(*read),
+            Self::Text(text) => nanoseconds(text).ok_or_else(|| build.refuse(text.clone(), EXPECTED)),
+        }
+    }
+}
+
+const EXPECTED: &str = "a duration such as 90s, 1m30s or 250ms";
+
+/// Parses a duration such as `1m30s`, `1.5h` or `2d` to nanoseconds: Go's notation, and `d` for 24 hours; at most
+/// 1024 bytes. `None` for any other text, and for durations that exceed an `i64`.
 #[must_use]
 pub fn nanoseconds(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix('-') {
@@ -31,10 +79,11 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
             _ => return None,
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        // At most 19 digits, so that the products below cannot overflow.
         if whole.len() + fraction.len() == 0 || fraction.contains('.') || whole.len() > 19 {
             return None;
         }
-        // Eighteen decimals resolve an attosecond of an hour; more could not change the result.
+        // Eighteen decimals resolve an attosecond of an hour; more cannot change the result, but would overflow.
         let fraction = &fraction[..fraction.len().min(18)];
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
         let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
@@ -44,9 +93,67 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
     i64::try_from(if negative { -total } else { total }).ok()
 }
 
+/// Appends a duration in Go's notation: `1h2m3.5s`, `1.5ms`, `0s`. Allocates only to grow `out`.
+pub fn go_duration(duration: Duration, out: &mut Vec<u8>) {
+    let nanoseconds = duration.as_nanos();
+    let (unit, per) = match nanoseconds {
+        0 => return out.extend_from_slice(b"0s"),
+        1..1_000 => ("ns", 1),
+        1_000..1_000_000 => ("µs", 1_000),
+        1_000_000..1_000_000_000 => ("ms", 1_000_000),
+        _ => ("s", 1_000_000_000),
+    };
+    let mut rest = nanoseconds;
+    if unit == "s" {
+        // Go writes all units from the largest nonzero one down to seconds, zeros included.
+        let (hours, minutes) = (rest / 3_600_000_000_000, rest / 60_000_000_000 % 60);
+        if hours > 0 {
+            let _ = write!(out, "{hours}h");
+        }
+        if hours > 0 || minutes > 0 {
+            let _ = write!(out, "{minutes}m");
+        }
+        rest %= 60_000_000_000;
+    }
+    let _ = write!(out, "{}", rest / per);
+    let mut fraction = rest % per;
+    // Write the fraction without trailing zeros.
+    if fraction > 0 {
+        out.push(b'.');
+        let mut digit = per / 10;
+        while fraction > 0 {
+            out.push(b'0' + (fraction / digit) as u8);
+            fraction %= digit;
+            digit /= 10;
+        }
+    }
+    out.extend_from_slice(unit.as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Go, package time, func (Duration) String.
+    #[test]
+    fn durations_as_go_writes_them() {
+        for (nanoseconds, want) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_100, "1.1µs"),
+            (2_200_000, "2.2ms"),
+            (1_000_000_000, "1s"),
+            (3_300_000_000, "3.3s"),
+            (60_000_000_000, "1m0s"),
+            (245_000_000_000, "4m5s"),
+            (18_367_001_000_000, "5h6m7.001s"),
+            (28_800_000_000_001, "8h0m0.000000001s"),
+        ] {
+            let mut out = Vec::new();
+            go_duration(Duration::from_nanos(nanoseconds), &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), want);
+        }
+    }
 
     // Go, time.ParseDuration; Caddy, caddy.ParseDuration: `d` is 24 hours.
     #[test]

@@ -1,4 +1,4 @@
-//! Names for the profiler's tables: a route is called by what it matches, and what the routes around it match.
+//! Route names for the profiler's tables: each has the matchers of the route and of the routes around it.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 use crate::route::Marks;
 
-/// Names that routes of one plan get at most; a table of more helps nobody.
+/// Distinct route names of a plan. A longer table is unreadable.
 const NAMES_MAX: usize = 200;
-/// What the routes beyond are called.
+/// The name of the routes beyond [`NAMES_MAX`].
 const OTHERS: &str = "other routes";
-/// Values of a matcher, and matcher sets of a route, that are spelt out.
+/// Values of a matcher, and matcher sets of a route, that a name lists.
 const LISTED_MAX: usize = 3;
-/// Characters of a matcher that is not a list of texts.
+/// Characters of a matcher whose value is not a list of texts.
 const WRITTEN_MAX: usize = 40;
-/// Characters of a whole name.
+/// Characters of a name.
 const NAME_MAX: usize = 120;
 
-/// Those given so far, and where the build stands.
+/// The names given so far, and the names around the current position of the build.
 #[derive(Default)]
 pub(super) struct RouteNames {
     around: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct RouteNames {
 }
 
 impl RouteNames {
-    /// What is built until [`leave`](Self::leave) is within something called so.
+    /// Starts a scope: `name` prefixes the names until [`leave`](Self::leave).
     pub(super) fn enter(&mut self, name: String) {
         self.around.push(name);
     }
@@ -35,7 +35,7 @@ impl RouteNames {
         self.around.pop();
     }
 
-    /// A handler of the present route.
+    /// Creates the marks of a handler of the current route.
     pub(super) fn marks(&mut self, module: &str) -> Marks {
         let name = self.name();
         let leads_on = matches!(module, "subroute" | "invoke");
@@ -51,6 +51,7 @@ impl RouteNames {
         let matched = if parts.is_empty() { "*".to_owned() } else { parts.join(" ") };
         let name = format!("route {}", clipped(&matched, NAME_MAX));
         if !self.given.contains(&name) {
+            // A new name beyond the limit shares one entry with all further ones.
             if self.given.len() == NAMES_MAX {
                 return OTHERS.to_owned();
             }
@@ -60,7 +61,7 @@ impl RouteNames {
     }
 }
 
-/// What a route's matcher sets match, in few words; empty where it matches everything.
+/// Returns a short text of a route's matcher sets; empty if it matches every request.
 pub(super) fn matched(sets: &[Value]) -> String {
     let mut words: Vec<String> = sets.iter().filter_map(Value::as_object).take(LISTED_MAX).map(set).collect();
     if sets.len() > LISTED_MAX {
@@ -69,7 +70,7 @@ pub(super) fn matched(sets: &[Value]) -> String {
     words.join(" | ")
 }
 
-/// As one would say it: host, method, path, and whatever else.
+/// Returns a short text of a matcher set: host, method, path, then the others with their names.
 fn set(matchers: &Map<String, Value>) -> String {
     const SAID: [&str; 3] = ["host", "method", "path"];
     let plain = SAID.iter().filter_map(|name| matchers.get(*name)).map(texts);
@@ -93,7 +94,7 @@ fn texts(value: &Value) -> String {
 }
 
 fn clipped(text: &str, most: usize) -> String {
-    // On one line, and nothing that a terminal would obey: it is the operator's text, but it may have come from elsewhere.
+    // Control characters become spaces: the name is one line, and must not control the operator's terminal.
     let char = |char: char| if char.is_control() { ' ' } else { char };
     match text.char_indices().nth(most) {
         Some((end, _)) => text[..end].chars().map(char).chain(['…']).collect(),
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(names.name(), "route *");
         names.enter("localhost".into());
         names.enter(String::new());
-        assert_eq!(names.name(), "route localhost", "a route that matches everything is called as the one around it");
+        assert_eq!(names.name(), "route localhost", "a route without matchers has the name of the one around it");
         names.enter("/x\n".repeat(100));
         let long = names.name();
         assert!(long.chars().count() <= NAME_MAX + "route …".chars().count() && !long.contains('\n'), "{long:?}");
@@ -141,6 +142,6 @@ mod tests {
         names.enter("/one-more".into());
         assert_eq!(names.name(), OTHERS);
         names.leave();
-        assert_eq!(names.name(), "route localhost", "what was given before stays");
+        assert_eq!(names.name(), "route localhost", "a name that was given before remains valid");
     }
 }

@@ -1,14 +1,70 @@
-//! JSON read into what was written for it, as serde does, except that a list is never taken for an object: serde would fill the
-//! fields in order, and `[]` would be a configuration that serves nothing.
+//! Deserialises JSON to the types of a configuration, as serde does, with two exceptions.
+//!
+//! - A list is never accepted for a struct. Serde would fill the fields in order, so `[]` would be a configuration
+//!   that serves no requests.
+//! - `null` is an absent value, as in Go, whose programs write it for every unset pointer, slice and map. A struct's
+//!   member gets its default; anywhere else, `null` is the empty value of the requested type. `Option` maps it to
+//!   `None`, and [`Value`] to `Value::Null`, for configurations in which it has a meaning, such as the `header`
+//!   matcher.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
-use serde_json::{Error, Value};
+use serde_json::{Error, Map, Value};
 
-/// A value to be read; the same holds for all within it.
+/// A deserialiser of a JSON value with the rules of this module, which apply to nested values too.
 #[derive(Clone, Copy)]
 pub struct Shape<'v>(pub &'v Value);
+
+/// A deserialiser of a module's object, without the member that names the module.
+pub(super) struct ModuleShape<'v> {
+    pub(super) members: &'v Map<String, Value>,
+    pub(super) name: &'static str,
+}
+
+fn visit_members<'v, V: Visitor<'v>>(
+    members: impl Iterator<Item = (&'v String, &'v Value)>,
+    visitor: V,
+) -> Result<V::Value, Error> {
+    let mut members = MapDeserializer::new(members.map(|(key, value)| (key.as_str(), Shape(value))));
+    let read = visitor.visit_map(&mut members)?;
+    // An error if the visitor has not consumed all members.
+    members.end().map(|()| read)
+}
+
+impl<'v> Deserializer<'v> for ModuleShape<'v> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
+        visit_members(self.members.iter().filter(|(key, _)| *key != self.name), visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'v>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let own = self.members.iter().filter(|(key, value)| *key != self.name && !value.is_null());
+        visit_members(own, visitor)
+    }
+
+    forward_to_deserialize_any! {
+        <V: Visitor<'v>>
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// Implements methods that map `null` to the empty value of the requested type, and any other value to itself.
+macro_rules! null_is_empty {
+    ($($method:ident => $empty:expr;)*) => {$(
+        fn $method<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
+            let empty: fn(V) -> Result<V::Value, Error> = $empty;
+            if self.0.is_null() { empty(visitor) } else { self.deserialize_any(visitor) }
+        }
+    )*};
+}
 
 impl<'v> IntoDeserializer<'v, Error> for Shape<'v> {
     type Deserializer = Self;
@@ -28,11 +84,7 @@ impl<'v> Deserializer<'v> for Shape<'v> {
                 let read = visitor.visit_seq(&mut list)?;
                 list.end().map(|()| read)
             }
-            Value::Object(map) => {
-                let mut fields = MapDeserializer::new(map.iter().map(|(key, value)| (key.as_str(), Shape(value))));
-                let read = visitor.visit_map(&mut fields)?;
-                fields.end().map(|()| read)
-            }
+            Value::Object(members) => visit_members(members.iter(), visitor),
             scalar => scalar.deserialize_any(visitor),
         }
     }
@@ -52,7 +104,10 @@ impl<'v> Deserializer<'v> for Shape<'v> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.0 {
+            // serde's derived visitors would accept a list here.
             Value::Array(_) => Err(Error::invalid_type(Unexpected::Seq, &"an object")),
+            Value::Object(members) => visit_members(members.iter().filter(|(_, value)| !value.is_null()), visitor),
+            Value::Null => visit_members(std::iter::empty(), visitor),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -66,15 +121,34 @@ impl<'v> Deserializer<'v> for Shape<'v> {
         self.0.deserialize_enum(name, variants, visitor)
     }
 
+    null_is_empty! {
+        deserialize_bool => |visitor| visitor.visit_bool(false);
+        deserialize_i8 => |visitor| visitor.visit_i8(0);
+        deserialize_i16 => |visitor| visitor.visit_i16(0);
+        deserialize_i32 => |visitor| visitor.visit_i32(0);
+        deserialize_i64 => |visitor| visitor.visit_i64(0);
+        deserialize_u8 => |visitor| visitor.visit_u8(0);
+        deserialize_u16 => |visitor| visitor.visit_u16(0);
+        deserialize_u32 => |visitor| visitor.visit_u32(0);
+        deserialize_u64 => |visitor| visitor.visit_u64(0);
+        deserialize_f32 => |visitor| visitor.visit_f32(0.0);
+        deserialize_f64 => |visitor| visitor.visit_f64(0.0);
+        deserialize_str => |visitor| visitor.visit_str("");
+        deserialize_string => |visitor| visitor.visit_str("");
+        deserialize_seq => |visitor| visitor.visit_seq(SeqDeserializer::new(std::iter::empty::<Shape<'v>>()));
+        deserialize_map => |visitor| visit_members(std::iter::empty(), visitor);
+    }
+
     forward_to_deserialize_any! {
         <V: Visitor<'v>>
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map identifier ignored_any
+        i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde::Deserialize;
     use serde_json::json;
 
@@ -91,10 +165,62 @@ mod tests {
         pair: (u8, f64),
     }
 
-    #[derive(Debug, Deserialize, PartialEq)]
+    #[derive(Debug, Default, Deserialize, PartialEq)]
     struct Inner {
         #[serde(default)]
         text: String,
+    }
+
+    /// A struct with a member of each kind.
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Kinds {
+        #[serde(default)]
+        truth: bool,
+        #[serde(default = "seven")]
+        number: u16,
+        #[serde(default)]
+        ratio: f64,
+        #[serde(default)]
+        text: String,
+        #[serde(default)]
+        list: Vec<String>,
+        #[serde(default)]
+        map: BTreeMap<String, Vec<String>>,
+        #[serde(default)]
+        inner: Inner,
+        #[serde(default)]
+        optional: Option<Vec<u8>>,
+        #[serde(default)]
+        free: BTreeMap<String, Value>,
+    }
+
+    fn seven() -> u16 {
+        7
+    }
+
+    // encoding/json, Unmarshal: null leaves the destination unchanged; in a list or a map that is the empty value.
+    #[test]
+    fn null_is_absent() {
+        let read = |value: &Value| Kinds::deserialize(Shape(value)).map_err(|error| error.to_string());
+        let module = |value: &Value| {
+            let members = value.as_object().unwrap();
+            Kinds::deserialize(ModuleShape { members, name: "handler" }).map_err(|error| error.to_string())
+        };
+        let absent = || Kinds { number: 7, ..Kinds::default() };
+        for key in ["truth", "number", "ratio", "text", "list", "map", "inner", "optional", "free"] {
+            assert_eq!(read(&json!({ key: null })), Ok(absent()), "{key}");
+            assert_eq!(module(&json!({ "handler": "x", key: null })), Ok(absent()), "{key}");
+        }
+        assert_eq!(read(&Value::Null), Ok(absent()));
+        let map = BTreeMap::from([("a".to_owned(), Vec::new())]);
+        assert_eq!(read(&json!({ "map": { "a": null } })), Ok(Kinds { map, ..absent() }));
+        let list = vec!["a".to_owned(), String::new()];
+        assert_eq!(read(&json!({ "list": ["a", null] })), Ok(Kinds { list, ..absent() }));
+        let free = BTreeMap::from([("a".to_owned(), Value::Null)]);
+        assert_eq!(read(&json!({ "free": { "a": null } })), Ok(Kinds { free, ..absent() }));
+        // Also for a member that the type does not have: some of Caddy's are known but not implemented.
+        assert_eq!(read(&json!({ "other": null })), Ok(absent()));
     }
 
     fn read(value: &Value) -> Result<Outer, String> {

@@ -1,74 +1,102 @@
-//! The request's body: the peer's, or what a handler put in its place.
+//! The request body: the peer's, or a replacement by a handler.
 
 use std::collections::VecDeque;
 
 use causeway_message::{Chunk, FieldMap};
 
 use super::Context;
-use crate::body::{BodyStream, Frame, IncomingBody};
+use crate::body::{BodyStream, Frame, IncomingBody, Mailbox};
 
-/// A body in the place of the peer's.
-pub(super) enum Held {
+/// A body that replaces the peer's.
+pub(super) enum ReplacedBody {
     Frames(VecDeque<Frame>),
-    /// With how many octets of it may be read, where there is a limit.
+    /// A stream, and the limit in bytes on its content, if there is one.
     Stream(Box<dyn BodyStream>, Option<u64>),
 }
 
+/// The request body and the copies of it that the server holds.
+#[derive(Default)]
+pub(super) struct BodyState {
+    pub(super) mailbox: Mailbox,
+    is_taken: bool,
+    /// A body in place of the peer's: set by a handler, or read for a placeholder.
+    pub(super) replaced: Option<ReplacedBody>,
+    /// The text of the placeholder `{http.request.body}`.
+    pub(super) text: Option<Chunk>,
+}
+
+impl BodyState {
+    pub(super) fn reset(&mut self) {
+        let Self { mailbox, is_taken, replaced, text } = self;
+        mailbox.renew();
+        *is_taken = false;
+        *replaced = None;
+        *text = None;
+    }
+}
+
 impl Context {
-    /// The request body, to the first who asks. Not taken: the engine drains it.
+    /// Takes the request body; `None` if it was taken before. The engine drains a body that is never taken.
     pub fn take_body(&mut self) -> Option<IncomingBody> {
-        if let Some(held) = self.0.held_body.take() {
-            self.0.body_taken = true;
+        // A replacement can be taken even after the peer's body was.
+        if let Some(held) = self.0.body.replaced.take() {
+            self.0.body.is_taken = true;
             return Some(match held {
-                Held::Frames(frames) => IncomingBody::held(frames),
-                Held::Stream(stream, octets_max) => IncomingBody::of_stream(stream, octets_max),
+                ReplacedBody::Frames(frames) => IncomingBody::held(frames),
+                ReplacedBody::Stream(stream, bytes_max) => IncomingBody::of_stream(stream, bytes_max),
             });
         }
-        (!std::mem::replace(&mut self.0.body_taken, true)).then(|| self.0.mailbox.reader())
+        (!std::mem::replace(&mut self.0.body.is_taken, true)).then(|| self.0.body.mailbox.reader())
     }
 
-    /// Puts `chunk` in the place of the request's body, for whoever takes it from now on; what the peer sends is drained.
-    /// The fields stay as they are.
+    /// Replaces the request body by `chunk`, for handlers that take it later; the engine drains the body that the
+    /// peer sends. The fields do not change.
     pub fn replace_body(&mut self, chunk: Chunk) {
-        self.0.body_text = None;
-        self.0.held_body = Some(Held::Frames(VecDeque::from([Frame::Chunk(chunk)])));
+        self.0.body.text = None;
+        self.0.body.replaced = Some(ReplacedBody::Frames(VecDeque::from([Frame::Chunk(chunk)])));
     }
 
-    /// As [`replace_body`](Self::replace_body), with content that is made while it is read.
+    /// Replaces the request body by a stream; see [`replace_body`](Self::replace_body).
     pub fn replace_body_by(&mut self, stream: Box<dyn BodyStream>) {
-        self.0.body_text = None;
-        self.0.held_body = Some(Held::Stream(stream, None));
+        self.0.body.text = None;
+        self.0.body.replaced = Some(ReplacedBody::Stream(stream, None));
     }
 
-    /// Lets whoever reads the peer's body have so many octets at most; then it fails with [`BodyFault::TooLarge`]. The
-    /// smallest of several limits holds.
+    /// Limits the request body to `bytes_max` bytes of content. A reader that exceeds the limit gets
+    /// [`BodyFault::TooLarge`]. The smallest of several limits applies.
     ///
     /// [`BodyFault::TooLarge`]: crate::BodyFault::TooLarge
-    pub fn limit_body(&mut self, octets_max: u64) {
-        match &mut self.0.held_body {
-            Some(Held::Stream(_, left)) => *left = Some(left.map_or(octets_max, |left| left.min(octets_max))),
-            _ => self.0.mailbox.limit(octets_max),
+    pub fn limit_body(&mut self, bytes_max: u64) {
+        match &mut self.0.body.replaced {
+            Some(ReplacedBody::Stream(_, left)) => *left = Some(left.map_or(bytes_max, |left| left.min(bytes_max))),
+            _ => self.0.body.mailbox.limit(bytes_max),
         }
     }
 
-    /// The whole body, where a route or handler that names `{http.request.body}` had it read.
+    /// Returns the whole body, if a route or handler with the placeholder `{http.request.body}` caused it to be read.
     pub fn body_text(&self) -> Option<&[u8]> {
-        self.0.body_text.as_ref().map(Chunk::as_slice)
+        self.0.body.text.as_ref().map(Chunk::as_slice)
     }
 
-    /// Keeps a body that was read for a placeholder, for whoever takes it afterwards.
+    /// Keeps a body that was read for a placeholder, for handlers that take it later.
     pub(crate) fn hold_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
         let text = Chunk::from(text);
         let content = (!text.is_empty()).then(|| Frame::Chunk(text.clone()));
-        self.0.held_body = Some(Held::Frames(content.into_iter().chain(trailers.map(Frame::Trailers)).collect()));
-        self.0.body_text = Some(text);
+        self.0.body.replaced =
+            Some(ReplacedBody::Frames(content.into_iter().chain(trailers.map(Frame::Trailers)).collect()));
+        self.0.body.text = Some(text);
     }
 
-    /// Makes the text of a body that a handler put in the peer's place, which is one chunk; false when none is kept.
+    /// Sets the placeholder's text for a body that could not be read whole.
+    pub(crate) fn set_body_text(&mut self, text: &'static [u8]) {
+        self.0.body.text = Some(Chunk::from_static(text));
+    }
+
+    /// Sets the placeholder's text from a replacement body of one chunk. Returns false if there is no such body.
     pub(crate) fn read_held_body(&mut self) -> bool {
         let parts = &mut *self.0;
-        let Some(Held::Frames(frames)) = &parts.held_body else { return false };
-        parts.body_text = frames.iter().find_map(|frame| match frame {
+        let Some(ReplacedBody::Frames(frames)) = &parts.body.replaced else { return false };
+        parts.body.text = frames.iter().find_map(|frame| match frame {
             Frame::Chunk(chunk) => Some(chunk.clone()),
             Frame::Trailers(_) => None,
         });

@@ -1,56 +1,80 @@
-//! A request that another one carried (HTTP over gRPC): for what comes behind the handler that took it out, it is the request.
+//! A carried request: a request in the body of the peer's request (HTTP over gRPC). To handlers after the one that
+//! unpacked it, it is the request.
 
 use std::collections::VecDeque;
 
 use causeway_message::{Head, names};
 
-use super::Context;
-use super::body::Held;
+use super::body::ReplacedBody;
+use super::{Context, KEPT_BYTES_MAX};
+use crate::route::Carrier;
+
+#[derive(Default)]
+pub(super) struct CarriedState {
+    /// Method and target of the carried request; valid if there is a carrier.
+    pub(super) head: Head,
+    /// The handler that unpacked the carried request.
+    pub(super) carrier: Option<Carrier>,
+}
+
+impl CarriedState {
+    pub(super) fn reset(&mut self) {
+        let Self { head, carrier } = self;
+        head.clear();
+        head.give_back(KEPT_BYTES_MAX);
+        *carrier = None;
+    }
+}
 
 impl Context {
-    /// Puts a request that the peer's own carried in its place, for whatever comes behind the handler that took it out: the
-    /// head in exchange for an empty one, and no content. Host and version stay the connection's; what the plan says of fields
-    /// holds for these too. [`original`](Self::original) is what came.
+    /// Replaces the peer's request by the request that it carries, for the handlers after this one. Takes the
+    /// contents of `head` and leaves it empty. The new request has no body yet. Host and version stay the
+    /// connection's. The plan's rules for fields (trust, confusable names) apply to the carried fields too.
+    /// [`original`](Self::original) still returns the peer's request.
     pub fn carry(&mut self, head: &mut Head) {
         let parts = &mut *self.0;
-        head.set_version(parts.original.version());
+        head.set_version(parts.request.original.version());
+        // The route was chosen by the connection's host; a carried `Host` must not change it.
         head.fields_mut().remove(names::HOST);
-        if let Some(host) = parts.original.authority() {
+        if let Some(host) = parts.request.original.authority() {
             head.fields_mut().push_known(names::HOST, host.as_bytes());
         }
         let plan = parts.generation.plan();
-        if let Some(server) = plan.server(parts.arrival.server) {
+        if let Some(server) = plan.server(parts.request.arrival.server) {
             server.confusable.drop_from(head.fields_mut());
         }
-        let peer = parts.arrival.peer.ip();
-        parts.client = plan.trust(parts.arrival.server).map(|trust| trust.client(peer, head.fields()));
-        parts.carried.set_method(head.method());
-        parts.carried.set_target(head.target().as_str()).expect("a target that was parsed once is one");
-        parts.carrier = Some(parts.flow.carrier());
-        std::mem::swap(&mut parts.edited, head);
+        let peer = parts.request.arrival.peer.ip();
+        parts.request.client = plan.trust(parts.request.arrival.server).map(|trust| trust.client(peer, head.fields()));
+        parts.carried.head.set_method(head.method());
+        parts.carried.head.set_target(head.target().as_str()).expect("a target that was parsed once is one");
+        parts.carried.carrier = Some(parts.flow.carrier());
+        // Swap in place of a copy: the caller gets the old storage for its next request.
+        std::mem::swap(&mut parts.request.edited, head);
         head.clear();
-        parts.is_edited = true;
-        parts.body_text = None;
-        parts.held_body = Some(Held::Frames(VecDeque::new()));
-        self.decode_path();
+        parts.request.is_edited = true;
+        parts.body.text = None;
+        parts.body.replaced = Some(ReplacedBody::Frames(VecDeque::new()));
+        parts.request.decode_path();
     }
 
-    /// Method and target of the request that the peer's own carried, while its answer is looked for.
+    /// Returns method and target of the carried request, until [`end_carry`](Self::end_carry).
     pub fn carried(&self) -> Option<&Head> {
-        self.0.carrier.map(|_| &self.0.carried)
+        self.0.carried.carrier.map(|_| &self.0.carried.head)
     }
 
-    /// Whether the handler that asks took the carried request out, and has to carry the answer.
+    /// Returns whether the running handler unpacked the carried request, and so has to pack its response.
     pub fn is_carrier(&self) -> bool {
-        self.0.carrier == Some(self.0.flow.carrier())
+        self.0.carried.carrier == Some(self.0.flow.carrier())
     }
 
-    /// The carried request has its answer: what is said from here on is said of the peer's own.
+    /// Ends the carried request: its response is complete, and from here on the response is that to the peer's own
+    /// request.
     pub fn end_carry(&mut self) {
-        self.0.carrier = None;
+        self.0.carried.carrier = None;
     }
 
-    /// For a handler's `failed`: has the answer that the fault comes to, of the error routes or a plain one, pass by its `leave`.
+    /// For [`Handler::failed`](crate::Handler::failed): calls the handler's `leave` with the response to the fault,
+    /// which the error routes or the default produce.
     pub fn await_answer(&mut self) {
         self.0.flow.await_answer();
     }

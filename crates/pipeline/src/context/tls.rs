@@ -1,26 +1,26 @@
-//! What client and server agreed on in a TLS handshake.
+//! The result of a TLS handshake.
 //!
-//! - `certificate`: the client's certificate, and what it says
-//! - `distinguished_name`: how the names of subjects and issuers are written
+//! - `certificate`: the client's certificate and its contents
+//! - `distinguished_name`: the text form of subjects and issuers
 
 mod certificate;
 mod distinguished_name;
 
 pub use certificate::{AlternativeName, ClientCertificate};
 
-/// The facts of a connection; all its requests share them.
+/// The TLS parameters of a connection, shared by all its requests.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFacts {
-    /// As Caddy spells it: `tls1.2`, `tls1.3`.
+    /// The TLS version in Caddy's spelling: `tls1.2`, `tls1.3`.
     pub version: &'static str,
     /// IANA's name of the cipher suite.
     pub cipher_suite: &'static str,
-    /// What ALPN chose; empty without it.
+    /// The protocol that ALPN selected; empty without ALPN.
     pub protocol: &'static str,
     /// The server name that the client sent (RFC 6066 §3).
     pub server_name: Option<Box<str>>,
-    /// Whether an earlier session went on.
+    /// Whether the handshake resumed an earlier session.
     pub resumed: bool,
-    /// The client's certificate, where it sent one.
+    /// The client's certificate, if it sent one.
     pub client_certificate: Option<ClientCertificate>,
 }

@@ -1,35 +1,37 @@
-//! Variables: texts in slots that were allotted at build.
+//! Variables: texts in slots that are allotted at build.
 //!
-//! A slot says which exchange set it, so that nothing is cleared between two exchanges, however many slots a plan has.
+//! A slot holds the number of the exchange that set it. Advancing the number invalidates all slots, so that recycling
+//! costs no time per slot.
 
-use super::{KEPT_OCTETS_MAX, keep};
+use super::{KEPT_BYTES_MAX, keep};
 
-/// Slots that storage keeps room for, 12 octets each; a plan with more makes room again when one of those is set.
-const KEPT_SLOTS_MAX: usize = 4 * KEPT_OCTETS_MAX / size_of::<Slot>();
+/// Slots that recycled storage keeps, 12 bytes each. A plan with more slots allocates again when one of the higher
+/// slots is set.
+const KEPT_SLOTS_MAX: usize = 4 * KEPT_BYTES_MAX / size_of::<VariableSlot>();
 
-/// A variable's slot, allotted at build.
+/// The id of a variable's slot, allotted at build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VarId(pub(crate) u32);
 
-/// A text that is worked out when a placeholder asks for it, allotted at build.
+/// The id of a text that is computed each time a placeholder is rendered, allotted at build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComputedId(pub(crate) u32);
 
-/// The end of a slot that has no text: its start is the number of a [`ComputedId`].
+/// The `end` of a slot with a computed text; `start` is then the [`ComputedId`].
 const COMPUTED: u32 = u32::MAX;
 
-/// Where a variable's text lies, and for which exchange.
+/// The range of a variable's text, and the exchange that set it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+struct VariableSlot {
     exchange: u32,
     start: u32,
     end: u32,
 }
 
 pub(super) struct Variables {
-    /// Which exchange of this storage it is, from 1; what a slot says of another one is void.
+    /// Number of the current exchange on this storage, from 1. Slots with another number are unset.
     exchange: u32,
-    slots: Vec<Slot>,
+    slots: Vec<VariableSlot>,
     text: Vec<u8>,
 }
 
@@ -48,56 +50,61 @@ impl Variables {
     }
 
     pub(super) fn set(&mut self, id: VarId, text: &[u8]) {
-        let start = octets(self.text.len());
+        // Append only: an overwritten text stays in the buffer until the exchange ends.
+        let start = bytes(self.text.len());
         self.text.extend_from_slice(text);
-        *self.slot_mut(id) = Slot { exchange: self.exchange, start, end: octets(self.text.len()) };
+        *self.slot_mut(id) = VariableSlot { exchange: self.exchange, start, end: bytes(self.text.len()) };
     }
 
-    /// Has it worked out when it is asked for, unless it is set.
+    /// Sets a variable to a computed text, unless the variable is set already.
     pub(super) fn compute(&mut self, id: VarId, computed: ComputedId) {
         let exchange = self.exchange;
         let slot = self.slot_mut(id);
+        // A text that a handler has set takes precedence.
         if slot.exchange != exchange {
-            *slot = Slot { exchange, start: computed.0, end: COMPUTED };
+            *slot = VariableSlot { exchange, start: computed.0, end: COMPUTED };
         }
     }
 
-    /// How it is worked out; `None` when it has a text or is unset.
+    /// Returns how the variable is computed; `None` if it has a text or is unset.
     #[inline]
     pub(super) fn computed(&self, id: VarId) -> Option<ComputedId> {
         let slot = self.slots.get(id.0 as usize)?;
         (slot.exchange == self.exchange && slot.end == COMPUTED).then_some(ComputedId(slot.start))
     }
 
-    fn slot_mut(&mut self, id: VarId) -> &mut Slot {
+    fn slot_mut(&mut self, id: VarId) -> &mut VariableSlot {
         let at = id.0 as usize;
         if self.slots.len() <= at {
-            self.slots.resize(at + 1, Slot::default());
+            // On first use only: an exchange that sets no variable allocates no slots.
+            self.slots.resize(at + 1, VariableSlot::default());
         }
         &mut self.slots[at]
     }
 
     pub(super) fn unset(&mut self, id: VarId) {
         if let Some(slot) = self.slots.get_mut(id.0 as usize) {
-            *slot = Slot::default();
+            *slot = VariableSlot::default();
         }
     }
 
-    /// For the next exchange.
-    pub(super) fn renew(&mut self) {
-        self.exchange = self.exchange.checked_add(1).unwrap_or_else(|| {
-            self.slots.clear();
+    /// Unsets all variables for the next exchange. O(1), except when the exchange number overflows.
+    pub(super) fn reset(&mut self) {
+        let Self { exchange, slots, text } = self;
+        *exchange = exchange.checked_add(1).unwrap_or_else(|| {
+            // A reused number would make old slots valid again: clear them and start over.
+            slots.clear();
             1
         });
-        if self.slots.capacity() > KEPT_SLOTS_MAX {
-            self.slots.truncate(KEPT_SLOTS_MAX);
-            self.slots.shrink_to(KEPT_SLOTS_MAX);
+        if slots.capacity() > KEPT_SLOTS_MAX {
+            slots.truncate(KEPT_SLOTS_MAX);
+            slots.shrink_to(KEPT_SLOTS_MAX);
         }
-        keep(&mut self.text);
+        keep(text);
     }
 }
 
-fn octets(len: usize) -> u32 {
+fn bytes(len: usize) -> u32 {
     u32::try_from(len).expect("a context's text is far below 4 GiB")
 }
 
@@ -120,7 +127,7 @@ mod tests {
             assert_eq!(variables.computed(low), None);
             variables.unset(low);
             assert_eq!(variables.get(low), None);
-            variables.renew();
+            variables.reset();
             assert!(variables.slots.capacity() <= KEPT_SLOTS_MAX);
         }
     }

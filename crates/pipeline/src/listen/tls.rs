@@ -1,49 +1,50 @@
-//! How a listener protects its connections.
+//! The TLS configuration of a listener.
 
 use ipnet::IpNet;
 
-/// How a listener protects its connections: the first policy that a ClientHello meets decides.
+/// The TLS policies of a listener. The first policy that matches the ClientHello applies.
 #[derive(Debug, Clone, Default)]
 pub struct TlsSpec {
-    /// In the order in which they are tried; a ClientHello that meets none is refused.
+    /// In the order in which they are tried; a ClientHello that matches none is rejected.
     pub policies: Vec<TlsPolicy>,
 }
 
-/// Caddy's TLS connection policy, as far as it is built.
+/// Caddy's TLS connection policy, as far as it is implemented.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsPolicy {
-    /// Server names for which it is, in lower case; `*.` at the start stands for one label. Empty: any, or none at all.
+    /// Server names that match, in lower case; a leading `*.` matches one label. Empty matches any name, and no name.
     pub server_names: Vec<String>,
-    /// Networks that the peer must be in; empty: any.
+    /// Networks of the peers that match; empty matches any.
     pub remote_ranges: Vec<IpNet>,
-    /// Networks that the peer must not be in.
+    /// Networks of the peers that do not match.
     pub remote_ranges_not: Vec<IpNet>,
-    /// Networks that our address must be in; empty: any.
+    /// Networks of the local addresses that match; empty matches any.
     pub local_ranges: Vec<IpNet>,
-    /// Certificates must have one of these tags; empty: any certificate for the name.
+    /// Tags of usable certificates, of which a certificate must have one; empty allows any certificate for the name.
     pub certificate_tags: Vec<String>,
-    /// Protocols offered by ALPN, most wanted first; empty: what the listener speaks.
+    /// Protocols offered by ALPN, in order of preference; empty offers those of the listener.
     pub alpn: Vec<String>,
-    /// The lowest version.
+    /// The lowest accepted version.
     pub version_min: TlsVersion,
-    /// The highest version.
+    /// The highest accepted version.
     pub version_max: TlsVersion,
-    /// Cipher suites by their IANA names; empty: the library's choice. TLS 1.3's are not to choose.
+    /// Cipher suites by their IANA names; empty selects the library's default. Those of TLS 1.3 cannot be configured.
     pub cipher_suites: Vec<String>,
-    /// Key exchange groups by Caddy's names (x25519mlkem768, x25519, secp256r1, …), most wanted first; empty: the library's choice.
+    /// Key exchange groups by Caddy's names (x25519mlkem768, x25519, secp256r1, …), in order of preference; empty
+    /// selects the library's default.
     pub groups: Vec<String>,
-    /// What is asked of the client; `None`: nothing.
+    /// Client authentication; `None` requests no certificate.
     pub client: Option<ClientAuthentication>,
-    /// Taken for the server name where a ClientHello has none.
+    /// The server name that is assumed if a ClientHello has none.
     pub default_server_name: Option<String>,
-    /// Taken for the server name where no certificate is found for the one that came.
+    /// The server name that is used if no certificate exists for the client's.
     pub fallback_server_name: Option<String>,
-    /// Connections that meet this policy are closed without an answer.
+    /// Whether matching connections are closed without a response.
     pub drop: bool,
 }
 
 impl Default for TlsPolicy {
-    /// For every ClientHello, with any certificate for its name, TLS 1.2 and 1.3.
+    /// Matches every ClientHello, allows any certificate for its name, TLS 1.2 and 1.3.
     fn default() -> Self {
         Self {
             server_names: Vec::new(),
@@ -73,26 +74,26 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// What a client has to show.
+/// The requirements for a client's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAuthentication {
-    /// How much of it.
+    /// Whether a certificate is requested, required, verified.
     pub mode: ClientAuthenticationMode,
-    /// Certificates of authorities that clients' certificates must lead to, DER.
+    /// Certificates of the authorities that a client's chain must lead to, in DER.
     pub authorities: Vec<Vec<u8>>,
-    /// Clients' own certificates, one of which it must be, DER; empty: any.
+    /// The client certificates that are accepted, in DER; empty accepts any.
     pub leaves: Vec<Vec<u8>>,
 }
 
-/// How a client's certificate is asked for.
+/// Whether a client's certificate is requested, required, verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientAuthenticationMode {
-    /// Asked for; whatever comes is taken.
+    /// Requested; any certificate is accepted, and none.
     Request,
-    /// Must come; is not verified.
+    /// Required, but not verified.
     Require,
-    /// Verified if it comes.
+    /// Requested; verified if the client sends one.
     VerifyIfGiven,
-    /// Must come and be verified.
+    /// Required and verified.
     RequireAndVerify,
 }

@@ -1,8 +1,8 @@
-//! Of a long route list: which of its routes can match a host or a path at all, so that thousands of sites cost a request
-//! no more than a few.
+//! The index of a long route list: finds the routes that can match a host or a path, so that a request costs about
+//! the same with thousands of sites as with a few.
 //!
-//! Every route is in one place: by the hosts of its matchers, else by their paths, else among the others. What is found here
-//! is still matched: the index may promise too much.
+//! Every route is in one table: by the hosts of its matchers, else by their paths, else among the others. The
+//! interpreter still evaluates the matchers of each route found: the index may return routes that do not match.
 
 use rustc_hash::FxHashMap;
 
@@ -10,12 +10,12 @@ use super::{MatcherSet, Route};
 use crate::context::Context;
 use crate::handler::{PathReach, Reach};
 
-/// With fewer routes that an index could tell apart, walking is faster.
+/// With fewer routes in the tables of hosts and paths, a walk of the list is faster.
 const ROUTES_MIN: usize = 8;
-/// Octets of a host name (RFC 1035 §2.3.4), and to spare.
-const HOST_OCTETS_MAX: usize = 256;
+/// Bytes of an indexed host name; DNS allows 255 (RFC 1035 §2.3.4).
+const HOST_BYTES_MAX: usize = 256;
 
-/// Numbers of routes, ascending.
+/// Route numbers, ascending.
 type Routes = Vec<u32>;
 
 pub(crate) struct Index {
@@ -25,7 +25,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// `None` for a list that is walked as fast.
+    /// Builds the index; `None` if a walk of the list is as fast.
     pub(crate) fn of(routes: &[Route]) -> Option<Self> {
         let mut index = Self { hosts: Hosts::new(), paths: Paths::default(), others: Vec::new() };
         for (number, route) in routes.iter().enumerate() {
@@ -41,6 +41,7 @@ impl Index {
         let paths: Option<Vec<_>> = sets.iter().map(paths).collect();
         match (hosts, paths) {
             _ if sets.is_empty() => self.others.push(number),
+            // Every alternative set must restrict the hosts: a set without hosts matches any.
             (Some(hosts), _) if hosts.iter().flatten().all(|host| is_indexable(host)) => {
                 hosts.into_iter().flatten().for_each(|host| self.hosts.add(host, number));
             }
@@ -49,16 +50,16 @@ impl Index {
         }
     }
 
-    /// The first route from `from` on that may match; past the list's end when there is none. O(labels + log paths).
+    /// Returns the first route from `from` on that may match; `u32::MAX` if there is none. O(labels + log paths).
     pub(crate) fn next(&self, from: u32, cx: &Context) -> u32 {
-        // What is not as it should be is not looked up.
+        // The tables hold plain paths. For other paths, and for long hosts, every route may match.
         if !self.paths.keys.is_empty() && !cx.path_is_plain() {
             return from;
         }
         let mut next = first(&self.others, from);
         if !self.hosts.is_empty() {
             let host = cx.host();
-            if host.len() > HOST_OCTETS_MAX {
+            if host.len() > HOST_BYTES_MAX {
                 return from;
             }
             self.hosts.visit(host.as_bytes(), |routes| next = next.min(first(routes, from)));
@@ -68,7 +69,7 @@ impl Index {
     }
 }
 
-/// The first of them that is not below `from`.
+/// Returns the first number that is not below `from`.
 fn first(routes: &Routes, from: u32) -> u32 {
     routes.get(routes.partition_point(|&route| route < from)).copied().unwrap_or(u32::MAX)
 }
@@ -88,17 +89,17 @@ fn paths(set: &MatcherSet) -> Option<Vec<PathReach<'_>>> {
 }
 
 fn is_indexable(host: &str) -> bool {
-    host.is_ascii() && host.len() <= HOST_OCTETS_MAX
+    host.is_ascii() && host.len() <= HOST_BYTES_MAX
 }
 
 fn push(routes: &mut Routes, route: u32) {
-    // A route may name a host or path twice.
+    // A route may contain one host or path twice.
     if routes.last() != Some(&route) {
         routes.push(route);
     }
 }
 
-/// Hosts by name, and those with wildcards as a tree of labels, from the last label to the first.
+/// Hosts by name, and hosts with wildcards as a tree of labels, from the last label to the first.
 struct Hosts {
     names: FxHashMap<Box<[u8]>, Routes>,
     nodes: Vec<Node>,
@@ -107,9 +108,9 @@ struct Hosts {
 #[derive(Default)]
 struct Node {
     children: FxHashMap<Box<[u8]>, usize>,
-    /// The label `*`.
+    /// The child for the label `*`.
     any: Option<usize>,
-    /// Routes whose host ends here.
+    /// Routes whose pattern ends at this node.
     routes: Routes,
 }
 
@@ -125,6 +126,7 @@ impl Hosts {
     fn add(&mut self, host: &str, route: u32) {
         let host = host.to_ascii_lowercase();
         if !host.split('.').any(|label| label == "*") {
+            // Exact names need one hash look-up; only patterns go into the tree.
             return push(self.names.entry(host.into_bytes().into()).or_default(), route);
         }
         let mut at = 0;
@@ -142,9 +144,10 @@ impl Hosts {
         push(&mut self.nodes[at].routes, route);
     }
 
-    /// Shows the routes of every pattern that the host matches, which is not too long.
+    /// Calls `show` with the routes of every pattern that matches the host. Does nothing if the host exceeds
+    /// [`HOST_BYTES_MAX`].
     fn visit(&self, host: &[u8], mut show: impl FnMut(&Routes)) {
-        let mut lower = [0; HOST_OCTETS_MAX];
+        let mut lower = [0; HOST_BYTES_MAX];
         let Some(lower) = lower.get_mut(..host.len()) else { return };
         lower.copy_from_slice(host);
         lower.make_ascii_lowercase();
@@ -156,13 +159,14 @@ impl Hosts {
         }
     }
 
-    /// As deep as the patterns are.
+    /// Recurses at most once per label of the longest pattern.
     fn descend(&self, at: usize, host: &[u8], show: &mut impl FnMut(&Routes)) {
         let node = &self.nodes[at];
         let (rest, label) = match memchr::memrchr(b'.', host) {
             Some(dot) => (Some(&host[..dot]), &host[dot + 1..]),
             None => (None, host),
         };
+        // Both branches: `a.test` matches the patterns `a.*` and `*.test`.
         for child in node.children.get(label).copied().into_iter().chain(node.any) {
             match rest {
                 Some(rest) => self.descend(child, rest, show),
@@ -172,7 +176,7 @@ impl Hosts {
     }
 }
 
-/// Paths and their beginnings, in lower case and in order.
+/// Paths and path prefixes, in lower case and sorted.
 #[derive(Default)]
 struct Paths {
     keys: Vec<Key>,
@@ -182,12 +186,12 @@ struct Key {
     text: Box<[u8]>,
     exact: Routes,
     prefix: Routes,
-    /// The longest other key that this one begins with.
+    /// The longest other key that is a prefix of this one.
     parent: Option<usize>,
 }
 
 impl Paths {
-    /// Keys are put in order later, all at once.
+    /// Adds a key; [`link`](Self::link) sorts all keys afterwards.
     fn add(&mut self, reach: PathReach<'_>, route: u32) {
         let (text, exact) = match reach {
             PathReach::Exact(text) => (text, true),
@@ -198,9 +202,9 @@ impl Paths {
         self.keys.push(Key { text, exact, prefix, parent: None });
     }
 
-    /// Sorts the keys, makes equal ones one, and finds what each begins with.
+    /// Sorts the keys, merges equal ones, and computes the parent of each.
     fn link(&mut self) {
-        // Stable: the routes of equal keys stay in order.
+        // A stable sort: the routes of equal keys stay in ascending order.
         self.keys.sort_by(|one, other| one.text.cmp(&other.text));
         self.keys.dedup_by(|later, kept| {
             let same = later.text == kept.text;
@@ -211,6 +215,8 @@ impl Paths {
             same
         });
         for at in 1..self.keys.len() {
+            // The parent is the preceding key, or one of its ancestors: keys between a prefix and its extension share
+            // the prefix.
             let mut candidate = Some(at - 1);
             while let Some(key) = candidate.filter(|&key| !self.keys[at].text.starts_with(&self.keys[key].text)) {
                 candidate = self.keys[key].parent;
@@ -219,11 +225,11 @@ impl Paths {
         }
     }
 
-    /// Shows the routes of every key that the path is or begins with.
+    /// Calls `show` with the routes of every key that equals the path or is a prefix of it.
     fn visit(&self, path: &[u8], show: &mut impl FnMut(&Routes)) {
         let lower = || path.iter().map(u8::to_ascii_lowercase);
         let behind = self.keys.partition_point(|key| key.text.iter().copied().cmp(lower()).is_le());
-        // Every key that the path begins with is the last one that is not greater, or one that this begins with.
+        // Every key that is a prefix of the path is the greatest key not above it, or an ancestor of that key.
         let mut candidate = behind.checked_sub(1);
         while let Some(key) = candidate.map(|at| &self.keys[at]) {
             if path.get(..key.text.len()).is_some_and(|start| start.eq_ignore_ascii_case(&key.text)) {
@@ -270,7 +276,7 @@ mod tests {
         ] {
             assert_eq!(of_hosts(&hosts, host), want, "{host}");
         }
-        let long = "x".repeat(HOST_OCTETS_MAX);
+        let long = "x".repeat(HOST_BYTES_MAX);
         assert_eq!(of_hosts(&["*", "a", &long], &long), [0, 2]);
     }
 

@@ -1,25 +1,25 @@
-//! What the profiler knows a plan's handlers and routes by.
+//! The profiler's names of a plan's handlers and routes.
 
 use progress::{Entered, Point, Span, is_active};
 
-/// A handler's spans and its route's point.
+/// A handler's spans, and the progress point of its route.
 pub(crate) struct Marks {
-    /// The route by what it matches, and what is around it.
+    /// The route, named by its matchers and those of the routes around it.
     pub(crate) route: Span,
-    /// The handler's module; `None` for those that only lead to other routes.
+    /// The handler's module; `None` for handlers that only call other routes.
     pub(crate) module: Option<Span>,
-    /// An answer of the route's.
+    /// Passed when the route has produced a response.
     pub(crate) answered: Point,
 }
 
-/// Open spans, the inner one first: they end in that order.
+/// Open spans. Fields are dropped in order, so the inner span ends first.
 pub(crate) struct Within {
     _module: Entered,
     _route: Entered,
 }
 
 impl Marks {
-    /// Opens the spans while a profile runs.
+    /// Opens the spans if a profile is running.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Within> {
         if is_active() { self.open() } else { None }

@@ -1,15 +1,16 @@
-//! What is refused before any route.
+//! Requests that are rejected before any route.
 
 use causeway_message::{StatusCode, Version};
 
 use crate::context::Context;
 use crate::handler::{Fault, Reason};
 
-/// Octets of a method; the longest registered one has 17.
-const METHOD_OCTETS_MAX: usize = 32;
+/// Bytes of a method; the longest registered one has 17 (`UPDATEREDIRECTREF`).
+const METHOD_BYTES_MAX: usize = 32;
 
-/// What Caddy refuses before any route: methods that no one has, a host that is there and empty, hosts that a `root` of
-/// `/srv/{host}` would climb by, and where its server is strict, hosts that the connection was not opened for.
+/// Rejects the requests that Caddy rejects before any route: over-long methods, an empty Host field, hosts of dots
+/// only (which could traverse directories in a `root` of `/srv/{host}`), and on a strict server a host that differs
+/// from the TLS server name.
 pub(super) fn refusal(cx: &Context) -> Option<Fault> {
     let authority = cx.head().authority();
     // RFC 9110 §4.2.1: a target without a host is invalid.
@@ -17,10 +18,11 @@ pub(super) fn refusal(cx: &Context) -> Option<Fault> {
         return Some(bad_host("the Host field is empty"));
     }
     let begins_so = authority.is_some_and(|authority| authority.starts_with('.'));
-    if begins_so && cx.host().bytes().all(|octet| octet == b'.') {
+    // The cheap test of the first byte keeps this scan off the common path.
+    if begins_so && cx.host().bytes().all(|byte| byte == b'.') {
         return Some(bad_host("invalid host"));
     }
-    let is_long = cx.head().method().as_str().len() > METHOD_OCTETS_MAX;
+    let is_long = cx.head().method().as_str().len() > METHOD_BYTES_MAX;
     if is_long {
         return Some(Fault::status(StatusCode::METHOD_NOT_ALLOWED));
     }
@@ -30,7 +32,7 @@ pub(super) fn refusal(cx: &Context) -> Option<Fault> {
     (is_strict && !cx.host().eq_ignore_ascii_case(server_name)).then(|| misdirected(server_name, cx.host()))
 }
 
-/// RFC 9110 §15.5.20: the client may ask again on a connection of its own.
+/// RFC 9110 §15.5.20: the client may retry on a new connection.
 #[cold]
 fn misdirected(server_name: &str, host: &str) -> Fault {
     let words = format!("strict host matching: TLS ServerName ({server_name}) and HTTP Host ({host}) values differ");

@@ -1,14 +1,14 @@
-//! Placeholders that stay as they are while a configuration runs: the environment, the system, files.
+//! Placeholders that are constant while a configuration runs: environment, system, files.
 //!
-//! They are looked at once, when the configuration is loaded: what Caddy reads from the disk for each request
-//! (`{file.PATH}`) is read again with the next load.
+//! They are evaluated once, when the configuration is loaded. Caddy reads `{file.PATH}` for each request; here a
+//! reload reads the file again.
 
 use std::io::Read as _;
 
 use crate::build::Build;
 
-/// Octets of a file that `{file.PATH}` stands for at most; the rest is cut off.
-const FILE_OCTETS_MAX: u64 = 1024 * 1024;
+/// The longest text of `{file.PATH}`, in bytes; the rest of a longer file is cut off.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) fn text(name: &str, build: &Build<'_>) -> Option<String> {
     if let Some(variable) = name.strip_prefix("env.") {
@@ -27,20 +27,20 @@ pub(super) fn text(name: &str, build: &Build<'_>) -> Option<String> {
     })
 }
 
-/// Without the line end at its own end. A file that can't be read is an empty text, as in Caddy.
+/// Reads a file, without its last line end. A file that cannot be read is an empty text, as in Caddy.
 fn file(path: &str) -> String {
-    let mut octets = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(FILE_OCTETS_MAX).read_to_end(&mut octets));
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
     if let Err(error) = read {
-        tracing::error!(path, %error, "a file that a placeholder names cannot be read");
+        tracing::error!(path, %error, "cannot read the file of a placeholder");
         return String::new();
     }
-    let text = String::from_utf8_lossy(&octets);
+    let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_suffix('\n').unwrap_or(&text);
     text.strip_suffix('\r').unwrap_or(text).to_owned()
 }
 
-/// The machine's architecture by the name that Caddy gives it.
+/// Returns the machine's architecture by Go's name, as Caddy does.
 fn arch() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

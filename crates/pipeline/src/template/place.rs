@@ -1,8 +1,8 @@
-//! What belongs to the request: each placeholder of Caddy's HTTP list that needs no proxy, and the clock.
+//! Placeholders of a request: Caddy's HTTP placeholders, except those of the proxy, and the clock.
 //!
-//! - `target`: the target and what it is made of
+//! - `target`: the request target and its parts
 //! - `time`: the clock and durations
-//! - `tls`: what a TLS handshake agreed on
+//! - `tls`: the result of a TLS handshake
 
 mod target;
 mod time;
@@ -15,26 +15,26 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use causeway_message::{FieldMap, FieldName, Head, NameRef, Version, names};
 
-use target::{Form, Part, part_of, query_values};
+use target::{TargetEncoding, TargetPart, part_of, query_values};
 use time::Clock;
-pub use time::go_duration;
 use tls::OfTls;
 
 use super::{VARIABLES, load_time};
 use crate::build::Build;
+use crate::build::go_duration;
 use crate::context::{Context, VarId, split_authority};
 use crate::handler::{Fault, Reason};
 
-/// A name that means something.
-pub(super) enum Known {
-    /// The same for every request.
+/// The compiled meaning of a name.
+pub(super) enum CompiledName {
+    /// A text that is constant for all requests.
     Text(String),
-    Place(Place),
+    Place(PlaceholderId),
 }
 
-/// A part of an exchange.
+/// A placeholder of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PlaceholderId {
     Method(Which),
     Scheme,
     Protocol,
@@ -42,21 +42,21 @@ pub(super) enum Place {
     Host,
     HostPort,
     Port,
-    /// Counted from the right, from 0.
+    /// A label of the host, counted from the right, from 0.
     HostLabel(usize),
-    Local(End),
-    Remote(End),
-    /// The peer's network of so many bits, for IPv4 and IPv6.
+    Local(AddressPart),
+    Remote(AddressPart),
+    /// The peer's network, with prefix lengths in bits for IPv4 and IPv6.
     RemoteNetwork {
         v4: u8,
         v6: u8,
     },
-    /// A network of bits that no address has.
+    /// A network with an invalid prefix length; empty.
     Nowhere,
-    Target(Which, Part, Form),
+    Target(Which, TargetPart, TargetEncoding),
     QueryValue(Box<[u8]>),
     Field(FieldName),
-    /// A field of a name that no field can have.
+    /// A field with an invalid name; empty.
     NoField,
     ResponseField(FieldName),
     Cookie(Box<[u8]>),
@@ -67,7 +67,7 @@ pub(super) enum Place {
     BodyBase64,
     Tls(OfTls),
     Variable(VarId),
-    /// What a variable of this name says, else what is known of who asks.
+    /// The variable, if a handler set it; otherwise the address of [`Context::client`].
     ClientIp(VarId),
     TrustedProxy(VarId),
     Fault(OfFault),
@@ -76,17 +76,17 @@ pub(super) enum Place {
     TimeUntilShutdown,
 }
 
-/// Of which request.
+/// Selects the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
-    /// As handlers left it.
+    /// With the changes of handlers.
     Current,
     /// As it arrived.
     Original,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum AddressPart {
     Both,
     Host,
     Port,
@@ -101,29 +101,30 @@ pub(super) enum OfFault {
     Id,
 }
 
-impl Known {
+impl CompiledName {
     pub(super) fn find(name: &str, build: &mut Build<'_>) -> Option<Self> {
         if let Some(variable) = name.strip_prefix(VARIABLES) {
             let id = build.variable(variable);
             return Some(Self::Place(match variable {
-                "client_ip" => Place::ClientIp(id),
-                "trusted_proxy" => Place::TrustedProxy(id),
-                _ => Place::Variable(id),
+                "client_ip" => PlaceholderId::ClientIp(id),
+                "trusted_proxy" => PlaceholderId::TrustedProxy(id),
+                _ => PlaceholderId::Variable(id),
             }));
         }
         let place = match name.strip_prefix("http.") {
-            Some(rest) => Place::of_exchange(rest),
-            None => name.strip_prefix("time.now").and_then(Clock::find).map(Place::Now),
+            Some(rest) => PlaceholderId::of_exchange(rest),
+            None => name.strip_prefix("time.now").and_then(Clock::find).map(PlaceholderId::Now),
         };
-        if matches!(place, Some(Place::Body | Place::BodyBase64)) {
+        if matches!(place, Some(PlaceholderId::Body | PlaceholderId::BodyBase64)) {
+            // The route or handler with this template then runs after the whole body was read.
             build.needs_body();
         }
         place.map(Self::Place).or_else(|| load_time::text(name, build).map(Self::Text))
     }
 }
 
-impl Place {
-    /// What a name stands for, without its `http.`.
+impl PlaceholderId {
+    /// Compiles the name of a placeholder, without its `http.` prefix.
     fn of_exchange(name: &str) -> Option<Self> {
         if let Some(field) = name.strip_prefix("response.header.") {
             return Some(FieldName::parse(field).map_or(Self::NoField, Self::ResponseField));
@@ -177,12 +178,12 @@ impl Place {
             "host" => Self::Host,
             "hostport" => Self::HostPort,
             "port" => Self::Port,
-            "local" => Self::Local(End::Both),
-            "local.host" => Self::Local(End::Host),
-            "local.port" => Self::Local(End::Port),
-            "remote" => Self::Remote(End::Both),
-            "remote.host" => Self::Remote(End::Host),
-            "remote.port" => Self::Remote(End::Port),
+            "local" => Self::Local(AddressPart::Both),
+            "local.host" => Self::Local(AddressPart::Host),
+            "local.port" => Self::Local(AddressPart::Port),
+            "remote" => Self::Remote(AddressPart::Both),
+            "remote.host" => Self::Remote(AddressPart::Host),
+            "remote.port" => Self::Remote(AddressPart::Port),
             "duration" => Self::Duration,
             "duration_ms" => Self::DurationMs,
             "uuid" => Self::Uuid,
@@ -192,13 +193,13 @@ impl Place {
         })
     }
 
-    /// Appends its text; false when it is not known now.
+    /// Appends the placeholder's text; returns false if it is unknown at this time.
     #[inline]
     pub(super) fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
-        // Those that configurations name most are written where they lie.
+        // The most frequent placeholders, inlined; they copy an existing slice.
         let text = match self {
             Self::Variable(id) => cx.variable(*id).unwrap_or_default(),
-            Self::Target(Which::Current, Part::Path, Form::Plain) => cx.path(),
+            Self::Target(Which::Current, TargetPart::Path, TargetEncoding::Plain) => cx.path(),
             Self::Host => host(cx).as_bytes(),
             _ => return self.render_other(cx, out),
         };
@@ -209,7 +210,7 @@ impl Place {
     #[inline(never)]
     fn render_other(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
-            // These may draw or work out something on first use.
+            // These need `&mut Context`: their first use generates or computes a value.
             Self::Uuid => {
                 let uuid = uuid_text(cx.uuid());
                 out.extend_from_slice(&uuid);
@@ -232,7 +233,7 @@ impl Place {
         true
     }
 
-    /// Appends what can be said without changing the exchange.
+    /// Appends a text that needs only shared access to the exchange.
     fn render_fact(&self, cx: &Context, out: &mut Vec<u8>) {
         let head = cx.head();
         let text: &[u8] = match self {
@@ -249,8 +250,8 @@ impl Place {
             Self::HostPort => head.authority().unwrap_or_default().as_bytes(),
             Self::Port => cx.host_port().unwrap_or_default().as_bytes(),
             Self::HostLabel(index) => {
-                let label = cx.host().rsplit('.').nth(*index).unwrap_or_default();
-                return out.extend(label.bytes().map(|octet| octet.to_ascii_lowercase()));
+                let label = host(cx).rsplit('.').nth(*index).unwrap_or_default();
+                return out.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
             }
             Self::QueryValue(key) => return query_values(head.target().query().unwrap_or_default(), key, out),
             Self::Cookie(name) => cookie(head.fields(), name).unwrap_or_default(),
@@ -265,7 +266,7 @@ impl Place {
         out.extend_from_slice(text);
     }
 
-    /// Appends what has to be formatted.
+    /// Appends a text that must be formatted.
     fn render_number(&self, cx: &Context, out: &mut Vec<u8>) {
         let took = || cx.worker().now().saturating_duration_since(cx.arrival().at);
         match self {
@@ -292,7 +293,7 @@ impl Place {
     }
 }
 
-/// Writing to a vector does not fail.
+/// Appends formatted text. Writing to a vector cannot fail.
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
@@ -304,7 +305,7 @@ fn head_of(cx: &Context, which: Which) -> &Head {
     }
 }
 
-/// The host without its port. An IPv6 literal keeps its brackets where no port follows, as in Caddy.
+/// Returns the host without its port. An IPv6 literal without a port keeps its brackets, as in Caddy.
 fn host(cx: &Context) -> &str {
     match cx.head().authority() {
         Some(authority) if authority.ends_with(']') => authority,
@@ -313,22 +314,23 @@ fn host(cx: &Context) -> &str {
     }
 }
 
-fn address(address: SocketAddr, end: End, out: &mut Vec<u8>) {
+fn address(address: SocketAddr, end: AddressPart, out: &mut Vec<u8>) {
     let ip = address.ip().to_canonical();
     match end {
-        End::Host => write(out, format_args!("{ip}")),
-        End::Port => write(out, format_args!("{}", address.port())),
-        End::Both => write(out, format_args!("{}", SocketAddr::new(ip, address.port()))),
+        AddressPart::Host => write(out, format_args!("{ip}")),
+        AddressPart::Port => write(out, format_args!("{}", address.port())),
+        AddressPart::Both => write(out, format_args!("{}", SocketAddr::new(ip, address.port()))),
     }
 }
 
-/// `V4[,V6]`: bits of the peer's network.
-fn network(bits: &str) -> Option<Place> {
+/// Parses `V4[,V6]`: prefix lengths of the peer's network.
+fn network(bits: &str) -> Option<PlaceholderId> {
     let (v4, v6) = bits.split_once(',').unwrap_or((bits, bits));
-    Some(Place::RemoteNetwork { v4: v4.parse().ok()?, v6: v6.parse().ok()? })
+    Some(PlaceholderId::RemoteNetwork { v4: v4.parse().ok()?, v6: v6.parse().ok()? })
 }
 
-/// All values of a request's field; the host may stand in the target and not among the fields.
+/// Appends all values of a request field. `Host` is taken from the authority: the target may hold it in place of the
+/// field.
 fn joined(cx: &Context, name: &FieldName, out: &mut Vec<u8>) {
     match name.as_ref() {
         NameRef::Known(names::HOST) => out.extend_from_slice(cx.head().authority().unwrap_or_default().as_bytes()),
@@ -338,6 +340,7 @@ fn joined(cx: &Context, name: &FieldName, out: &mut Vec<u8>) {
 
 fn join(fields: &FieldMap, name: NameRef<'_>, out: &mut Vec<u8>) {
     if let NameRef::Known(known) = name
+        // The common case: one value, found without a scan of all fields.
         && !fields.is_repeated(known)
     {
         return out.extend_from_slice(fields.get(known).unwrap_or_default());
@@ -350,11 +353,11 @@ fn join(fields: &FieldMap, name: NameRef<'_>, out: &mut Vec<u8>) {
     });
 }
 
-/// The value of a cookie, its name in any case (RFC 6265 §5.4), quotes around it taken off.
+/// Returns the value of a cookie without quotes (RFC 6265 §5.4). The name is compared without case.
 fn cookie<'f>(fields: &'f FieldMap, name: &[u8]) -> Option<&'f [u8]> {
-    let pairs = fields.get_all(names::COOKIE).flat_map(|line| line.split(|&octet| octet == b';'));
+    let pairs = fields.get_all(names::COOKIE).flat_map(|line| line.split(|&byte| byte == b';'));
     pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
-        let at = pair.iter().position(|&octet| octet == b'=')?;
+        let at = pair.iter().position(|&byte| byte == b'=')?;
         let value = &pair[at + 1..];
         let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
         pair[..at].eq_ignore_ascii_case(name).then_some(inner)
@@ -366,14 +369,14 @@ impl OfFault {
         match self {
             Self::Status => write(out, format_args!("{}", fault.status.as_u16())),
             Self::StatusText => out.extend_from_slice(fault.status.reason().as_bytes()),
-            // Caddy: the status text where nobody said more.
+            // Caddy: the status text, if the fault has no message.
             Self::Message => match fault.reason {
                 Reason::Status => out.extend_from_slice(fault.status.reason().as_bytes()),
                 ref reason => write(out, format_args!("{reason}")),
             },
             Self::Trace => {}
             Self::Id => {
-                // Nine characters of 32, as Caddy's; none that are taken for one another.
+                // Nine characters of a 32-letter alphabet without look-alikes, as Caddy's.
                 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
                 out.extend((0..9).map(|at| LETTERS[(id >> (at * 5)) as usize & 31]));
             }
@@ -381,14 +384,14 @@ impl OfFault {
     }
 }
 
-/// 8-4-4-4-12 hexadecimal digits (RFC 9562 §4).
+/// Formats a UUID as 8-4-4-4-12 hexadecimal digits (RFC 9562 §4).
 fn uuid_text(uuid: u128) -> [u8; 36] {
     let mut text = [b'-'; 36];
     let mut shift = 128;
-    for (at, octet) in text.iter_mut().enumerate() {
+    for (at, byte) in text.iter_mut().enumerate() {
         if !matches!(at, 8 | 13 | 18 | 23) {
             shift -= 4;
-            *octet = b"0123456789abcdef"[(uuid >> shift) as usize & 15];
+            *byte = b"0123456789abcdef"[(uuid >> shift) as usize & 15];
         }
     }
     text

@@ -41,9 +41,9 @@ fn an_answer_comes_in_order() {
     carried.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
     carried.put_head(&mut head(StatusCode::NOT_FOUND), Some(3), false);
     assert!(
-        matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(Answer::Interim(status, _))) if status.as_u16() == 103)
+        matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(CallEvent::Interim(status, _))) if status.as_u16() == 103)
     );
-    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(Answer::Head { tunnel: false }))));
+    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(CallEvent::Head { tunnel: false }))));
     assert_eq!(call.head().status(), StatusCode::NOT_FOUND);
     let mut body = call.into_body();
     assert_eq!(body.len(), Some(3));
@@ -54,12 +54,12 @@ fn an_answer_comes_in_order() {
         matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc")
     );
     assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(None)));
-    assert_eq!(queue.calls().resting(), 0);
+    assert_eq!(queue.calls().pooled_len(), 0);
     drop(body);
-    assert_eq!(queue.calls().resting(), 1);
+    assert_eq!(queue.calls().pooled_len(), 1);
 }
 
-// Whoever lets go tells the other: an engine's end before the answer's is a fault, or a body cut short.
+// Dropping the engine's handle before the end of the response is a fault of the call, or a truncated body.
 #[test]
 fn an_engine_that_lets_go_fails_the_call() {
     let queue = queue();
@@ -86,12 +86,12 @@ fn a_call_that_is_dropped_is_given_up() {
     assert!(!carried.is_given_up());
     drop(call);
     assert!(carried.is_given_up());
-    assert_eq!(queue.calls().resting(), 0, "the engine still holds it");
+    assert_eq!(queue.calls().pooled_len(), 0, "the engine still holds it");
     drop(carried);
-    assert_eq!(queue.calls().resting(), 1);
+    assert_eq!(queue.calls().pooled_len(), 1);
 }
 
-/// Makes nothing of an answer's body.
+/// Transforms any response body to an empty one.
 struct Nothing;
 
 impl Maker for Nothing {
@@ -99,12 +99,12 @@ impl Maker for Nothing {
         Poll::Ready(None)
     }
 
-    fn octets_left(&self) -> Option<u64> {
+    fn bytes_left(&self) -> Option<u64> {
         Some(0)
     }
 }
 
-// What is made of an answer's body stands for it: frames, length and end.
+// The transformed body replaces the original one: frames, length and end.
 #[test]
 fn a_body_is_what_is_made_of_it() {
     let queue = queue();
@@ -121,7 +121,7 @@ fn a_body_is_what_is_made_of_it() {
     assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(None)));
 }
 
-// A dirty test: whatever a call was, the next one on its record is as on a fresh one.
+// A dirty test: a call on a used record equals one on a fresh record.
 #[test]
 fn a_record_is_used_again_clean() {
     let queue = queue();
@@ -137,10 +137,10 @@ fn a_record_is_used_again_clean() {
     carried.mailbox().fail(BodyFault::Malformed);
     call.make_body(Box::new(Nothing));
     drop((call, carried));
-    assert_eq!(queue.calls().resting(), 1);
+    assert_eq!(queue.calls().pooled_len(), 1);
 
     let call = queue.calls().take();
-    assert_eq!(queue.calls().resting(), 0);
+    assert_eq!(queue.calls().pooled_len(), 0);
     assert_eq!((call.request().target().as_str(), call.request().fields().len()), ("", 0));
     assert_eq!((call.head().fields().len(), call.remote()), (0, None));
     assert!(call.poll_answer(&mut task()).is_pending());
@@ -153,9 +153,9 @@ fn a_record_is_used_again_clean() {
     assert!(body.poll_frame(&mut task()).is_pending());
 }
 
-struct Count(Cell<i32>);
+struct CallCount(Cell<i32>);
 
-impl Tally for Count {
+impl Tally for CallCount {
     fn begin(&self) {
         self.0.set(self.0.get() + 1);
     }
@@ -168,7 +168,7 @@ impl Tally for Count {
 #[test]
 fn a_call_counts_until_its_answer_is_let_go() {
     let queue = queue();
-    let (count, other) = (Rc::new(Count(Cell::new(0))), Rc::new(Count(Cell::new(0))));
+    let (count, other) = (Rc::new(CallCount(Cell::new(0))), Rc::new(CallCount(Cell::new(0))));
     let call = queue.calls().take();
     call.count(count.clone());
     call.send(Body::Empty, &queue);
@@ -178,7 +178,7 @@ fn a_call_counts_until_its_answer_is_let_go() {
     carried.put_head(&mut head(StatusCode::OK), Some(0), false);
     carried.mailbox().complete();
     call.count(other.clone());
-    assert_eq!((count.0.get(), other.0.get()), (0, 1), "one at a time");
+    assert_eq!((count.0.get(), other.0.get()), (0, 1), "the second tally replaces the first");
     drop(carried);
     let body = call.into_body();
     assert_eq!(other.0.get(), 1);
@@ -187,5 +187,5 @@ fn a_call_counts_until_its_answer_is_let_go() {
     let call = queue.calls().take();
     assert_eq!(call.version(), Version::Http11);
     drop(call);
-    assert_eq!((count.0.get(), other.0.get()), (0, 0), "its record counts nothing any more");
+    assert_eq!((count.0.get(), other.0.get()), (0, 0), "a pooled record has no tally");
 }

@@ -12,7 +12,7 @@ use crate::probe::registry;
 fn with(name: &str, make: impl Fn(&mut Registry)) -> Kit {
     let mut registry = registry();
     make(&mut registry);
-    // What was set before stays, unless the answer says otherwise.
+    // The handler sees earlier changes to the request, and the response keeps the fields set before.
     let routes = json!([{ "handle": [
         { "handler": "probe", "mark": "a", "set_target": "/other?x" },
         { "handler": name },
@@ -21,10 +21,10 @@ fn with(name: &str, make: impl Fn(&mut Registry)) -> Kit {
 }
 
 async fn echo(mut request: Request) -> Result<Answer, Fault> {
-    let octets = request.octets(8).await?;
+    let bytes = request.bytes(8).await?;
     let line = format!("{} {}", request.method().as_str(), String::from_utf8_lossy(request.path()));
     let seen = FieldValue::parse(line.as_bytes()).expect("it came as text");
-    Ok(Answer::new(StatusCode::ACCEPTED).field(NameRef::Other("Seen"), seen).content(octets))
+    Ok(Answer::new(StatusCode::ACCEPTED).field(NameRef::Other("Seen"), seen).content(bytes))
 }
 
 #[test]
@@ -42,15 +42,15 @@ fn what_answers_are_made_of() {
     for (path, status, kind, text) in [
         ("/text", 200, Some("text/plain; charset=utf-8"), "some text"),
         ("/status", 204, None, ""),
-        ("/octets", 418, None, "some octets"),
+        ("/bytes", 418, None, "some bytes"),
         ("/fault", 503, None, ""),
     ] {
         let mut registry = registry();
         registry.handler("text", |_, _| Ok(Box::new(async_handler(|_| async { Ok("some text") }))));
         registry.handler("status", |_, _| Ok(Box::new(async_handler(|_| async { Ok(StatusCode::NO_CONTENT) }))));
         let teapot = || StatusCode::new(418).expect("a status");
-        registry.handler("octets", move |_, _| {
-            Ok(Box::new(async_handler(move |_| async move { Ok((teapot(), b"some octets".to_vec())) })))
+        registry.handler("bytes", move |_, _| {
+            Ok(Box::new(async_handler(move |_| async move { Ok((teapot(), b"some bytes".to_vec())) })))
         });
         registry.handler("fault", |_, _| Ok(Box::new(async_handler(|_| async { Err::<Answer, _>(Fault::busy()) }))));
         let routes = json!([{ "handle": [{ "handler": &path[1..] }] }]);
@@ -60,7 +60,7 @@ fn what_answers_are_made_of() {
     }
 }
 
-// It waits as any handler does, and is dropped with its exchange.
+// An async handler waits as any handler does, and is dropped with its exchange.
 #[test]
 fn it_may_sleep() {
     let mut kit = with("sleepy", |registry| {

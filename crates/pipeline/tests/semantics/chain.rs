@@ -1,4 +1,4 @@
-//! Order, groups, matching, calls, the way back, faults, bounds.
+//! Order, groups, matching, calls, the response pass, faults, bounds.
 
 use causeway_message::Version;
 use causeway_pipeline::route::{CALLS_MAX, ENTERED_MAX};
@@ -33,15 +33,15 @@ fn order_and_the_end_of_the_chain() {
     let get = Request::get("/");
     let all = "in a, in b, in c, out c, out b, out a";
     check("handlers and routes in order", json!([route("a b"), route("c")]), Value::Null, &get, (200, "", all));
-    check("nothing at all is an empty 200", json!([]), Value::Null, &get, (200, "", ""));
+    check("an empty plan responds with an empty 200", json!([]), Value::Null, &get, (200, "", ""));
     let answering =
         json!([{ "handle": [probe("a"), with("b", json!({ "enter": "respond", "body": "hi" })), probe("c")] }]);
-    check("who answers does not see its answer", answering, Value::Null, &get, (200, "hi", "in a, in b, out a"));
+    check("a handler does not see its own response", answering, Value::Null, &get, (200, "hi", "in a, in b, out a"));
     let mut terminal = route("a");
     terminal["terminal"] = json!(true);
     check("terminal", json!([terminal, route("b")]), Value::Null, &get, (200, "", "in a, out a"));
     let empty = json!([{ "handle": [] }, { "match": [] }, route("a")]);
-    check("routes without handlers are passed", empty, Value::Null, &get, (200, "", "in a, out a"));
+    check("routes without handlers have no effect", empty, Value::Null, &get, (200, "", "in a, out a"));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_route_is_matched_when_the_chain_reaches_it() {
     let first = json!({ "handle": [with("a", json!({ "set_field": ["A", "1"] }))] });
     let second = json!({ "match": [{ "field": ["A", "1"] }], "handle": [probe("b")] });
     let want = (200, "", "in a, in b, out b, out a");
-    check("it sees what was changed", json!([first, second]), Value::Null, &Request::get("/"), want);
+    check("it sees earlier changes", json!([first, second]), Value::Null, &Request::get("/"), want);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn calls() {
     let call = |mark: &str, routes: Value| with(mark, json!({ "enter": "call", "routes": routes }));
     let routes = json!([{ "handle": [call("a", json!([route("b"), route("c")])), probe("d")] }, route("e")]);
     let want = "in a, in b, in c, in d, in e, out e, out d, out c, out b, out a";
-    check("what follows the call", routes, Value::Null, &get, (200, "", want));
+    check("the chain continues after the call", routes, Value::Null, &get, (200, "", want));
     let mut ending = route("b");
     ending["terminal"] = json!(true);
     let routes = json!([{ "handle": [call("a", json!([ending])), probe("d")] }]);
@@ -93,7 +93,7 @@ fn calls() {
     let back = with("a", json!({ "leave": "call", "routes": [route("x")] }));
     let routes = json!([{ "handle": [probe("z"), back, probe("b")] }, route("never")]);
     check(
-        "routes called on the way back find a new answer, and nothing of the way in is left",
+        "routes called on the response pass find a new response, and the rest of the request pass is dropped",
         routes.clone(),
         Value::Null,
         &get,
@@ -113,9 +113,9 @@ fn faults_and_error_routes() {
     check("error routes see the fault", routes.clone(), errors, &get, (200, "404 Not Found", want));
     let errors = json!([{ "handle": [with("e", json!({ "enter": "502" }))] }]);
     let want = "in a, in b, in f, failed b, failed a, in e";
-    check("a fault in the error routes leaves the first its status", routes.clone(), errors, &get, (404, "", want));
+    check("a fault in the error routes keeps the status of the first", routes.clone(), errors, &get, (404, "", want));
     check(
-        "error routes that answer nothing leave the fault its status",
+        "error routes that answer nothing keep the status of the fault",
         routes,
         json!([]),
         &get,
@@ -124,19 +124,19 @@ fn faults_and_error_routes() {
     let healed =
         json!([{ "handle": [probe("a"), with("b", json!({ "failed": "respond", "body": "healed" })), failing()] }]);
     check(
-        "a fault may be answered on its way",
+        "a handler may respond to a later handler's fault",
         healed,
         Value::Null,
         &get,
         (200, "healed", "in a, in b, in f, failed b, out a"),
     );
     let broken = json!([{ "handle": [with("a", json!({ "leave": "503" })), probe("b")] }]);
-    check("an answer may become a fault", broken, Value::Null, &get, (503, "", "in a, in b, out b, out a"));
+    check("a response may become a fault", broken, Value::Null, &get, (503, "", "in a, in b, out b, out a"));
     let lost = json!([{ "handle": [with("a", json!({ "leave": "next" })), probe("b")] }]);
-    check("there is no next on the way back", lost, Value::Null, &get, (500, "", "in a, in b, out b, out a"));
+    check("there is no next on the response pass", lost, Value::Null, &get, (500, "", "in a, in b, out b, out a"));
 }
 
-// Caddy, issue 3717: error routes get the request's own method and target back; its fields and variables stay.
+// Caddy, issue 3717: error routes get the request's own method and target; the changed fields and variables stay.
 #[test]
 fn error_routes_see_the_original_target() {
     let routes = json!([{ "handle": [
@@ -165,7 +165,7 @@ fn bounds() {
         }
         routes
     };
-    // The server's own list is the first of them.
+    // The server's own list counts.
     for (depth, status) in [(CALLS_MAX - 1, 200), (CALLS_MAX, 500)] {
         assert_eq!(Kit::new(&registry(), &nested(depth)).send(&get).status, status, "{depth} calls");
     }
@@ -210,7 +210,7 @@ fn refused_configurations_say_where() {
     }
 }
 
-// Caddy, modules/caddyhttp: refused before any route, with the error routes behind.
+// Caddy, modules/caddyhttp: these are rejected before any route, and run the error routes.
 #[test]
 fn refused_before_any_route() {
     let routes = json!([{ "handle": [probe("a")] }]);
@@ -224,6 +224,6 @@ fn refused_before_any_route() {
         (Request::new(&"M".repeat(33), "/"), (200, "405", "in e")),
         (Request::new(&"M".repeat(32), "/"), (200, "", "in a, out a")),
     ] {
-        check("refused", routes.clone(), errors.clone(), &request, want);
+        check("rejected", routes.clone(), errors.clone(), &request, want);
     }
 }

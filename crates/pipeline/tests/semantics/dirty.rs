@@ -1,14 +1,14 @@
-//! B after any A equals B on fresh storage: whatever an exchange left behind in its recycled storage is not seen by the next, under
-//! the same plan or another.
+//! Exchange B after any exchange A equals B on fresh storage: recycled storage passes nothing on to the next
+//! exchange, under one plan or another.
 
 use causeway_pipeline::BodyFault;
-use causeway_testkit::counting::octets_kept_by;
-use causeway_testkit::{Answer, Kit, Request};
+use causeway_testkit::counting::bytes_kept_by;
+use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
 use crate::probe::registry;
 
-/// Many variables and groups, and a way for each thing that an exchange can leave behind.
+/// Many variables and groups, and one route for each kind of state that an exchange can leave.
 fn plan() -> (Value, Value) {
     let on = |name: &str, handler: Value| json!({ "match": [{ "field": ["Do", name] }], "group": name, "handle": [handler] });
     let show = "{http.request.method} {http.request.uri} {http.request.uri.path} {http.request.host} {http.request.header.A} \
@@ -43,7 +43,7 @@ fn plan() -> (Value, Value) {
     (routes, errors)
 }
 
-/// Fewer slots, other meanings.
+/// A plan with fewer slots, which have other meanings.
 fn other_plan() -> Value {
     let body = "{slot}|{http.vars.other}|{http.request.uri}|{http.request.header.A}|{http.error.status_code}";
     let first = json!({ "handler": "probe", "mark": "o", "take_body": true });
@@ -88,8 +88,8 @@ fn requests() -> Vec<Request> {
     requests
 }
 
-/// The answer, without what is meant to differ from request to request.
-fn comparable(mut answer: Answer, request: &Request) -> Answer {
+/// Removes the parts that differ between equal requests.
+fn comparable(mut answer: TestResponse, request: &Request) -> TestResponse {
     if request.target().contains("uuid") {
         answer.body.clear();
         answer.length = None;
@@ -106,7 +106,7 @@ fn b_after_any_a_equals_b_on_fresh_storage() {
     };
     let wanted: Vec<_> = requests.iter().map(|request| fresh(&routes, &errors, request)).collect();
     let wanted_other: Vec<_> = requests.iter().map(|request| fresh(&other_plan(), &Value::Null, request)).collect();
-    // The ways differ, so that "equal" says something.
+    // The requests take different ways, so that equality is significant.
     assert!(wanted.iter().any(|answer| answer.aborted) && wanted.iter().any(|answer| !answer.informs.is_empty()));
     assert!(
         wanted[2].text().contains("/variables%41?variables POST")
@@ -119,7 +119,7 @@ fn b_after_any_a_equals_b_on_fresh_storage() {
             kit.send(a);
             assert_eq!(comparable(kit.send(b), b), *want, "{} after {}", b.target(), a.target());
         }
-        // A peer that goes away while A waits.
+        // A peer that disconnects while A waits.
         if let Err(pending) = kit.send_pending(a) {
             pending.cancel(&mut kit);
         }
@@ -137,11 +137,11 @@ fn b_after_any_a_equals_b_on_fresh_storage() {
 #[test]
 fn grown_storage_is_given_back() {
     let text = "{http.request.header.X-0}".repeat(1000);
-    // How many parts grow: each may keep its 16 KiB.
+    // The number of buffers that grow: each may keep 16 KiB.
     for (why, more, parts) in [
         ("a head of many fields, and a long path", json!({}), 2),
-        ("the same, copied", json!({ "set_field": ["A", "1"] }), 3),
-        ("a long variable, and what it was rendered in", json!({ "set_variable": ["v", text] }), 4),
+        ("a head of many fields, and a long path, copied", json!({ "set_field": ["A", "1"] }), 3),
+        ("a long variable, and its scratch buffer", json!({ "set_variable": ["v", text] }), 4),
     ] {
         let mut handler = json!({ "handler": "probe", "mark": "p", "enter": "sleep" });
         handler.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
@@ -150,12 +150,12 @@ fn grown_storage_is_given_back() {
             request.field(&format!("X-{at}"), "v".repeat(300))
         });
         (0..3).for_each(|_| kit.run(&Request::get("/")));
-        let kept = octets_kept_by(|| {
+        let kept = bytes_kept_by(|| {
             let mut open = None;
-            let grown = octets_kept_by(|| open = kit.send_pending(&large).err());
-            assert!(grown > parts * 50_000, "{why}: it had grown by {grown} only");
+            let grown = bytes_kept_by(|| open = kit.send_pending(&large).err());
+            assert!(grown > parts * 50_000, "{why}: it grew by only {grown}");
             open.expect("it sleeps").cancel(&mut kit);
         });
-        assert!((0..parts * 16 * 1024 + 2048).contains(&kept), "{why}: {kept} octets kept");
+        assert!((0..parts * 16 * 1024 + 2048).contains(&kept), "{why}: {kept} bytes kept");
     }
 }

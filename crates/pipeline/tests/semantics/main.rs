@@ -1,14 +1,15 @@
-//! The pipeline's own rules, seen through the test kit with modules made for it.
+//! The rules of the pipeline, tested with the test kit and with modules made for it.
 //!
-//! - [`probe`]: a handler that does what its JSON says and leaves a trace, and a matcher
-//! - [`chain`]: order, groups, matching, calls, the way back, faults, bounds
-//! - [`waits`]: waiting, and what it costs
-//! - [`states`]: what a worker keeps for a plan, and for the next
+//! - [`probe`]: a handler that follows its JSON and leaves a trace, and matchers
+//! - [`chain`]: order, groups, matching, calls, the response pass, faults, bounds
+//! - [`waits`]: waits, and their cost
+//! - [`states`]: per-worker states, and those that outlive a plan
 //! - [`matching`]: matchers that wait, long lists, named routes, bodies as texts
-//! - [`placeholders`]: each of them, and what becomes of unknown ones
-//! - [`tls`]: what a TLS handshake agreed on
-//! - [`texts`]: the uuid, and targets that are none
-//! - [`dirty`]: B after any A equals B on fresh storage
+//! - [`placeholders`]: every placeholder, and unknown ones
+//! - [`tls`]: the result of a TLS handshake
+//! - [`texts`]: UUIDs, and invalid targets
+//! - [`async_handlers`]: handlers that are `async` functions
+//! - [`dirty`]: an exchange on recycled storage equals one on fresh storage
 
 mod async_handlers;
 mod chain;
@@ -22,4 +23,4 @@ mod tls;
 mod waits;
 
 #[global_allocator]
-static COUNTING: causeway_testkit::counting::Counting = causeway_testkit::counting::Counting;
+static COUNTING: causeway_testkit::counting::CountingAllocator = causeway_testkit::counting::CountingAllocator;

@@ -1,4 +1,4 @@
-//! Matchers that wait, long lists, named routes, and request bodies that a placeholder names.
+//! Matchers that wait, long lists, named routes, and request bodies as placeholders.
 
 use causeway_pipeline::build::ServerSpec;
 use causeway_testkit::{Kit, Request};
@@ -23,13 +23,13 @@ fn a_matcher_that_waits_is_asked_again() {
     for (routes, want) in [
         (json!([route(json!([slow(json!(true))]), "yes"), last()]), (200, "yes", "recalled, in r")),
         (json!([route(json!([slow(json!(false))]), "yes"), last()]), (200, "last", "recalled, in r")),
-        // Sets are OR-ed; what the first one found out is remembered while the second waits.
+        // Sets are alternatives; the decision of the first one is kept while the second one waits.
         (
             json!([route(json!([slow(json!(false)), slow(json!(true))]), "second"), last()]),
             (200, "second", "recalled, recalled, recalled, in r"),
         ),
         (json!([route(json!([slow(Value::Null)]), "yes"), last()]), (502, "", "")),
-        // In a chain: handlers that ran stay as they were.
+        // In a chain: a wait does not run earlier handlers again.
         (
             json!([{ "handle": [{ "handler": "probe", "mark": "a" }] }, route(json!([slow(json!(true))]), "yes")]),
             (200, "yes", "in a, recalled, in r, out a"),
@@ -38,7 +38,7 @@ fn a_matcher_that_waits_is_asked_again() {
         let (status, text, trace) = send(&routes, &Request::get("/"));
         assert_eq!((status, &*text, &*trace), want, "{routes}");
     }
-    // A fault found by waiting goes to the error routes, past the handlers that ran.
+    // A fault that a wait produces passes the entered handlers and reaches the error routes.
     let routes = json!([
         { "handle": [{ "handler": "probe", "mark": "a" }] },
         { "match": [slow(Value::Null)], "handle": [respond("no")] },
@@ -56,7 +56,7 @@ fn a_peer_that_goes_while_a_matcher_waits() {
     assert_eq!(kit.send(&Request::get("/")).text(), "yes");
 }
 
-/// Every route of a list that is long enough to be indexed runs if and only if it does in a list that is walked.
+/// A route of a list that is long enough for an index runs if and only if it runs in a list that is walked.
 #[test]
 fn a_long_list_is_as_a_short_one() {
     let mark = |mark: &str| json!({ "handler": "probe", "mark": mark });
@@ -71,14 +71,14 @@ fn a_long_list_is_as_a_short_one() {
             routes.push(json!({ "match": [{ "hosts": ["h1.test"] }, { "paths": ["/z"] }], "handle": [mark("m")] }));
         }
         if at == 6 {
-            // From here on the request is another one.
+            // From here on the request has another host and path.
             let to =
                 json!({ "handler": "probe", "mark": "edit", "set_target": "/ABC", "set_field": ["Host", "h3.test"] });
             routes.push(json!({ "match": [{ "hosts": ["h2.test"] }], "handle": [to] }));
         }
     }
     let walked = |request: &Request| {
-        // One list each, so that none is long: a fault-free chain through all of them is the same.
+        // One list per route, so that none has an index.
         let lists: Vec<_> = routes
             .iter()
             .map(|route| json!({ "handle": [{ "handler": "probe", "mark": "", "enter": "call", "routes": [route] }] }))
@@ -100,7 +100,7 @@ fn a_long_list_is_as_a_short_one() {
     assert!(ran > 400, "routes that ran: {ran}");
 }
 
-// Caddy: `named_routes` are a server's, `invoke` runs one and goes on behind it.
+// Caddy: `named_routes` belong to a server; `invoke` runs one, then the chain continues.
 #[test]
 fn named_routes() {
     let mut registry = registry();
@@ -137,7 +137,7 @@ fn named_routes() {
     assert_eq!(error.to_string(), "routes[0].handle[0]: found 'c', expected a named route");
 }
 
-// Caddy's `{http.request.body}`: the whole body as a text, and the body still there behind it.
+// Caddy's `{http.request.body}`: the whole body as a text; a later handler can still take the body.
 #[test]
 fn bodies_as_texts() {
     let take = json!({ "handler": "probe", "mark": "t", "take_body": true });
@@ -147,7 +147,7 @@ fn bodies_as_texts() {
     for (routes, request, want) in [
         (json!([{ "handle": [named, take, show] }]), &post, (200, "hello|hello|aGVsbG8=", "in n, body of 5 t, in t")),
         (json!([{ "handle": [named, show] }]), &Request::get("/"), (200, "||", "in n")),
-        // Who took the body first keeps it.
+        // The first taker keeps the body.
         (json!([{ "handle": [take, named, show] }]), &post, (200, "||", "body of 5 t, in t, in n")),
         (
             json!([{ "match": [{ "text": ["{http.request.body}", "hello"] }], "handle": [take, respond("yes")] }]),
@@ -156,6 +156,20 @@ fn bodies_as_texts() {
         ),
         (
             json!([{ "handle": [{ "handler": "probe", "mark": "l", "limit_body": 4 }, named, show] }]),
+            &post,
+            (
+                200,
+                "request body: http: request body too large|request body: http: request body too large|\
+                 cmVxdWVzdCBib2R5OiBodHRwOiByZXF1ZXN0IGJvZHkgdG9vIGxhcmdl",
+                "in l, in n",
+            ),
+        ),
+        // A matcher must not decide by a text that is not the body.
+        (
+            json!([
+                { "handle": [{ "handler": "probe", "mark": "l", "limit_body": 4 }] },
+                { "match": [{ "text": ["{http.request.body}", "hello"] }], "handle": [respond("yes")] },
+            ]),
             &post,
             (413, "", "in l, failed l"),
         ),

@@ -28,6 +28,19 @@ fn check(request: &Request, cases: &[(&str, &str)]) {
     }
 }
 
+// Caddy: labels are parts of `{http.request.host}`, which keeps the brackets of an IPv6 host without a port.
+#[test]
+fn labels_of_an_address() {
+    check(
+        &Request::get("/").field("Host", "[::1]"),
+        &[("{http.request.host}|{http.request.host.labels.0}", "[::1]|[::1]")],
+    );
+    check(
+        &Request::get("/").field("Host", "[::1]:80"),
+        &[("{http.request.host}|{http.request.host.labels.0}", "::1|::1")],
+    );
+}
+
 #[test]
 fn of_the_request() {
     let request = Request::new("POST", "/a%20b/c.tar.gz?c=d&e=f+g&c=%26")
@@ -99,7 +112,7 @@ fn of_the_request() {
     check(&Request::get("/a%2Fb%20c"), &[("{http.request.orig_uri.path.file_escaped}", "a%2Fb%20c")]);
 }
 
-// The original request stays what arrived.
+// The original request stays as it arrived.
 #[test]
 fn of_the_original_request() {
     let text =
@@ -118,7 +131,7 @@ fn of_what_does_not_change() {
     registry.environment(|name| (name == "NAME").then(|| "value {http.request.method}".to_owned()));
     let show =
         |text: &str, registry: &Registry| Kit::new(registry, &routes(text)).send(&Request::get("/")).text().to_owned();
-    // What the environment says is text, not placeholders.
+    // The value of an environment variable is literal text; placeholders in it are not expanded.
     assert_eq!(show("<{env.NAME}{env.NONE}>", &registry), "<value {http.request.method}>");
     assert_eq!(show("{system.slash}{system.os}", &registry), "/linux");
     assert_eq!(show("{system.wd}", &registry), std::env::current_dir().unwrap().display().to_string());
@@ -130,7 +143,7 @@ fn of_what_does_not_change() {
     assert_eq!(show(&format!("<{{file.{}}}>", file.display()), &registry), "<>");
 }
 
-// The kit's clock begins at 2030-01-01T00:00:00Z.
+// The kit's clock starts at 2030-01-01T00:00:00Z.
 #[test]
 fn of_the_clock() {
     let mut kit = kit("{time.now.unix}|{time.now.unix_ms}|{time.now.http}|{time.now.year}|{http.request.duration}");
@@ -155,14 +168,14 @@ fn of_the_fault() {
     let errors = self::routes(text);
     let answer = Kit::with_errors(&registry(), &routes, &errors).send(&Request::get("/"));
     let (front, id) = answer.text().split_once('|').unwrap();
-    // Caddy, HTTPErrorConfig.WithError: the status text is the message of a fault without words.
+    // Caddy, HTTPErrorConfig.WithError: the status text is the message of a fault that has none.
     assert_eq!(front, "404 Not Found Not Found");
     assert!(id.len() == 9 && id.chars().all(|ch| ch.is_ascii_alphanumeric()), "{id}");
-    // Unknown outside of the error routes.
+    // Unknown outside of error routes.
     check(&Request::get("/"), &[("{http.error.status_code}", "{http.error.status_code}")]);
 }
 
-// RFC 7239's idea by Caddy's `trusted_proxies`; the rules themselves are tested where they are.
+// The client's address by Caddy's `trusted_proxies`; the unit tests of `trust` cover the rules.
 #[test]
 fn of_the_client() {
     let routes = routes("{http.vars.client_ip}|{http.vars.trusted_proxy}|{http.request.remote.host}");
@@ -175,7 +188,7 @@ fn of_the_client() {
     assert_eq!(kit.send(&stranger).text(), "198.51.100.1|false|198.51.100.1");
 }
 
-// Caddy's replacer: an unknown name stays, or goes, by who asks; braces are escaped by a backslash.
+// Caddy's replacer: an unknown name stays or becomes empty, depending on the template; a backslash escapes a brace.
 #[test]
 fn what_is_no_placeholder() {
     let request = Request::get("/");
@@ -207,7 +220,7 @@ fn what_is_no_placeholder() {
     }
 }
 
-// A module may set any name while the request runs, before or after the string that names it was compiled.
+// A module may set any name during the request, before or after the template with that name was compiled.
 #[test]
 fn what_modules_set() {
     let show = |mark: &str| json!({ "handler": "probe", "mark": mark, "set_variable": [mark, "{mine}"] });
@@ -222,7 +235,7 @@ fn what_modules_set() {
     assert_eq!(kit.send(&Request::new("PUT", "/")).text(), "|PUT!|PUT!{other}");
 }
 
-/// Sets every placeholder of its family that the plan names, to its own name in capitals.
+/// Sets every placeholder of its family that the plan uses to its own name in capitals.
 struct Capitals(FamilyId);
 
 impl Handler for Capitals {
@@ -235,7 +248,8 @@ impl Handler for Capitals {
     }
 }
 
-// A module's placeholders may be of any number: it learns which of them the plan names, wherever they stand.
+// A module's set of placeholders may be open: the build collects those that the plan uses, before or after the
+// module.
 #[test]
 fn a_family_of_placeholders_is_what_the_plan_names_of_it() {
     let mut registry = registry();

@@ -1,4 +1,4 @@
-//! A handler that does what its JSON says and leaves a trace, and a matcher.
+//! A handler that follows its JSON and leaves a trace, and matchers.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,22 +9,22 @@ use std::time::Duration;
 use causeway_message::{FieldMap, FieldName, FieldValue, NameRef, StatusCode};
 use causeway_pipeline::body::BodyStream;
 use causeway_pipeline::context::{MatcherId, VarId};
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{
     Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Matched, Matcher, Outcome, PathReach, Reach,
     Registry, Response, RoutesId, Sleep, Step, Template,
 };
-use causeway_testkit::Answer;
+use causeway_testkit::TestResponse;
 use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) const TRACE: NameRef<'static> = NameRef::Other("Trace");
 
-/// What a probe does at one of its three doors. Strings: `next`, `respond`, `abort`, `call`, `sleep`, `block`, `sleep-next`,
-/// or a status code to fail with.
+/// A probe's JSON. `enter`, `leave` and `failed` are actions: `next`, `respond`, `abort`, `call`, `sleep`, `block`,
+/// `sleep-next`, or a status code to fail with.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct ProbeConfig {
     mark: String,
     enter: Option<String>,
     leave: Option<String>,
@@ -36,7 +36,7 @@ struct Written {
     set_variable: Option<(String, String)>,
     inform: bool,
     take_body: bool,
-    /// A placeholder that it sets, and to what.
+    /// A placeholder to set, and its template.
     set_slot: Option<(String, String)>,
     limit_body: Option<u64>,
     replace_body: Option<String>,
@@ -61,7 +61,7 @@ struct Probe {
 
 #[derive(Clone, Copy)]
 enum Door {
-    /// What a handler without this door would do.
+    /// The default of the `Handler` trait.
     Pass,
     Respond,
     Abort,
@@ -92,7 +92,7 @@ impl Door {
 }
 
 thread_local! {
-    /// Marks of the probes whose exchange ended, in order, with how it ended.
+    /// The marks of the probes whose exchange ended, in order, with the outcome.
     pub(crate) static ENDED: RefCell<Vec<(String, Outcome)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn registry() -> Registry {
 }
 
 fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
+    let written: ProbeConfig = build.parse(value)?;
     let routes = written.routes.map(|routes| build.routes(&routes)).transpose()?;
     Ok(Box::new(Probe {
         enter: Door::parse(written.enter.as_deref()),
@@ -157,7 +157,7 @@ impl Probe {
                     if goes_on { Step::Next } else { Step::Respond(Response::chunk(StatusCode::OK, cx.render(&body))) }
                 })
             }
-            Door::Block => match run_blocking(&**cx.worker(), || 42) {
+            Door::Block => match offload(&**cx.worker(), Work::of(WorkKind::Blocking), || 42) {
                 Err(_) => Step::Fail(Fault::busy()),
                 Ok(job) => cx.wait(job, |cx, result| {
                     trace(cx, "blocked", if result == Some(42) { "42" } else { "?" });
@@ -226,17 +226,17 @@ impl Handler for Probe {
     }
 }
 
-/// What of the body is there, and whether that is all.
+/// Reads the available part of a body; returns its length, and whether it is complete.
 fn read(mut body: IncomingBody) -> String {
     let mut task = Task::from_waker(Waker::noop());
-    let mut octets = 0;
+    let mut bytes = 0;
     loop {
         match body.poll_frame(&mut task) {
-            Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => octets += chunk.len(),
+            Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => bytes += chunk.len(),
             Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
-            Poll::Ready(Some(Err(fault))) => return format!("body of {octets} {fault:?}"),
-            Poll::Ready(None) => return format!("body of {octets}"),
-            Poll::Pending => return format!("body of {octets} and more"),
+            Poll::Ready(Some(Err(fault))) => return format!("body of {bytes} {fault:?}"),
+            Poll::Ready(None) => return format!("body of {bytes}"),
+            Poll::Pending => return format!("body of {bytes} and more"),
         }
     }
 }
@@ -254,8 +254,8 @@ fn trace(cx: &mut Context, what: &str, mark: &str) {
     cx.response_mut().append(TRACE, FieldValue::parse(&text[..len]).expect("a value"));
 }
 
-/// The trace of an answer, `in a, in b, out a`.
-pub(crate) fn traced(answer: &Answer) -> String {
+/// Returns the trace of a response: `in a, in b, out a`.
+pub(crate) fn traced(answer: &TestResponse) -> String {
     answer.values("trace").collect::<Vec<_>>().join(", ")
 }
 
@@ -275,7 +275,7 @@ impl Matcher for Faulty {
     }
 }
 
-/// Matches as it was told to, a second later; without an answer it fails.
+/// Waits a second, then decides as configured; fails if no decision is configured.
 struct Sleepy {
     id: MatcherId,
     answer: Option<bool>,
@@ -307,7 +307,7 @@ impl Matcher for Text {
     }
 }
 
-/// One of these, without wildcards.
+/// Matches any of these hosts, without wildcards.
 struct Hosts(Vec<String>);
 
 impl Matcher for Hosts {
@@ -320,7 +320,7 @@ impl Matcher for Hosts {
     }
 }
 
-/// Beginnings, as they are written.
+/// Matches paths that start with any of these texts.
 struct Paths(Vec<String>);
 
 impl Matcher for Paths {

@@ -1,4 +1,4 @@
-//! States of a worker: made once for a plan, taken over where the next plan asks for the same.
+//! Per-worker states: created once per plan, taken over if the next plan has a state of the same type and key.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,16 +12,17 @@ use causeway_pipeline::{
 use causeway_testkit::{FakeWorker, Kit, Request};
 use serde_json::{Value, json};
 
-type Count = Cell<u32>;
+type StateCount = Cell<u32>;
 
-/// Counts what it answered, and says so. `key` says which count that is; without one it is the plan's own.
-struct Counter(StateId<Count>);
+/// Counts its responses, and responds with the count. `key` selects a kept state; without it the state is the plan's
+/// own.
+struct Counter(StateId<StateCount>);
 
-/// A state of another type, under the same keys.
+/// Has a state of another type under the same keys.
 struct Words(StateId<RefCell<String>>);
 
 fn count(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let make = |_: &Rc<dyn Worker>| Count::new(0);
+    let make = |_: &Rc<dyn Worker>| StateCount::new(0);
     Ok(Box::new(Counter(match value["key"].as_str() {
         Some(key) => build.kept_state(key.to_owned(), make),
         None => build.state(make),
@@ -71,7 +72,7 @@ impl Handler for Only {
     }
 }
 
-/// Routes that do what is named for each path.
+/// Builds one route per path, which runs the given handler.
 fn routes(paths: &[(&str, Value)]) -> Value {
     let route = |(path, what): &(&str, Value)| json!({ "handle": [{ "handler": "only", "path": path, "do": what }] });
     Value::Array(paths.iter().map(route).collect())
@@ -93,7 +94,7 @@ fn a_kept_state_outlives_its_plan_and_no_other_does() {
     let mut kit = Kit::new(&registry, &first);
     check(&mut kit, &[("/a", "1"), ("/also-a", "2"), ("/b", "1"), ("/own", "1"), ("/own", "2")]);
 
-    // Other places, other neighbours, and one that is not asked for.
+    // Other positions, another neighbour, and without the state for `b`.
     let second = routes(&[("/own", own), ("/words", json!({ "handler": "words", "key": "a" })), ("/a", kept("a"))]);
     kit.reload(&registry, &second, &Value::Null);
     check(&mut kit, &[("/a", "3"), ("/own", "1"), ("/words", "w"), ("/words", "ww")]);
@@ -102,14 +103,14 @@ fn a_kept_state_outlives_its_plan_and_no_other_does() {
     check(&mut kit, &[("/a", "4"), ("/own", "1"), ("/b", "1")]);
 }
 
-/// A plan, and how many held it when its state was dropped.
+/// A plan, and the number of its references when its state was dropped.
 #[derive(Default)]
 struct Watched {
     plan: OnceLock<Weak<Plan>>,
     holders: OnceLock<usize>,
 }
 
-/// That state.
+/// The state: records the number of references when it is dropped.
 struct Witness(Arc<Watched>);
 
 impl Drop for Witness {

@@ -1,4 +1,4 @@
-//! The uuid, and targets that are none.
+//! UUIDs, and invalid targets.
 
 use causeway_testkit::{Kit, Request};
 use serde_json::json;
@@ -12,7 +12,7 @@ fn kit(text: &str) -> Kit {
     Kit::new(&registry(), &routes)
 }
 
-// RFC 9562 §5.4: version 4, variant 10; one for each request, the same whenever it is asked for.
+// RFC 9562 §5.4: version 4, variant 10; one per request, constant during the request.
 #[test]
 fn uuids() {
     let mut kit = kit("{http.request.uuid}|{http.request.uuid}");

@@ -1,6 +1,7 @@
-//! What a TLS handshake agreed on: placeholders (Caddy's documentation, JSON structure of `apps/http`), and strict host matching.
+//! The result of a TLS handshake: placeholders (Caddy's documentation, JSON structure of `apps/http`), and strict
+//! host matching.
 //!
-//! The certificates are made with openssl; what is expected of them is what Go's crypto/x509 says.
+//! The certificates were made with openssl; the expected texts are those of Go's crypto/x509.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -52,7 +53,7 @@ fn check(request: &Request, cases: &[(&str, &str)]) {
     }
 }
 
-/// Each name that there is.
+/// Every placeholder.
 const NAMES: [&str; 23] = [
     "version",
     "cipher_suite",
@@ -104,7 +105,7 @@ fn of_the_handshake() {
     assert_eq!(Kit::new(&registry(), &routes(text)).send(&request).text(), "https HTTP/2.0");
 }
 
-// Caddy: known and empty without TLS; unknown names stay as they are written.
+// Caddy: known and empty without TLS; unknown names remain as written.
 #[test]
 fn in_the_clear_and_without_a_certificate() {
     let clear = NAMES.map(|name| (name, ""));
@@ -183,12 +184,12 @@ fn of_the_client() {
     check(&with(BMP), &[("client.subject", "CN=Ωμέγα,O=Müller"), ("client.san.ips", "[192.0.2.9]")]);
 }
 
-// A certificate comes from the peer, and need not be verified: none of its octets may do harm.
+// A certificate is the peer's input and need not be verified: no bytes may cause a panic.
 #[test]
-fn any_octets_for_a_certificate() {
+fn any_bytes_for_a_certificate() {
     let mut kit = Kit::new(&registry(), &routes(&NAMES.map(|name| format!("{{http.request.tls.{name}}}")).join("")));
-    let mut send = |octets: Vec<u8>| {
-        let client = ClientCertificate::new(octets);
+    let mut send = |bytes: Vec<u8>| {
+        let client = ClientCertificate::new(bytes);
         kit.run(&Request::get("/").tls(TlsFacts { client_certificate: Some(client), ..facts() }));
     };
     let good = der(RICH);
@@ -214,7 +215,7 @@ fn any_octets_for_a_certificate() {
     );
 }
 
-// A certificate is read once for all requests of its connection.
+// A certificate is parsed once for all requests of its connection.
 #[test]
 fn a_connection_reads_its_certificate_once() {
     let text = NAMES.map(|name| format!("{{http.request.tls.{name}}}")).join(" ");
@@ -226,7 +227,7 @@ fn a_connection_reads_its_certificate_once() {
     assert_eq!(allocations_during(|| (0..100).for_each(|_| kit.run(&request))), 0);
 }
 
-// Caddy, JSON structure, `strict_sni_host`: a request for another host than its connection's server name is refused by 421.
+// Caddy, JSON structure, `strict_sni_host`: a request whose host differs from the connection's server name gets 421.
 #[test]
 fn strict_host_matching() {
     let routes = routes("served");
@@ -257,7 +258,7 @@ fn strict_host_matching() {
         kit.send(&over(Some("a.test"), "b.test:8443")).text(),
         "421 strict host matching: TLS ServerName (a.test) and HTTP Host (b.test) values differ"
     );
-    // In the clear there is no name to differ from; and a server that is not strict serves all.
+    // On a cleartext connection there is no server name; a server that is not strict serves all hosts.
     assert_eq!(kit.send(&Request::get("/")).text(), "served");
     let bare = ServerSpec { strict_sni_host: true, ..ServerSpec::new("s", &routes) };
     assert_eq!(Kit::of(&registry(), &bare).unwrap().send(&over(Some("a.test"), "b.test")).status, 421);

@@ -1,4 +1,4 @@
-//! Waiting, and what it costs.
+//! Waits, and their cost.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn it_waits_for_its_deadline_and_no_less() {
     kit.worker().advance(Duration::from_millis(1));
     assert!(pending.was_woken(&kit));
     assert_eq!(pending.poll(&mut kit).ok().expect("awake").text(), "x");
-    // A wait that is dropped forgets its timer.
+    // A dropped wait removes its timer.
     let Err(pending) = kit.send_pending(&Request::get("/")) else { panic!("it sleeps") };
     let Err(pending) = pending.poll(&mut kit) else { panic!("it sleeps") };
     assert_eq!((kit.worker().sleepers(), pending.context().is_waiting()), (1, true));
@@ -72,7 +72,7 @@ fn in_steady_state_nothing_is_allocated() {
     ] }]);
     let mut kit = Kit::new(&registry(), &routes);
     let request = Request::get("/a").field("X-Some", "field");
-    // `run` does not tell the handlers of the end, so the probes' own log stays out of the count.
+    // `run` does not call `Handler::end`, so the probes' own log is not counted.
     (0..3).for_each(|_| kit.run(&request));
     assert_eq!(allocations_during(|| (0..1000).for_each(|_| kit.run(&request))), 0);
 }

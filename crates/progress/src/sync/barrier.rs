@@ -11,7 +11,7 @@ use crate::span::wake;
 use crate::stamp::Stamp;
 use crate::standstill::Standstill;
 
-/// [`std::sync::Barrier`]: each that leaves it leaves because of all that came.
+/// [`std::sync::Barrier`]: a thread that leaves has a happens-before edge from every thread of its round.
 ///
 /// ```
 /// use progress::{sync::Barrier, thread};
@@ -24,37 +24,37 @@ use crate::standstill::Standstill;
 /// assert!(leaders[0] != leaders[1]);
 /// ```
 pub struct Barrier {
-    state: Mutex<State>,
+    state: Mutex<BarrierState>,
     passed: Condvar,
     count: usize,
 }
 
-struct State {
-    /// What those said who are here.
+struct BarrierState {
+    /// The stamps of the threads that have arrived in this round.
     here: Vec<Stamp>,
-    /// How often the barrier opened.
+    /// How many times the barrier has opened, wrapping.
     round: usize,
-    /// What those said who came for the last round and the one before. Those who still have to leave read it, while others
-    /// come already.
+    /// The stamps of the last round and of the one before. Threads that have still to leave a round read them while
+    /// others arrive for the next one.
     said: [Vec<Stamp>; 2],
 }
 
-/// Whether the thread was the one that opened the barrier: [`std::sync::BarrierWaitResult`].
+/// Whether the thread arrived last and opened the barrier: [`std::sync::BarrierWaitResult`].
 pub struct BarrierWaitResult(bool);
 
 impl Barrier {
-    /// For so many threads; 0 is as 1.
+    /// A barrier for `count` threads; 0 acts as 1.
     #[must_use]
     pub const fn new(count: usize) -> Self {
-        let state = State { here: Vec::new(), round: 0, said: [Vec::new(), Vec::new()] };
+        let state = BarrierState { here: Vec::new(), round: 0, said: [Vec::new(), Vec::new()] };
         Self { state: Mutex::new(state), passed: Condvar::new(), count }
     }
 
-    /// Waits until all are here. One of them, the last, is the leader.
+    /// Blocks until all threads have arrived. The last one to arrive is the leader.
     #[track_caller]
     pub fn wait(&self) -> BarrierWaitResult {
         let mut stamp = Stamp::default();
-        // Before the barrier's own lock: a thread that pays here keeps nobody back.
+        // Before the barrier's own lock, so that a pause here delays no other thread.
         hooks::before_send(&mut stamp);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (round, mine) = (state.round, state.here.len());
@@ -63,12 +63,13 @@ impl Barrier {
         let mut blocked = Duration::ZERO;
         let said = if is_leader {
             state.said.swap(0, 1);
-            let State { here, said, .. } = &mut *state;
+            // The older vector is reused for the next round's stamps.
+            let BarrierState { here, said, .. } = &mut *state;
             std::mem::swap(here, &mut said[0]);
             state.here.clear();
             state.round = round.wrapping_add(1);
-            let said = state.said_since(round);
-            // Not under the lock, which all want at once.
+            let said = state.stamps_since(round);
+            // The lock is released first: every woken thread takes it.
             drop(state);
             wake(|| self.passed.notify_all());
             said
@@ -78,9 +79,10 @@ impl Barrier {
                 state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             blocked = standstill.map_or(Duration::ZERO, Standstill::end);
-            state.said_since(round)
+            state.stamps_since(round)
         };
         if hooks::is_active() {
+            // One receive for each other thread; the first one carries the time of the wait.
             for (_, stamp) in said.into_iter().enumerate().filter(|&(place, _)| place != mine) {
                 hooks::after_receive(stamp, std::mem::take(&mut blocked));
             }
@@ -90,23 +92,23 @@ impl Barrier {
     }
 }
 
-impl State {
-    /// What those said who came for that round; nothing while no profile runs.
-    fn said_since(&self, round: usize) -> Vec<Stamp> {
+impl BarrierState {
+    /// The stamps of that round; empty while no profile runs.
+    fn stamps_since(&self, round: usize) -> Vec<Stamp> {
         if !hooks::is_active() {
             return Vec::new();
         }
         match self.round.wrapping_sub(round) {
             1 => self.said[0].clone(),
             2 => self.said[1].clone(),
-            // Or more threads than the barrier is for have overtaken us twice.
+            // More threads than `count` use the barrier, and two later rounds have replaced the stamps.
             _ => Vec::new(),
         }
     }
 }
 
 impl BarrierWaitResult {
-    /// Whether it was.
+    /// Whether the thread was the leader.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0

@@ -12,7 +12,7 @@ use crate::span::wake_if;
 use crate::stamp::{Note, Stamp};
 use crate::standstill::Standstill;
 
-/// [`std::sync::Condvar`], which tells who woke whom.
+/// [`std::sync::Condvar`], which reports which thread woke which.
 ///
 /// ```
 /// use progress::sync::{Condvar, Mutex};
@@ -30,18 +30,18 @@ use crate::standstill::Standstill;
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: std::sync::Condvar,
-    /// What the last one said who notified.
+    /// The stamp of the last notification.
     note: Note,
-    /// Threads that wait, as far as they came while a profile ran.
+    /// The number of waiting threads that began to wait while a profile ran.
     waiting: AtomicU32,
 }
 
-/// Whether a wait ended because its time was over: [`std::sync::WaitTimeoutResult`].
+/// Whether a wait ended by its timeout: [`std::sync::WaitTimeoutResult`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was over.
+    /// Whether the timeout ended the wait.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
@@ -49,16 +49,16 @@ impl WaitTimeoutResult {
 }
 
 impl Condvar {
-    /// Nobody waits.
+    /// Returns a condition variable without waiting threads.
     #[must_use]
     pub const fn new() -> Self {
         Self { inner: std::sync::Condvar::new(), note: Note::new(), waiting: AtomicU32::new(0) }
     }
 
-    /// Gives up the lock, waits for a notification, and takes the lock again. May wake without one.
+    /// Releases the lock, waits for a notification, and takes the lock again. May wake spuriously.
     ///
     /// # Errors
-    /// When the mutex is poisoned; the error has the guard.
+    /// If the mutex is poisoned; the error holds the guard.
     #[inline]
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
@@ -69,10 +69,10 @@ impl Condvar {
         MutexGuard::of(held, self.inner.wait(inner))
     }
 
-    /// [`wait`](Self::wait)s as long as `condition` holds.
+    /// [`wait`](Self::wait)s while `condition` returns true.
     ///
     /// # Errors
-    /// When the mutex is poisoned; the error has the guard.
+    /// If the mutex is poisoned; the error holds the guard.
     #[track_caller]
     pub fn wait_while<'a, T, F>(&self, mut guard: MutexGuard<'a, T>, mut condition: F) -> LockResult<MutexGuard<'a, T>>
     where
@@ -84,10 +84,10 @@ impl Condvar {
         Ok(guard)
     }
 
-    /// [`wait`](Self::wait)s for so long at most.
+    /// [`wait`](Self::wait)s for at most `timeout`.
     ///
     /// # Errors
-    /// When the mutex is poisoned; the error has the guard.
+    /// If the mutex is poisoned; the error holds the guard.
     #[track_caller]
     pub fn wait_timeout<'a, T>(
         &self,
@@ -107,10 +107,11 @@ impl Condvar {
         together(guard, timed_out)
     }
 
-    /// [`wait`](Self::wait)s as long as `condition` holds, but for so long at most; the result says whether it still held then.
+    /// [`wait`](Self::wait)s while `condition` returns true, for at most `timeout`; the result is whether it still held
+    /// then.
     ///
     /// # Errors
-    /// When the mutex is poisoned; the error has the guard.
+    /// If the mutex is poisoned; the error holds the guard.
     #[track_caller]
     pub fn wait_timeout_while<'a, T, F>(
         &self,
@@ -123,6 +124,7 @@ impl Condvar {
     {
         let began = Instant::now();
         while condition(&mut *guard) {
+            // The condition was checked last, so a late change still counts.
             let Some(left) = timeout.checked_sub(began.elapsed()) else {
                 return Ok((guard, WaitTimeoutResult(true)));
             };
@@ -131,27 +133,27 @@ impl Condvar {
         Ok((guard, WaitTimeoutResult(false)))
     }
 
-    /// Wakes one that waits, if any does.
+    /// Wakes one waiting thread, if there is one.
     #[inline]
     #[track_caller]
     pub fn notify_one(&self) {
-        wake_if(self.tell(Location::caller()), || self.inner.notify_one());
+        wake_if(self.stamp_notify(Location::caller()), || self.inner.notify_one());
     }
 
-    /// Wakes all that wait.
+    /// Wakes all waiting threads.
     #[inline]
     #[track_caller]
     pub fn notify_all(&self) {
-        wake_if(self.tell(Location::caller()), || self.inner.notify_all());
+        wake_if(self.stamp_notify(Location::caller()), || self.inner.notify_all());
     }
 
-    /// Whether it is known that somebody waits.
+    /// Reports a notification. Returns whether a thread is known to wait.
     #[inline]
-    fn tell(&self, place: &'static Location<'static>) -> bool {
+    fn stamp_notify(&self, place: &'static Location<'static>) -> bool {
         if !hooks::is_active() {
             return false;
         }
-        // Where nobody waits, nobody hears it.
+        // A notification without a waiting thread is lost, so it needs no stamp.
         let is_awaited = self.waiting.load(Relaxed) > 0;
         if is_awaited {
             let mut stamp = Stamp::default();
@@ -162,7 +164,7 @@ impl Condvar {
         is_awaited
     }
 
-    /// `wait`, which also says whether it ended with `timer`.
+    /// `wait` while a profile runs. Also returns whether `timer` ended it.
     #[cold]
     fn wait_told<'a, T>(
         &self,
@@ -173,17 +175,18 @@ impl Condvar {
     ) -> (LockResult<MutexGuard<'a, T>>, bool) {
         let MutexGuard { held, inner, .. } = guard;
         held.release();
-        // While the lock is still held: whoever takes it next to change something sees that one waits.
+        // Counted while the lock is still held: the next holder, which may change the state, sees the waiting thread.
         self.waiting.fetch_add(1, Relaxed);
         let standstill = Standstill::begin();
         let (inner, timed_out) = wait(inner);
         let blocked = standstill.end();
         self.waiting.fetch_sub(1, Relaxed);
+        // A notification is a message from the notifier; a timeout is a timer.
         match timer {
             Some(timer) if timed_out => hooks::sleep_ended(timer, blocked),
             _ => hooks::after_receive(self.note.read(), blocked),
         }
-        // What the lock itself took is in `blocked`.
+        // The time to take the lock again is part of `blocked`.
         held.acquired(Duration::ZERO);
         hooks::at(site::span(Deed::Wait, place));
         (MutexGuard::of(held, inner), timed_out)

@@ -1,34 +1,35 @@
-//! What holds a lock of ours: std's guard, between what tells that the lock is about to be given up and what tells that it was.
+//! The guard of a lock: std's guard, between a field that reports the release before it and one that reports it after
+//! it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
-use super::watch::{GivenUp, Held, Watch};
+use super::watch::{GivenUp, ReleaseReport, Watch};
 use crate::hooks;
 use crate::site::Deed;
 
 /// A guard around std's guard `G`: [`MutexGuard`](super::MutexGuard), [`RwLockReadGuard`](super::RwLockReadGuard) or
 /// [`RwLockWriteGuard`](super::RwLockWriteGuard).
-#[must_use = "if unused the lock is given up at once"]
+#[must_use = "if unused the lock is released at once"]
 pub struct Guard<'a, G> {
-    // In this order: what is about to happen is told first, what has happened last.
-    pub(super) held: Held<'a>,
+    // Fields drop in this order: `held` reports the release before std's guard performs it, `given_up` after it.
+    pub(super) held: ReleaseReport<'a>,
     pub(super) inner: G,
     pub(super) given_up: GivenUp,
 }
 
 impl<'a, G> Guard<'a, G> {
     #[inline]
-    pub(super) fn of(held: Held<'a>, inner: LockResult<G>) -> LockResult<Self> {
+    pub(super) fn of(held: ReleaseReport<'a>, inner: LockResult<G>) -> LockResult<Self> {
         match inner {
             Ok(inner) => Ok(Self { held, inner, given_up: GivenUp }),
             Err(poisoned) => Err(PoisonError::new(Self { held, inner: poisoned.into_inner(), given_up: GivenUp })),
         }
     }
 
-    /// Waits for the lock and takes it.
+    /// Takes the lock, and blocks if it is taken. Reports the wait while a profile runs.
     #[inline]
     #[track_caller]
     pub(super) fn acquire(
@@ -40,7 +41,8 @@ impl<'a, G> Guard<'a, G> {
         if hooks::is_active() {
             return Self::acquire_told(watch, deed, Location::caller(), attempt, wait);
         }
-        // Made behind std's: what is made before it is moved, which costs more than the lock.
+        // `ReleaseReport` is built after std's guard: built before, it would be moved, which costs more than the lock
+        // itself.
         match wait() {
             Ok(inner) => Ok(Self { held: watch.untold(deed), inner, given_up: GivenUp }),
             poisoned => Self::of(watch.untold(deed), poisoned),
@@ -59,12 +61,13 @@ impl<'a, G> Guard<'a, G> {
         Self::of(held, inner)
     }
 
-    /// What came of an attempt to take the lock.
+    /// Turns the result of std's `try_lock` into a guard, or its error.
     #[inline]
     #[track_caller]
     pub(super) fn attempted(watch: &'a Watch, deed: Deed, attempt: TryLockResult<G>) -> TryLockResult<Self> {
         let inner = match attempt {
             Ok(inner) => Ok(inner),
+            // A poisoned lock is held, so it is reported like any other.
             Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
             Err(TryLockError::WouldBlock) => return Err(TryLockError::WouldBlock),
         };

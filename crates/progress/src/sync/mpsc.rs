@@ -1,7 +1,7 @@
-//! [`std::sync::mpsc`]: channels that tell who waits for whom.
+//! [`std::sync::mpsc`]: channels that report which thread waits for which.
 //!
-//! A message carries its sender's stamp. In a bounded channel the places are messages too, from the receiver to the senders: a
-//! sender that finds the channel full waits for the receiver, and the profiler knows it.
+//! A message carries its sender's stamp. A free slot of a bounded channel carries the receiver's stamp back to the
+//! sender that takes it: so the profiler sees that a sender on a full channel waits for the receiver.
 //!
 //! ```
 //! use progress::{sync::mpsc, thread};
@@ -12,8 +12,8 @@
 //! producer.join().unwrap().unwrap();
 //! ```
 //!
-//! - `bounded`: a channel that has so many places.
-//! - `receiver`: the end that both kinds of channel share.
+//! - `bounded`: a channel with a fixed number of slots.
+//! - `receiver`: the receiving end of both kinds of channel.
 
 mod bounded;
 mod receiver;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
 use bounded::Bounded;
-use receiver::Way;
+use receiver::ReceiverKind;
 pub use receiver::{IntoIter, Iter, Receiver, TryIter};
 
 use crate::hooks;
@@ -33,47 +33,47 @@ use crate::site::{self, Deed};
 use crate::span::wake_if;
 use crate::stamp::{Note, Stamp};
 
-/// What is sent, and by whom.
-struct Message<T> {
+/// A value, and its sender's stamp.
+struct StampedValue<T> {
     stamp: Stamp,
     value: T,
 }
 
-/// A channel that takes whatever is sent: [`std::sync::mpsc::channel`].
+/// An unbounded channel: [`std::sync::mpsc::channel`].
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (inner, receiver) = std::sync::mpsc::channel();
-    let shared = Arc::<Shared>::default();
-    (Sender { inner, shared: Arc::clone(&shared) }, Receiver::of(Way::Unbounded { inner: receiver, shared }))
+    let shared = Arc::<UnboundedState>::default();
+    (Sender { inner, shared: Arc::clone(&shared) }, Receiver::of(ReceiverKind::Unbounded { inner: receiver, shared }))
 }
 
-/// A channel with so many places; without any, a sender waits until its message is taken: [`std::sync::mpsc::sync_channel`].
+/// A channel of `bound` slots; with 0, a sender blocks until its message is taken: [`std::sync::mpsc::sync_channel`].
 #[must_use]
 pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
     let channel = Arc::new(Bounded::new(bound));
-    (SyncSender { channel: Arc::clone(&channel) }, Receiver::of(Way::Bounded(channel)))
+    (SyncSender { channel: Arc::clone(&channel) }, Receiver::of(ReceiverKind::Bounded(channel)))
 }
 
-/// [`std::sync::mpsc::Sender`].
+/// [`std::sync::mpsc::Sender`], whose messages are stamped.
 pub struct Sender<T> {
-    inner: std::sync::mpsc::Sender<Message<T>>,
-    shared: Arc<Shared>,
+    inner: std::sync::mpsc::Sender<StampedValue<T>>,
+    shared: Arc<UnboundedState>,
 }
 
-/// What both ends of an unbounded channel have besides std's.
+/// State of an unbounded channel beside std's.
 #[derive(Debug, Default)]
-struct Shared {
-    /// What the last sender said when it went: the end of the channel is a message too.
+struct UnboundedState {
+    /// The stamp of the sender that was dropped last: the channel's end is an event that the receiver waits for.
     gone: Note,
-    /// Whether the receiver waits, as far as it began to while a profile ran.
+    /// Whether the receiver waits; set only while a profile runs.
     is_awaited: AtomicBool,
 }
 
 impl<T> Sender<T> {
-    /// Sends without waiting.
+    /// Sends without blocking.
     ///
     /// # Errors
-    /// When the receiver is gone; the error has the value.
+    /// If the receiver was dropped; the error holds the value.
     #[inline]
     #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
@@ -82,10 +82,11 @@ impl<T> Sender<T> {
         if hooks::is_active() {
             hooks::before_send(&mut stamp);
             hooks::at(site::span(Deed::Send, Location::caller()));
-            // Once for each time that it waits.
+            // The swap lets one sender per wait pay for the wakeup.
             is_awaited = self.shared.is_awaited.load(Relaxed) && self.shared.is_awaited.swap(false, Relaxed);
         }
-        let message = Message { stamp, value };
+        // While no profile runs the stamp is the default one, which carries no value.
+        let message = StampedValue { stamp, value };
         wake_if(is_awaited, || self.inner.send(message)).map_err(|SendError(message)| SendError(message.value))
     }
 }
@@ -112,25 +113,25 @@ impl<T> fmt::Debug for Sender<T> {
     }
 }
 
-/// [`std::sync::mpsc::SyncSender`].
+/// [`std::sync::mpsc::SyncSender`], whose messages are stamped.
 pub struct SyncSender<T> {
     channel: Arc<Bounded<T>>,
 }
 
 impl<T> SyncSender<T> {
-    /// Sends, and waits for a place; in a channel without places, until the message is taken.
+    /// Sends the value, and blocks until a slot is free; with a bound of 0, until the message is taken.
     ///
     /// # Errors
-    /// When the receiver is gone; the error has the value.
+    /// If the receiver was dropped; the error holds the value.
     #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         self.channel.send(value, Location::caller())
     }
 
-    /// Sends if there is a place; in a channel without places, if the receiver waits.
+    /// Sends the value if a slot is free; with a bound of 0, if the receiver waits.
     ///
     /// # Errors
-    /// When there is none, or the receiver is gone; the error has the value.
+    /// If there is no free slot, or the receiver was dropped; the error holds the value.
     #[track_caller]
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         self.channel.try_send(value, Location::caller())

@@ -7,7 +7,7 @@ use super::guard::Guard;
 use super::watch::Watch;
 use crate::site::Deed;
 
-/// [`std::sync::Mutex`], which tells who waits for whom.
+/// [`std::sync::Mutex`], which reports waits to the profiler.
 ///
 /// ```
 /// use progress::sync::Mutex;
@@ -22,59 +22,59 @@ pub struct Mutex<T: ?Sized> {
     inner: std::sync::Mutex<T>,
 }
 
-/// [`std::sync::MutexGuard`].
+/// [`std::sync::MutexGuard`], which reports the release.
 pub type MutexGuard<'a, T> = Guard<'a, std::sync::MutexGuard<'a, T>>;
 
 impl<T> Mutex<T> {
-    /// Unlocked.
+    /// Returns an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self { watch: Watch::new(), inner: std::sync::Mutex::new(value) }
     }
 
-    /// What it protected.
+    /// Consumes the mutex, and returns its value.
     ///
     /// # Errors
-    /// When it is poisoned; the error has the value.
+    /// If the mutex is poisoned; the error holds the value.
     pub fn into_inner(self) -> LockResult<T> {
         self.inner.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits for the lock and takes it.
+    /// Blocks until the lock is free, and takes it.
     ///
     /// # Errors
-    /// When a thread panicked that held it; the error has the guard.
+    /// If a thread panicked while it held the lock; the error holds the guard.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         Guard::acquire(&self.watch, Deed::Lock, || self.inner.try_lock(), || self.inner.lock())
     }
 
-    /// Takes the lock if nobody holds it.
+    /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// When somebody does, or when it is poisoned; then the error has the guard.
+    /// If another thread holds the lock, or it is poisoned; a poison error holds the guard.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         Guard::attempted(&self.watch, Deed::Lock, self.inner.try_lock())
     }
 
-    /// Whether a thread panicked that held it.
+    /// Whether a thread panicked while it held the lock.
     pub fn is_poisoned(&self) -> bool {
         self.inner.is_poisoned()
     }
 
-    /// As if no thread had panicked.
+    /// Clears the poison.
     pub fn clear_poison(&self) {
         self.inner.clear_poison();
     }
 
-    /// What it protects, without a lock.
+    /// The value; needs no lock, since the borrow is exclusive.
     ///
     /// # Errors
-    /// When it is poisoned; the error has the reference.
+    /// If the mutex is poisoned; the error holds the reference.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.inner.get_mut()
     }

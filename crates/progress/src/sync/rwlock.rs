@@ -7,7 +7,7 @@ use super::guard::Guard;
 use super::watch::Watch;
 use crate::site::Deed;
 
-/// [`std::sync::RwLock`], which tells who waits for whom.
+/// [`std::sync::RwLock`], which reports waits to the profiler.
 ///
 /// ```
 /// use progress::sync::RwLock;
@@ -22,82 +22,82 @@ pub struct RwLock<T: ?Sized> {
     inner: std::sync::RwLock<T>,
 }
 
-/// [`std::sync::RwLockReadGuard`].
+/// [`std::sync::RwLockReadGuard`], which reports the release.
 pub type RwLockReadGuard<'a, T> = Guard<'a, std::sync::RwLockReadGuard<'a, T>>;
 
-/// [`std::sync::RwLockWriteGuard`].
+/// [`std::sync::RwLockWriteGuard`], which reports the release.
 pub type RwLockWriteGuard<'a, T> = Guard<'a, std::sync::RwLockWriteGuard<'a, T>>;
 
 impl<T> RwLock<T> {
-    /// Unlocked.
+    /// Returns an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self { watch: Watch::new(), inner: std::sync::RwLock::new(value) }
     }
 
-    /// What it protected.
+    /// Consumes the lock, and returns its value.
     ///
     /// # Errors
-    /// When it is poisoned; the error has the value.
+    /// If the lock is poisoned; the error holds the value.
     pub fn into_inner(self) -> LockResult<T> {
         self.inner.into_inner()
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until nobody writes, and reads.
+    /// Blocks until no writer holds the lock, and takes it for reading.
     ///
     /// # Errors
-    /// When a thread panicked that wrote; the error has the guard.
+    /// If a writer panicked while it held the lock; the error holds the guard.
     #[inline]
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         Guard::acquire(&self.watch, Deed::Read, || self.inner.try_read(), || self.inner.read())
     }
 
-    /// Reads if nobody writes.
+    /// Takes the lock for reading if no writer holds it.
     ///
     /// # Errors
-    /// When somebody does, or when it is poisoned; then the error has the guard.
+    /// If a writer holds the lock, or it is poisoned; a poison error holds the guard.
     #[inline]
     #[track_caller]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
         Guard::attempted(&self.watch, Deed::Read, self.inner.try_read())
     }
 
-    /// Waits until nobody reads or writes, and writes.
+    /// Blocks until no reader or writer holds the lock, and takes it for writing.
     ///
     /// # Errors
-    /// When a thread panicked that wrote; the error has the guard.
+    /// If a writer panicked while it held the lock; the error holds the guard.
     #[inline]
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         Guard::acquire(&self.watch, Deed::Write, || self.inner.try_write(), || self.inner.write())
     }
 
-    /// Writes if nobody reads or writes.
+    /// Takes the lock for writing if no reader or writer holds it.
     ///
     /// # Errors
-    /// When somebody does, or when it is poisoned; then the error has the guard.
+    /// If another thread holds the lock, or it is poisoned; a poison error holds the guard.
     #[inline]
     #[track_caller]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         Guard::attempted(&self.watch, Deed::Write, self.inner.try_write())
     }
 
-    /// Whether a thread panicked that wrote.
+    /// Whether a writer panicked while it held the lock.
     pub fn is_poisoned(&self) -> bool {
         self.inner.is_poisoned()
     }
 
-    /// As if no thread had panicked.
+    /// Clears the poison.
     pub fn clear_poison(&self) {
         self.inner.clear_poison();
     }
 
-    /// What it protects, without a lock.
+    /// The value; needs no lock, since the borrow is exclusive.
     ///
     /// # Errors
-    /// When it is poisoned; the error has the reference.
+    /// If the lock is poisoned; the error holds the reference.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.inner.get_mut()
     }
@@ -116,7 +116,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Goes on reading, without letting another writer in between.
+    /// Turns the write lock into a read lock, without letting another writer in between.
     pub fn downgrade(this: Self) -> RwLockReadGuard<'a, T> {
         let held = this.held.share();
         Guard { held, inner: std::sync::RwLockWriteGuard::downgrade(this.inner), given_up: this.given_up }

@@ -1,4 +1,4 @@
-//! What a lock of ours has beside std's: the stamp that goes from holder to holder, and how many wait.
+//! The profiling state of a lock: the stamp that goes from holder to holder, and the number of waiting threads.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -13,11 +13,11 @@ use crate::span::{Entered, Span};
 use crate::stamp::{Lock, Sharing};
 use crate::standstill::Standstill;
 
-/// Kept beside the lock.
+/// Stored beside std's lock.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     lock: Lock,
-    /// Threads that wait for the lock, as far as they came while a profile ran.
+    /// The number of waiting threads that began to wait while a profile ran.
     waiting: AtomicU32,
 }
 
@@ -26,17 +26,18 @@ impl Watch {
         Self { lock: Lock::new(), waiting: AtomicU32::new(0) }
     }
 
-    /// Takes the lock while a profile runs: `attempt` first, so that who gets it at once is not taken for one who waited.
+    /// Takes the lock while a profile runs. It calls `attempt` first, so that an uncontended lock is not reported as a
+    /// wait.
     ///
-    /// The span of the holder is entered before the lock is asked for: what it costs to say so is then no longer hold. While
-    /// the thread waits it is in no kind of work at all.
+    /// The holder's span is opened before the lock is requested, so that the hook's cost does not lengthen the time for
+    /// which the lock is held. During the wait the thread does no kind of work.
     pub(super) fn acquire<G>(
         &self,
         deed: Deed,
         place: &'static Location<'static>,
         attempt: impl FnOnce() -> TryLockResult<G>,
         wait: impl FnOnce() -> LockResult<G>,
-    ) -> (LockResult<G>, Held<'_>) {
+    ) -> (LockResult<G>, ReleaseReport<'_>) {
         hooks::before_lock();
         let span = site::span(deed, place);
         hooks::at(span);
@@ -45,34 +46,35 @@ impl Watch {
             Ok(guard) => (Ok(guard), Duration::ZERO),
             Err(TryLockError::Poisoned(guard)) => (Err(guard), Duration::ZERO),
             Err(TryLockError::WouldBlock) => {
-                let _one = Waiting::begin(&self.waiting);
+                // The count tells the holder that its release wakes a thread.
+                let _one = WaiterCount::begin(&self.waiting);
                 let standstill = Standstill::begin();
                 let guard = wait();
                 (guard, standstill.end())
             }
         };
-        let held = Held { watch: self, sharing: sharing(deed), span };
+        let held = ReleaseReport { watch: self, sharing: sharing(deed), span };
         held.acquired(blocked);
         (guard, held)
     }
 
-    /// What is held of a lock that was taken without waiting; told if a profile runs.
+    /// Reports a lock that was taken without waiting, if a profile runs.
     #[inline]
-    pub(super) fn hold(&self, deed: Deed, place: &'static Location<'static>) -> Held<'_> {
+    pub(super) fn hold(&self, deed: Deed, place: &'static Location<'static>) -> ReleaseReport<'_> {
         if !hooks::is_active() {
             return self.untold(deed);
         }
         let span = site::span(deed, place);
         hooks::at(span);
-        let held = Held { watch: self, sharing: sharing(deed), span: span.enter() };
+        let held = ReleaseReport { watch: self, sharing: sharing(deed), span: span.enter() };
         held.acquired(Duration::ZERO);
         held
     }
 
-    /// What is held of a lock that was taken while no profile ran.
+    /// The state of a lock that was taken while no profile ran: not reported.
     #[inline]
-    pub(super) fn untold(&self, deed: Deed) -> Held<'_> {
-        Held { watch: self, sharing: sharing(deed), span: Entered::nothing() }
+    pub(super) fn untold(&self, deed: Deed) -> ReleaseReport<'_> {
+        ReleaseReport { watch: self, sharing: sharing(deed), span: Entered::nothing() }
     }
 }
 
@@ -81,36 +83,36 @@ fn sharing(deed: Deed) -> Sharing {
     if deed == Deed::Read { Sharing::Shared } else { Sharing::Exclusive }
 }
 
-/// One more that waits, while it lives.
-struct Waiting<'a>(&'a AtomicU32);
+/// Counts one waiting thread while it lives.
+struct WaiterCount<'a>(&'a AtomicU32);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaiterCount<'a> {
     fn begin(waiting: &'a AtomicU32) -> Self {
         waiting.fetch_add(1, Relaxed);
         Self(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-/// Part of a guard that stands before std's, so that it goes first: it tells that the lock is about to be given up.
+/// First field of a guard, dropped before std's guard: it reports that the lock is about to be released.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct ReleaseReport<'a> {
     watch: &'a Watch,
     sharing: Sharing,
     span: Entered,
 }
 
-impl Held<'_> {
+impl ReleaseReport<'_> {
     pub(super) fn acquired(&self, blocked: Duration) {
         hooks::lock_acquired(&self.watch.lock, self.sharing, blocked);
     }
 
-    /// The lock is about to be given up; whether it is known that somebody waits for it.
+    /// Reports that the lock is about to be released. Returns whether a thread is known to wait for it.
     #[inline]
     pub(super) fn release(&self) -> bool {
         if !hooks::is_active() {
@@ -121,9 +123,10 @@ impl Held<'_> {
         contended
     }
 
-    /// From here on the lock is held together with other readers.
+    /// Turns an exclusive hold into a shared one.
     #[inline]
     pub(super) fn share(mut self) -> Self {
+        // To the profiler a downgrade is a release and an acquisition without a wait.
         self.release();
         self.sharing = Sharing::Shared;
         self.acquired(Duration::ZERO);
@@ -131,23 +134,24 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ReleaseReport<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.release() {
+            // The holder's span ends before the wakeup, whose cost is not part of the critical section.
             drop(std::mem::replace(&mut self.span, Entered::nothing()));
             WAKING.set(hooks::entered(Span::WAKE));
         }
-        // Then the span ends, if it has not, then std's guard gives up the lock.
+        // Then the span ends, if it has not yet, and std's guard releases the lock.
     }
 }
 
 thread_local! {
-    /// The span of the wake that giving up a lock comes to, while std's guard does so.
+    /// The open [`Span::WAKE`], from the release of a contended lock until std's guard has woken the next holder.
     static WAKING: Cell<Option<NonZeroU32>> = const { Cell::new(None) };
 }
 
-/// Part of a guard that stands behind std's: the lock was given up, and whoever waits was woken.
+/// Last field of a guard, dropped after std's guard: the lock was released, and a waiting thread was woken.
 #[derive(Debug)]
 pub(super) struct GivenUp;
 

@@ -12,16 +12,16 @@ use crate::hooks;
 use crate::site::{self, Deed};
 use crate::standstill::Standstill;
 
-/// [`std::thread::Scope`].
+/// [`std::thread::Scope`], which reports the threads spawned in it.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Scope<'scope, 'env: 'scope>(std::thread::Scope<'scope, 'env>);
 
-/// Threads that were spawned in scopes that still last, by the scope's address, while a profile runs: at its end the scope
-/// waits for them.
+/// Threads spawned while a profile runs in scopes that have not ended, with the scope's address: at its end the scope
+/// joins them.
 static OPEN: Mutex<Vec<(usize, Arc<Notes>)>> = Mutex::new(Vec::new());
 
-/// How many those are. A scope sees its own, since it waited for whoever spawned them.
+/// Length of `OPEN`. A scope's end sees all its own threads counted, since it has waited for the threads that spawn.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn open<T>(work: impl FnOnce(&mut Vec<(usize, Arc<Notes>)>) -> T) -> T {
@@ -31,7 +31,7 @@ fn open<T>(work: impl FnOnce(&mut Vec<(usize, Arc<Notes>)>) -> T) -> T {
     done
 }
 
-/// [`std::thread::scope`]: threads that may borrow what lives outside, since all of them have ended when this returns.
+/// [`std::thread::scope`]: threads that may borrow from outside the scope, since all have ended when this returns.
 ///
 /// ```
 /// use progress::thread;
@@ -43,33 +43,35 @@ fn open<T>(work: impl FnOnce(&mut Vec<(usize, Arc<Notes>)>) -> T) -> T {
 /// ```
 ///
 /// # Panics
-/// When a thread panicked that nobody joined.
+/// If a thread panicked that was not joined.
 #[track_caller]
 pub fn scope<'env, F, T>(work: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let place = Location::caller();
-    let mut end = End { scope: 0, standstill: None };
+    let mut end = ScopeEnd { scope: 0, standstill: None };
     let result = std::thread::scope(|inner| {
         let scope = Scope::of(inner);
         end.scope = scope.address();
         let result = work(scope);
+        // From here std's scope joins the threads.
         end.standstill = hooks::is_active().then(Standstill::begin);
         result
     });
-    end.told(place);
+    end.account_wait(place);
     result
 }
 
-/// The end of a scope, also where it panics: then what was noted is forgotten.
-struct End {
+/// The end of a scope. On a panic it drops the scope's entries in `OPEN` unreported.
+struct ScopeEnd {
     scope: usize,
     standstill: Option<Standstill>,
 }
 
-impl End {
-    fn told(mut self, place: &'static Location<'static>) {
+impl ScopeEnd {
+    fn account_wait(mut self, place: &'static Location<'static>) {
+        // All threads have ended: one wait for all of them, which the first receive accounts for.
         let mut blocked = self.standstill.take().map_or(Duration::ZERO, Standstill::end);
         if !hooks::is_active() {
             return;
@@ -82,9 +84,9 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for ScopeEnd {
     fn drop(&mut self) {
-        // Most often no profile runs, and nothing was noted.
+        // Usually no profile ran, and the lock is not needed.
         if COUNT.load(Ordering::Relaxed) > 0 {
             open(|open| open.retain(|(scope, _)| *scope != self.scope));
         }
@@ -102,10 +104,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Spawns a thread, for whose end the scope waits.
+    /// Spawns a thread, which the scope joins at its end.
     ///
     /// # Panics
-    /// When the system has no more of them; [`Builder::spawn_scoped`](super::Builder::spawn_scoped) says so instead.
+    /// If the system cannot create a thread; [`Builder::spawn_scoped`](super::Builder::spawn_scoped) returns that error
+    /// instead.
     #[track_caller]
     pub fn spawn<F, T>(&'scope self, work: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -135,7 +138,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 }
 
-/// [`std::thread::ScopedJoinHandle`].
+/// [`std::thread::ScopedJoinHandle`], which reports the join.
 #[derive(Debug)]
 pub struct ScopedJoinHandle<'scope, T> {
     inner: std::thread::ScopedJoinHandle<'scope, T>,
@@ -144,28 +147,28 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// The thread.
+    /// The handle of the spawned thread.
     #[must_use]
     pub fn thread(&self) -> &Thread {
         &self.thread
     }
 
-    /// Waits for its end.
+    /// Blocks until the thread ends, and returns its result.
     ///
     /// # Errors
-    /// When it panicked: what it panicked with.
+    /// If the thread panicked: the payload of its panic.
     #[track_caller]
     pub fn join(self) -> Result<T> {
         let (is_finished, notes) = (self.is_finished(), self.thread.notes);
         let result = joined(&notes, is_finished, Location::caller(), || self.inner.join());
         if hooks::is_active() {
-            // The scope need not wait for it any more.
+            // It is joined: the scope's end need not report it.
             open(|open| open.retain(|(scope, other)| *scope != self.scope || !Arc::ptr_eq(other, &notes)));
         }
         result
     }
 
-    /// Whether it is through with its work.
+    /// Whether the thread has finished its work.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.inner.is_finished()

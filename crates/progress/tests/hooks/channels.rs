@@ -1,4 +1,4 @@
-//! Channels.
+//! Channels: the stamps that messages, freed slots and dropped ends carry.
 
 use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn a_bounded_channels_receiver_is_too_and_gives_places_back() {
             "at recv",
             "took 4, blocked",
             "at recv",
-            // The receiver goes, and says so, and then the thread.
+            // The receiver is dropped, then the thread ends; each leaves a stamp.
             "sent 5",
             "sent 6",
         ],
@@ -89,7 +89,7 @@ fn a_full_channel_holds_its_sender_up() {
         let sending = named("sending", move || (0..4).for_each(|number| sender.send(number).unwrap()));
         until_blocked("sending");
         assert_eq!(receiver.recv(), Ok(0));
-        // The place that the third has is given back by the first's receiver, and so on.
+        // The third message takes the slot that the first one's receipt freed, and so on.
         until_blocked("sending");
         assert_eq!(receiver.recv(), Ok(1));
         sending.join().unwrap();

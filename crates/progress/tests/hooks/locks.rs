@@ -1,4 +1,4 @@
-//! Mutexes and read-write locks.
+//! Mutexes and read-write locks: the calls for free and contended locks, panics and downgrades.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -53,7 +53,7 @@ fn a_lock_that_is_held_blocks_and_its_holder_knows() {
     check(&lines, "other", &["took 1", "at lock", "in lock", "locked, blocked", "unlocks", "out", "sent 2"]);
     let main = &lines["main"];
     assert_eq!(main[..7], ["at lock", "in lock", "locked", "sent 1", "at spawn", "unlocks, contended", "out"]);
-    // The wake is no part of what is done with the lock held.
+    // The wakeup is not part of the critical section.
     assert_eq!(main[7..9], ["in wake", "out"]);
     assert!(main[9].starts_with("took 2"));
     assert_eq!(main[10], "at join");
@@ -89,7 +89,7 @@ fn readers_share_and_writers_do_not() {
         *lock.try_write().unwrap() += 1;
     });
     let read = ["at read", "in read", "locked, shared"];
-    // The first goes first, so the second's span is told anew.
+    // The first guard is dropped first, so the second one's span is entered again.
     let unread = ["unlocks, shared", "out", "in read", "unlocks, shared", "out"];
     let write = ["at write", "in write", "locked", "unlocks", "out"];
     check(&lines, "main", &[&read[..], &read, &unread, &write, &write].concat());

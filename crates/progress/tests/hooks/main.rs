@@ -1,5 +1,5 @@
-//! What a policy is told by each primitive, hook by hook: what happened in which order, who was blocked for it, and whose stamp
-//! reached whom. One binary, since a process has one policy.
+//! The policy calls of each primitive and hook: their order, which of them were blocked, and which stamp reached which
+//! receiver. One binary, since a process has one policy.
 
 mod channels;
 mod locks;

@@ -1,4 +1,4 @@
-//! Condition variables and barriers.
+//! Condition variables and barriers: which calls a notification, a timeout and a barrier make.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn whoever_is_notified_goes_on_from_the_notifier() {
     assert_eq!(main[7..12], lock);
     assert_eq!(main[12..16], ["sent 2", "at notify", "in wake", "out"]);
     assert!(main[16].starts_with("took 3"), "{main:?}");
-    // Nobody waits: nothing is sent, and nobody is woken.
+    // No thread waits: the notification makes no stamp, and wakes no thread.
     assert_eq!(main[17..], ["at join", "at notify"]);
 }
 
@@ -99,7 +99,7 @@ fn a_wait_that_is_over_is_a_timer() {
             "out".into(),
         ]
     };
-    // A time of nothing may be over before the first wait.
+    // A timeout of zero may expire before the first wait.
     assert_eq!(main[main.len() - 10..], wait(if main.len() == 20 { 2 } else { 1 }), "{main:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! A policy that writes down in words what it is told, thread by thread.
+//! A policy that records its calls as words, by thread.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -8,37 +8,38 @@ use progress::{
     Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, accounts, attend, install, points, spans,
 };
 
-/// Every stamp is of this window.
+/// The window of every stamp.
 const WINDOW: u32 = 1;
 
-struct Recorder(Mutex<Told>);
+struct Recorder(Mutex<HookLog>);
 
 #[derive(Default)]
-struct Told {
-    /// By thread.
+struct HookLog {
+    /// The calls, by the thread's name.
     lines: BTreeMap<String, Vec<String>>,
     stamps: u64,
-    /// What a kind of work is called; the place is its number, and 0 is nothing.
+    /// The names of the kinds of work; a kind's number is its index plus 1, and 0 is no kind.
     kinds: Vec<String>,
 }
 
-static RECORDER: Recorder = Recorder(Mutex::new(Told { lines: BTreeMap::new(), stamps: 0, kinds: Vec::new() }));
-/// One test at a time.
+static RECORDER: Recorder = Recorder(Mutex::new(HookLog { lines: BTreeMap::new(), stamps: 0, kinds: Vec::new() }));
+/// Serialises the tests.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn told() -> MutexGuard<'static, Told> {
+fn told() -> MutexGuard<'static, HookLog> {
     RECORDER.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was told while `work` ran, by thread. The test's own is `main`; stamps are numbered as they were given out.
+/// Runs `work`, and returns the policy's calls by thread. The test's own thread is `main`; stamps are numbered from 1
+/// in the order in which they are issued.
 pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| assert!(install(&RECORDER).is_ok()));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     progress::on_each_thread();
     here().kind.store(0, std::sync::atomic::Ordering::Relaxed);
-    *told() = Told::default();
-    // Also when an assertion fails: the other tests count on it.
+    *told() = HookLog::default();
+    // Also when an assertion fails: the next tests rely on it.
     struct Off;
     impl Drop for Off {
         fn drop(&mut self) {
@@ -57,13 +58,13 @@ pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
     lines
 }
 
-/// What was told of one thread.
+/// Checks the calls of one thread.
 #[track_caller]
 pub(crate) fn check(lines: &BTreeMap<String, Vec<String>>, thread: &str, want: &[&str]) {
     assert_eq!(lines.get(thread).map_or(&[][..], |lines| lines), want, "{thread} in {lines:#?}");
 }
 
-/// Waits until that thread stands still in one of our primitives: it stands still, and the kernel does not run it.
+/// Waits until that thread is blocked in a primitive of the crate, and asleep for the kernel too.
 pub(crate) fn until_blocked(name: &str) {
     loop {
         let account = accounts().into_iter().find(|account| account.tid().is_some() && account.name() == name);
@@ -86,13 +87,13 @@ fn here() -> &'static Account {
     progress::current().expect("the thread is registered")
 }
 
-/// The kind of work that this thread is in.
+/// This thread's current kind of work.
 pub(crate) fn kind() -> String {
     path(here())
 }
 
-impl Told {
-    /// The number of a kind of work, above 0.
+impl HookLog {
+    /// The number of a kind of work, at least 1.
     fn kind(&mut self, name: String) -> u32 {
         let at = self.kinds.iter().position(|known| *known == name).unwrap_or_else(|| {
             self.kinds.push(name);
@@ -107,7 +108,7 @@ impl Told {
     }
 }
 
-/// What a span or a site is called, without the place.
+/// The first word of a span's or site's name, without the source location.
 fn word(span: Span) -> String {
     let name = spans().swap_remove(span.id() as usize);
     name.split(' ').next().unwrap_or_default().to_owned()
@@ -126,7 +127,7 @@ fn shared(sharing: Sharing) -> &'static str {
     if sharing == Sharing::Shared { ", shared" } else { "" }
 }
 
-/// Stamps of messages that nobody stamped are 0.
+/// A stamp's number; 0 for an unstamped message.
 fn number(stamp: Stamp) -> u64 {
     stamp.value(WINDOW).unwrap_or(0)
 }
@@ -162,7 +163,7 @@ impl Policy for Recorder {
     fn at(&self, account: &'static Account, site: Span) {
         say(format!("at {}", word(site)));
         let path = path(account);
-        // A site takes the place of the one before it in the same span.
+        // A site replaces the previous one in the same span.
         let above = path.rfind('@').filter(|&at| path.rfind('/') < Some(at)).map_or(&*path, |at| &path[..at]);
         set(account, format!("{above}@{}", word(site)));
     }

@@ -1,7 +1,7 @@
-//! Spans, points and the macros.
+//! Spans, points and the macros, and the begin and end of a profile in the middle of them.
 
 use progress::sync::Mutex;
-use progress::{Attention, Point, Span, Step, Visit, attend, begin, end, progress, span};
+use progress::{Attention, ContextStep, Point, Span, Visit, attend, begin, end, progress, span};
 
 use crate::recorder::{check, kind, record};
 
@@ -24,7 +24,7 @@ fn macros_tell_what_they_name() {
             "hit request",
             "began 1",
             "began 2",
-            // In the order in which they began; what never began has no time.
+            // Units end in the order of their begins; the third end has no begin, and so no latency.
             "ended 1 of answer",
             "ended 2 of answer",
             "ended 0 of answer",
@@ -33,7 +33,8 @@ fn macros_tell_what_they_name() {
     );
 }
 
-/// Else the next ones would end with its begin, and seem to take as long as two windows are apart.
+/// If it stayed open, each later end would pair with an earlier begin, and the latencies would include the gap between
+/// windows.
 #[test]
 fn a_unit_that_ends_between_windows_is_over() {
     let lines = record(|| {
@@ -79,7 +80,7 @@ fn nothing_is_told_while_no_profile_runs() {
     assert!(lines.is_empty(), "{lines:?}");
 }
 
-/// A profile compares what a thread does in windows with what it does between them, so units are counted in both, and else not.
+/// The profiler compares a thread's rate in windows with its rate between them, so hits count in both, and only there.
 #[test]
 fn units_are_counted_while_a_profile_runs() {
     record(|| {
@@ -98,7 +99,7 @@ fn units_are_counted_while_a_profile_runs() {
     });
 }
 
-/// What began before a profile ends in it, and the other way round.
+/// Spans and locks opened before a profile end within it, and those opened within it end after it.
 #[test]
 fn a_profile_may_begin_and_end_anywhere() {
     let mutex = Mutex::new(());
@@ -114,11 +115,12 @@ fn a_profile_may_begin_and_end_anywhere() {
         drop(mutex.lock().unwrap());
     });
     let whole = ["at lock", "in lock", "locked", "unlocks", "out"];
-    // A span that ends unheard is over all the same: a policy finds out where the thread is when it listens again.
+    // A span that ends while the policy is not called is closed all the same; the policy reads the open ones when it
+    // resumes.
     let parts = [&["unlocks", "in inside"][..], &whole[..3], &whole];
     check(&lines, "main", &parts.concat());
     assert!(progress::current().is_some());
-    progress::steps(|step| assert!(matches!(step, Step::Site(_))));
+    progress::steps(|step| assert!(matches!(step, ContextStep::Site(_))));
 }
 
 #[test]
@@ -143,7 +145,8 @@ fn spans_and_locks_end_in_any_order() {
     });
 }
 
-/// A profile that ends while a thread waits: the end of the wait is told, or it would seem to last until the thread's next one.
+/// If the profile ends during a wait, the wait's end is still reported. Otherwise the wait would seem to last until the
+/// thread's next one.
 #[test]
 fn a_wait_that_was_told_of_has_an_end() {
     let lines = record(|| {

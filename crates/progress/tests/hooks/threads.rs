@@ -1,4 +1,4 @@
-//! Spawning, joining, sleeping, parking.
+//! Spawning, joining, sleeping and parking: the stamps that threads exchange.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Channels.
+//! Channels, compared with std's.
 
 use std::cell::Cell;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -16,7 +16,7 @@ use crate::always;
 const ROUNDS: usize = 1_000;
 const SENDERS: usize = 3;
 
-/// Nothing is lost or doubled, and each sender's messages come in order.
+/// Checks that no message is lost or duplicated, and that each sender's messages arrive in order.
 fn in_order(received: impl Iterator<Item = (usize, usize)>) {
     let mut next = [0; SENDERS];
     for (sender, number) in received {
@@ -52,7 +52,7 @@ fn many_send_and_one_receives() {
     });
 }
 
-/// A bounded channel answers as std's does, whatever is asked of it by one thread.
+/// A random sequence of calls by one thread: a bounded channel returns the results that std's returns.
 #[test]
 fn as_stds_by_chance() {
     always(|| {
@@ -67,7 +67,7 @@ fn as_stds_by_chance() {
                 match chance >> 59 {
                     0 if number > 40 => (receiver, their_receiver) = (None, None),
                     1 => {
-                        // The clone stays, the first goes.
+                        // Drops the original, keeps the clone.
                         sender = sender.clone();
                         their_sender = their_sender.clone();
                     }
@@ -103,7 +103,7 @@ fn as_stds_by_chance() {
     });
 }
 
-/// As std's, whatever is sent: that it compiles is the test.
+/// The ends are unwind-safe for every message type, as std's are. It is enough that this compiles.
 #[test]
 fn channels_may_be_used_after_a_panic() {
     fn is_as_safe<A: UnwindSafe + RefUnwindSafe, B: UnwindSafe + RefUnwindSafe>() {}
@@ -148,7 +148,7 @@ fn what_was_not_received_is_dropped_with_the_receiver() {
     });
 }
 
-/// A channel without places: a sender goes on when its own message was taken, and has it back when nobody will.
+/// A channel of 0 slots: a sender returns when its own message was taken, or gets it back when the receiver is dropped.
 #[test]
 fn rendezvous() {
     always(|| {
@@ -172,7 +172,7 @@ fn rendezvous() {
     });
 }
 
-/// Who does not want to wait is heard only by a receiver that does.
+/// With 0 slots `try_send` succeeds only while the receiver waits.
 #[test]
 fn rendezvous_without_waiting() {
     always(|| {
@@ -191,7 +191,7 @@ fn rendezvous_without_waiting() {
     });
 }
 
-/// A receiver whose time is over misses nothing that was sent.
+/// A receive that times out loses no message.
 #[test]
 fn times_that_are_over_lose_nothing() {
     always(|| {
@@ -218,7 +218,7 @@ fn times_that_are_over_lose_nothing() {
     });
 }
 
-/// A bound needs memory only for what is there.
+/// Memory is used for queued messages only, not for the bound.
 #[test]
 fn a_bound_may_be_huge() {
     let (sender, receiver) = sync_channel(usize::MAX);

@@ -1,4 +1,4 @@
-//! Mutexes, read-write locks, condition variables, barriers.
+//! Mutexes, read-write locks, condition variables and barriers, compared with std's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -55,7 +55,7 @@ fn panics(work: impl FnOnce()) {
     assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
 }
 
-/// A lock is poisoned when a thread panics that holds it, a read-write lock only by a writer.
+/// A panic poisons the mutex that the thread holds; a read-write lock only if the thread writes.
 #[test]
 fn poison() {
     always(|| {
@@ -94,7 +94,7 @@ fn poison() {
     });
 }
 
-/// What a program may do with std's types by their shape alone.
+/// Traits and constants of std's types: `Sync` guards, `static` initialisers, unsized values, formatting.
 #[test]
 fn shapes() {
     static LOCK: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -111,7 +111,7 @@ fn shapes() {
     });
 }
 
-/// A consumer and producers over a queue of one's own: nothing is lost, whoever is woken.
+/// Producers and consumers over a queue: no item is lost, in whichever order threads are woken.
 #[test]
 fn condition_variables() {
     always(|| {
@@ -165,12 +165,12 @@ fn a_wait_with_a_time_says_why_it_ended() {
 #[test]
 fn a_barrier_has_one_leader_a_round() {
     always(|| {
-        // Also more threads than it is for.
+        // The cases include more threads than `count`.
         for (count, threads) in [(0, 1), (1, 2), (3, 3), (2, 4)] {
             let (barrier, leaders, came) = (Barrier::new(count), AtomicUsize::new(0), AtomicUsize::new(0));
             thread::scope(|scope| {
                 for _ in 0..threads {
-                    // Whoever comes makes one of so many that the last round is full.
+                    // 600 arrivals in all, a multiple of `count`, so the last round is complete.
                     scope.spawn(|| {
                         while came.fetch_add(1, Relaxed) < 600 {
                             leaders.fetch_add(usize::from(barrier.wait().is_leader()), Relaxed);

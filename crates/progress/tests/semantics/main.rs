@@ -1,5 +1,5 @@
-//! `sync` and `thread` mean what std's documentation says, while no profile runs, while one does, and while one begins and ends
-//! all the time.
+//! `sync` and `thread` behave as std documents, while no profile runs, while one runs, and while profiles begin and end
+//! concurrently.
 
 mod channels;
 mod locks;
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use progress::{Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, Step, attend, install};
+use progress::{Account, Attention, ContextStep, Lock, Point, Policy, Sharing, Span, Stamp, attend, install};
 
-/// Runs a test three times: without a profile, with one, and with one that is switched on and off.
+/// Runs a test at each level of attention, then with a second thread that switches the level concurrently.
 fn always(test: impl Fn()) {
     static INSTALLED: Once = Once::new();
     static TURN: Mutex<()> = Mutex::new(());
@@ -21,9 +21,9 @@ fn always(test: impl Fn()) {
         attend(attention);
         test();
     }
-    /// Ends the switching, also where the test fails.
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
+    /// Stops that thread, also if the test panics.
+    struct StopGuard<'a>(&'a AtomicBool);
+    impl Drop for StopGuard<'_> {
         fn drop(&mut self) {
             self.0.store(true, Relaxed);
         }
@@ -40,19 +40,21 @@ fn always(test: impl Fn()) {
                 std::thread::yield_now();
             }
         });
-        let _stop = Stop(&stop);
+        let _stop = StopGuard(&stop);
         test();
     });
     attend(Attention::Nothing);
 }
 
-/// A policy that does nothing but see that threads end outside of all spans.
+/// A policy that only checks that a thread has no open span at its end.
 struct Quiet;
 
 impl Policy for Quiet {
     fn thread_began(&self, _: &'static Account) {}
     fn thread_ended(&self, account: &'static Account) {
-        progress::steps(|step| assert!(matches!(step, Step::Site(_)), "{} is still inside of it", account.name()));
+        progress::steps(|step| {
+            assert!(matches!(step, ContextStep::Site(_)), "{} is still inside of it", account.name());
+        });
     }
     fn entered(&self, _: &'static Account, _: Span) -> u32 {
         0

@@ -1,4 +1,4 @@
-//! Threads.
+//! Threads and scopes, compared with std's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -70,7 +70,7 @@ fn a_scope_that_panics_waits_first() {
     });
 }
 
-/// A thread of a scope may spawn others in it, through the same reference.
+/// A thread of a scope may spawn further threads in it, through its reference.
 #[test]
 fn scopes_nest() {
     fn spawn_more<'scope>(scope: &'scope thread::Scope<'scope, '_>, count: &'scope AtomicUsize) {

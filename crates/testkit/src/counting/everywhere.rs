@@ -1,32 +1,34 @@
-//! As its parent, for a whole server: what every thread asks for but those that are the test's own, and where.
+//! Like its parent, but for a whole server: counts the allocations of all threads except exempt ones, with their call
+//! sites, and the bytes that the process holds.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// The system's allocator; while switched on it counts what every thread asks for but those that are the test's own.
-pub struct Counting;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 static ON: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// Where they came from: our own frames, innermost first, and how often.
+/// Bytes held by the process, and the maximum since [`bytes_peak_during`] began.
+static HELD: AtomicI64 = AtomicI64::new(0);
+static PEAK: AtomicI64 = AtomicI64::new(0);
+/// Number of allocations per call site: this project's stack frames, innermost first.
 static SITES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
-/// Frames of a site that are kept.
+/// Number of frames kept per call site.
 const FRAMES_MAX: usize = 5;
 
 thread_local! {
     static EXEMPT: Cell<bool> = const { Cell::new(false) };
 }
 
-fn count() {
-    // A thread that is ending has no cell any more, and serves nobody.
+/// Counts an allocation, while counting is on and the thread is not exempt.
+pub(super) fn count() {
+    // A thread that is exiting has lost its cell; it serves no request.
     if !ON.load(Ordering::Relaxed) || EXEMPT.try_with(Cell::get).unwrap_or(true) {
         return;
     }
     COUNT.fetch_add(1, Ordering::Relaxed);
+    // Capturing the backtrace allocates, so exempt this thread until it is recorded.
     EXEMPT.set(true);
     let trace = Backtrace::force_capture().to_string();
     let ours = trace.lines().filter(|line| line.contains("causeway_") || line.contains("support::handlers"));
@@ -35,41 +37,36 @@ fn count() {
     EXEMPT.set(false);
 }
 
-#[expect(unsafe_code, reason = "an allocator cannot be written otherwise; it only counts and passes on")]
-// SAFETY: each method passes its arguments to the system's allocator as they came; counting does not touch them, and what
-// it allocates itself, once, is not counted.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, octets: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(octets, layout, len) }
-    }
-
-    unsafe fn dealloc(&self, octets: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(octets, layout) }
+/// Counts bytes that were allocated and freed.
+pub(super) fn hold(taken: usize, given: usize) {
+    let change = taken as i64 - given as i64;
+    let held = HELD.fetch_add(change, Ordering::Relaxed) + change;
+    if change > 0 {
+        PEAK.fetch_max(held, Ordering::Relaxed);
     }
 }
 
-/// The present thread is the test's own: what it asks for does not count.
+/// Returns the number of bytes that the process holds.
+pub fn bytes_held() -> i64 {
+    HELD.load(Ordering::Relaxed)
+}
+
+/// Returns the result of `work`, and the highest number of bytes that the process held at a time during it. Only one
+/// test may use it at a time.
+pub fn bytes_peak_during<T>(work: impl FnOnce() -> T) -> (T, i64) {
+    PEAK.store(bytes_held(), Ordering::Relaxed);
+    let result = work();
+    (result, PEAK.load(Ordering::Relaxed))
+}
+
+/// Exempts the current thread, which belongs to the test, from counting.
 pub fn exempt_this_thread() {
     EXEMPT.set(true);
 }
 
-/// How often the other threads allocated or reallocated while `work` ran. Always 0 when [`Counting`] is not the allocator, so
-/// a test first asserts that an allocation is seen. One test at a time: the count is the process's.
+/// Returns the number of allocations and reallocations on all threads that are not exempt during `work`. Always 0 when
+/// [`CountingAllocator`](super::CountingAllocator) is not the allocator, so a test first asserts that an allocation is counted. The count
+/// is global: only one test may use it at a time.
 pub fn allocations_during(work: impl FnOnce()) -> u64 {
     COUNT.store(0, Ordering::Relaxed);
     SITES.lock().unwrap().clear();
@@ -79,7 +76,7 @@ pub fn allocations_during(work: impl FnOnce()) -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Where the allocations of the last count came from, and how often.
+/// Returns the call sites of the last count, with their number of allocations.
 pub fn sites() -> BTreeMap<String, u64> {
     SITES.lock().unwrap().clone()
 }

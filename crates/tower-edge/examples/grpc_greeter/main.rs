@@ -1,5 +1,5 @@
-//! A gRPC service of tonic's on Causeway's engine: `cargo run --example grpc_greeter -- 127.0.0.1:50051`, then, in this folder,
-//! `grpcurl -plaintext -proto greeter.proto -d '{"name":"you"}' localhost:50051 greeter.Greeter/Hello`.
+//! A tonic gRPC service on Causeway's engine: `cargo run --example grpc_greeter -- 127.0.0.1:50051`, then, in this
+//! directory, `grpcurl -plaintext -proto greeter.proto -d '{"name":"you"}' localhost:50051 greeter.Greeter/Hello`.
 
 mod greeter;
 

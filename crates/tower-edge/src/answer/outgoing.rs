@@ -1,4 +1,4 @@
-//! Content that comes piece by piece.
+//! Streamed response bodies.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -11,24 +11,24 @@ use http_body::Body;
 
 use super::{BoxError, chunk, trailers};
 
-/// Places for content that a worker keeps.
+/// Allocations for bodies that a worker keeps.
 const KEPT_MAX: usize = 64;
 
-pub(super) type Place<B> = Pin<Box<Option<B>>>;
+pub(super) type PinnedBody<B> = Pin<Box<Option<B>>>;
 type Looked = Poll<Option<Result<Frame, BodyFault>>>;
 
-/// Where a worker's services' content lies while it is sent: content may have to stay where it was first polled. A place is used
-/// again and again.
-pub(crate) struct Places<B>(Rc<Cell<Vec<Place<B>>>>);
+/// A worker's pinned allocations for response bodies: a body may have to stay in place once it was polled. They are
+/// reused.
+pub(crate) struct BodyStorage<B>(Rc<Cell<Vec<PinnedBody<B>>>>);
 
-impl<B> Default for Places<B> {
+impl<B> Default for BodyStorage<B> {
     fn default() -> Self {
         Self(Rc::default())
     }
 }
 
-impl<B> Places<B> {
-    pub(super) fn put(&self, body: B) -> Place<B> {
+impl<B> BodyStorage<B> {
+    pub(super) fn put(&self, body: B) -> PinnedBody<B> {
         let mut kept = self.0.take();
         let place = kept.pop();
         self.0.set(kept);
@@ -41,8 +41,8 @@ impl<B> Places<B> {
         }
     }
 
-    pub(super) fn keep(&self, mut place: Place<B>) {
-        // Foreign code, which may come back here.
+    pub(super) fn keep(&self, mut place: PinnedBody<B>) {
+        // Dropping a body runs the service's code, which may use this pool, so the pool is not borrowed here.
         place.set(None);
         let mut kept = self.0.take();
         if kept.len() < KEPT_MAX {
@@ -52,34 +52,36 @@ impl<B> Places<B> {
     }
 }
 
-/// What the first look at content of known length found.
+/// The result of polling a body of known length once.
 pub(super) enum First {
-    /// All of it.
+    /// The whole content.
     Whole(Chunk),
-    /// Some of it.
+    /// A frame of several.
     Frame(Frame),
-    /// That it has to be waited for, or failed, as it will again.
+    /// No frame yet, or a failure, which the next poll reports again.
     Nothing,
 }
 
-/// Looks whether content is there as a whole. Nobody is woken by this look: the engine looks again at what is not.
-pub(super) fn look<B>(place: &mut Place<B>) -> First
+/// Polls a body once, to find out whether all of it is available. Registers no waker: the engine polls again for the
+/// rest.
+pub(super) fn look<B>(place: &mut PinnedBody<B>) -> First
 where
     B: Body<Error: Into<BoxError>>,
 {
     match pull(place, &mut Task::from_waker(Waker::noop())) {
+        // Complete only if the body itself reports its end; otherwise trailers may follow.
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if is_over(place) => First::Whole(chunk),
         Poll::Ready(Some(Ok(frame))) => First::Frame(frame),
         _ => First::Nothing,
     }
 }
 
-fn is_over<B: Body>(place: &Place<B>) -> bool {
+fn is_over<B: Body>(place: &PinnedBody<B>) -> bool {
     (**place).as_ref().is_none_or(Body::is_end_stream)
 }
 
-/// The next frame. After the end and after a failure nothing is asked any more.
-fn pull<B>(place: &mut Place<B>, task: &mut Task<'_>) -> Looked
+/// Polls for the next frame.
+fn pull<B>(place: &mut PinnedBody<B>, task: &mut Task<'_>) -> Looked
 where
     B: Body<Error: Into<BoxError>>,
 {
@@ -98,34 +100,35 @@ where
         Ok(data) => Frame::Chunk(chunk(data)),
         Err(frame) => match frame.into_trailers() {
             Ok(map) => Frame::Trailers(Box::new(trailers(&map))),
-            // A kind of frame that `http-body` may get one day.
+            // A kind of frame that a later version of `http-body` may add.
             Err(_) => return Poll::Ready(Some(Err(BodyFault::Source))),
         },
     };
     Poll::Ready(Some(Ok(frame)))
 }
 
-/// Content on its way.
+/// A response body that is being sent.
 pub(super) struct Outgoing<B> {
-    /// There until the drop.
-    place: Option<Place<B>>,
-    home: Places<B>,
-    /// What was found when it was looked at the first time.
+    /// `None` only during the drop.
+    place: Option<PinnedBody<B>>,
+    home: BodyStorage<B>,
+    /// The frame from the first poll.
     first: Option<Frame>,
-    /// Octets still to come, where that is known.
+    /// Bytes that remain, if known.
     left: Option<u64>,
 }
 
 impl<B> Outgoing<B> {
-    pub(super) fn new(place: Place<B>, first: Option<Frame>, left: Option<u64>, home: &Places<B>) -> Self {
-        let home = Places(Rc::clone(&home.0));
+    pub(super) fn new(place: PinnedBody<B>, first: Option<Frame>, left: Option<u64>, home: &BodyStorage<B>) -> Self {
+        let home = BodyStorage(Rc::clone(&home.0));
         Self { place: Some(place), home, first, left }
     }
 
-    /// More than was promised is not sent: the peer would take it for the next answer.
-    fn count(&mut self, octets: u64) -> Result<(), BodyFault> {
+    /// Counts bytes against the announced length. Excess bytes are not sent: the peer would parse them as the next
+    /// response.
+    fn count(&mut self, bytes: u64) -> Result<(), BodyFault> {
         let Some(left) = &mut self.left else { return Ok(()) };
-        *left = left.checked_sub(octets).ok_or_else(|| {
+        *left = left.checked_sub(bytes).ok_or_else(|| {
             tracing::error!("a service's content is longer than its Content-Length");
             BodyFault::Source
         })?;

@@ -1,11 +1,11 @@
-//! Without the feature `upgrade` a service is not given what it could upgrade.
+//! Without the feature `upgrade`, an Upgrade is handled as an ordinary request.
 
 use causeway_pipeline::{Context, StateId, Step};
 
-use crate::edge::{Desk, Servable, Told};
+use crate::edge::{ConnectionFacts, EdgeState, Servable};
 
-/// Nothing is done otherwise.
+/// Returns `None`, so that the request is handled as usual.
 #[inline]
-pub(crate) fn enter<S: Servable>(_: StateId<Desk<S>>, _: Told, _: &mut Context) -> Option<Step> {
+pub(crate) fn enter<S: Servable>(_: StateId<EdgeState<S>>, _: ConnectionFacts, _: &mut Context) -> Option<Step> {
     None
 }

@@ -1,19 +1,19 @@
-//! An example as a user runs it.
+//! Runs an example as a user does.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-/// A running example; dropping it ends it.
+/// A running example; dropping it kills the process.
 pub(crate) struct Example {
     process: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Example {
-    /// Starts it on a free port and waits until it listens.
+    /// Starts it on a free port, and waits until it listens.
     #[track_caller]
     pub(crate) fn start(name: &str) -> Self {
-        // Beside this test's own folder; `cargo test` builds both.
+        // In the directory next to this test's; `cargo test` builds both.
         let tests = std::env::current_exe().expect("a path").parent().expect("a folder").to_owned();
         let program = tests.join("../examples").join(name);
         assert!(program.is_file(), "{} is not built: run without --test, or with --examples too", program.display());
@@ -25,7 +25,7 @@ impl Example {
         example
     }
 
-    /// Tells it to end, as Ctrl-C does, and waits until it has.
+    /// Sends SIGINT, as Ctrl-C does, and waits for the exit.
     pub(crate) fn interrupt(mut self) -> std::process::ExitStatus {
         let id = self.process.id().to_string();
         let told = Command::new("kill").args(["-INT", &id]).status().expect("kill");
@@ -36,7 +36,7 @@ impl Example {
 
 impl Drop for Example {
     fn drop(&mut self) {
-        // One that ended already needs no killing.
+        // Fails if the process has exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! What these tests share: a service on a port of its own, and the engine's blocking client.
+//! Shared by the tests: a service on its own port, and the engine's blocking client.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 #[path = "../../../engine/tests/support/client.rs"]
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use tower_edge::{Builder, Running, Servable, Server};
 
-pub(crate) use client::{Answer, Asked, Client, Close};
+pub(crate) use client::{ClientResponse, Close, RequestKind, TestClient};
 
-/// The longest that any test waits for anything: a bound against hanging, never a measure.
+/// The longest wait of a test: a bound against hanging, not a measurement.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One worker on a free port.
+/// Returns a builder with one worker and a free port.
 pub(crate) fn builder() -> Builder {
     Server::builder().listen("127.0.0.1:0").workers(1)
 }
@@ -27,11 +27,11 @@ pub(crate) fn start(service: impl Servable) -> Running {
 }
 
 #[track_caller]
-pub(crate) fn client(running: &Running) -> Client {
-    Client::connect(running.addresses()[0])
+pub(crate) fn client(running: &Running) -> TestClient {
+    TestClient::connect(running.addresses()[0])
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
@@ -41,7 +41,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a future on a runtime of the test's own.
+/// Runs a future on a new runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("within patience") })

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bodies and texts up to so many octets are shown as they are.
+// Bodies and texts up to so many bytes are shown as they are.
 const shownMax = 300
 
 // Call is one line of what a client is told to do.
@@ -23,9 +23,9 @@ type Call struct {
 	Method string      `json:"method"`
 	URL    string      `json:"url"`
 	Fields [][2]string `json:"fields"`
-	// A text, or else so many octets of Pattern.
-	Body   string `json:"body"`
-	Octets int    `json:"octets"`
+	// A text, or else so many bytes of Pattern.
+	Body  string `json:"body"`
+	Bytes int    `json:"bytes"`
 	// 0: no deadline.
 	TimeoutMs int  `json:"timeout_ms"`
 	Gzip      bool `json:"gzip"`
@@ -39,7 +39,7 @@ func (c *Call) Content() []byte {
 	if c.Body != "" {
 		return []byte(c.Body)
 	}
-	return Pattern(c.Octets)
+	return Pattern(c.Bytes)
 }
 
 // Outcome is one line of what a client tells.
@@ -111,7 +111,7 @@ func repeat(call *Call, caller Caller) Outcome {
 	for _, other := range outcomes[1:] {
 		if other.Code != first.Code || other.Status != first.Status || other.Sha256 != first.Sha256 {
 			// Whoever reads this expects something else than the one or the other.
-			first.Message = fmt.Sprintf("not all alike: code %d, status %d, %d octets, but also code %d (%s), status %d, %d octets",
+			first.Message = fmt.Sprintf("not all alike: code %d, status %d, %d bytes, but also code %d (%s), status %d, %d bytes",
 				first.Code, first.Status, first.Length, other.Code, other.Message, other.Status, other.Length)
 			first.Code = -1
 			break

@@ -27,7 +27,7 @@ type Peer struct {
 
 // Options are what a library can be told.
 type Options struct {
-	// Octets of a message, both ways; 0: what the library has without being told.
+	// Bytes of a message, both ways; 0: what the library has without being told.
 	Limit int
 	// Whether 4xx go as errors too.
 	Errors4xx bool
@@ -48,7 +48,7 @@ func command(peer Peer, words []string) error {
 	var options Options
 	flags := flag.NewFlagSet(words[0], flag.ExitOnError)
 	listen := flags.String("listen", "127.0.0.1:0", "where to listen")
-	flags.IntVar(&options.Limit, "limit", 0, "octets of a message, both ways; 0 is the library's own limit")
+	flags.IntVar(&options.Limit, "limit", 0, "bytes of a message, both ways; 0 is the library's own limit")
 	flags.BoolVar(&options.Errors4xx, "errors-4xx", false, "4xx go as errors too")
 	if err := flags.Parse(words[1:]); err != nil {
 		return err

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Pattern makes n octets that are not all alike, so that a part that is lost or doubled shows.
+// Pattern makes n bytes that are not all alike, so that a part that is lost or doubled shows.
 func Pattern(n int) []byte {
-	octets := make([]byte, n)
-	for i := range octets {
-		octets[i] = byte(uint32(i) * 2654435761 >> 24)
+	content := make([]byte, n)
+	for i := range content {
+		content[i] = byte(uint32(i) * 2654435761 >> 24)
 	}
-	return octets
+	return content
 }
 
 // Site is what the peers' servers serve.
 //
-//	/octets/N         N octets of Pattern
+//	/bytes/N         N bytes of Pattern
 //	/echo             the request's body; each field as Echo-NAME, and what is known of the request as X-Request-…
 //	/status/N         that status; ?empty, ?binary say what body, ?quiet and ?message=… set the control fields of dskit
 //	/fields/N         N fields X-Field-I
@@ -32,9 +32,9 @@ func Pattern(n int) []byte {
 //	/given-up         how many calls of /slow were given up
 func Site() http.Handler {
 	var givenUp atomic.Int64
-	made := octets{}
+	made := content{}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/octets/{count}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/bytes/{count}", func(w http.ResponseWriter, r *http.Request) {
 		count, ok := number(w, r, "count")
 		if !ok {
 			return
@@ -132,18 +132,18 @@ func status(w http.ResponseWriter, r *http.Request) {
 	case query.Has("empty"):
 	case query.Has("binary"):
 		w.Write([]byte{0x80, 0xff, 0, '\r', '\n', 0xc3})
-	case query.Has("octets"):
-		count, _ := strconv.Atoi(query.Get("octets"))
+	case query.Has("bytes"):
+		count, _ := strconv.Atoi(query.Get("bytes"))
 		io.WriteString(w, strings.Repeat("x", count))
 	default:
 		fmt.Fprintf(w, "status %d\n", code)
 	}
 }
 
-// octets are made once for each size.
-type octets struct{ made sync.Map }
+// bytes are made once for each size.
+type content struct{ made sync.Map }
 
-func (o *octets) of(count int) []byte {
+func (o *content) of(count int) []byte {
 	if made, ok := o.made.Load(count); ok {
 		return made.([]byte)
 	}

@@ -1,5 +1,5 @@
-//! Two threads meet at a barrier each turn: one works, the other one sleeps first and works then, longer in all. A profile shows the
-//! first one's work as most of the time; only what follows the sleep counts.
+//! Two threads meet at a barrier in each turn: one works; the second sleeps first and then works, and takes longer in
+//! total. An ordinary profile shows mostly the first one's work, but only work after the sleep matters.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One thread does what the program is there for; another one burns as much, for nothing.
+//! One thread makes progress; another does equally much useless work.
 
 use super::super::kit::{self, thread};
 use super::super::knob::{Cost, Random};
@@ -9,7 +9,7 @@ pub(crate) fn start() {
     thread::spawn(move || {
         let mut random = Random::new(1);
         loop {
-            // A step at least, so that it remains a loop that does something.
+            // At least some steps, so that the loop always does work.
             burner(wasted.draw(&mut random).max(1000));
         }
     });

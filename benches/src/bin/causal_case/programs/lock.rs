@@ -1,4 +1,4 @@
-//! Two threads that share a lock: a unit is one turn of either, inside and outside of it.
+//! Two threads share a lock. A unit is one turn of either thread, with work inside and outside the lock.
 
 use super::super::kit::sync::{Arc, Mutex};
 use super::super::kit::{self, thread};

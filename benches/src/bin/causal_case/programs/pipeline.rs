@@ -1,11 +1,11 @@
-//! Two stages with a bounded channel between them, the second twice as slow as the first.
+//! Two stages with a bounded channel between them; the second is half as fast as the first.
 
 use super::super::kit::sync::mpsc;
 use super::super::kit::{self, thread};
 use super::super::knob::{Cost, Random};
 use super::super::planted::{first_stage, second_stage};
 
-/// Units that may wait between the stages.
+/// Capacity of the channel in units.
 const WAITING_MAX: usize = 16;
 
 pub(crate) fn start() {

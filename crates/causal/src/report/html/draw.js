@@ -1,15 +1,24 @@
-// Draws a report into the page's places. The same code serves a report on its own and one that is still growing. Names are
-// foreign text: they become text nodes and attributes' values, never markup.
+// Draws a report into the page. The same code draws a finished report and one that is still growing. Names are
+// untrusted text: they become text nodes and attribute values, never markup.
 'use strict';
 const causal = (() => {
   const COLUMNS = [0.2, 0.5];
   const KINDS = { function: 'function', line: 'line', inlined: 'inlined', path: 'call path', span: 'span', upstream: 'upstream' };
   const MODES = { A: 'screened', B: 'confirmed' };
   const LOADS = {
-    closed: ['Closed', 'asks for more when it is answered sooner'],
-    limited: ['Limited', 'keeps its own pace: only times can get shorter'],
-    mixed: ['Mixed', 'keeps its own pace in part'],
+    closed: ['Closed', 'sends more when it is answered sooner'],
+    limited: ['Limited', 'keeps its own rate: only latency can improve'],
+    mixed: ['Mixed', 'follows the program only in part'],
   };
+  const FOLDS = {
+    whole: 'contains nearly all work of its threads',
+    wrapper: 'a library’s wrapper around the program’s code',
+    runtime: 'code of the runtime, of a library or of the system',
+    caller: 'spends its time in one function that it calls',
+    callee: 'a library’s function with nearly all samples of its caller',
+  };
+  const GENERATOR = ['Generator limited', 'does not follow the program: most likely its generator sends as fast as it can'];
+  const loadOf = load => (load.kind !== 'closed' && load.limit === 'generator' ? GENERATOR : LOADS[load.kind]);
   const state = { report: null, measure: null, sort: null, ascending: false };
 
   const place = id => document.getElementById(id);
@@ -24,7 +33,7 @@ const causal = (() => {
   const svg = (name, attributes, ...children) => make('http://www.w3.org/2000/svg', name, attributes, children);
   const fill = (node, ...children) => node.replaceChildren(...children.filter(child => child != null));
 
-  // Numbers, as the report's sentences have them.
+  // Numbers, formatted as in the report's sentences.
   function places(part) {
     const percent = Math.abs(part) * 100;
     return percent < 9.95 && Math.abs(percent - Math.round(percent)) > 0.04 ? 1 : 0;
@@ -50,17 +59,17 @@ const causal = (() => {
   const grouped = number => String(number).replace(/\B(?=(\d{3})+$)/g, '\u202f');
   const seconds = number => (number < 10 ? number.toFixed(1) : number.toFixed(0)) + ' s';
 
-  // A name as code, which may be broken between its parts.
+  // A name as code, with line breaks allowed between its parts.
   const code = name => html('code', {}, ...name.split(/(?<=::|\/|> )/).flatMap(part => [part, html('wbr', {})]));
 
-  // A sentence with its names, which stand in backticks, as code.
+  // A sentence; its names, in backticks, become code.
   const sentence = text => text.replace(/ %/g, '\u00a0%').replace(/± /g, '±\u00a0').split('`').map((part, at) => (at % 2 ? code(part) : part));
 
   const at = (curve, speedup) => curve.find(point => Math.abs(point.speedup - speedup) < 1e-6);
   const top = curve => curve[curve.length - 1];
   const tone = point => (!point ? '' : point.low > 0 ? 'yes' : point.high < 0 ? 'no' : '');
 
-  // What curves can be of.
+  // The selectable curves: throughput and latency of each progress point that has any.
   function measures(report) {
     const first = report.progress.length ? report.progress[0].name : 'progress';
     const list = [];
@@ -85,7 +94,7 @@ const causal = (() => {
   }
 
   function drawWords(report) {
-    const words = report.words && report.words.length ? report.words : ['Nothing was measured yet.'];
+    const words = report.words && report.words.length ? report.words : ['No measurements yet.'];
     fill(place('headline'), ...sentence(words[0]));
     fill(place('words'), ...words.slice(1).map(text => html('li', {}, ...sentence(text))));
     const parts = [html('b', {}, report.program || 'Causal profile')];
@@ -100,10 +109,10 @@ const causal = (() => {
     const facts = [];
     const first = report.progress[0];
     if (first) {
-      facts.push(fact(first.name, count(first.baseline_rate) + '/s', grouped(first.count) + ' seen'));
-      facts.push(fact('Time for each', time(first.baseline_ns), 'on average, nothing made faster'));
+      facts.push(fact(first.name, count(first.baseline_rate) + '/s', grouped(first.count) + ' counted'));
+      facts.push(fact('Mean time per unit', time(first.baseline_ns), 'from begin to end, without a speed-up'));
     }
-    const [load, says] = LOADS[report.load.kind];
+    const [load, says] = loadOf(report.load);
     facts.push(fact('Load', load, says + '; busiest thread ' + percent(report.load.utilisation)));
     const cost = report.perturbation;
     facts.push(
@@ -123,7 +132,7 @@ const causal = (() => {
     select.parentElement.hidden = list.length < 2;
   }
 
-  // Rows in the order asked for; without one, the report's own.
+  // Rows in the chosen order; without a choice, in the report's own.
   function ordered(report, curve) {
     const rows = report.targets.map((target, index) => ({ target, index, curve: curve(target) }));
     const values = {
@@ -146,19 +155,19 @@ const causal = (() => {
     const point = at(curve, column);
     const head = percent(column) + ' faster';
     if (!point) return html('td', { class: 'n gain', 'data-head': head }, '–');
-    if (!isKnown(point)) return html('td', { class: 'n gain', 'data-head': head, title: 'too little was seen to say' }, '?');
+    if (!isKnown(point)) return html('td', { class: 'n gain', 'data-head': head, title: 'too little data' }, '?');
     const attributes = { class: 'n gain ' + tone(point), 'data-head': head, 'data-speedup': column, 'data-gain': point.gain };
     return html('td', attributes, html('b', {}, signed(point.gain)), ' ', html('small', {}, half(point)));
   }
 
-  // Two bars on one scale: what the target would give, with its interval, and what an ordinary profile would promise.
+  // Two bars on one scale: the target's gain with its interval, and the gain that an ordinary profile predicts.
   function bars(point, scale) {
     if (!point || !isKnown(point)) return html('td', { class: 'bars' });
     const zero = scale.low < 0 ? (-scale.low / (scale.high - scale.low)) * 100 : 0;
     const x = gain => Math.max(0, Math.min(100, zero + (gain / (scale.high - scale.low)) * 100));
     const bar = (gain, y, height, attributes) =>
       svg('rect', { x: Math.min(x(0), x(gain)) + '%', width: Math.abs(x(gain) - x(0)) + '%', y, height, rx: 2, ...attributes });
-    const label = `${signed(point.gain)} for ${percent(point.speedup)} faster; an ordinary profile would promise ${percent(point.expected)}`;
+    const label = `${signed(point.gain)} for ${percent(point.speedup)} faster; an ordinary profile predicts ${percent(point.expected)}`;
     const drawing = svg(
       'svg',
       { role: 'img', 'aria-label': label },
@@ -202,7 +211,7 @@ const causal = (() => {
     place('rank').hidden = !rows.length;
   }
 
-  // One scale for all panels, so that they may be compared.
+  // One scale for all panels, so that they can be compared.
   function scaleOf(report, curve) {
     const points = report.targets.flatMap(curve);
     const low = Math.max(-1, Math.min(0, ...points.map(point => Math.max(point.low, point.gain - 0.15))));
@@ -322,7 +331,7 @@ const causal = (() => {
     const cost = report.perturbation;
     const elasticity = report.load.elasticity;
     rows(place('cost').tBodies[0], [
-      ['Load', LOADS[report.load.kind][0] + (elasticity == null ? '' : `, elasticity ${elasticity.toFixed(2)}`)],
+      ['Load', loadOf(report.load)[0] + (elasticity == null ? '' : `, elasticity ${elasticity.toFixed(2)}`)],
       ['Busiest thread', percent(report.load.utilisation)],
       ['Windows recorded', grouped(cost.windows[0])],
       ['Windows with pauses', grouped(cost.windows[1]) + (cost.aborted ? `, ${cost.aborted} cut short` : '')],
@@ -362,8 +371,19 @@ const causal = (() => {
     place('notes').hidden = !list.length;
   }
 
-  function draw(report) {
-    state.report = report;
+  function drawFolds(folded) {
+    const list = folded.map(({ name, folded: { why, into } }) =>
+      html('li', {}, html('span', {}, code(name), ': ' + (FOLDS[why] || why), into ? ', ' : null, into ? code(into) : null)),
+    );
+    fill(place('folds'), ...list);
+    place('folded').hidden = !list.length;
+  }
+
+  function draw(whole) {
+    state.report = whole;
+    // Folded targets have a list of their own, and no rank or curve.
+    const report = { ...whole, targets: whole.targets.filter(target => !target.folded) };
+    drawFolds(whole.targets.filter(target => target.folded));
     const list = measures(report);
     const chosen = current(list, report);
     drawWords(report);
@@ -391,7 +411,7 @@ const causal = (() => {
     draw(state.report);
   });
 
-  // The theme that the visitor chose here before, if the browser lets us remember; else the system's.
+  // The theme chosen earlier, if the browser stores it; else the system's.
   const root = document.documentElement;
   const remember = work => {
     try {

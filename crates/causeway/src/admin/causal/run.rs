@@ -1,31 +1,32 @@
-//! The causal profiler, as the desk has it.
+//! Implements the runner's [`ProfileRun`] with the causal profiler.
 
 use causal::report::{Report, Speech};
 use causal::{Modes, Profiler, StartError};
 
-use super::desk::{Refusal, Run, Seen};
-use super::wish::{Ways, Wish};
+use super::options::{ProfileModes, ProfileOptions};
+use super::runner::{ProfileRun, ProfileSnapshot, Refusal};
 
-/// The progress that a server is there for; routes are others.
+/// The default progress point. Routes have progress points of their own.
 const PRIMARY: &str = "request";
 
-pub(super) fn start(wish: &Wish) -> Result<Box<dyn Run>, Refusal> {
-    let mut builder = Profiler::builder().program("causeway").speech(Speech::server()).duration(wish.seconds);
-    builder = builder.mode(match wish.ways {
-        Ways::Both => Modes::Both,
-        Ways::Screen => Modes::Screen,
-        Ways::Confirm => Modes::Confirm,
+/// Starts the profiler with the parameters of `options`.
+pub(super) fn start(options: &ProfileOptions) -> Result<Box<dyn ProfileRun>, Refusal> {
+    let mut builder = Profiler::builder().program("causeway").speech(Speech::server()).duration(options.seconds);
+    builder = builder.mode(match options.modes {
+        ProfileModes::Both => Modes::Both,
+        ProfileModes::Screen => Modes::Screen,
+        ProfileModes::Confirm => Modes::Confirm,
     });
-    if let Some(budget) = wish.budget {
+    if let Some(budget) = options.budget {
         builder = builder.budget(budget);
     }
-    if let Some(seed) = wish.seed {
+    if let Some(seed) = options.seed {
         builder = builder.seed(seed);
     }
-    for target in &wish.targets {
+    for target in &options.targets {
         builder = builder.target(target);
     }
-    for progress in wish.progress.iter().map(String::as_str).chain(wish.progress.is_empty().then_some(PRIMARY)) {
+    for progress in options.progress.iter().map(String::as_str).chain(options.progress.is_empty().then_some(PRIMARY)) {
         builder = builder.progress(progress);
     }
     match builder.start() {
@@ -35,16 +36,16 @@ pub(super) fn start(wish: &Wish) -> Result<Box<dyn Run>, Refusal> {
     }
 }
 
-impl Run for Profiler {
-    fn progress(&self) -> Seen {
+impl ProfileRun for Profiler {
+    fn progress(&self) -> ProfileSnapshot {
         let status = self.status();
-        Seen {
+        ProfileSnapshot {
             is_running: !self.is_finished(),
             phase: status.phase.name().to_owned(),
             elapsed: status.elapsed,
             duration: status.duration,
             report: Some(status.report),
-            ..Seen::default()
+            ..ProfileSnapshot::default()
         }
     }
 

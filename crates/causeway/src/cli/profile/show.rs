@@ -1,13 +1,13 @@
-//! How far a profile is: a bar on a terminal, a line now and then elsewhere.
+//! Progress of a profile: a bar on a terminal, or else a line every ten seconds.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::say;
+use super::output;
 
-/// Between two lines where there is no terminal.
+/// Interval between lines without a terminal.
 const PAUSE: Duration = Duration::from_secs(10);
 const TEMPLATE: &str = "{bar:30} {prefix}  {wide_msg}";
 
@@ -28,7 +28,7 @@ impl Show {
         let show = Self { seconds, bar, said: Instant::now() };
         match &show.bar {
             Some(bar) => bar.set_prefix(format!("0 of {seconds:.0} s")),
-            None => say::note(&format!("Profiling for {seconds} s")),
+            None => output::note(&format!("Profiling for {seconds} s")),
         }
         show
     }
@@ -44,17 +44,17 @@ impl Show {
             }
             None if self.said.elapsed() >= PAUSE => {
                 self.said = Instant::now();
-                say::note(&format!("Profiling: {place}; {words}"));
+                output::note(&format!("Profiling: {place}; {words}"));
             }
             None => {}
         }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays above the bar.
     pub(super) fn note(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| say::note(line)),
-            None => say::note(line),
+            Some(bar) => bar.suspend(|| output::note(line)),
+            None => output::note(line),
         }
     }
 

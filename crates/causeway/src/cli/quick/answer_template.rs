@@ -1,18 +1,19 @@
-//! The body of `respond` is a template with three variables, in the notation of Go's `text/template`: which of several
-//! servers answers. Nothing else of that language is known here, and what is not known is refused.
+//! The body template of `respond`. It has three variables in the notation of Go's `text/template`, which identify the
+//! responding server. Every other action of that language is refused.
 
 use anyhow::{Context as _, bail};
 
-/// One of the servers that `respond` starts.
+/// One of the servers that `respond` starts, with its template variables.
 pub(super) struct Numbered {
     number: usize,
     port: String,
-    /// Where it listens.
+    /// The listen address.
     pub(super) address: String,
 }
 
 impl Numbered {
-    /// A server for each port of an address. What is no address stays whole: who reads it later says what is wrong with it.
+    /// Returns one server per port of a listen address. An invalid address is kept as it is, so that the address parser
+    /// reports it.
     pub(super) fn all(listen: &str) -> Vec<Self> {
         let (host, ports) = listen.rsplit_once(':').unwrap_or((listen, ""));
         let range =
@@ -26,13 +27,13 @@ impl Numbered {
         }
     }
 
-    /// The body with this server's variables in it.
+    /// Replaces the variables in `body` with this server's values.
     pub(super) fn fill(&self, body: &str) -> anyhow::Result<String> {
         let number = self.number.to_string();
         let mut out = String::with_capacity(body.len());
         let mut rest = body;
         while let Some((before, action)) = rest.split_once("{{") {
-            let (name, after) = action.split_once("}}").context("the body: found '{{', expected '}}' behind it")?;
+            let (name, after) = action.split_once("}}").context("the body: found '{{', expected '}}' after it")?;
             out.push_str(before);
             out.push_str(match name.trim() {
                 ".N" => &number,
@@ -74,7 +75,7 @@ mod tests {
             ("{{.N}} {{ .Port }} {{.Address}}", Ok("1 81 127.0.0.1:81")),
             ("{http.request.host} {} }}", Ok("{http.request.host} {} }}")),
             ("{{.Foo}}", Err("the body: found '{{.Foo}}', expected {{.N}}, {{.Port}} or {{.Address}}")),
-            ("a {{.N", Err("the body: found '{{', expected '}}' behind it")),
+            ("a {{.N", Err("the body: found '{{', expected '}}' after it")),
         ] {
             let got = second.fill(body).map_err(|error| format!("{error:#}"));
             assert_eq!(got.as_deref().map_err(|error| &**error), want, "{body}");

@@ -1,32 +1,32 @@
-//! The file that the configuration came from, read again: once a second with `--watch`, and at each SIGUSR1.
+//! Reloads the configuration's file: when it changes with `--watch`, and at each SIGUSR1.
 
 use std::time::Duration;
 
 use causeway::document::{AdaptedDocument, Document};
-use causeway::server::{self, By, Control, Force, Load};
+use causeway::server::{self, By, Control, Force, LoadRequest};
 use serde_json::Value;
 
 use super::Watch;
 use crate::cli::source::{self, ConfigFlags};
 
-/// How often a watched file is looked at; Caddy's.
+/// Polling interval of a watched file; Caddy's value.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A file, and how it was read.
+/// A file, and the flags with which it was read.
 #[derive(Clone)]
 pub(crate) struct Followed {
     pub(super) flags: ConfigFlags,
-    pub(super) source: server::Source,
+    pub(super) source: server::ConfigFile,
     pub(super) watch: Watch,
 }
 
 impl Followed {
-    /// Loads the file whenever what it says is not what it said before. The whole file is read and adapted each time, since what
-    /// it imports may change too.
+    /// Polls the file and loads it when the adapted configuration changes. Each poll adapts the whole file, since
+    /// imported files may change too.
     pub(super) async fn watch(self, control: Control, mut last: Value) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // What was complained about is said once, not every second.
+        // The last error, so that a repeated one is logged once, not every second.
         let mut complaint = String::new();
         loop {
             ticks.tick().await;
@@ -34,6 +34,7 @@ impl Followed {
                 Ok((_, adapted)) if adapted.json == last => Ok(()),
                 Ok((document, adapted)) => {
                     tracing::info!("{} changed", document.name);
+                    // Remember it even if the load fails, so that a refused file is not retried every second.
                     last.clone_from(&adapted.json);
                     load(&document, &adapted, &control, Force::IfChanged).await
                 }
@@ -44,7 +45,7 @@ impl Followed {
                 Err(error) => {
                     let words = format!("{error:#}");
                     if words != complaint {
-                        tracing::error!("{words}; the configuration that runs stays");
+                        tracing::error!("{words}; keeping the current configuration");
                         complaint = words;
                     }
                 }
@@ -63,25 +64,25 @@ impl Followed {
     }
 }
 
-/// What SIGUSR1 asks for: the file again, even if it says the same. Not if the API has changed the configuration since.
+/// Handles SIGUSR1: reloads the file even if it is unchanged, unless the API has replaced the configuration.
 pub(super) async fn again(followed: Option<Followed>, control: Control) {
     let (Some(followed), Some(source)) = (followed, control.follows().await) else {
-        tracing::info!("SIGUSR1 is ignored: the configuration is not that of a file, or not any more");
+        tracing::info!("SIGUSR1 is ignored: the configuration was not read from a file, or the API has replaced it");
         return;
     };
     let name = source.file.display();
-    tracing::info!("SIGUSR1: loading {name} again");
+    tracing::info!("SIGUSR1: reloading {name}");
     let loaded = match followed.read().await {
         Ok((document, adapted)) => load(&document, &adapted, &control, Force::Always).await,
         Err(error) => Err(error),
     };
     if let Err(error) = loaded {
-        tracing::error!("{error:#}; the configuration that runs stays");
+        tracing::error!("{error:#}; keeping the current configuration");
     }
 }
 
 async fn load(document: &Document, adapted: &AdaptedDocument, control: &Control, force: Force) -> anyhow::Result<()> {
-    source::warn(adapted);
-    let loaded = control.load(Load { config: adapted.json.clone(), force, by: By::Owner }).await;
+    source::warn_before_load(document, adapted);
+    let loaded = control.load(LoadRequest { config: adapted.json.clone(), force, by: By::Owner }).await;
     loaded.map_err(|fault| source::explain(document, adapted, &fault))
 }

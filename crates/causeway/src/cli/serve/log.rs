@@ -1,35 +1,207 @@
-//! How much is said on standard error; a configuration may change it while the server runs.
+//! The server's own messages. They are entries of the configuration's logs; before a configuration is loaded, of a log on standard error.
 
-use std::io::IsTerminal as _;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
-use causeway_config::plan::Level;
+use causeway_modules::logs::{Entry, FieldSink, Fields, Level, LogValue, Logs, flush_all};
+use causeway_pipeline::{Build, BuildError, Registry};
+use serde_json::{Map, json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Registry, fmt, reload};
 
-/// Sets how much is said from now on.
-pub(super) struct Said(reload::Handle<LevelFilter, Registry>);
+/// Time limit for writing queued lines before text that does not go through the logs.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
-impl Said {
-    pub(super) fn set(&self, level: Level) {
-        // Fails only when the subscriber is gone, and then nothing is said at all.
-        let _ = self.0.modify(|filter| *filter = filter_of(level));
+/// Names of loggers by the module that logs, a module before its parents. Caddy's names, where it has such a logger; other modules are the
+/// server itself, whose entries have no name.
+const LOGGERS: &[(&str, &str)] = &[
+    ("causeway::admin", "admin"),
+    ("causeway::server::acme", "tls.obtain"),
+    ("causeway::server::certificates", "tls"),
+    ("causeway_acme", "tls.issuance.acme"),
+    ("causeway_certs", "tls"),
+    ("causeway_engine::upstream", "http.handlers.reverse_proxy"),
+    ("causeway_engine", "http"),
+    ("causeway_log_output", "log"),
+    ("causeway_modules::file_server", "http.handlers.file_server"),
+    ("causeway_modules::matchers::file", "http.matchers.file"),
+    ("causeway_modules", "http"),
+    ("causeway_pipeline::upstream", "http.handlers.reverse_proxy"),
+    ("causeway_pipeline", "http"),
+];
+
+/// Gives the server's messages to other logs.
+#[derive(Clone)]
+pub(super) struct OwnLogHandle {
+    logs: Arc<RwLock<Arc<Logs>>>,
+    filter: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
+    least: Level,
+}
+
+/// Writes all queued lines when it is dropped.
+pub(super) struct FlushAtEnd;
+
+impl Drop for FlushAtEnd {
+    fn drop(&mut self) {
+        flush();
     }
 }
 
-/// Begins.
-pub(super) fn to_stderr(level: Level) -> Said {
-    let (filter, handle) = reload::Layer::new(filter_of(level));
-    let lines = fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).with_target(false);
-    // Fails only when a subscriber is there already, as in a program that embeds us.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
-    Said(handle)
+/// Waits until the queued lines are written, so that they come before the text that follows on the same stream.
+pub(super) fn flush() {
+    flush_all(FLUSH_LIMIT);
 }
 
-fn filter_of(level: Level) -> LevelFilter {
-    match level {
+/// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `least` below the level of the
+/// log `default`, that log takes messages from `least` on, regardless of the configuration.
+///
+/// # Errors
+/// The system refuses a thread.
+pub(super) fn install(level: Level, least: Level) -> Result<OwnLogHandle, BuildError> {
+    let registry = Registry::default();
+    let name = if level == Level::Debug { "DEBUG" } else { "INFO" };
+    let default = Map::from_iter([("default".to_owned(), json!({ "level": name }))]);
+    let logs = Logs::open(&default, &mut Build::new(&registry))?;
+    let (filter, handle) = reload::Layer::new(filter_of(&logs, least));
+    let logs = Arc::new(RwLock::new(logs));
+    let own = OwnLog { logs: Arc::clone(&logs), least };
+    // Fails only if a subscriber is already installed, as in a program that embeds the server.
+    let _ = tracing_subscriber::registry().with(filter).with(own).try_init();
+    Ok(OwnLogHandle { logs, filter: handle, least })
+}
+
+impl OwnLogHandle {
+    pub(super) fn set(&self, logs: &Arc<Logs>) {
+        // An error means that the subscriber is gone, and with it the log.
+        let _ = self.filter.modify(|filter| *filter = filter_of(logs, self.least));
+        let before =
+            std::mem::replace(&mut *self.logs.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(logs));
+        drop(before);
+    }
+}
+
+/// The most verbose level that a log takes.
+fn filter_of(logs: &Logs, least: Level) -> LevelFilter {
+    match logs.iter().map(|log| level_of(log, least)).min().unwrap_or_default() {
         Level::Debug => LevelFilter::DEBUG,
         Level::Info => LevelFilter::INFO,
+        Level::Warn => LevelFilter::WARN,
+        Level::Error => LevelFilter::ERROR,
+        Level::Panic | Level::Fatal => LevelFilter::OFF,
+    }
+}
+
+fn level_of(log: &causeway_modules::logs::Log, least: Level) -> Level {
+    if log.is_default() { log.level().min(least) } else { log.level() }
+}
+
+/// The subscriber's layer that makes an entry of each event.
+struct OwnLog {
+    logs: Arc<RwLock<Arc<Logs>>>,
+    /// The highest level of the log `default`.
+    least: Level,
+}
+
+impl<S: Subscriber> Layer<S> for OwnLog {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        let level = match *metadata.level() {
+            tracing::Level::ERROR => Level::Error,
+            tracing::Level::WARN => Level::Warn,
+            tracing::Level::INFO => Level::Info,
+            tracing::Level::DEBUG | tracing::Level::TRACE => Level::Debug,
+        };
+        let mut event_fields = EventFields::default();
+        event.record(&mut event_fields);
+        let is_within = |module: &&(&str, &str)| {
+            metadata.target().strip_prefix(module.0).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        let logger = LOGGERS.iter().find(is_within).map_or("", |(_, name)| name);
+        let message = std::mem::take(&mut event_fields.message);
+        let entry = Entry { level, time: SystemTime::now(), logger, message: &message, fields: &event_fields };
+        let logs = Arc::clone(&*self.logs.read().unwrap_or_else(PoisonError::into_inner));
+        let mut is_refused = false;
+        let mut is_written = false;
+        for log in logs.iter().filter(|log| level >= level_of(log, self.least) && log.accepts(logger)) {
+            match log.write(&entry) {
+                true => is_written = true,
+                false => is_refused = true,
+            }
+        }
+        // An output that reports its own fault cannot take the report.
+        if is_refused && !is_written {
+            let _ = writeln!(std::io::stderr(), "{}: {message}", metadata.level());
+        }
+    }
+}
+
+/// The fields of an event as text.
+#[derive(Default)]
+struct EventFields {
+    message: String,
+    fields: Vec<(&'static str, EventValue)>,
+}
+
+enum EventValue {
+    Text(String),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+impl Visit for EventFields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            // Writing to a string cannot fail.
+            let _ = write!(self.message, "{value:?}");
+        } else {
+            self.fields.push((field.name(), EventValue::Text(format!("{value:?}"))));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            self.fields.push((field.name(), EventValue::Text(value.to_owned())));
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.fields.push((field.name(), EventValue::Unsigned(value)));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.fields.push((field.name(), EventValue::Signed(value)));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.fields.push((field.name(), EventValue::Float(value)));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.fields.push((field.name(), EventValue::Bool(value)));
+    }
+}
+
+impl Fields for EventFields {
+    fn visit(&self, sink: &mut dyn FieldSink) {
+        for (name, value) in &self.fields {
+            let value = match value {
+                EventValue::Text(text) => LogValue::Text(text.as_bytes()),
+                EventValue::Unsigned(number) => LogValue::Unsigned(*number),
+                EventValue::Signed(number) => LogValue::Signed(*number),
+                EventValue::Float(number) => LogValue::Float(*number),
+                EventValue::Bool(value) => LogValue::Bool(*value),
+            };
+            sink.value(name, value);
+        }
     }
 }

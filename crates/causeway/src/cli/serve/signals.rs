@@ -1,37 +1,38 @@
-//! The signals that a server answers.
+//! The signals that a server handles.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT and SIGTERM end it.
-pub(in crate::cli) struct End {
+/// SIGINT and SIGTERM, which stop the server.
+pub(in crate::cli) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-/// SIGUSR1 makes it read its file again.
+/// SIGUSR1, which reloads the configuration's file.
 pub(super) struct Reload(Signal);
 
-/// Listens; from here on none of them has its default effect.
-pub(super) fn listen() -> anyhow::Result<(End, Reload)> {
-    // A terminal that closes sends this to what was left running; once listened for, it ends nothing, as in Caddy.
-    drop(heard(SignalKind::hangup())?);
-    // Caddy has nothing to do for this one either.
-    drop(heard(SignalKind::user_defined2())?);
-    Ok((End::listen()?, Reload(heard(SignalKind::user_defined1())?)))
+/// Registers all handlers, which replaces the signals' default actions.
+pub(super) fn listen() -> anyhow::Result<(StopSignals, Reload)> {
+    // A closing terminal sends SIGHUP to background processes. The registration disables its default action, as in
+    // Caddy.
+    drop(listen_for(SignalKind::hangup())?);
+    // Caddy ignores SIGUSR2 too.
+    drop(listen_for(SignalKind::user_defined2())?);
+    Ok((StopSignals::listen()?, Reload(listen_for(SignalKind::user_defined1())?)))
 }
 
-fn heard(kind: SignalKind) -> anyhow::Result<Signal> {
+fn listen_for(kind: SignalKind) -> anyhow::Result<Signal> {
     signal(kind).context("listening for signals")
 }
 
-impl End {
-    /// Listens for these alone; needs a runtime.
+impl StopSignals {
+    /// Registers the two handlers. Requires a tokio runtime.
     pub(in crate::cli) fn listen() -> anyhow::Result<Self> {
-        Ok(Self { interrupt: heard(SignalKind::interrupt())?, terminate: heard(SignalKind::terminate())? })
+        Ok(Self { interrupt: listen_for(SignalKind::interrupt())?, terminate: listen_for(SignalKind::terminate())? })
     }
 
-    /// Until the next one comes.
+    /// Waits for the next signal.
     pub(in crate::cli) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -41,7 +42,7 @@ impl End {
 }
 
 impl Reload {
-    /// Until the next one comes.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         self.0.recv().await;
     }

@@ -7,7 +7,7 @@ fn tree() -> Value {
     json!({ "config": { "a": { "list": ["x", "y"], "n": null }, "lists": [[1, 2]], "s": "text" } })
 }
 
-// Caddy's API documentation, `GET /config/[path]`: the value at the path; what is not there is null.
+// Caddy's API documentation, `GET /config/[path]`: returns the value at the path; a missing value is null.
 #[test]
 fn reading() {
     for (path, want) in [
@@ -31,12 +31,12 @@ fn reading() {
     }
 }
 
-/// A place and what it holds afterwards, or what is said instead.
-type Outcome = Result<(&'static str, Value), &'static str>;
+/// The path to read after the change and the value expected there, or the expected error message.
+type ChangeResult = Result<(&'static str, Value), &'static str>;
 
-/// Applies one change to the tree above and compares what `/config/<place>` holds then.
+/// Applies each change to a fresh tree and compares the outcome.
 #[track_caller]
-fn check(cases: &[(Verb, &str, Value, Outcome)]) {
+fn check(cases: &[(Verb, &str, Value, ChangeResult)]) {
     for (verb, path, value, want) in cases {
         let mut root = tree();
         let got = change(&mut root, *verb, path, value.clone()).map_err(|fault| fault.to_string());
@@ -103,7 +103,7 @@ fn patch_and_delete() {
     ]);
 }
 
-/// A peer decides how long a path is and how deep a body; what walks the tree does so on the stack.
+/// A peer controls the length of a path and the nesting of a body, and the functions that walk the tree are recursive.
 #[test]
 fn depth_is_bounded() {
     let deep = "the configuration would be nested more than 120 levels deep";
@@ -125,7 +125,7 @@ fn depth_is_bounded() {
 }
 
 proptest! {
-    /// Any path, any verb: an answer, and never a panic. What was put is there.
+    /// Any path with any verb returns a result and never panics. A value that was put can be read back.
     #[test]
     fn any_change(words in prop::collection::vec("|config|a|list|lists|n|s|0|1|2|01|-1|\\.\\.\\.", 0..6), verb in 0usize..4) {
         let path = format!("/config/{}", words.join("/"));
@@ -136,7 +136,7 @@ proptest! {
         let after = read(&root, &path).cloned();
         match verb {
             Verb::Put | Verb::Patch if changed.is_ok() => prop_assert_eq!(after, Ok(json!("new")), "{}", path),
-            // DELETE of an array's element moves the others.
+            // DELETE of an array's element shifts those after it, so only compare the whole tree.
             Verb::Delete if changed.is_ok() && before.is_ok() => prop_assert_ne!(&root, &tree(), "{}", path),
             _ => {}
         }

@@ -1,4 +1,5 @@
-//! Calls of httpgrpc to the site that the peers serve (tests/peers/httpgrpc/cases/site.go), and what has to come of each, whoever stands between.
+//! Calls of httpgrpc to the peers' site (tests/peers/httpgrpc/cases/site.go) with their outcomes, which no intermediary
+//! may change.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,69 +8,69 @@ use serde_json::{Value, json};
 
 use super::peer::make;
 
-/// What a call has to come to.
+/// The expected outcome of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Want {
-    /// An answer with that status.
+    /// A response with this status.
     Answer(u16),
-    /// An answer of 5xx, which goes as an error: its code is the status, its one detail the answer.
+    /// A 5xx response, sent as an error: the code is the status, and the only detail is the response.
     Error(u16),
-    /// A call that failed without an answer, with gRPC's code.
+    /// A failure without a response, with this gRPC code.
     Failed(i64),
 }
 
-/// What its body has to be.
+/// The expected body.
 #[derive(Clone, Copy)]
-pub(super) enum Body {
+pub(super) enum ExpectedBody {
     Text(&'static str),
-    Octets(usize),
+    Bytes(usize),
     Any,
 }
 
-pub(super) struct Case {
+pub(super) struct InteropCase {
     pub(super) name: &'static str,
     pub(super) call: Value,
     pub(super) want: Want,
-    pub(super) body: Body,
-    /// Fields of the answer that have to be there, with their values; or that must not be there, without.
+    pub(super) body: ExpectedBody,
+    /// Fields of the response with their expected values; an empty list means that the field must be absent.
     pub(super) fields: &'static [(&'static str, &'static [&'static str])],
 }
 
-fn get(name: &'static str, url: &str, want: Want, body: Body) -> Case {
-    Case { name, call: json!({ "method": "GET", "url": url }), want, body, fields: &[] }
+fn get(name: &'static str, url: &str, want: Want, body: ExpectedBody) -> InteropCase {
+    InteropCase { name, call: json!({ "method": "GET", "url": url }), want, body, fields: &[] }
 }
 
-fn post(name: &'static str, more: Value, body: Body) -> Case {
+fn post(name: &'static str, more: Value, body: ExpectedBody) -> InteropCase {
     let mut call = json!({ "method": "POST", "url": "/echo" });
     call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    Case { name, call, want: Want::Answer(200), body, fields: &[] }
+    InteropCase { name, call, want: Want::Answer(200), body, fields: &[] }
 }
 
-impl Case {
+impl InteropCase {
     fn having(self, fields: &'static [(&'static str, &'static [&'static str])]) -> Self {
         Self { fields, ..self }
     }
 }
 
-/// Calls to the peers' site.
-pub(super) fn cases() -> Vec<Case> {
-    use Body::{Any, Octets, Text};
+/// Returns the calls to the peers' site.
+pub(super) fn cases() -> Vec<InteropCase> {
+    use ExpectedBody::{Any, Bytes, Text};
     use Want::{Answer, Error, Failed};
     let mut cases = vec![
-        get("octets", "/octets/1000", Answer(200), Octets(1000))
+        get("bytes", "/bytes/1000", Answer(200), Bytes(1000))
             .having(&[("Content-Type", &["application/octet-stream"])]),
-        get("no octets", "/octets/0", Answer(200), Octets(0)),
-        get("a message of one frame", "/octets/16000", Answer(200), Octets(16_000)),
-        get("a message of many frames", "/octets/1000000", Answer(200), Octets(1_000_000)),
-        get("nearly the limit", "/octets/4194000", Answer(200), Octets(4_194_000)),
+        get("no bytes", "/bytes/0", Answer(200), Bytes(0)),
+        get("a message of one frame", "/bytes/16000", Answer(200), Bytes(16_000)),
+        get("a message of many frames", "/bytes/1000000", Answer(200), Bytes(1_000_000)),
+        get("nearly the limit", "/bytes/4194000", Answer(200), Bytes(4_194_000)),
         post("a body", json!({ "body": "some text" }), Text("some text")).having(&[
             ("X-Request-Method", &["POST"]),
             ("X-Request-Uri", &["/echo"]),
             ("X-Request-Length", &["9"]),
         ]),
-        post("a body of a megabyte", json!({ "octets": 1_000_000 }), Octets(1_000_000)),
-        post("a compressed message", json!({ "octets": 100_000, "gzip": true }), Octets(100_000)),
-        post("many at once", json!({ "octets": 50_000, "times": 200, "at_once": 50 }), Octets(50_000)),
+        post("a body of a megabyte", json!({ "bytes": 1_000_000 }), Bytes(1_000_000)),
+        post("a compressed message", json!({ "bytes": 100_000, "gzip": true }), Bytes(100_000)),
+        post("many at once", json!({ "bytes": 50_000, "times": 200, "at_once": 50 }), Bytes(50_000)),
         post("fields", json!({ "fields": [["X-One", "1"], ["X-Empty", ""], ["X-Large", "x".repeat(8000)]] }), Text(""))
             .having(&[("Echo-X-One", &["1"]), ("Echo-X-Empty", &[""])]),
         get("a query", "/echo?a=b%20c&d", Answer(200), Text(""))
@@ -87,11 +88,11 @@ pub(super) fn cases() -> Vec<Case> {
             .having(&[("X-Two-Values", &["one", "two"]), ("Content-Type", &["text/plain; charset=utf-8"])]),
         get("another error", "/status/599", Error(599), Text("status 599\n")),
         get("an error without content", "/status/500?empty", Error(500), Text("")),
-        get("an error with some content", "/status/500?octets=3000", Error(500), Any),
+        get("an error with some content", "/status/500?bytes=3000", Error(500), Any),
         get("deadline", "/slow/20000", Failed(4), Any),
     ];
     cases.last_mut().unwrap().call["timeout_ms"] = json!(300);
-    let mut large = post("a request over the limit", json!({ "octets": 5_000_000 }), Any);
+    let mut large = post("a request over the limit", json!({ "bytes": 5_000_000 }), Any);
     large.want = Failed(8);
     cases.push(large);
     for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "SEARCH"] {
@@ -108,9 +109,9 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Makes all calls and looks at what came.
+/// Makes all calls and checks their outcomes.
 #[track_caller]
-pub(super) fn check(client: &Path, options: &[&str], address: SocketAddr, cases: &[Case]) {
+pub(super) fn check(client: &Path, options: &[&str], address: SocketAddr, cases: &[InteropCase]) {
     let calls: Vec<Value> = cases
         .iter()
         .map(|case| {
@@ -128,8 +129,8 @@ pub(super) fn check(client: &Path, options: &[&str], address: SocketAddr, cases:
     assert!(wrong.is_empty(), "{} asks {address}:\n{}", client.display(), wrong.join("\n"));
 }
 
-/// What is wrong with an outcome.
-pub(super) fn judge(case: &Case, outcome: &Value) -> Option<String> {
+/// Returns the first difference between an outcome and its expectation.
+pub(super) fn judge(case: &InteropCase, outcome: &Value) -> Option<String> {
     let (code, status, details): (i64, u16, usize) = match case.want {
         Want::Answer(status) => (0, status, 0),
         Want::Error(status) => (i64::from(status), status, 1),
@@ -147,11 +148,11 @@ pub(super) fn judge(case: &Case, outcome: &Value) -> Option<String> {
         return Some(format!("details {types:?}, expected {details}"));
     }
     match case.body {
-        Body::Text(text) if outcome["body"] != text => {
+        ExpectedBody::Text(text) if outcome["body"] != text => {
             return Some(format!("body {}, expected {text:?}", outcome["body"]));
         }
-        Body::Octets(count) if told("length") != count as i64 || outcome["pattern"] != true => {
-            return Some(format!("{} octets (pattern: {}), expected {count}", told("length"), outcome["pattern"]));
+        ExpectedBody::Bytes(count) if told("length") != count as i64 || outcome["pattern"] != true => {
+            return Some(format!("{} bytes (pattern: {}), expected {count}", told("length"), outcome["pattern"]));
         }
         _ => {}
     }
@@ -168,7 +169,7 @@ pub(super) fn judge(case: &Case, outcome: &Value) -> Option<String> {
     None
 }
 
-/// An outcome without what is long.
+/// Formats an outcome, cut to 600 characters.
 pub(super) fn shown(outcome: &Value) -> String {
     outcome.to_string().chars().take(600).collect()
 }

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::peer::{Peer, output, tool};
-use crate::process::{Folder, Server};
+use super::peer::{GoServer, output, tool};
+use crate::process::{Folder, ServerProcess};
 
-/// The cases of grpc-go's interop client that ask for one server and nothing of a cloud (its server, started plainly, fails those of load
-/// balancing even without a proxy); described in grpc's doc/interop-test-descriptions.md. Its client has none with compressed messages.
+/// The cases of grpc-go's interop client that need one server and no cloud, described in grpc's
+/// doc/interop-test-descriptions.md. Load-balancing cases are left out: they fail against the plain server even without
+/// a proxy. This client has no cases with compressed messages.
 const CASES: [&str; 16] = [
     "empty_unary",
     "large_unary",
@@ -27,23 +28,23 @@ const CASES: [&str; 16] = [
     "channel_soak",
 ];
 
-fn behind(proxied: SocketAddr) -> (Folder, Server) {
+fn behind(proxied: SocketAddr) -> (Folder, ServerProcess) {
     let text = format!(":0 {{\n\treverse_proxy h2c://{proxied}\n}}\n");
     let folder = Folder::with(&[("Caddyfile", &text)]);
     let server = folder.start(&["run"]);
     (folder, server)
 }
 
-/// A case in which grpc-go's client cancels and closes at the same moment: now and then the close wins, without a proxy too, and what it takes
-/// for a failure is the answer to a call that was closed.
+/// In this case grpc-go's client cancels and closes concurrently. Sometimes the close comes first, even without a
+/// proxy; the client then reports the result of a closed call as a failure.
 const RACE: &str = "cancel_after_begin";
 const RACE_TRIES: usize = 5;
 
-/// Runs every case; those that fail are told together.
+/// Runs every case and reports all failures together.
 #[track_caller]
 fn check(client: &Path, port: u16, more: &[&str]) {
     let port = format!("-server_port={port}");
-    // Fewer and smaller than by default; no limit that a loaded machine would break.
+    // Fewer and smaller iterations than by default, and a latency limit that a loaded machine does not exceed.
     let soak = ["-soak_iterations=20", "-soak_per_iteration_max_acceptable_latency_ms=10000"];
     let run = |case: &str| {
         let case = format!("-test_case={case}");
@@ -53,7 +54,7 @@ fn check(client: &Path, port: u16, more: &[&str]) {
         (!done.status.success()).then(failure)
     };
     let tries = |case: &str| if case == RACE { RACE_TRIES } else { 1 };
-    // Of a case that never passed.
+    // A case fails only if all of its tries fail.
     let failed = |case: &&str| {
         let failures: Vec<String> = (0..tries(case)).map_while(|_| run(case)).collect();
         (failures.len() == tries(case)).then(|| failures.join("; "))
@@ -62,8 +63,8 @@ fn check(client: &Path, port: u16, more: &[&str]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn interop_server(program: &Path) -> Peer {
-    Peer::start_on(program, |port| vec![format!("-port={port}")])
+fn interop_server(program: &Path) -> GoServer {
+    GoServer::start_on(program, |port| vec![format!("-port={port}")])
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn interop_over_tls_through_the_proxy() {
     check(&client, proxy.port(), &["-use_tls", "-use_test_ca", "-server_host_override=localhost", &root]);
 }
 
-/// Reflection is a stream of its own, answered by whoever is behind the proxy.
+/// Reflection uses a stream of its own; the server behind the proxy answers it.
 #[track_caller]
 fn check_reflection(grpcurl: &Path, address: SocketAddr) {
     let address = address.to_string();
@@ -126,13 +127,13 @@ fn check_reflection(grpcurl: &Path, address: SocketAddr) {
 #[test]
 fn grpcurl_with_reflection_of_go() {
     let (Some(grpcurl), Some(server)) = (tool("grpcurl"), tool("grpc-reflecting-server")) else { return };
-    check_reflection(&grpcurl, Peer::start(&server, &[]).address);
+    check_reflection(&grpcurl, GoServer::start(&server, &[]).address);
 }
 
 #[test]
 fn grpcurl_with_reflection_through_the_proxy() {
     let (Some(grpcurl), Some(server)) = (tool("grpcurl"), tool("grpc-reflecting-server")) else { return };
-    let server = Peer::start(&server, &[]);
+    let server = GoServer::start(&server, &[]);
     let (_folder, proxy) = behind(server.address);
     check_reflection(&grpcurl, SocketAddr::from(([127, 0, 0, 1], proxy.port())));
 }

@@ -1,48 +1,48 @@
-//! httpgrpc: our server asked by the clients in Go, Go's servers behind our proxy, and both at once.
+//! httpgrpc: our server with Go clients, Go servers behind our proxy, and both combined.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::calls::{Body, Case, Want, cases, check, judge, shown};
-use super::peer::{Peer, make, output, tool};
+use super::calls::{ExpectedBody, InteropCase, Want, cases, check, judge, shown};
+use super::peer::{GoServer, make, output, tool};
 use crate::http2::{program, said};
-use crate::process::{Folder, Server};
+use crate::process::{Folder, ServerProcess};
 
-/// Both libraries: grafana/dskit with today's gRPC, weaveworks/common with that of its time.
+/// Returns both libraries: grafana/dskit with current gRPC, weaveworks/common with the gRPC of its time.
 fn peers() -> Option<[PathBuf; 2]> {
     Some([tool("httpgrpc-dskit")?, tool("httpgrpc-weaveworks")?])
 }
 
-fn serve(site: &str) -> (Folder, Server) {
+fn serve(site: &str) -> (Folder, ServerProcess) {
     let folder = Folder::with(&[("Caddyfile", &format!(":0 {{\n{site}\n}}\n"))]);
     let server = folder.start(&["run"]);
     (folder, server)
 }
 
-fn at(server: &Server) -> SocketAddr {
+fn at(server: &ServerProcess) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], server.port()))
 }
 
-/// What is expected is what Go does with Go.
+/// The expectations are verified with Go on both sides.
 #[test]
 fn go_asks_go() {
     let Some(peers) = peers() else { return };
     for server in &peers {
-        let server = Peer::start(server, &["serve"]);
+        let server = GoServer::start(server, &["serve"]);
         for client in &peers {
             check(client, &[], server.address, &cases());
         }
     }
 }
 
-/// Our server decodes a call, our proxy encodes it again: nothing of it may be lost between.
+/// Our server decodes a call and our proxy encodes it again; no part of it may change.
 #[test]
 fn go_asks_go_through_server_and_proxy() {
     let Some(peers) = peers() else { return };
     for server in &peers {
-        let behind = Peer::start(server, &["serve"]);
+        let behind = GoServer::start(server, &["serve"]);
         let (_folder, ours) =
             serve(&format!("\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}", behind.address));
         for client in &peers {
@@ -51,11 +51,11 @@ fn go_asks_go_through_server_and_proxy() {
     }
 }
 
-/// A call that the client gives up is given up behind the proxy too.
+/// A call that the client cancels is cancelled behind the proxy too.
 #[test]
 fn what_is_given_up_is_given_up_everywhere() {
     let Some([dskit, _]) = peers() else { return };
-    let behind = Peer::start(&dskit, &["serve"]);
+    let behind = GoServer::start(&dskit, &["serve"]);
     let (_folder, ours) =
         serve(&format!("\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}", behind.address));
     let slow = json!({ "method": "GET", "url": "/slow/20000", "timeout_ms": 300, "times": 5, "at_once": 5 });
@@ -72,15 +72,15 @@ fn what_is_given_up_is_given_up_everywhere() {
     }
 }
 
-/// HTTP in front: what dskit's own client makes of the calls, ours has to make too.
+/// An HTTP client in front: our proxy must give the responses that dskit's own client gives.
 #[test]
 fn http_in_front_of_go() {
     let (Some(peers), Some(curl)) = (peers(), program("curl")) else { return };
     for server in &peers {
-        let behind = Peer::start(server, &["serve"]);
+        let behind = GoServer::start(server, &["serve"]);
         let address = behind.address.to_string();
         for client in &peers {
-            let front = Peer::start(client, &["front", &address]);
+            let front = GoServer::start(client, &["front", &address]);
             check_http(&curl, front.address);
         }
         let (_folder, ours) = serve(&format!("\treverse_proxy direct://{address} {{\n\t\ttransport httpgrpc\n\t}}"));
@@ -88,7 +88,7 @@ fn http_in_front_of_go() {
     }
 }
 
-/// Makes the calls as requests of HTTP/1.1.
+/// Makes the calls as HTTP/1.1 requests.
 #[track_caller]
 fn check_http(curl: &Path, address: SocketAddr) {
     let folder = Folder::new();
@@ -98,7 +98,7 @@ fn check_http(curl: &Path, address: SocketAddr) {
             Want::Answer(status) | Want::Error(status) => status,
             Want::Failed(_) => continue,
         };
-        let case = Case { want: Want::Answer(status), ..case };
+        let case = InteropCase { want: Want::Answer(status), ..case };
         let outcome = by_http(curl, &folder, address, &case);
         if let Some(why) = judge(&case, &outcome) {
             wrong.push(format!("{}: {why}\n  {}", case.name, shown(&outcome)));
@@ -107,13 +107,13 @@ fn check_http(curl: &Path, address: SocketAddr) {
     assert!(wrong.is_empty(), "curl asks {address}:\n{}", wrong.join("\n"));
 }
 
-/// What a call comes to by HTTP, told as the clients in Go tell it.
+/// Makes a call by HTTP, and describes its outcome in the format of the Go clients.
 #[track_caller]
-fn by_http(curl: &Path, folder: &Folder, address: SocketAddr, case: &Case) -> Value {
+fn by_http(curl: &Path, folder: &Folder, address: SocketAddr, case: &InteropCase) -> Value {
     let call = &case.call;
     let (head, body, sent) = (folder.path("head"), folder.path("body"), folder.path("sent"));
-    let octets = call["octets"].as_u64().unwrap_or_default() as usize;
-    let content = call["body"].as_str().map_or_else(|| pattern(octets), |text| text.as_bytes().to_vec());
+    let bytes = call["bytes"].as_u64().unwrap_or_default() as usize;
+    let content = call["body"].as_str().map_or_else(|| pattern(bytes), |text| text.as_bytes().to_vec());
     let has_content = !content.is_empty();
     std::fs::write(&sent, content).unwrap();
     std::fs::write(&body, "").unwrap();
@@ -123,14 +123,14 @@ fn by_http(curl: &Path, folder: &Folder, address: SocketAddr, case: &Case) -> Va
         words.extend(["--data-binary".into(), format!("@{}", sent.display())]);
     }
     for field in call["fields"].as_array().into_iter().flatten() {
-        // With a semicolon curl sends an empty value.
+        // The semicolon makes curl send an empty value.
         let (name, value) = (field[0].as_str().unwrap(), field[1].as_str().unwrap());
         words.extend(["-H".into(), if value.is_empty() { format!("{name};") } else { format!("{name}: {value}") }]);
     }
     words.push(format!("http://{address}{}", call["url"].as_str().unwrap()));
     said(curl, &words.iter().map(String::as_str).collect::<Vec<_>>());
     let (head, body) = (std::fs::read_to_string(head).unwrap(), std::fs::read(body).unwrap());
-    // Behind a 100-continue comes the answer's own head.
+    // Skip the head of a 100 Continue.
     let head = head.trim_end().rsplit("\r\n\r\n").next().unwrap();
     let mut fields = serde_json::Map::new();
     for (name, value) in head.lines().skip(1).filter_map(|line| line.split_once(':')) {
@@ -148,7 +148,7 @@ fn by_http(curl: &Path, folder: &Folder, address: SocketAddr, case: &Case) -> Va
     })
 }
 
-/// What the peers' site makes.
+/// Returns the bytes that the peers' site generates.
 fn pattern(count: usize) -> Vec<u8> {
     (0..count as u32).map(|place| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -174,62 +174,62 @@ const OWN_SITE: &str = "
 	file_server
 ";
 
-/// What of our own site has to come to a client of httpgrpc.
-fn own_cases() -> Vec<Case> {
-    let case = |name, call: Value, want, body| Case { name, call, want, body, fields: &[] };
+/// Calls to our own site with their outcomes.
+fn own_cases() -> Vec<InteropCase> {
+    let case = |name, call: Value, want, body| InteropCase { name, call, want, body, fields: &[] };
     let get = |url: &str| json!({ "method": "GET", "url": url });
     let mut cases = vec![
-        case("a text", get("/hello?a=b"), Want::Answer(200), Body::Text("hello, GET /hello?a=b")),
-        case("a file", get("/large"), Want::Answer(200), Body::Octets(1_000_000)),
-        case("a listing that is not there", get("/"), Want::Answer(404), Body::Text("handled 404")),
-        case("not found", get("/not-found"), Want::Answer(404), Body::Text("nothing")),
-        case("an answer of 5xx", get("/broken"), Want::Error(503), Body::Text("broken")),
-        case("a fault", get("/error"), Want::Error(502), Body::Text("handled 502")),
-        case("a redirect", get("/away"), Want::Answer(302), Body::Any),
+        case("a text", get("/hello?a=b"), Want::Answer(200), ExpectedBody::Text("hello, GET /hello?a=b")),
+        case("a file", get("/large"), Want::Answer(200), ExpectedBody::Bytes(1_000_000)),
+        case("a listing that is not there", get("/"), Want::Answer(404), ExpectedBody::Text("handled 404")),
+        case("not found", get("/not-found"), Want::Answer(404), ExpectedBody::Text("nothing")),
+        case("an answer of 5xx", get("/broken"), Want::Error(503), ExpectedBody::Text("broken")),
+        case("a fault", get("/error"), Want::Error(502), ExpectedBody::Text("handled 502")),
+        case("a redirect", get("/away"), Want::Answer(302), ExpectedBody::Any),
         case(
             "a body that comes back",
             json!({ "method": "POST", "url": "/echo", "body": "some text" }),
             Want::Answer(200),
-            Body::Text("some text"),
+            ExpectedBody::Text("some text"),
         ),
         case(
             "a large body that comes back, many times at once",
-            json!({ "method": "POST", "url": "/echo", "octets": 300_000, "times": 100, "at_once": 20 }),
+            json!({ "method": "POST", "url": "/echo", "bytes": 300_000, "times": 100, "at_once": 20 }),
             Want::Answer(200),
-            Body::Octets(300_000),
+            ExpectedBody::Bytes(300_000),
         ),
         case(
             "a compressed message",
-            json!({ "method": "POST", "url": "/echo", "octets": 300_000, "gzip": true }),
+            json!({ "method": "POST", "url": "/echo", "bytes": 300_000, "gzip": true }),
             Want::Answer(200),
-            Body::Octets(300_000),
+            ExpectedBody::Bytes(300_000),
         ),
         case(
             "a field",
             json!({ "method": "GET", "url": "/field", "fields": [["x-one", "its value"]] }),
             Want::Answer(200),
-            Body::Text("its value"),
+            ExpectedBody::Text("its value"),
         ),
         case(
             "a range",
             json!({ "method": "GET", "url": "/large", "fields": [["Range", "bytes=0-99"]] }),
             Want::Answer(206),
-            Body::Octets(100),
+            ExpectedBody::Bytes(100),
         ),
         case(
             "a request over the limit",
-            json!({ "method": "POST", "url": "/echo", "octets": 5_000_000 }),
+            json!({ "method": "POST", "url": "/echo", "bytes": 5_000_000 }),
             Want::Failed(8),
-            Body::Any,
+            ExpectedBody::Any,
         ),
     ];
-    cases.push(Case {
+    cases.push(InteropCase {
         fields: &[("X-Two", &["one", "two"])],
-        ..case("two values of a field", get("/two-values"), Want::Answer(200), Body::Text("two"))
+        ..case("two values of a field", get("/two-values"), Want::Answer(200), ExpectedBody::Text("two"))
     });
-    cases.push(Case {
+    cases.push(InteropCase {
         fields: &[("X-DoNotLogError", &[])],
-        ..case("an error that is not to be logged", get("/quiet"), Want::Error(500), Body::Text("quiet"))
+        ..case("an error that is not to be logged", get("/quiet"), Want::Error(500), ExpectedBody::Text("quiet"))
     });
     cases
 }
@@ -244,7 +244,7 @@ fn go_asks_our_site() {
     }
 }
 
-/// What cannot be a request is refused with an error of gRPC, and the connection goes on.
+/// A call that is not a valid HTTP request fails with a gRPC error, and the connection remains usable.
 #[test]
 fn what_is_no_request_is_refused() {
     let Some(peers) = peers() else { return };
@@ -272,7 +272,7 @@ fn what_is_no_request_is_refused() {
     }
 }
 
-/// grpcurl has to be given the description: a server of httpgrpc reflects nothing.
+/// grpcurl needs the protocol file: a httpgrpc server offers no reflection.
 #[test]
 fn grpcurl_asks_our_site() {
     let Some(grpcurl) = tool("grpcurl") else { return };

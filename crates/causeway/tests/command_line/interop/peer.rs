@@ -1,4 +1,4 @@
-//! A program in Go: a server that says where it listens, or a client that makes the calls it is told.
+//! A Go program: a server that prints its address, or a client that makes given calls.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A program that `./test interop` builds, or a line that says what is not tested without it.
+/// Returns a program that `./test interop` builds. Without it, prints that the test is skipped.
 #[track_caller]
 pub(super) fn tool(name: &str) -> Option<PathBuf> {
     let required = std::env::var_os("INTEROP_TOOLS").map(PathBuf::from);
@@ -25,13 +25,13 @@ pub(super) fn tool(name: &str) -> Option<PathBuf> {
 }
 
 /// A server in Go; killed when dropped.
-pub(super) struct Peer {
+pub(super) struct GoServer {
     child: Child,
     pub(super) address: SocketAddr,
 }
 
-impl Peer {
-    /// Starts a program that says `listening on ADDRESS` in its first line.
+impl GoServer {
+    /// Starts a program that prints `listening on ADDRESS` in its first line.
     #[track_caller]
     pub(super) fn start(program: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
@@ -42,7 +42,7 @@ impl Peer {
         Self { child, address }
     }
 
-    /// Starts a program that has to be told its port.
+    /// Starts a program that takes its port as an argument.
     #[track_caller]
     pub(super) fn start_on(program: &Path, arguments: impl FnOnce(u16) -> Vec<String>) -> Self {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -57,19 +57,19 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for GoServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a program printed, ended when it hangs.
+/// Runs a program, with a timeout, and returns its output.
 pub(super) fn output(program: &Path, arguments: &[&str]) -> Output {
     Command::new("timeout").arg("60").arg(program).args(arguments).output().expect("timeout, of coreutils")
 }
 
-/// Has a client of httpgrpc make calls; what each came to.
+/// Makes calls with a httpgrpc client and returns their outcomes.
 #[track_caller]
 pub(super) fn make(client: &Path, options: &[&str], address: SocketAddr, calls: &[Value]) -> Vec<Value> {
     let mut command = Command::new("timeout");

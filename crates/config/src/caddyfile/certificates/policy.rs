@@ -1,17 +1,17 @@
-//! Automation policies: for which names, by whom and how certificates are obtained.
+//! Automation policies: the issuers and settings for a set of names.
 
 use serde_json::{Map, Value, json};
 
 use super::super::members::Members;
-use super::names::{self, covers};
+use crate::names::{self, covers};
 
-/// A policy; without names it is for all that no other is for.
+/// A policy. Without subjects it applies to all names that no other policy has.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Policy {
+pub(super) struct AutomationPolicyDraft {
     pub(super) subjects: Vec<String>,
-    /// Issuers by their index; without one, automatic HTTPS chooses.
+    /// Indexes of its issuers. Empty: automatic HTTPS chooses.
     pub(super) issuers: Vec<usize>,
-    /// What the JSON says of issuers.
+    /// The issuers in the JSON.
     pub(super) written: Vec<Value>,
     pub(super) managers: Vec<Value>,
     pub(super) renewal_window_ratio: Option<Value>,
@@ -21,7 +21,7 @@ pub(super) struct Policy {
     pub(super) no_ocsp_stapling: bool,
 }
 
-/// Which issuer automatic HTTPS chooses for names without one.
+/// The kind of issuer that automatic HTTPS chooses for a policy without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Public,
@@ -30,14 +30,14 @@ enum Class {
     EveryName,
 }
 
-impl Policy {
-    /// Whether automatic HTTPS asks a public authority for a name. Wildcards of several levels are fine where the name is
-    /// known only at the handshake.
+impl AutomationPolicyDraft {
+    /// Whether automatic HTTPS would use a public authority for a name. A wildcard of several levels qualifies only
+    /// with on-demand TLS, where the concrete name is known at the handshake.
     pub(super) fn certifies_publicly(&self, name: &str) -> bool {
         !names::is_address(name) && !names::is_internal(name) && (name.matches("*.").count() < 2 || self.on_demand)
     }
 
-    /// Whether every name of it is for public authorities, and none has certificates elsewhere.
+    /// Whether all names use public authorities and none is supplied by Tailscale.
     pub(super) fn all_public(&self) -> bool {
         self.subjects.iter().all(|name| self.certifies_publicly(name) && !names::is_tailscale(name))
     }
@@ -52,13 +52,13 @@ impl Policy {
         }
     }
 
-    /// Whether every name of it is also one of `other`'s.
+    /// Whether `other` covers all names of this policy.
     fn within(&self, other: &Self) -> bool {
         let covered = |name: &String| other.subjects.iter().any(|pattern| covers(pattern, name));
         other.subjects.is_empty() || (!self.subjects.is_empty() && self.subjects.iter().all(covered))
     }
 
-    /// Whether joining the two changes no name's issuer.
+    /// Whether joining the two policies changes no name's issuer.
     fn same_issuers(&self, other: &Self) -> bool {
         if self.written != other.written {
             return self.is_plainly_internal() && other.is_plainly_internal();
@@ -79,7 +79,7 @@ impl Policy {
             }
     }
 
-    /// Whether the two differ in nothing but their names.
+    /// Whether the two differ only in their names.
     fn same_but_for_names(&self, other: &Self) -> bool {
         self.same_issuers(other)
             && self.managers == other.managers
@@ -89,8 +89,8 @@ impl Policy {
             && self.renewal_window_ratio == other.renewal_window_ratio
     }
 
-    /// Whether it says nothing but names and these managers.
-    fn says_only(&self, managers: &[Value]) -> bool {
+    /// Whether the policy has no settings except for names and these managers.
+    fn has_only_managers(&self, managers: &[Value]) -> bool {
         self.managers == managers
             && self.issuers.is_empty()
             && self.written.is_empty()
@@ -120,14 +120,14 @@ impl Policy {
     }
 }
 
-/// The order of the policies, most specific first; those that say nothing, or nothing new, are left out, and equal ones are
-/// joined. One that stands there more than once grows everywhere.
-pub(super) fn consolidate(policies: &mut [Policy], mut order: Vec<usize>) -> Vec<usize> {
+/// Sorts the policies, most specific first, omits those without settings and those that repeat an earlier one, and
+/// joins equal ones. If a policy occurs more than once in `order`, each occurrence gets the joined names.
+pub(super) fn consolidate(policies: &mut [AutomationPolicyDraft], mut order: Vec<usize>) -> Vec<usize> {
     super::super::sort::sort(&mut order, |&a, &b| {
         let (a, b) = (&policies[a], &policies[b]);
         a.within(b) || (!b.within(a) && a.subjects.len() > b.subjects.len())
     });
-    if order.iter().all(|&index| policies[index].says_only(&[])) {
+    if order.iter().all(|&index| policies[index].has_only_managers(&[])) {
         return Vec::new();
     }
     drop_silent(policies, &mut order);
@@ -146,7 +146,7 @@ pub(super) fn consolidate(policies: &mut [Policy], mut order: Vec<usize>) -> Vec
                 continue;
             }
             if other.subjects.is_empty() && !own.subjects.is_empty() {
-                // The later one is for every name, this one's included, unless one in between comes first.
+                // The later policy also covers all names of this one, unless a policy between them takes precedence.
                 if shadowed(index, policies, &order).is_some_and(|shadowed| shadowed >= later) {
                     order.remove(index);
                     continue 'policies;
@@ -172,17 +172,19 @@ pub(super) fn consolidate(policies: &mut [Policy], mut order: Vec<usize>) -> Vec
     order
 }
 
-/// Leaves out policies that say nothing, but for those that keep a name from a later one that does.
-fn drop_silent(policies: &[Policy], order: &mut Vec<usize>) {
+/// Omits policies without settings, except for those that shield their names from a later policy with settings.
+fn drop_silent(policies: &[AutomationPolicyDraft], order: &mut Vec<usize>) {
     let mut index = 0;
     while index < order.len() {
         let useless = |shadowed: usize| {
             let later = &policies[order[shadowed]];
-            // A wildcard's managers are also asked for the names that it covers.
-            later.says_only(&later.managers)
+            // A wildcard's managers also supply the names that it covers.
+            later.has_only_managers(&later.managers)
         };
         let last = index + 1 == order.len();
-        if policies[order[index]].says_only(&[]) && (last || shadowed(index, policies, order).is_some_and(useless)) {
+        if policies[order[index]].has_only_managers(&[])
+            && (last || shadowed(index, policies, order).is_some_and(useless))
+        {
             order.remove(index);
         } else {
             index += 1;
@@ -190,13 +192,14 @@ fn drop_silent(policies: &[Policy], order: &mut Vec<usize>) {
     }
 }
 
-/// The first later policy that is for all of a policy's names too.
-fn shadowed(index: usize, policies: &[Policy], order: &[usize]) -> Option<usize> {
+/// The position of the first later policy that covers all names of the one at `index`.
+fn shadowed(index: usize, policies: &[AutomationPolicyDraft], order: &[usize]) -> Option<usize> {
     (index + 1..order.len()).find(|&later| policies[order[index]].within(&policies[order[later]]))
 }
 
-/// Whether a policy in between is for a name of the later one, which would then be found at another place.
-fn crosses(index: usize, later: usize, policies: &[Policy], order: &[usize]) -> bool {
+/// Whether a policy in between shares a name with the later one. Joining would then change which policy that name finds
+/// first.
+fn crosses(index: usize, later: usize, policies: &[AutomationPolicyDraft], order: &[usize]) -> bool {
     let between = order[index + 1..later].iter().flat_map(|&between| &policies[between].subjects);
     between
         .into_iter()

@@ -1,4 +1,4 @@
-//! respond, error, abort, redir, metrics.
+//! Directives that respond: respond, error, abort, redir, metrics.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::super::error::Error;
 use super::super::quantity::{integer, weak};
 use super::Handler;
 
-/// A lone argument of three digits is a status, anything else a text; two arguments are text and status.
+/// Parses text and status. A lone argument of three digits is the status, any other the text.
 fn text_and_status(d: &mut Dispenser<'_>) -> Result<(Box<str>, Box<str>), Error> {
     match d.rest() {
         [only] if only.text.len() == 3 && integer(&only.text).is_some_and(|status| status > 0) => {
@@ -19,7 +19,7 @@ fn text_and_status(d: &mut Dispenser<'_>) -> Result<(Box<str>, Box<str>), Error>
     }
 }
 
-/// `respond [<matcher>] <status>|<body> [<status>] { body <text>; close }`
+/// Parses `respond [<matcher>] <status>|<body> [<status>] { body <text>; close }`.
 pub(super) fn respond(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let (mut body, status) = text_and_status(d)?;
     let mut close = false;
@@ -45,7 +45,7 @@ pub(super) fn respond(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// `error [<matcher>] <status>|<message> [<status>] { message <text> }`
+/// Parses `error [<matcher>] <status>|<message> [<status>] { message <text> }`.
 pub(super) fn error(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let (mut message, status) = text_and_status(d)?;
     for mut line in d.lines() {
@@ -65,31 +65,27 @@ pub(super) fn error(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// `abort [<matcher>]`
+/// Parses `abort [<matcher>]`.
 pub(super) fn abort(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     d.no_braces()?;
     Ok(json!({ "handler": "static_response", "abort": true }))
 }
 
-/// `metrics [<matcher>] { disable_openmetrics }`
+/// Parses `metrics [<matcher>] { disable_openmetrics }`.
 pub(super) fn metrics(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     let mut handler = Handler::new("metrics");
-    d.each_option(
-        |_| false,
-        |line| {
-            if &*line.name().text != "disable_openmetrics" {
-                return Err(line.unknown("unrecognized subdirective \"{}\"", &["disable_openmetrics"]));
-            }
-            handler.set("disable_openmetrics", true);
-            Ok(())
-        },
-    )?;
+    for line in d.lines() {
+        if &*line.name().text != "disable_openmetrics" {
+            return Err(line.unknown("unrecognized subdirective \"{}\"", &["disable_openmetrics"]));
+        }
+        handler.set("disable_openmetrics", true);
+    }
     Ok(handler.json())
 }
 
-/// `redir [<matcher>] <to> [<status>|permanent|temporary|html]`
+/// Parses `redir [<matcher>] <to> [<status>|permanent|temporary|html]`.
 pub(super) fn redir(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let to = d.require()?.text.clone();
     let code = d.argument().map_or("", |token| &*token.text);
@@ -114,12 +110,12 @@ pub(super) fn redir(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             code
         }
     };
-    d.overlook_rest();
+    d.end()?;
     handler.set("status_code", weak(status)).set("headers", json!({ "Location": [&*to] }));
     Ok(handler.json())
 }
 
-/// Caddy's page, octet for octet: the JSON must equal its own.
+/// Caddy's page, byte for byte, because the JSON must equal Caddy's.
 fn html_redirect(to: &str) -> String {
     [
         "<!DOCTYPE html>\n<html>\n\t<head>\n\t\t<title>Redirecting...</title>\n",

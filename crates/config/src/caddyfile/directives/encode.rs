@@ -1,4 +1,4 @@
-//! encode and push: what is sent in another form, or before it is asked for.
+//! encode (compressed responses) and push (HTTP/2 server push).
 
 use serde_json::{Map, Value, json};
 
@@ -11,38 +11,37 @@ use super::Handler;
 use super::fields::{Operations, apply};
 use super::response::response_matcher;
 
-const ENCODERS: &[&str] = &["gzip", "zstd"];
+/// `br` is no format of Caddy's own binary; its syntax is that of the plugins for Caddy.
+const ENCODERS: &[&str] = &["br", "gzip", "zstd"];
 
-/// `encode [<matcher>] [<formats…>] { <format> …; minimum_length <n>; match … }`: what the block names is preferred.
+/// Parses `encode [<matcher>] [<formats…>] { <format> …; minimum_length <n>; match … }`. Formats in the block are
+/// preferred over those on the line.
 pub(super) fn encode(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("encode");
     let mut encodings = Map::new();
     let mut prefer = Vec::new();
     let inline = d.rest();
-    let with_block = |option: &str| option == "match" || ENCODERS.contains(&option);
-    d.each_option(with_block, |line| {
+    for mut line in d.lines() {
         let name = line.name();
         match &*name.text {
             "minimum_length" => {
                 let length = integer(&line.require()?.text);
-                let length = length.ok_or_else(|| line.word("bad length '{}'; expected a number of octets"))?;
+                let length = length.ok_or_else(|| line.word("bad length '{}'; expected a number of bytes"))?;
                 handler.0.number("minimum_length", length);
             }
             "match" if handler.0.contains_key("match") => {
                 return Err(Error::at(name, ErrorKind::Rule("matcher is defined more than once: match")));
             }
             "match" => {
-                let matcher = response_matcher(line)?;
-                line.rest();
+                let matcher = response_matcher(&mut line)?;
                 handler.set("match", matcher);
             }
             _ => {
-                encodings.insert(name.text.to_string(), encoder(line)?);
+                encodings.insert(name.text.to_string(), encoder(&mut line)?);
                 prefer.push(Value::from(&*name.text));
             }
         }
-        Ok(())
-    })?;
+    }
     inline.iter().try_for_each(known)?;
     let mut inline = Vec::from_iter(inline.iter().map(|token| &*token.text));
     if inline.is_empty() && prefer.is_empty() {
@@ -64,45 +63,47 @@ fn known(token: &Token) -> Result<(), Error> {
     Err(Error::at(token, ErrorKind::Unknown { rule, name: token.text.clone(), expected: ENCODERS }))
 }
 
-/// `gzip [<level>]` or `zstd [<level>] { level <level>; disable_checksum }`
+/// Parses `gzip [<level>]`, `br [<level>]` or `zstd [<level>] { level <level>; disable_checksum }`.
 fn encoder(line: &mut Dispenser<'_>) -> Result<Value, Error> {
     known(line.name())?;
     let mut encoder = Map::new();
-    if &*line.name().text == "gzip" {
+    if matches!(&*line.name().text, "br" | "gzip") {
         if let Some(level) = line.argument() {
             let level = integer(&level.text);
-            encoder.number("level", level.ok_or_else(|| line.word("bad level '{}'; expected a number"))?);
+            let level = level.ok_or_else(|| line.word("bad level '{}'; expected a number"))?;
+            // `number` omits 0, which is a quality of br. For gzip, 0 is the default, as if it were omitted.
+            if &*line.name().text == "br" {
+                encoder.insert("level".into(), level.into());
+            } else {
+                encoder.number("level", level);
+            }
         }
-        line.overlook_rest();
+        line.end()?;
         return Ok(encoder.into());
     }
     if let Some(level) = line.argument() {
         line.end()?;
         zstd_level(line, level, &mut encoder)?;
     }
-    line.each_option(
-        |_| false,
-        |option| {
-            match &*option.name().text {
-                "level" => {
-                    let level = option.only()?;
-                    if encoder.contains_key("level") {
-                        return Err(option.rule("compression level already specified"));
-                    }
-                    zstd_level(option, level, &mut encoder)?;
+    for mut option in line.lines() {
+        match &*option.name().text {
+            "level" => {
+                let level = option.only()?;
+                if encoder.contains_key("level") {
+                    return Err(option.rule("compression level already specified"));
                 }
-                "disable_checksum" => {
-                    option.end()?;
-                    if encoder.contains_key("checksum") {
-                        return Err(option.rule("checksum already specified"));
-                    }
-                    encoder.insert("checksum".into(), false.into());
-                }
-                _ => return Err(option.unknown("unknown subdirective '{}'", &["disable_checksum", "level"])),
+                zstd_level(&option, level, &mut encoder)?;
             }
-            Ok(())
-        },
-    )?;
+            "disable_checksum" => {
+                option.end()?;
+                if encoder.contains_key("checksum") {
+                    return Err(option.rule("checksum already specified"));
+                }
+                encoder.insert("checksum".into(), false.into());
+            }
+            _ => return Err(option.unknown("unknown subdirective '{}'", &["disable_checksum", "level"])),
+        }
+    }
     Ok(encoder.into())
 }
 
@@ -114,7 +115,7 @@ fn zstd_level(line: &Dispenser<'_>, level: &Token, encoder: &mut Map<String, Val
     Ok(())
 }
 
-/// `push [<matcher>] [<resource>] { [GET|HEAD] <resource>; headers { [+|-]<field> [<value>] … } }`
+/// Parses `push [<matcher>] [<resource>] { [GET|HEAD] <resource>; headers { [+|-]<field> [<value>] … } }`.
 pub(super) fn push(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut resources = Vec::new();
     let mut operations = Operations::default();
@@ -127,27 +128,19 @@ pub(super) fn push(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if let Some(token) = d.argument() {
         resources.push(resource("", &token.text));
     }
-    if !d.remaining().is_empty() {
-        // Caddy looks for the block right behind the resource.
-        d.overlook_rest();
-    } else {
-        d.each_option(
-            |option| option == "headers",
-            |line| {
-                match &*line.name().text {
-                    "headers" => {
-                        line.end()?;
-                        for mut field in line.lines() {
-                            let words = Vec::from_iter(std::iter::once(field.name()).chain(field.rest()).cloned());
-                            apply(&words, &field, &mut operations)?;
-                        }
-                    }
-                    method @ ("GET" | "HEAD") => resources.push(resource(method, &line.require()?.text)),
-                    target => resources.push(resource("", target)),
+    d.end()?;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "headers" => {
+                line.end()?;
+                for mut field in line.lines() {
+                    let words = Vec::from_iter(std::iter::once(field.name()).chain(field.rest()).cloned());
+                    apply(&words, &field, &mut operations)?;
                 }
-                Ok(())
-            },
-        )?;
+            }
+            method @ ("GET" | "HEAD") => resources.push(resource(method, &line.require()?.text)),
+            target => resources.push(resource("", target)),
+        }
     }
     let mut handler = Handler::new("push");
     handler.0.list("resources", resources);

@@ -11,7 +11,7 @@ use super::super::token::Token;
 use super::response::response_matcher;
 use super::{Handler, canonical};
 
-/// Operations on fields.
+/// Operations on the fields of one message, by kind.
 #[derive(Default)]
 pub(crate) struct Operations {
     add: Map<String, Value>,
@@ -20,7 +20,7 @@ pub(crate) struct Operations {
     replace: Map<String, Value>,
 }
 
-/// Whether the operation waits until the response's head is written.
+/// Whether the operation runs only when the response head is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deferred {
     Yes,
@@ -28,7 +28,8 @@ pub(crate) enum Deferred {
 }
 
 impl Operations {
-    /// `+field` adds, `-field` deletes, a replacement searches, anything else sets; `>` defers.
+    /// Adds an operation: `+field` adds, `-field` deletes, a replacement searches and replaces, any other sets. `>`
+    /// defers.
     pub(crate) fn apply(&mut self, field: &str, value: &str, replacement: Option<&str>) -> Deferred {
         let append = |map: &mut Map<String, Value>, key: String, value: Value| {
             if let Value::Array(values) = map.entry(key).or_insert_with(|| json!([])) {
@@ -78,7 +79,7 @@ impl Operations {
     }
 }
 
-/// `[+|-]<field> [<value>|<find> [<replace>]]` on a line: what `header_up` and its like take.
+/// Parses the words `[+|-]<field> [<value>|<find> [<replace>]]`, as in `header_up`, into an operation.
 pub(crate) fn apply(words: &[Token], line: &Dispenser<'_>, operations: &mut Operations) -> Result<(), Error> {
     let (field, value, replacement) = match words {
         [field] => (field, "", None),
@@ -89,68 +90,78 @@ pub(crate) fn apply(words: &[Token], line: &Dispenser<'_>, operations: &mut Oper
     if field.text.starts_with('?') {
         return Err(Error::at(field, ErrorKind::Word { rule: ONLY_OF_RESPONSES, found: field.text.clone() }));
     }
+    refuse_surplus(&field.text, &words[1..])?;
     operations.apply(&field.text, value, replacement);
     Ok(())
+}
+
+/// Rejects a replacement for a field that is added or is a default, and a value for a field that is deleted.
+///
+/// DEVIATES: Caddy ignores these words.
+fn refuse_surplus(field: &str, words: &[Token]) -> Result<(), Error> {
+    let taken = match field.chars().next() {
+        Some('+' | '?') => 1,
+        Some('-') => 0,
+        _ => return Ok(()),
+    };
+    match words.iter().skip(taken).find(|word| !word.text.is_empty()) {
+        Some(word) => {
+            let rule = "unexpected '{}' after this field; expected at most a value after + and ?, and nothing after -";
+            Err(Error::at(word, ErrorKind::Word { rule, found: word.text.clone() }))
+        }
+        None => Ok(()),
+    }
 }
 
 const ONLY_OF_RESPONSES: &str = "{}: the default header modifier ('?') can only be used on response headers; for conditional \
                                  manipulation of request headers, use matchers";
 
-/// A `?field value`: set unless the response has the field.
+/// `?field value`: sets the field if the response lacks it.
 struct Fallback {
     field: String,
     value: Box<str>,
     at: Token,
 }
 
-/// `header [<matcher>] [[+|-|?|>]<field> [<value>|<find>] [<replace>]] { … ; defer; match { … } }`
+/// Parses `header [<matcher>] [[+|-|?|>]<field> [<value>|<find>] [<replace>]] { … ; defer; match { … } }`.
 pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let matcher = d.matcher()?;
     let mut operations = Operations::default();
     let mut fallbacks: Vec<Fallback> = Vec::new();
     let mut deferred = Deferred::No;
-    // Takes a value and a replacement behind the field; what is left over is for the caller.
-    let mut apply = |field: &str, at: &Token, rest: &mut &[Token]| {
-        let mut next = || split_first_off(rest).map(|token| &*token.text);
+    // Reads the value and the replacement after the field, and adds the operation.
+    let mut apply = |field: &str, at: &Token, line: &mut Dispenser<'_>| {
+        let words = line.remaining();
+        refuse_surplus(field, &words[..words.len().min(2)])?;
+        let mut next = || line.argument().map(|token| &*token.text);
         let (value, replacement) = (next().unwrap_or(""), next());
         if let Some(field) = field.strip_prefix('?') {
             fallbacks.push(Fallback { field: field.to_owned(), value: value.into(), at: at.clone() });
-            return Deferred::No;
+            return Ok(Deferred::No);
         }
-        operations.apply(field, value, replacement)
+        Ok(operations.apply(field, value, replacement))
     };
     let mut inline = false;
-    let mut lines = d.lines();
     if let Some(field) = d.argument() {
         inline = true;
-        let mut rest = d.rest();
-        deferred = apply(&field.text, field, &mut rest);
-        if let Some(surplus) = rest.first() {
-            // Caddy looks for the block right behind the third word.
-            d.warn(surplus, format!("'{}' and what follows, a block too, has no effect here", surplus.text));
-            lines.by_ref().for_each(drop);
-        }
+        deferred = apply(&field.text, field, d)?;
+        d.end()?;
     }
     let mut require = None;
-    for line in lines {
-        if &*line.name().text == "match" {
-            require = Some(response_matcher(&line)?);
-            continue;
-        }
-        let (mut name, mut rest) = (line.name(), line.remaining());
-        loop {
-            if &*name.text == "defer" {
-                deferred = Deferred::Yes;
-            } else if inline {
+    for mut line in d.lines() {
+        let name = line.name();
+        match &*name.text {
+            "match" => require = Some(response_matcher(&mut line)?),
+            "defer" => deferred = Deferred::Yes,
+            _ if inline => {
                 let rule = "cannot specify headers in both arguments and block";
                 return Err(Error::at(name, ErrorKind::Rule(rule)));
-            } else if apply(name.text.strip_suffix(':').unwrap_or(&name.text), name, &mut rest) == Deferred::Yes {
-                deferred = Deferred::Yes;
             }
-            // A word left over is a field of its own, as if a line began with it.
-            let Some(next) = split_first_off(&mut rest) else { break };
-            d.warn(next, format!("'{}' is read as a field of its own", next.text));
-            name = next;
+            field => {
+                if apply(field.strip_suffix(':').unwrap_or(field), name, &mut line)? == Deferred::Yes {
+                    deferred = Deferred::Yes;
+                }
+            }
         }
     }
     let mut routes = Vec::new();
@@ -170,14 +181,8 @@ pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     Ok(routes)
 }
 
-fn split_first_off<'a>(tokens: &mut &'a [Token]) -> Option<&'a Token> {
-    let (first, rest) = tokens.split_first()?;
-    *tokens = rest;
-    Some(first)
-}
-
 impl Fallback {
-    /// The response must lack the field, and meet `require` besides.
+    /// The operation applies if the response lacks the field and meets `require`.
     fn json(self, require: Option<&Map<String, Value>>) -> Result<Map<String, Value>, Error> {
         let own = canonical(&self.field);
         let mut headers = Map::from_iter([(self.field, Value::Null)]);
@@ -207,13 +212,14 @@ fn headers_route(matcher: &Option<MatcherSet>, side: &str, operations: Map<Strin
     Output::Route(Route::new(matcher.clone(), handler.json()))
 }
 
-/// `request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]`
+/// Parses `request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]`.
 pub(super) fn request_header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let matcher = d.matcher()?;
     let field = d.require()?;
     if field.text.starts_with('?') {
         return Err(d.word(ONLY_OF_RESPONSES));
     }
+    refuse_surplus(&field.text, d.remaining())?;
     let value = d.argument().map_or("", |token| &*token.text);
     let replacement = d.argument().map(|token| &*token.text);
     d.end()?;

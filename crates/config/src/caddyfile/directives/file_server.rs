@@ -19,12 +19,13 @@ const OPTIONS: &[&str] = &[
     "hide",
     "index",
     "pass_thru",
+    "precompress",
     "precompressed",
     "root",
     "status",
 ];
 
-/// `file_server [<matcher>] [browse] { … }`
+/// Parses `file_server [<matcher>] [browse] { … }`.
 pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("file_server");
     if let Some(word) = d.argument() {
@@ -48,7 +49,7 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             }
             "hide" => {
                 line.require()?;
-                hide.extend(line.segment().arguments.iter().map(|token| token.text.clone()));
+                hide.extend(line.arguments().iter().map(|token| token.text.clone()));
             }
             "index" => list(&mut handler, "index_names", &mut line)?,
             "etag_file_extensions" => list(&mut handler, "etag_file_extensions", &mut line)?,
@@ -56,6 +57,10 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             "browse" => {
                 handler.set("browse", browse(&mut line)?);
             }
+            "precompress" if handler.0.contains_key("precompress") => {
+                return Err(line.rule("precompress is already configured"));
+            }
+            "precompress" => precompress(&mut handler, &mut line)?,
             "precompressed" => precompressed(&mut handler, &mut line)?,
             "disable_canonical_uris" => {
                 line.end()?;
@@ -68,7 +73,7 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             _ => return Err(line.unknown("unknown subdirective '{}'", OPTIONS)),
         }
     }
-    // The files that this configuration comes from are never served.
+    // The Caddyfile and its imports are never served.
     for file in d.files() {
         let file = clean(file);
         if !hidden(&file, &hide) {
@@ -81,7 +86,7 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// Refuses a surplus word: Caddy reads it as a further option, which on this line nobody means.
+/// Rejects a further word. Caddy reads it as another option, which is never meant on this line.
 fn no_more(line: &mut Dispenser<'_>) -> Result<(), Error> {
     match line.argument() {
         Some(_) => Err(line.word("unknown subdirective '{}'; expected nothing more on this line")),
@@ -91,11 +96,31 @@ fn no_more(line: &mut Dispenser<'_>) -> Result<(), Error> {
 
 fn list(handler: &mut Handler, key: &str, line: &mut Dispenser<'_>) -> Result<(), Error> {
     line.require()?;
-    handler.set(key, texts(&line.segment().arguments));
+    handler.set(key, texts(line.arguments()));
     Ok(())
 }
 
-/// `precompressed [<formats…>]`: without any, those that Caddy prefers, best first.
+/// Parses `precompress [<formats…>]`, which Caddy does not have: the formats in which the server itself compresses cached files, the preferred
+/// one first.
+fn precompress(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), Error> {
+    let mut formats: Vec<Value> = Vec::new();
+    while let Some(format) = line.argument() {
+        if !matches!(&*format.text, "br" | "gzip" | "zstd") {
+            return Err(line.word("unknown format '{}'; expected br, gzip or zstd"));
+        }
+        if formats.iter().any(|known| *known == *format.text) {
+            return Err(line.word("format '{}' is named twice; expected each format once"));
+        }
+        formats.push(Value::from(&*format.text));
+    }
+    if formats.is_empty() {
+        formats = ["br", "zstd", "gzip"].map(Value::from).into();
+    }
+    handler.set("precompress", formats);
+    Ok(())
+}
+
+/// Parses `precompressed [<formats…>]`. The default is Caddy's order of preference.
 fn precompressed(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), Error> {
     let mut formats = Map::new();
     let mut order = Vec::new();
@@ -110,7 +135,7 @@ fn precompressed(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), 
         order = ["br", "zstd", "gzip"].map(Value::from).into();
         formats = order.iter().filter_map(|format| Some((format.as_str()?.to_owned(), json!({})))).collect();
     }
-    // A second line adds its formats but replaces the order.
+    // As in Caddy, a second line adds its formats but replaces the order.
     if let Some(Value::Object(earlier)) = handler.0.get("precompressed") {
         formats.extend(earlier.clone());
     }
@@ -118,7 +143,7 @@ fn precompressed(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), 
     Ok(())
 }
 
-/// `browse [<template>] { reveal_symlinks; sort …; file_limit <n>; plain_time_format <layout> }`
+/// Parses `browse [<template>] { reveal_symlinks; sort …; file_limit <n>; plain_time_format <layout> }`.
 fn browse(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     const SORTS: [&str; 6] = ["name", "namedirfirst", "size", "time", "asc", "desc"];
     let mut browse = Map::new();
@@ -186,7 +211,7 @@ fn browse(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(browse.into())
 }
 
-/// A path without `.` components, doubled slashes and the `..` that can be resolved in it.
+/// Removes `.` components, repeated slashes, and each `..` with the component before it.
 fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -204,8 +229,8 @@ fn clean(path: &str) -> String {
     if cleaned.is_empty() { ".".to_owned() } else { cleaned }
 }
 
-/// Whether the list hides a path already: a name hides any component, a path what is beneath it; wildcards stay within
-/// one component. All paths are compared as absolute ones.
+/// Whether the list already hides a path. A pattern without a slash hides any component; a pattern with one hides the
+/// path itself and everything below. A wildcard matches within one component. Compares absolute paths.
 fn hidden(file: &str, hide: &[Box<str>]) -> bool {
     let absolute = std::path::absolute(file).map_or(file.to_owned(), |path| path.to_string_lossy().into_owned());
     let parts = Vec::from_iter(absolute.split('/'));
@@ -220,20 +245,18 @@ fn hidden(file: &str, hide: &[Box<str>]) -> bool {
     })
 }
 
-/// `try_files <files…> { policy <policy> }`: a rewrite for each file that brings a query of its own, one for each run of
-/// the others, all exclusive.
+/// Parses `try_files <files…> { policy <policy> }`. Adds one rewrite for each file with a query, and one for each run
+/// of files without; only the first that matches runs.
 pub(super) fn try_files(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     const POLICIES: [&str; 5] =
         ["first_exist", "first_exist_fallback", "largest_size", "smallest_size", "most_recently_modified"];
     d.require()?;
-    let files = &d.segment().arguments;
-    d.rest();
+    let files = d.arguments();
     let mut policy = None;
     for mut line in d.lines() {
         if &*line.name().text != "policy" {
-            let message = format!("'{}' has no effect here; expected policy", line.name().text);
-            d.warn(line.name(), message);
-            continue;
+            // DEVIATES: Caddy ignores any other line.
+            return Err(line.unknown("unrecognized subdirective '{}'", &["policy"]));
         }
         if policy.is_some() {
             return Err(line.rule("try policy already configured"));

@@ -1,4 +1,4 @@
-//! basic_auth and request_body: what a request must meet before it goes on.
+//! basic_auth and request_body, which reject requests that do not meet a condition.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind};
 use super::Handler;
 
-/// `basic_auth [<matcher>] [bcrypt|argon2id [<realm>]] { <user> <hashed password> … }`
+/// Parses `basic_auth [<matcher>] [bcrypt|argon2id [<realm>]] { <user> <hashed password> … }`.
 pub(super) fn basic_auth(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if &*d.name().text == "basicauth" {
         d.warn(d.name(), "the 'basicauth' directive is deprecated, use 'basic_auth' instead".to_owned());
@@ -43,14 +43,10 @@ pub(super) fn basic_auth(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(json!({ "handler": "authentication", "providers": { "http_basic": basic } }))
 }
 
-/// `request_body [<matcher>] { max_size <size>; set <body> }`
+/// Parses `request_body [<matcher>] { max_size <size>; set <body> }`.
 pub(super) fn request_body(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("request_body");
-    if !d.remaining().is_empty() {
-        // Caddy looks for the block behind the name only.
-        d.overlook_rest();
-        return Ok(handler.json());
-    }
+    d.end()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "max_size" => {

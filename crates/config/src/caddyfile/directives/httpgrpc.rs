@@ -1,4 +1,4 @@
-//! httpgrpc: HTTP requests that come in gRPC messages. Not a directive of Caddy's.
+//! httpgrpc: HTTP requests inside gRPC messages. Not a directive of Caddy's.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use super::super::error::Error;
 use super::super::members::Members;
 use super::Handler;
 
-/// `httpgrpc [<matcher>] { max_message_size <size>; stream on|off }`
+/// Parses `httpgrpc [<matcher>] { max_message_size <size>; stream on|off }`.
 pub(super) fn httpgrpc(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     let mut handler = Handler::new("httpgrpc");
@@ -20,8 +20,8 @@ pub(super) fn httpgrpc(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// What the handler and the proxy's transport may both be told: how large a message may be, and whether content may come in
-/// several.
+/// Parses an option that the handler and the proxy's transport share: the maximum message size, or whether content can
+/// span several messages. Returns `false` for other options.
 pub(crate) fn message_option(line: &mut Dispenser<'_>, members: &mut Map<String, Value>) -> Result<bool, Error> {
     match &*line.name().text {
         "max_message_size" => {

@@ -1,19 +1,19 @@
-//! Matchers of responses: of `header`, and of what looks at another handler's answer.
+//! Response matchers: in `header`, and in directives that inspect another handler's response.
 
 use serde_json::{Map, Value};
 
-use super::super::dispenser::Dispenser;
+use super::super::dispenser::{Dispenser, unexpected_block};
 use super::super::error::{Error, ErrorKind};
 use super::super::matcher::header_lines;
 use super::super::quantity::integer;
 use super::super::segment::Segment;
 
-/// `match header …`, `match status …` or `match { … }`; behind the statuses of the second a block may follow.
-pub(crate) fn response_matcher(line: &Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+/// Parses `match header …`, `match status …` or `match { … }`. A block may follow the statuses of the second form.
+pub(crate) fn response_matcher(line: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let (mut headers, mut statuses) = (Map::new(), Vec::new());
-    let block = line.segment().block.as_deref().unwrap_or_default();
-    let mut conditions = block.iter();
-    if let Some(inline) = line.segment().rest() {
+    let written = line.take_segment();
+    let mut conditions = written.block.as_deref().unwrap_or_default().iter();
+    if let Some(inline) = written.rest() {
         let takes_block = &*inline.name.text == "header";
         condition(&inline, &mut headers, &mut statuses)?;
         if takes_block {
@@ -23,8 +23,7 @@ pub(crate) fn response_matcher(line: &Dispenser<'_>) -> Result<Map<String, Value
     for line in conditions {
         condition(line, &mut headers, &mut statuses)?;
         if let (Some(_), "status") = (&line.block, &*line.name.text) {
-            let rule = "unrecognized response matcher {}; expected no block here";
-            return Err(Error::at(&line.name, ErrorKind::Word { rule, found: "{".into() }));
+            return Err(unexpected_block(line, line.arguments.last().unwrap_or(&line.name)));
         }
     }
     let mut matcher = Map::new();
@@ -60,7 +59,7 @@ fn condition(line: &Segment, headers: &mut Map<String, Value>, statuses: &mut Ve
     }
 }
 
-/// A status, or a class of them by its first digit.
+/// Parses a status code, or a class such as `2xx` as its first digit.
 pub(crate) fn status(text: &str) -> Option<i64> {
     let class = text.strip_suffix("xx").filter(|class| class.len() == 1);
     integer(class.unwrap_or(text))

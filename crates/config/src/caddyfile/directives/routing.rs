@@ -1,4 +1,4 @@
-//! handle, route, handle_errors, invoke: routes inside routes; bind.
+//! handle, route, handle_errors and invoke, which contain or call routes; and bind.
 
 use serde_json::{Value, json};
 
@@ -9,19 +9,19 @@ use super::super::quantity::integer;
 use super::super::registry::Output;
 use super::super::route::{Route, subroute_handler};
 
-/// `handle [<matcher>] { … }`
+/// Parses `handle [<matcher>] { … }`.
 pub(super) fn handle(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     Ok(subroute_handler(&d.routes()?))
 }
 
-/// `route [<matcher>] { … }`
+/// Parses `route [<matcher>] { … }`.
 pub(super) fn route(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     Ok(subroute_handler(&d.routes_as_written()?))
 }
 
-/// `handle_errors [<status>|<class>…] { … }`, with `4xx` for a class
+/// Parses `handle_errors [<status>|<class>…] { … }`. A class is written `4xx`.
 pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let mut conditions = Vec::new();
     let mut codes = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error>
     Ok(vec![Output::ErrorRoutes(vec![Route::new(matcher, subroute_handler(&routes))])])
 }
 
-/// `invoke [<matcher>] <named route>`
+/// Parses `invoke [<matcher>] <named route>`.
 pub(super) fn invoke(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = d.require()?;
     d.end()?;
@@ -55,14 +55,14 @@ pub(super) fn invoke(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(json!({ "handler": "invoke", "name": &*name.text }))
 }
 
-/// `bind <addresses…> { protocols h1|h2|h2c|h3… }`
+/// Parses `bind <addresses…> { protocols h1|h2|h2c|h3… }`.
 pub(super) fn bind(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let addresses = d.rest().iter().map(|token| token.text.to_string()).collect();
     let protocols = protocols(d)?;
     Ok(vec![Output::Bind { addresses, protocols }])
 }
 
-/// The block of `bind` and of the global option `default_bind`.
+/// Parses the block of `bind` and of the global option `default_bind`.
 pub(crate) fn protocols(d: &Dispenser<'_>) -> Result<Vec<String>, Error> {
     let mut protocols = Vec::new();
     for mut line in d.lines() {
@@ -72,7 +72,7 @@ pub(crate) fn protocols(d: &Dispenser<'_>) -> Result<Vec<String>, Error> {
         if line.argument().is_none() {
             return Err(line.rule("protocols requires one or more arguments"));
         }
-        protocols = line.segment().arguments.iter().map(|token| token.text.to_string()).collect();
+        protocols = line.arguments().iter().map(|token| token.text.to_string()).collect();
     }
     Ok(protocols)
 }

@@ -1,9 +1,9 @@
-//! rewrite, uri, method and handle_path: what changes the request's target.
+//! rewrite, uri, method and handle_path, which change the request line.
 
 use serde_json::{Map, Value, json};
 
 use super::super::dispenser::Dispenser;
-use super::super::error::Error;
+use super::super::error::{Error, ErrorKind};
 use super::super::matcher;
 use super::super::quantity::integer;
 use super::super::registry::Output;
@@ -17,7 +17,7 @@ fn rewrite_handler(key: &str, text: &str) -> Value {
     handler.json()
 }
 
-/// `rewrite [<matcher>] <to>`: a lone argument is the target, even if it looks like a matcher.
+/// Parses `rewrite [<matcher>] <to>`. A lone argument is the target, even if it looks like a matcher.
 pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let matcher = match d.remaining().len() {
         0 => return Err(d.rule("too few arguments; must have at least a rewrite URI")),
@@ -29,21 +29,22 @@ pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         }
     };
     let to = d.require()?;
-    d.overlook_rest();
+    d.end()?;
     Ok(vec![Output::Route(Route::new(matcher, rewrite_handler("uri", &to.text)))])
 }
 
-/// `method [<matcher>] <method>`
+/// Parses `method [<matcher>] <method>`.
 pub(super) fn method(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let method = d.require()?;
     d.end()?;
     Ok(rewrite_handler("method", &method.text))
 }
 
-/// `uri [<matcher>] strip_prefix|strip_suffix|replace|path_regexp|query …`
+/// Parses `uri [<matcher>] strip_prefix|strip_suffix|replace|path_regexp|query …`.
 pub(super) fn uri(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let operation = d.require()?;
-    let arguments = d.remaining();
+    let arguments = d.arguments();
+    let arguments = &arguments[1..];
     let pair = |find: &Token, replace: &Token| {
         let mut operation = Map::new();
         for (key, token) in [("find", find), ("replace", replace)] {
@@ -62,7 +63,6 @@ pub(super) fn uri(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         }
         ("replace", [find, replace, limit]) => {
             let mut operation = pair(find, replace);
-            d.rest();
             let count = if limit.text.is_empty() { Some(0) } else { integer(&limit.text) };
             let count = count.ok_or_else(|| d.word("limit must be an integer; invalid: '{}'"))?;
             if count != 0 {
@@ -74,21 +74,22 @@ pub(super) fn uri(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             handler.set("path_regexp", json!([pair(find, replace)]));
         }
         ("query", _) if arguments.len() <= 3 => {
-            handler.set("query", query(d)?);
+            handler.set("query", query(d, arguments)?);
         }
-        ("strip_prefix" | "strip_suffix" | "replace" | "path_regexp" | "query", _) => {
-            d.rest();
-            return Err(d.count_error());
+        ("strip_prefix" | "strip_suffix" | "replace" | "path_regexp" | "query", _) => return Err(d.count_error()),
+        _ => {
+            let rule = "unrecognized URI manipulation '{}'";
+            let expected = &["path_regexp", "query", "replace", "strip_prefix", "strip_suffix"];
+            let kind = ErrorKind::Unknown { rule, name: operation.text.clone(), expected };
+            return Err(Error::at(operation, kind));
         }
-        _ => return Err(d.word("unrecognized URI manipulation '{}'")),
     }
     Ok(handler.json())
 }
 
-/// `query <operation>` or a block of them.
-fn query(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+/// Parses one query operation on the line, or a block of them.
+fn query(d: &mut Dispenser<'_>, arguments: &[Token]) -> Result<Map<String, Value>, Error> {
     let mut operations = Map::new();
-    let arguments = d.rest();
     if let [first, rest @ ..] = arguments {
         query_operation(&mut operations, first, rest).ok_or_else(|| d.count_error())?;
     }
@@ -102,7 +103,8 @@ fn query(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     Ok(operations)
 }
 
-/// `-key`, `+key value`, `old>new`, `key find replace` or `key value`; `None` if the count of arguments fits none.
+/// Parses `-key`, `+key value`, `old>new`, `key find replace` or `key value`. `None` if the number of arguments is
+/// wrong.
 fn query_operation(operations: &mut Map<String, Value>, key: &Token, rest: &[Token]) -> Option<()> {
     let mut push = |list: &str, members: &[(&str, &str)]| {
         let object =
@@ -114,6 +116,7 @@ fn query_operation(operations: &mut Map<String, Value>, key: &Token, rest: &[Tok
     };
     let text = &*key.text;
     if text.starts_with('-') {
+        // A deletion takes no value.
         rest.is_empty().then_some(())?;
         let deleted = Value::from(text.trim_start_matches('-'));
         if let Value::Array(values) = operations.entry("delete").or_insert_with(|| json!([])) {
@@ -140,7 +143,7 @@ fn query_operation(operations: &mut Map<String, Value>, key: &Token, rest: &[Tok
     Some(())
 }
 
-/// `handle_path <path> { … }`: `handle` that takes the path's fixed part off first.
+/// Parses `handle_path <path> { … }`: a `handle` that first strips the path's fixed prefix.
 pub(super) fn handle_path(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let path = d.require()?;
     if !path.text.starts_with('/') {

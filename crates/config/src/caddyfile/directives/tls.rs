@@ -1,4 +1,4 @@
-//! tls: certificates and handshakes of a site.
+//! The directive `tls`: certificates and TLS settings of a site.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::super::error::{Error, ErrorKind};
 use super::super::members::Members;
 use super::super::options::renewal_window_ratio;
 use super::super::registry::Output;
-use super::super::tls::{Issuer, Tls, client_auth, dns_option, eab, provider};
+use super::super::tls::{Issuer, Tls, client_auth, dns_option, dns_provider, eab};
 use super::texts;
 
 const SUBDIRECTIVES: &[&str] = &[
@@ -35,7 +35,7 @@ const SUBDIRECTIVES: &[&str] = &[
     "reuse_private_keys",
 ];
 
-/// The suites of TLS 1.3 and those of TLS 1.2 that Caddy offers.
+/// Caddy's cipher suites: all of TLS 1.3, and those of TLS 1.2 that it allows.
 const SUITES: [&str; 13] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -54,17 +54,18 @@ const SUITES: [&str; 13] = [
 
 const CURVES: [&str; 5] = ["x25519mlkem768", "x25519", "secp256r1", "secp384r1", "secp521r1"];
 
-/// What makes an issuer without naming one.
+/// Settings that imply an issuer without naming one.
 #[derive(Default)]
 struct Shortcuts {
     internal: bool,
-    /// Settings of ACME.
+    /// ACME settings.
     acme: Option<Map<String, Value>>,
-    /// Options of the DNS challenge, which need a provider.
+    /// Options of the DNS challenge. They require a provider.
     dns: Vec<&'static str>,
+    has_provider: bool,
 }
 
-/// `tls [<email>|internal|force_automate|<certificate> <key>] { … }`
+/// Parses `tls [<email>|internal|force_automate|<certificate> <key>] { … }`.
 pub(super) fn tls(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let mut tls = Tls::default();
     let mut shortcuts = Shortcuts::default();
@@ -82,7 +83,8 @@ pub(super) fn tls(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
             }
         },
         [certificate, key] => {
-            // The same file is loaded once, or only the last of its tags would be known.
+            // A file that several directives name is loaded once: if it were loaded again, only the tags of the last
+            // copy would apply.
             let (tag, new) = d.certificate_tag(&certificate.text);
             if new {
                 tls.files.push(json!({ "certificate": &*certificate.text, "key": &*key.text, "tags": [tag] }));
@@ -118,7 +120,7 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
                     None => {}
                 }
             }
-            line.overlook_rest();
+            line.end()?;
         }
         "ciphers" => {
             let rule = "wrong cipher suite name or cipher suite not supported: '{}'; expected a name such as \
@@ -138,7 +140,7 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
         "alpn" => {
             line.require()?;
             line.rest();
-            tls.connection.list("alpn", texts(&line.segment().arguments));
+            tls.connection.list("alpn", texts(line.arguments()));
         }
         "load" => tls.folders.extend(texts(line.rest())),
         "ca" => {
@@ -162,7 +164,14 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
             tls.managers.push(manager(line)?);
             return Ok(());
         }
-        "dns" => return Err(provider(line)?),
+        "dns" => {
+            if line.remaining().is_empty() && line.options().certificates.dns.is_none() {
+                return Err(line.count_error());
+            }
+            dns_provider(shortcuts.acme(), line)?;
+            shortcuts.has_provider = true;
+            return Ok(());
+        }
         name @ ("dns_challenge_override_domain"
         | "dns_ttl"
         | "propagation_delay"
@@ -181,7 +190,7 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
     line.close()
 }
 
-/// Appends words of a known kind.
+/// Appends words, each of which must be one of `words`.
 fn known(
     connection: &mut Map<String, Value>,
     key: &str,
@@ -198,7 +207,7 @@ fn known(
     Ok(())
 }
 
-/// `get_certificate tailscale`, `get_certificate http <url>`
+/// Parses `get_certificate tailscale` and `get_certificate http <url>`.
 fn manager(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*d.require()?.text {
         "tailscale" => {
@@ -223,15 +232,18 @@ impl Shortcuts {
         self.acme.get_or_insert_default()
     }
 
-    /// Makes issuers of them.
+    /// Converts the settings to issuers of `tls`.
     fn apply(self, tls: &mut Tls, d: &Dispenser<'_>) -> Result<(), Error> {
-        if !self.dns.is_empty() {
+        let global = &d.options().certificates;
+        let acme_dns = global.acme_dns.as_ref().and_then(|acme_dns| acme_dns.provider.as_ref());
+        let has_provider = self.has_provider || global.dns.is_some() || acme_dns.is_some();
+        if !self.dns.is_empty() && !has_provider {
             let sentence = format!(
                 "setting DNS challenge options [{}] requires a DNS provider (set with the 'dns' subdirective or 'acme_dns' \
                  global option)",
                 self.dns.join(", ")
             );
-            return Err(d.error(ErrorKind::Custom(sentence.into())));
+            return Err(d.error(ErrorKind::Custom(sentence.into())).noticed(d.closes()));
         }
         if !tls.issuers.is_empty() && (self.internal || self.acme.is_some()) {
             let rule = "cannot mix issuer subdirective (explicit issuers) with other issuer-specific subdirectives \

@@ -1,4 +1,4 @@
-//! root, fs, vars, map, and log_append, log_level, log_name, log_skip: what sets variables.
+//! Directives that set variables: root, fs, vars, map, log_append, log_level, log_name, log_skip.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::super::route::Route;
 use super::super::token::Token;
 use super::{Handler, texts};
 
-/// `root [<matcher>] <path>`: a lone argument is the path, even if it looks like a matcher.
+/// Parses `root [<matcher>] <path>`. A lone argument is the path, even if it looks like a matcher.
 pub(super) fn root(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let matcher = match d.remaining().len() {
         0 => return Err(d.rule("too few arguments; must have at least a root path")),
@@ -23,11 +23,11 @@ pub(super) fn root(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         }
     };
     let path = d.require()?;
-    d.overlook_rest();
+    d.end()?;
     Ok(vec![Output::Route(Route::new(matcher, json!({ "handler": "vars", "root": &*path.text })))])
 }
 
-/// `fs [<matcher>] <file system>`
+/// Parses `fs [<matcher>] <file system>`.
 pub(super) fn fs(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = d.require()?;
     d.end()?;
@@ -38,7 +38,7 @@ fn value(token: &Token) -> Value {
     if token.quoted() { (*token.text).into() } else { scalar(&token.text) }
 }
 
-/// `vars [<matcher>] [<name> <value>] { <name> <value> … }`
+/// Parses `vars [<matcher>] [<name> <value>] { <name> <value> … }`.
 pub(super) fn vars(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("vars");
     if let Some(name) = d.argument() {
@@ -52,7 +52,7 @@ pub(super) fn vars(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// `map [<matcher>] <source> <destinations…> { [~]<input> <outputs…>; default <defaults…> }`
+/// Parses `map [<matcher>] <source> <destinations…> { [~]<input> <outputs…>; default <defaults…> }`.
 pub(super) fn map(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let source = d.require()?;
     let destinations = d.rest();
@@ -84,6 +84,7 @@ pub(super) fn map(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         if outputs.len() > destinations.len() {
             return Err(line.rule("too many outputs"));
         }
+        // A missing output is null: the destination falls through to later mappings and the default.
         outputs.resize(destinations.len(), Value::Null);
         let mut mapping = Map::new();
         match input.strip_prefix('~') {
@@ -105,7 +106,7 @@ pub(super) fn map(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// `log_skip [<matcher>]`
+/// Parses `log_skip [<matcher>]`.
 pub(super) fn log_skip(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if &*d.name().text == "skip_log" {
         d.warn(d.name(), "the 'skip_log' directive is deprecated, use 'log_skip' instead".to_owned());
@@ -115,18 +116,18 @@ pub(super) fn log_skip(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(json!({ "handler": "vars", "log_skip": true }))
 }
 
-/// `log_name [<matcher>] <names…>`
+/// Parses `log_name [<matcher>] <names…>`.
 pub(super) fn log_name(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let names = texts(d.rest());
     let names = if names.is_empty() { Value::Null } else { names.into() };
     Ok(json!({ "handler": "vars", "access_logger_names": names }))
 }
 
-/// `log_append [<matcher>] [<]<field> <value>`: `<` takes the value before the request is answered.
+/// Parses `log_append [<matcher>] [<]<field> <value>`. With `<` the value is evaluated before the request is handled.
 pub(super) fn log_append(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let key = &*d.require()?.text;
     let value = d.require()?;
-    d.overlook_rest();
+    d.end()?;
     let mut handler = Handler::new("log_append");
     match key.strip_prefix('<') {
         Some(key) if !key.is_empty() => handler.text("key", key).text("value", &value.text).set("early", true),
@@ -135,7 +136,7 @@ pub(super) fn log_append(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// `log_level [<matcher>] debug|info|warn|error`
+/// Parses `log_level [<matcher>] debug|info|warn|error`.
 pub(super) fn log_level(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let [level] = d.rest() else { return Err(d.count_error()) };
     d.no_block("log_level directive does not accept blocks")?;

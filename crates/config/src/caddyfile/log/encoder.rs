@@ -1,4 +1,4 @@
-//! `format`: how a record is written.
+//! `format`: the encoding of log entries.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::super::error::{Error, ErrorKind};
 use super::super::quantity::scalar;
 use super::filter::{self, Filter};
 
-const KINDS: &[&str] = &["append", "console", "filter", "journald", "json"];
+const KINDS: &[&str] = &["append", "console", "filter", "journald", "json", "transform"];
 const OPTIONS: &[&str] = &[
     "caller_key",
     "duration_format",
@@ -24,12 +24,16 @@ const OPTIONS: &[&str] = &[
     "time_local",
 ];
 
-/// `format console|json|filter|append|journald { … }`, also behind `wrap`
+/// Parses `format console|json|filter|append|journald|transform { … }`, and the encoder after `wrap`.
 pub(super) fn encoder(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let kind = &*d.require()?.text;
     let mut encoder = Map::from_iter([("format".to_owned(), Value::from(kind))]);
     match kind {
-        "console" | "json" => plain(d, &mut encoder)?,
+        "console" | "json" => {
+            d.end()?;
+            d.lines().try_for_each(|mut line| option(&mut line, &mut encoder, OPTIONS))?;
+        }
+        "transform" => transforming(d, &mut encoder)?,
         "filter" => filtering(d, &mut encoder)?,
         "append" => appending(d, &mut encoder)?,
         "journald" => {
@@ -49,30 +53,67 @@ pub(super) fn encoder(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(encoder.into())
 }
 
-fn plain(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<(), Error> {
-    d.end()?;
+/// Parses an option that all formats have. `known` are those of the format, for an error.
+fn option(
+    line: &mut Dispenser<'_>,
+    encoder: &mut Map<String, Value>,
+    known: &'static [&'static str],
+) -> Result<(), Error> {
+    let name = &*line.name().text;
+    if name == "time_local" {
+        line.end()?;
+        encoder.insert(name.to_owned(), true.into());
+        return Ok(());
+    }
+    let value = &*line.only()?.text;
+    if !OPTIONS.contains(&name) {
+        return Err(line.unknown("unrecognized subdirective {}", known));
+    }
+    // An empty key omits that part of an entry; an empty format is the default.
+    if name.ends_with("_format") && value.is_empty() {
+        encoder.shift_remove(name);
+    } else {
+        encoder.insert(name.to_owned(), value.into());
+    }
+    Ok(())
+}
+
+/// Parses `transform [<template…>] { placeholder <text>; unescape_strings; … }`, as caddyserver/transform-encoder has it.
+fn transforming(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<(), Error> {
+    const KNOWN: &[&str] = &[
+        "caller_key",
+        "duration_format",
+        "level_format",
+        "level_key",
+        "line_ending",
+        "message_key",
+        "name_key",
+        "placeholder",
+        "stacktrace_key",
+        "time_format",
+        "time_key",
+        "time_local",
+        "unescape_strings",
+    ];
+    let words: Vec<_> = d.rest().iter().map(|token| &*token.text).collect();
+    let template = if words.is_empty() { "{common_log}".to_owned() } else { words.join(" ") };
+    encoder.insert("template".into(), template.into());
     for mut line in d.lines() {
-        let name = &*line.name().text;
-        if name == "time_local" {
-            line.end()?;
-            encoder.insert(name.to_owned(), true.into());
-            continue;
-        }
-        let value = &*line.only()?.text;
-        if !OPTIONS.contains(&name) {
-            return Err(line.unknown("unrecognized subdirective {}", OPTIONS));
-        }
-        // An empty key leaves its part of a record out; an empty format counts as not said.
-        if name.ends_with("_format") && value.is_empty() {
-            encoder.shift_remove(name);
-        } else {
-            encoder.insert(name.to_owned(), value.into());
+        match &*line.name().text {
+            "placeholder" => {
+                encoder.insert("placeholder".into(), (*line.only()?.text).into());
+            }
+            "unescape_strings" => {
+                line.end()?;
+                encoder.insert("unescape_strings".into(), true.into());
+            }
+            _ => option(&mut line, encoder, KNOWN)?,
         }
     }
     Ok(())
 }
 
-/// `filter { wrap <encoder>; fields { <field> <filter> … }; <field> <filter> … }`
+/// Parses `filter { wrap <encoder>; fields { <field> <filter> … }; <field> <filter> … }`.
 fn filtering(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<(), Error> {
     let mut fields = Map::new();
     let mut patterns: BTreeMap<Box<str>, Vec<Value>> = BTreeMap::new();
@@ -98,6 +139,7 @@ fn filtering(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<
             _ => field(&mut line)?,
         }
     }
+    // Several regexp filters for one field become one `multi_regexp` filter, as in Caddy.
     for (field, mut operations) in patterns {
         let filter = match (operations.len(), operations.pop()) {
             (1, Some(Value::Object(mut only))) => {
@@ -121,7 +163,7 @@ fn filtering(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<
     Ok(())
 }
 
-/// `append { wrap <encoder>; fields { <field> <value> … }; <field> <value> … }`
+/// Parses `append { wrap <encoder>; fields { <field> <value> … }; <field> <value> … }`.
 fn appending(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<(), Error> {
     let mut fields = Map::new();
     let mut field = |line: &mut Dispenser<'_>| {

@@ -1,4 +1,4 @@
-//! What is left out of a record's field, or put in its place.
+//! Filters that remove or replace a field of a log entry.
 
 use serde_json::{Map, Value};
 
@@ -8,28 +8,28 @@ use super::super::quantity::integer;
 
 const KINDS: &[&str] =
     &["cookie", "delete", "hash", "ip_mask", "multi_regexp", "query", "regexp", "rename", "replace", "set_cookie"];
-/// Caddy's bounds for `multi_regexp`.
+/// Caddy's bounds on `multi_regexp`.
 const OPERATIONS_MAX: usize = 50;
-const PATTERN_OCTETS_MAX: usize = 1000;
+const PATTERN_BYTES_MAX: usize = 1000;
 
 pub(super) enum Filter {
-    /// One of those for the same field that become one.
+    /// One operation. All for one field are combined into one filter.
     Regexp(Map<String, Value>),
     Other(Map<String, Value>),
 }
 
-/// `<field> <filter> … { … }`; the field is the line's name.
+/// Parses `<field> <filter> … { … }`. The field is the line's name.
 pub(super) fn filter(d: &mut Dispenser<'_>) -> Result<Filter, Error> {
     let kind = &*d.require()?.text;
     let mut filter = Map::from_iter([("filter".to_owned(), Value::from(kind))]);
     match kind {
-        "delete" | "hash" => d.overlook_rest(),
-        "replace" => text(d, &mut filter, "value"),
-        "rename" => text(d, &mut filter, "name"),
+        "delete" | "hash" => d.end()?,
+        "replace" => text(d, &mut filter, "value")?,
+        "rename" => text(d, &mut filter, "name")?,
         "regexp" => {
             let mut operation = Map::new();
             text_word(d, &mut operation, "regexp");
-            text(d, &mut operation, "value");
+            text(d, &mut operation, "value")?;
             return Ok(Filter::Regexp(operation));
         }
         "ip_mask" => ip_mask(d, &mut filter)?,
@@ -50,12 +50,12 @@ fn text_word(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) 
     }
 }
 
-fn text(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) {
+fn text(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) -> Result<(), Error> {
     text_word(d, filter, key);
-    d.overlook_rest();
+    d.end()
 }
 
-/// `ip_mask [<ipv4 bits> [<ipv6 bits>]] { ipv4 <bits>; ipv6 <bits> }`
+/// Parses `ip_mask [<ipv4 bits> [<ipv6 bits>]] { ipv4 <bits>; ipv6 <bits> }`.
 fn ip_mask(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>) -> Result<(), Error> {
     let bits = |line: &mut Dispenser<'_>, key: &str, filter: &mut Map<String, Value>| {
         let bits = integer(&line.require()?.text).ok_or_else(|| line.word("error parsing {}: no number of bits"))?;
@@ -80,12 +80,12 @@ fn ip_mask(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>) -> Result<(),
             "ipv6" => bits(&mut line, "ipv6_cidr", filter)?,
             _ => return Err(line.unknown("unrecognized subdirective {}", &["ipv4", "ipv6"])),
         }
-        line.overlook_rest();
+        line.end()?;
     }
     Ok(())
 }
 
-/// `{ replace <name> <value>; hash <name>; delete <name> }`
+/// Parses `{ replace <name> <value>; hash <name>; delete <name> }`. `key` is the JSON name of `<name>`.
 fn actions(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) -> Result<(), Error> {
     let mut actions = Vec::new();
     for mut line in d.lines() {
@@ -101,7 +101,7 @@ fn actions(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) ->
                 action.insert("value".into(), value.into());
             }
         }
-        line.overlook_rest();
+        line.end()?;
         actions.push(Value::Object(action));
     }
     let actions = if actions.is_empty() { Value::Null } else { actions.into() };
@@ -109,7 +109,7 @@ fn actions(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) ->
     Ok(())
 }
 
-/// `multi_regexp { regexp <pattern> <value> … }`
+/// Parses `multi_regexp { regexp <pattern> <value> … }`.
 fn multi_regexp(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>) -> Result<(), Error> {
     let mut operations = Vec::new();
     for mut line in d.lines() {
@@ -120,7 +120,7 @@ fn multi_regexp(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>) -> Resul
             return Err(line.rule("too many regexp operations (maximum 50 allowed)"));
         }
         let pattern = &*line.require()?.text;
-        if pattern.len() > PATTERN_OCTETS_MAX {
+        if pattern.len() > PATTERN_BYTES_MAX {
             return Err(line.rule("regexp pattern too long (maximum 1000 characters)"));
         }
         if pattern.is_empty() {
@@ -132,7 +132,7 @@ fn multi_regexp(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>) -> Resul
         if !value.is_empty() {
             operation.insert("value".into(), value.into());
         }
-        line.overlook_rest();
+        line.end()?;
         operations.push(Value::Object(operation));
     }
     if operations.is_empty() {

@@ -1,10 +1,10 @@
-//! `output`: where a logger's records go.
+//! `output`: the destination of a logger's entries.
 
 use serde_json::{Map, Value, json};
 
 use super::super::dispenser::Dispenser;
 use super::super::error::Error;
-use super::super::quantity::{integer, octets};
+use super::super::quantity::{bytes, integer};
 use causeway_pipeline::build::nanoseconds;
 
 const KINDS: &[&str] = &["discard", "file", "net", "stderr", "stdout"];
@@ -25,12 +25,12 @@ const FILE_OPTIONS: &[&str] = &[
 ];
 const DAY: i64 = 86_400_000_000_000;
 
-/// `output stdout|stderr|discard|file …|net …`
+/// Parses `output stdout|stderr|discard|file …|net …`.
 pub(super) fn writer(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let kind = &*d.require()?.text;
     match kind {
         "stdout" | "stderr" | "discard" => {
-            // A word behind it would have to be another option of the logger.
+            // Caddy reads a further word as another option of the logger, which is unknown.
             match d.argument() {
                 Some(_) => Err(d.word("unrecognized subdirective: {}; expected nothing more on this line")),
                 None => Ok(json!({ "output": kind })),
@@ -42,7 +42,7 @@ pub(super) fn writer(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     }
 }
 
-/// `file <name> { … }`
+/// Parses `file <name> { … }`.
 fn file(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = d.require()?;
     d.end()?;
@@ -52,7 +52,7 @@ fn file(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     }
     for mut line in d.lines() {
         if let Some((key, value)) = file_option(&mut line)? {
-            // What is 0 or empty counts as not said.
+            // 0 and an empty text stand for the default.
             match value {
                 Value::Number(number) if number.as_i64() == Some(0) => drop(file.shift_remove(key)),
                 Value::String(text) if text.is_empty() => drop(file.shift_remove(key)),
@@ -96,7 +96,7 @@ fn file_option(line: &mut Dispenser<'_>) -> Result<Option<(&'static str, Value)>
             ("roll_local_time", true.into())
         }
         "roll_size" => {
-            let size = octets(&line.only()?.text);
+            let size = bytes(&line.only()?.text);
             let size = size.ok_or_else(|| line.word("parsing size: '{}' is no size; expected one such as 100MiB"))?;
             ("roll_size_mb", size.div_ceil(1 << 20).into())
         }
@@ -133,7 +133,8 @@ fn file_option(line: &mut Dispenser<'_>) -> Result<Option<(&'static str, Value)>
     }))
 }
 
-/// Values separated by commas, blanks, or both; the rules are for an empty one and for one that `value` does not take.
+/// Parses values separated by commas, blanks, or both. The two rules are the errors for an empty value and for one that
+/// `value` rejects.
 fn listed(
     line: &mut Dispenser<'_>,
     [empty, wrong]: [&'static str; 2],
@@ -141,7 +142,7 @@ fn listed(
 ) -> Result<Value, Error> {
     line.require()?;
     let mut values = Vec::new();
-    for text in line.segment().arguments.iter().flat_map(|token| token.text.split(',')) {
+    for text in line.arguments().iter().flat_map(|token| token.text.split(',')) {
         if text.trim().is_empty() {
             return Err(line.rule(empty));
         }
@@ -151,11 +152,11 @@ fn listed(
 }
 
 fn octal(text: &str) -> Option<u32> {
-    let digits = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if text.is_empty() { Some(0) } else { u32::from_str_radix(text, 8).ok().filter(|_| digits) }
 }
 
-/// `net <address> { dial_timeout …; soft_start }`
+/// Parses `net <address> { dial_timeout …; soft_start }`.
 fn net(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let address = d.require()?;
     d.end()?;

@@ -1,4 +1,4 @@
-//! The syntax of each kind of matcher: its lines to its JSON.
+//! The syntax of each kind of matcher: a function from its lines to its JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use super::super::token::Token;
 
 type Parse = fn(&[Segment], &str) -> Result<Value, Error>;
 
-/// Every kind that Caddy has; `None` where it is not built.
+/// All of Caddy's kinds. `None`: not implemented.
 pub(super) const KINDS: &[(&str, Option<Parse>)] = &[
     ("client_ip", Some(ranges)),
     ("expression", Some(expression)),
@@ -29,7 +29,7 @@ pub(super) const KINDS: &[(&str, Option<Parse>)] = &[
     ("vars_regexp", Some(vars_regexp)),
 ];
 
-/// What an unknown kind could have been.
+/// The names above, for the error about an unknown kind.
 pub(super) const NAMES: &[&str] = &[
     "client_ip",
     "expression",
@@ -49,7 +49,7 @@ pub(super) const NAMES: &[&str] = &[
     "vars_regexp",
 ];
 
-/// What `private_ranges` stands for.
+/// The expansion of `private_ranges`.
 pub(crate) const PRIVATE_RANGES: [&str; 6] =
     ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
 
@@ -73,7 +73,19 @@ fn no_block(line: &Segment) -> Result<(), Error> {
     }
 }
 
-/// A list of words; Caddy writes an empty one as null.
+/// Splits off a further matcher of this kind, which starts with the kind's name on the same line. Returns its
+/// arguments, or `None` at the end of the line.
+///
+/// DEVIATES: Caddy accepts any word in place of the kind's name.
+fn further<'a>(line: &Segment, arguments: &'a [Token]) -> Result<Option<&'a [Token]>, Error> {
+    let Some((next, rest)) = arguments.split_first() else { return Ok(None) };
+    if next.text == line.name.text {
+        return Ok(Some(rest));
+    }
+    fail(next, "unexpected '{}' in a matcher; expected the line to end before it")
+}
+
+/// A list of words. As in Caddy, an empty list becomes null.
 fn words(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     let mut words = Vec::new();
     for line in lines {
@@ -100,7 +112,7 @@ fn header(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     Ok(fields.into())
 }
 
-/// One `header` line: `Field value` or `!Field`. Also how response matchers write it.
+/// Parses a `header` line: `Field value` or `!Field`. Response matchers use this syntax too.
 pub(crate) fn header_lines(line: &Segment, fields: &mut Map<String, Value>) -> Result<(), Error> {
     let mut name = &line.name;
     let mut arguments = line.arguments.as_slice();
@@ -130,9 +142,8 @@ pub(crate) fn header_lines(line: &Segment, fields: &mut Map<String, Value>) -> R
                 arguments = rest;
             }
         }
-        // A word left over stands for the name of a further matcher of this kind.
-        let Some((next, rest)) = arguments.split_first() else { return no_block(line) };
-        (name, arguments) = (next, rest);
+        let Some(rest) = further(line, arguments)? else { return no_block(line) };
+        (name, arguments) = (&arguments[0], rest);
     }
 }
 
@@ -173,7 +184,7 @@ fn path_regexp(lines: &[Segment], name: &str) -> Result<Value, Error> {
     }
 }
 
-/// `[name] field pattern` on each line.
+/// Parses lines of `[name] field pattern`. `once` is the error for a repeated field; `None` allows repetition.
 fn named_regexps(lines: &[Segment], name: &str, once: Option<&'static str>) -> Result<Value, Error> {
     let mut fields = Map::new();
     for line in lines {
@@ -190,8 +201,7 @@ fn named_regexps(lines: &[Segment], name: &str, once: Option<&'static str>) -> R
                 return fail(field, rule);
             }
             fields.insert(field.text.to_string(), regexp(own, pattern));
-            // A word left over stands for the name of a further matcher of this kind.
-            let Some((_, rest)) = rest.split_first() else { break };
+            let Some(rest) = further(line, rest)? else { break };
             arguments = rest;
         }
         no_block(line)?;
@@ -227,11 +237,15 @@ fn vars(lines: &[Segment], _name: &str) -> Result<Value, Error> {
 fn protocol(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     let mut protocol = Value::Null;
     for line in lines {
-        // Of several words each second one stands for the name of a further matcher of this kind.
         if line.arguments.len().is_multiple_of(2) {
             return fail(last(line), "expected exactly one protocol; expected it after '{}'");
         }
-        protocol = (*last(line).text).into();
+        let mut arguments = line.arguments.as_slice();
+        while let Some((word, rest)) = arguments.split_first() {
+            protocol = (*word.text).into();
+            arguments = further(line, rest)?.unwrap_or_default();
+        }
+        no_block(line)?;
     }
     Ok(protocol)
 }
@@ -253,11 +267,12 @@ fn ranges(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     Ok(if ranges.is_empty() { json!({}) } else { json!({ "ranges": ranges }) })
 }
 
-/// One quoted expression, or several words joined with their quotes; the single word takes the matcher's name along.
+/// One quoted expression, or several words joined with their quotes. Only the single word takes the matcher's name.
 fn expression(lines: &[Segment], name: &str) -> Result<Value, Error> {
     if let Some(second) = lines.get(1) {
         return fail(&second.name, "repeated {} matchers are not supported, combine them into one expression with &&");
     }
+    no_block(&lines[0])?;
     match lines[0].arguments.as_slice() {
         [] => count(&lines[0]),
         [only] if name.is_empty() => Ok((*only.text).into()),
@@ -291,6 +306,7 @@ fn file(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     for line in lines {
         tries.extend(texts(&line.arguments));
         for option in line.block.iter().flatten() {
+            no_block(option)?;
             let name = &*option.name.text;
             let unknown = |token: &Token| {
                 let rule = "unrecognized subdirective: {}";
@@ -301,7 +317,7 @@ fn file(lines: &[Segment], _name: &str) -> Result<Value, Error> {
                 ("root" | "try_policy", [value]) => {
                     matcher.insert(name.to_owned(), (*value.text).into());
                 }
-                // Behind one word another option would have to stand.
+                // Caddy reads a second word as another option, which is unknown.
                 ("root" | "try_policy", [_, surplus, ..]) => return unknown(surplus),
                 ("split_path", [_, ..]) => {
                     matcher.insert("split_path".into(), texts(&option.arguments).into());
@@ -320,15 +336,15 @@ fn file(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     Ok(matcher.into())
 }
 
-/// `not not` and so on may follow each other this often, so that no line can exhaust the stack.
+/// Longest run of `not not …`. Bounds the recursion, so that no line can exhaust the stack.
 const NOTS_MAX: usize = 4;
 
-/// Each `not` is a set that must not match: `not kind …` or `not { kind … }`.
+/// Each line is one set that must not match: `not kind …` or `not { kind … }`.
 fn not(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     let mut sets = Vec::new();
     for line in lines {
         if line.arguments.iter().take_while(|token| &*token.text == "not").count() >= NOTS_MAX {
-            return fail(&line.name, "more than four times '{}' in a row");
+            return fail(&line.name, "more than four '{}' in a row");
         }
         let inner = match line.rest() {
             Some(rest) => vec![rest],

@@ -1,4 +1,4 @@
-//! What the global block says of certificates: whose, how long, how often looked after.
+//! Global options for certificates: issuers, lifetimes, renewal.
 
 use serde_json::{Map, Value, json};
 
@@ -15,8 +15,9 @@ pub(crate) struct Certificates {
     pub(crate) email: Option<String>,
     pub(crate) acme_ca: Option<String>,
     pub(crate) acme_ca_root: Option<String>,
-    /// Where the DNS challenge was asked for.
-    pub(crate) acme_dns: Option<Position>,
+    pub(crate) acme_dns: Option<AcmeDns>,
+    /// The provider for all issuers that name none.
+    pub(crate) dns: Option<Value>,
     pub(crate) acme_eab: Option<Value>,
     pub(crate) preferred_chains: Option<Value>,
     pub(crate) cert_lifetime: Option<i64>,
@@ -28,21 +29,31 @@ pub(crate) struct Certificates {
     pub(crate) on_demand: Option<Value>,
     pub(crate) resolvers: Vec<String>,
     pub(crate) automate_names: Vec<String>,
-    /// The names that encrypted hellos show.
+    /// The public names of Encrypted Client Hello.
     pub(crate) ech: Vec<String>,
+    /// Where its keys are published.
+    pub(crate) ech_publication: Vec<Value>,
     pub(crate) no_storage_check: bool,
     pub(crate) storage_clean: StorageClean,
-    /// 0: as it is by default.
+    /// In nanoseconds; 0 is the default.
     pub(crate) renew_interval: i64,
     pub(crate) ocsp_interval: i64,
     pub(crate) skip_install_trust: bool,
-    /// Authorities of `pki`, by their names.
+    /// The authorities of `pki`, by ID.
     pub(crate) authorities: Map<String, Value>,
+}
+
+/// The option `acme_dns`: all ACME issuers use the DNS challenge.
+#[derive(Debug)]
+pub(crate) struct AcmeDns {
+    pub(crate) at: Position,
+    /// If absent, the option `dns` names the provider.
+    pub(crate) provider: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StorageClean {
-    /// 0: as often as by default.
+    /// Interval in nanoseconds; 0 is the default.
     Every(i64),
     Never,
 }
@@ -54,7 +65,7 @@ impl Default for StorageClean {
 }
 
 impl Certificates {
-    /// Whether it says anything that belongs into every policy.
+    /// Whether an option is set that affects every automation policy.
     pub(crate) fn change_policies(&self) -> bool {
         !self.issuers.is_empty()
             || self.local_certs.is_some()
@@ -64,12 +75,12 @@ impl Certificates {
             || self.complete_issuers_early()
     }
 
-    /// Whether it says anything for ACME issuers; those of policies without one are made for it.
+    /// Whether an option is set for ACME issuers. If so, policies without an issuer get explicit ones.
     pub(crate) fn complete_issuers(&self) -> bool {
         self.email.is_some() || self.complete_issuers_early()
     }
 
-    /// Whether what it says for ACME issuers is known before a site's own settings are.
+    /// As [`Self::complete_issuers`], but only for options that apply before the sites' own settings.
     pub(crate) fn complete_issuers_early(&self) -> bool {
         self.acme_ca.is_some()
             || self.acme_ca_root.is_some()
@@ -78,7 +89,7 @@ impl Certificates {
             || self.preferred_chains.is_some()
     }
 
-    /// Reads an option; `false` if it is none of these.
+    /// Parses an option. Returns `false` if it is not one of this file's.
     pub(super) fn option(&mut self, d: &mut Dispenser<'_>) -> Result<bool, Error> {
         let name = d.name();
         match &*name.text {
@@ -87,9 +98,10 @@ impl Certificates {
             "acme_ca_root" => self.acme_ca_root = Some(single(d)?),
             "acme_dns" if d.remaining().is_empty() => {
                 d.no_braces()?;
-                self.acme_dns = Some(name.at.clone());
+                self.acme_dns = Some(AcmeDns { at: name.at.clone(), provider: None });
             }
-            "acme_dns" | "dns" => return Err(provider(d)?),
+            "acme_dns" => self.acme_dns = Some(AcmeDns { at: name.at.clone(), provider: Some(provider(d)?) }),
+            "dns" => self.dns = Some(provider(d)?),
             "acme_eab" => self.acme_eab = Some(account(d)?),
             "preferred_chains" => self.preferred_chains = Some(preferred_chains(d)?),
             "cert_lifetime" => self.cert_lifetime = Some(duration(d)?),
@@ -109,7 +121,7 @@ impl Certificates {
             "on_demand_tls" => self.on_demand = Some(on_demand(d)?),
             "tls_resolvers" => self.resolvers = words(d)?,
             "tls_automate_names" => self.automate_names.extend(words(d)?),
-            "ech" => self.ech = ech(d)?,
+            "ech" => (self.ech, self.ech_publication) = ech(d)?,
             "storage_check" => {
                 if single(d)? != "off" {
                     return Err(d.word("storage_check must be 'off'; expected it instead of '{}'"));
@@ -138,10 +150,10 @@ impl Certificates {
 fn words(d: &mut Dispenser<'_>) -> Result<Vec<String>, Error> {
     d.require()?;
     d.rest();
-    Ok(d.segment().arguments.iter().map(|token| token.text.to_string()).collect())
+    Ok(d.arguments().iter().map(|token| token.text.to_string()).collect())
 }
 
-/// Which part of a certificate's life is left when it is renewed.
+/// Parses the fraction of a certificate's lifetime that remains when it is renewed.
 pub(crate) fn renewal_window_ratio(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let number = ratio(&d.require()?.text);
     let number =
@@ -151,7 +163,7 @@ pub(crate) fn renewal_window_ratio(d: &mut Dispenser<'_>) -> Result<Value, Error
     if inside { Ok(number.into()) } else { Err(d.word(rule)) }
 }
 
-/// `acme_eab { key_id …; mac_key … }`
+/// Parses `acme_eab { key_id …; mac_key … }`.
 fn account(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     let (mut id, mut key) = ("", "");
@@ -166,7 +178,7 @@ fn account(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(json!({ "key_id": id, "mac_key": key }))
 }
 
-/// `on_demand_tls { ask <url>; permission <module> … }`
+/// Parses `on_demand_tls { ask <url>; permission <module> … }`.
 fn on_demand(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     let mut permission = None;
@@ -199,19 +211,21 @@ fn on_demand(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     permission.ok_or_else(|| d.rule("expected at least one config parameter for on_demand_tls"))
 }
 
-/// `ech <public names…> { dns <provider> … }`
-fn ech(d: &mut Dispenser<'_>) -> Result<Vec<String>, Error> {
+/// Parses `ech <public names…> { dns <provider> … }`.
+fn ech(d: &mut Dispenser<'_>) -> Result<(Vec<String>, Vec<Value>), Error> {
     let names = words(d)?;
-    if let Some(mut line) = d.lines().next() {
-        return Err(match &*line.name().text {
-            "dns" => provider(&mut line)?,
-            _ => line.unknown("ech: unrecognized subdirective '{}'", &["dns"]),
-        });
+    let mut publication = Vec::new();
+    for mut line in d.lines() {
+        if &*line.name().text != "dns" {
+            return Err(line.unknown("ech: unrecognized subdirective '{}'", &["dns"]));
+        }
+        let provider = provider(&mut line)?;
+        publication.push(json!({ "configs": names, "publishers": { "dns": { "provider": provider } } }));
     }
-    Ok(names)
+    Ok((names, publication))
 }
 
-/// A duration that an option of a block names.
+/// Parses the duration that follows an option of a block, in nanoseconds.
 pub(crate) fn nested_duration(line: &mut Dispenser<'_>) -> Result<i64, Error> {
     let text = &line.require()?.text;
     nanoseconds(text).ok_or_else(|| line.word(DURATION))

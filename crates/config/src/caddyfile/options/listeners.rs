@@ -1,4 +1,4 @@
-//! `listener_wrappers` and `packet_conn_wrappers` of `servers`: what stands around a server's sockets.
+//! `listener_wrappers` and `packet_conn_wrappers` of `servers`: modules that wrap a server's sockets.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use causeway_pipeline::build::nanoseconds;
 
-/// `listener_wrappers { http_redirect; proxy_protocol { … }; tls }`
+/// Parses `listener_wrappers { http_redirect; proxy_protocol { … }; tls }`.
 pub(super) fn wrappers(d: &Dispenser<'_>) -> Result<Vec<Value>, Error> {
     d.lines().map(|mut line| wrapper(&mut line)).collect()
 }
@@ -14,7 +14,7 @@ pub(super) fn wrappers(d: &Dispenser<'_>) -> Result<Vec<Value>, Error> {
 fn wrapper(line: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*line.name().text {
         name @ ("http_redirect" | "tls") => {
-            line.overlook_rest();
+            line.end()?;
             Ok(json!({ "wrapper": name }))
         }
         "proxy_protocol" => proxy_protocol(line),
@@ -25,7 +25,7 @@ fn wrapper(line: &mut Dispenser<'_>) -> Result<Value, Error> {
     }
 }
 
-/// `packet_conn_wrappers { … }`: Caddy itself has none.
+/// Parses `packet_conn_wrappers { … }`. Caddy itself has no such module, so every line is an error.
 pub(super) fn packet_wrappers(d: &Dispenser<'_>) -> Result<(), Error> {
     match d.lines().next() {
         Some(line) => Err(line.unknown("getting module named 'caddy.packetconns.{}': module not registered", &[])),
@@ -33,7 +33,7 @@ pub(super) fn packet_wrappers(d: &Dispenser<'_>) -> Result<(), Error> {
     }
 }
 
-/// `proxy_protocol { timeout …; allow …; deny …; fallback_policy ignore|use|reject|require|skip }`
+/// Parses `proxy_protocol { timeout …; allow …; deny …; fallback_policy ignore|use|reject|require|skip }`.
 fn proxy_protocol(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     let mut wrapper = Map::from_iter([("wrapper".to_owned(), Value::from("proxy_protocol"))]);
@@ -44,7 +44,7 @@ fn proxy_protocol(d: &mut Dispenser<'_>) -> Result<Value, Error> {
                 let timeout = nanoseconds(&line.require()?.text).ok_or_else(|| {
                     line.word("parsing proxy_protocol timeout duration: '{}' is no duration; expected one such as 5s")
                 })?;
-                line.overlook_rest();
+                line.end()?;
                 match timeout {
                     0 => drop(wrapper.shift_remove(name)),
                     _ => drop(wrapper.insert(name.to_owned(), timeout.into())),
@@ -58,7 +58,7 @@ fn proxy_protocol(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             }
             "fallback_policy" => {
                 let policy = line.require()?.text.to_uppercase();
-                line.overlook_rest();
+                line.end()?;
                 match &*policy {
                     "IGNORE" => drop(wrapper.shift_remove(name)),
                     "USE" | "REJECT" | "REQUIRE" | "SKIP" => drop(wrapper.insert(name.to_owned(), policy.into())),

@@ -1,28 +1,28 @@
-//! `servers [<listener address>] { … }`
+//! The global option `servers [<listener address>] { … }`.
 
 use serde_json::{Map, Value, json};
 
 use super::super::dispenser::Dispenser;
-use super::super::error::{Error, ErrorKind, Part};
+use super::super::error::{Error, ErrorKind, NameTable};
 use super::super::matcher::PRIVATE_RANGES;
 use super::super::position::Position;
 use super::super::quantity::integer;
 use super::listeners;
 use causeway_pipeline::build::nanoseconds;
 
-/// Options for the servers that listen on an address, or for all others.
+/// Options for the servers that listen on an address, or for all servers without options of their own.
 #[derive(Debug)]
 pub(crate) struct ServerOptions {
     pub(crate) at: Position,
-    /// Empty: every server that no other options fit.
+    /// Empty: matches every server.
     pub(crate) listener: String,
-    /// Replaces `srvN`.
+    /// The server's name, in place of `srvN`. Empty if not set.
     pub(crate) name: String,
     /// Members of the server's JSON.
     pub(crate) members: Map<String, Value>,
-    /// Members of its `logs`.
+    /// Members of the server's `logs`.
     pub(crate) logs: Map<String, Value>,
-    /// The deprecated nested form of the global option.
+    /// The deprecated form of the global option, nested here.
     pub(crate) metrics: Option<Map<String, Value>>,
 }
 
@@ -53,6 +53,10 @@ const OPTIONS: &[&str] = &[
 impl ServerOptions {
     pub(super) fn read(d: &mut Dispenser<'_>) -> Result<Self, Error> {
         let listener = d.argument().map(|token| token.text.to_string()).unwrap_or_default();
+        // DEVIATES: Caddy accepts any word, but a word without a port never matches a listener.
+        if !listener.is_empty() && !listener.contains([':', '/']) {
+            return Err(d.word("'{}' is no listener address; expected one such as :443 or 127.0.0.1:8080"));
+        }
         d.end()?;
         let at = d.last().at.clone();
         let (members, logs) = (Map::new(), Map::new());
@@ -67,7 +71,7 @@ impl ServerOptions {
         self.members.insert(key.to_owned(), value.into());
     }
 
-    /// Caddy leaves a number out when it is 0, as if the option were not there.
+    /// Sets a number. As in Caddy, 0 removes the member.
     fn number(&mut self, key: &str, number: i64) {
         if number == 0 {
             self.members.remove(key);
@@ -120,7 +124,7 @@ impl ServerOptions {
             }
             "expected_underscore_headers" | "expected_dot_headers" => {
                 d.require()?;
-                self.set(name, super::super::directives::texts(&d.segment().arguments));
+                self.set(name, super::super::directives::texts(d.arguments()));
             }
             "log_credentials" => {
                 d.end()?;
@@ -240,12 +244,10 @@ impl ServerOptions {
         self.number(key, nanoseconds);
         if let Some((rate, rule)) = rate {
             if let Some(token) = d.argument() {
-                let octets = integer(&token.text).ok_or_else(|| d.word(rule))?;
-                self.number(rate, octets);
+                let bytes = integer(&token.text).ok_or_else(|| d.word(rule))?;
+                self.number(rate, bytes);
             }
             d.end()?;
-        } else {
-            d.overlook_rest();
         }
         Ok(())
     }
@@ -256,14 +258,14 @@ fn duration(d: &mut Dispenser<'_>, rule: &'static str) -> Result<i64, Error> {
     nanoseconds(&token.text).ok_or_else(|| d.word(rule))
 }
 
-/// `trusted_proxies static <ranges…>`; other sources are not built.
+/// Parses `trusted_proxies static <ranges…>`. Other sources are not implemented.
 fn trusted_proxies(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let Some(source) = d.argument() else {
         return Err(d.rule("trusted_proxies expects an IP range source module name as its first argument"));
     };
     if &*source.text != "static" {
         let module = format!("http.ip_sources.{}", source.text).into();
-        return Err(d.error(ErrorKind::NotBuilt(Part::Module, module)));
+        return Err(d.error(ErrorKind::NotBuilt(NameTable::Module, module)));
     }
     let mut ranges: Vec<Value> = Vec::new();
     for token in d.rest() {

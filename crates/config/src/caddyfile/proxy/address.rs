@@ -1,25 +1,25 @@
-//! Upstreams' addresses: `host:port`, `network/…`, `scheme://host:port`, with ranges of ports and placeholders.
+//! Upstream addresses: `host:port`, `network/…`, `scheme://host:port`, with port ranges and placeholders.
 
 use super::super::address::is_path_network;
 use super::url;
 
-/// An upstream's address in parts.
+/// The parts of an upstream address.
 #[derive(Debug, Default)]
-pub(super) struct Upstream {
+pub(super) struct UpstreamAddress {
     pub(super) network: String,
-    /// Empty, or what stands before `://`.
+    /// The scheme; empty if the address has none.
     pub(super) scheme: String,
     pub(super) host: String,
-    /// A number, a range of them, or text with a placeholder.
+    /// A port number, a range, or text with a placeholder.
     pub(super) port: String,
 }
 
-/// A range's most ports, and the most characters that one is written with.
+/// Most ports in a range, and most characters in its text.
 const PORTS_MAX: u32 = 65535;
 const PORT_LENGTH_MAX: usize = "65535-65535".len();
 
-impl Upstream {
-    /// Takes an address apart, and gives it the port that its scheme implies.
+impl UpstreamAddress {
+    /// Parses an address. Adds the port that its scheme implies.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if let Some(name) = text.strip_prefix("dns:///") {
             return Self::for_httpgrpc("dns", name);
@@ -30,7 +30,7 @@ impl Upstream {
         if text.contains("://") { Self::parse_url(text) } else { Ok(Self::parse_address(text)) }
     }
 
-    /// gRPC's own notations: a name that stands for all its addresses, or one place.
+    /// Parses gRPC's notations: `dns:///` for a name with several addresses, `direct://` for a single address.
     fn for_httpgrpc(scheme: &str, place: &str) -> Result<Self, String> {
         let (host, port) = split_host_port(place).unwrap_or_default();
         if host.is_empty() || port.parse::<u16>().is_err() {
@@ -52,7 +52,7 @@ impl Upstream {
         let mut range = "";
         let url = match url::parse(text) {
             Ok(url) => url,
-            // A range is no port of a URL: another is put in its place.
+            // A range is not a valid URL port. Parse the URL with a dummy port in its place.
             Err(fault) if fault.contains("invalid port") && fault.contains('-') => {
                 range = text.rsplit_once(':').map_or("", |(_, range)| range);
                 if range.matches('-').count() != 1 {
@@ -87,7 +87,7 @@ impl Upstream {
     fn parse_address(text: &str) -> Self {
         let (network, host, port) = split_network(text);
         let host = host.unwrap_or_else(|| text.to_owned());
-        // A placeholder may bring its own port.
+        // A placeholder can expand to a host with a port.
         let implied = port.is_empty() && !host.contains('{') && !is_path_network(&network);
         let port = if implied { "80".to_owned() } else { port.to_owned() };
         if network == "unix+h2c" {
@@ -96,7 +96,7 @@ impl Upstream {
         Self { network, scheme: String::new(), host, port }
     }
 
-    /// What is to be dialled: one place, or one for each port of a range.
+    /// The addresses to dial: one, or one for each port of a range.
     pub(super) fn dials(&self) -> Result<Vec<String>, String> {
         let whole = self.dial();
         if self.port.contains('{') && self.port.contains('}') {
@@ -106,7 +106,8 @@ impl Upstream {
         let Some(host) = host else {
             return Err(format!("address {whole}: brackets at an unexpected place, or no port in address"));
         };
-        // Told by the whole, as Caddy does: what has no network of its own may look as if it had one.
+        // Uses the network parsed from the whole text, as Caddy does: an address without a network can look as if it
+        // had one.
         let (first, last) = match &*network {
             unix if unix.starts_with("unix") => permissions(&host).map(|()| (0, 0))?,
             fd if fd.starts_with("fd") => (0, 0),
@@ -131,7 +132,7 @@ impl Upstream {
     }
 }
 
-/// Network, host and port; no host where Go finds none.
+/// Splits network, host and port. The host is `None` if Go's parser would reject the address.
 fn split_network(text: &str) -> (String, Option<String>, &str) {
     let (network, rest) = match text.split_once('/') {
         Some((network, rest)) => (network.trim().to_lowercase(), rest),
@@ -143,13 +144,13 @@ fn split_network(text: &str) -> (String, Option<String>, &str) {
     if let Some((host, port)) = split_host_port(rest) {
         return (network, Some(host.to_owned()), port);
     }
-    // Probably without a port: whatever is a host then.
+    // Probably an address without a port. Split it with a dummy port.
     let bare = join_host_port(rest.trim_matches(['[', ']']), "0");
     let host = split_host_port(&bare).map(|(host, _)| host.to_owned());
     (network, host, "")
 }
 
-/// As Go's `net.SplitHostPort`: the port has to be there.
+/// As Go's `net.SplitHostPort`: the port is required.
 pub(super) fn split_host_port(text: &str) -> Option<(&str, &str)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(inner) => {
@@ -174,7 +175,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     }
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let number = |which: &str, text: &str| {
-        let digits = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let why = if digits { "value out of range" } else { "invalid syntax" };
         let parsed = if digits { text.parse::<u16>().ok() } else { None };
         parsed.ok_or_else(|| format!("invalid {which} port: strconv.ParseUint: parsing {text:?}: {why}"))
@@ -189,7 +190,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     Ok((first, last))
 }
 
-/// Of a socket's path, what follows `|` are its permissions in octal; the owner has to be able to write.
+/// Checks the octal permissions after `|` in a socket's path: the owner must be able to write.
 fn permissions(path: &str) -> Result<(), String> {
     const OWNER_WRITES: u32 = 0o200;
     let Some((_, mode)) = path.split_once('|') else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! What is done with an upstream's answer: `replace_status` and `handle_response`, their matchers, and what may stand in them.
-//! `intercept` does the same with the answers of other handlers.
+//! Handling of upstream responses: `replace_status` and `handle_response`, their matchers, and the directives inside
+//! them. `intercept` handles the responses of other handlers in this way.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::super::directives::{response_matcher, texts};
 use super::super::dispenser::Dispenser;
@@ -15,22 +15,22 @@ use super::super::segment::Segment;
 use super::super::token::Token;
 use super::UNKNOWN;
 
-/// What is done with answers, as far as it is read.
+/// Response handlers while the options are being parsed.
 #[derive(Default)]
 pub(super) struct Answers {
     matchers: BTreeMap<Box<str>, Map<String, Value>>,
-    /// Read when all matchers are known.
+    /// `handle_response` blocks, parsed once all matchers are known.
     later: Vec<Segment>,
     handlers: Vec<Value>,
 }
 
 impl Answers {
-    /// Adds what a shortcut does.
+    /// Adds the handler of a shortcut.
     pub(super) fn add(&mut self, handler: Value) {
         self.handlers.push(handler);
     }
 
-    /// Reads the line if it is about answers.
+    /// Parses the line if it is one of these options.
     pub(super) fn option(&mut self, line: &mut Dispenser<'_>) -> Result<bool, Error> {
         let name = line.name();
         match &*name.text {
@@ -40,12 +40,10 @@ impl Answers {
                     return Err(Error::at(name, ErrorKind::Word { rule, found: matcher.into() }));
                 }
                 let read = response_matcher(line)?;
-                line.rest();
                 self.matchers.insert(matcher.into(), read);
             }
             "handle_response" => {
-                self.later.push(line.segment().clone());
-                line.rest();
+                self.later.push(line.take_segment());
             }
             "replace_status" => {
                 let handler = self.replace_status(line)?;
@@ -56,7 +54,7 @@ impl Answers {
         Ok(true)
     }
 
-    /// `replace_status [<matcher>] <status>`
+    /// Parses `replace_status [<matcher>] <status>`.
     fn replace_status(&self, line: &mut Dispenser<'_>) -> Result<Value, Error> {
         let (matcher, status) = match line.rest() {
             [status] => (None, status),
@@ -88,7 +86,7 @@ impl Answers {
         Ok(matcher.clone().into())
     }
 
-    /// Reads the routes of `handle_response [<matcher>] { … }`.
+    /// Parses the routes of `handle_response [<matcher>] { … }`.
     pub(super) fn routes(&mut self, d: &Dispenser<'_>) -> Result<(), Error> {
         for segment in std::mem::take(&mut self.later) {
             let mut line = d.over(&segment);
@@ -112,7 +110,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Those with a matcher come first.
+    /// The JSON. Handlers with a matcher come first.
     pub(super) fn json(self) -> Vec<Value> {
         let (mut some, others): (Vec<_>, Vec<_>) =
             self.handlers.into_iter().partition(|handler| handler.get("match").is_some());
@@ -121,26 +119,22 @@ impl Answers {
     }
 }
 
-/// `intercept [<matcher>] { … }`
+/// Parses `intercept [<matcher>] { … }`.
 pub(crate) fn intercept(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut answers = Answers::default();
-    if !d.remaining().is_empty() {
-        // Caddy looks for the block right behind the name.
-        d.overlook_rest();
-        return Ok(json!({ "handler": "intercept" }));
+    d.end()?;
+    for mut line in d.lines() {
+        if !answers.option(&mut line)? {
+            return Err(line.unknown(UNKNOWN, &["@name", "handle_response", "replace_status"]));
+        }
     }
-    let has_block = |option: &str| option.starts_with('@') || matches!(option, "handle_response" | "replace_status");
-    d.each_option(has_block, |line| match answers.option(line)? {
-        true => Ok(()),
-        false => Err(line.unknown(UNKNOWN, &["@name", "handle_response", "replace_status"])),
-    })?;
     answers.routes(d)?;
     let mut handler = Map::from_iter([("handler".to_owned(), Value::from("intercept"))]);
     handler.list("handle_response", answers.json());
     Ok(handler.into())
 }
 
-/// `copy_response [<matcher>] [<status>] { status <status> }`
+/// Parses `copy_response [<matcher>] [<status>] { status <status> }`.
 pub(crate) fn copy_response(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Map::from_iter([("handler".to_owned(), Value::from("copy_response"))]);
     let words = d.remaining();
@@ -149,46 +143,35 @@ pub(crate) fn copy_response(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     {
         d.rest();
         handler.insert("status_code".into(), weak(&status.text));
-        if let Some(line) = d.lines().next() {
-            line.warn(line.name(), "the status stands on the line already; this block has no effect".to_owned());
-        }
         return Ok(handler.into());
     }
-    d.overlook_rest();
-    d.each_option(
-        |_| false,
-        |line| {
-            if &*line.name().text != "status" {
-                return Err(line.unknown("unrecognized subdirective '{}'", &["status"]));
-            }
-            let status = line.require()?;
-            handler.shift_remove("status_code");
-            if !status.text.is_empty() {
-                handler.insert("status_code".into(), weak(&status.text));
-            }
-            Ok(())
-        },
-    )?;
+    d.end()?;
+    for mut line in d.lines() {
+        if &*line.name().text != "status" {
+            return Err(line.unknown("unrecognized subdirective '{}'", &["status"]));
+        }
+        let status = line.require()?;
+        handler.shift_remove("status_code");
+        if !status.text.is_empty() {
+            handler.insert("status_code".into(), weak(&status.text));
+        }
+    }
     Ok(handler.into())
 }
 
-/// `copy_response_headers [<matcher>] { include <fields…>; exclude <fields…> }`
+/// Parses `copy_response_headers [<matcher>] { include <fields…>; exclude <fields…> }`.
 pub(crate) fn copy_response_headers(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if !d.remaining().is_empty() {
         d.rest();
         return Err(d.count_error());
     }
     let mut handler = Map::from_iter([("handler".to_owned(), Value::from("copy_response_headers"))]);
-    d.each_option(
-        |_| false,
-        |line| {
-            let key = &*line.name().text;
-            if !matches!(key, "include" | "exclude") {
-                return Err(line.unknown("unrecognized subdirective '{}'", &["exclude", "include"]));
-            }
-            handler.extend_list(key, texts(line.rest()));
-            Ok(())
-        },
-    )?;
+    for mut line in d.lines() {
+        let key = &*line.name().text;
+        if !matches!(key, "include" | "exclude") {
+            return Err(line.unknown("unrecognized subdirective '{}'", &["exclude", "include"]));
+        }
+        handler.extend_list(key, texts(line.rest()));
+    }
     Ok(handler.into())
 }

@@ -1,4 +1,4 @@
-//! Which upstream is asked, and how often: `lb_…`.
+//! Load balancing and retries: `lb_…`.
 
 use serde_json::{Map, Value, json};
 
@@ -7,26 +7,26 @@ use super::super::error::Error;
 use super::super::matcher;
 use super::super::members::Members;
 use super::super::quantity::integer;
-use super::setting::{Kind, Setting, set};
+use super::setting::{ArgumentType, Setting, set};
 use causeway_pipeline::build::nanoseconds;
 
 const SETTINGS: &[Setting] = &[
     Setting {
         option: "lb_retries",
         member: "retries",
-        kind: Kind::Integer,
+        kind: ArgumentType::Integer,
         rule: "bad lb_retries number '{}'; expected an integer",
     },
     Setting {
         option: "lb_try_duration",
         member: "try_duration",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad duration value {}; expected one such as 5s",
     },
     Setting {
         option: "lb_try_interval",
         member: "try_interval",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad interval value '{}'; expected one such as 250ms",
     },
 ];
@@ -46,7 +46,7 @@ const POLICIES: &[&str] = &[
     "weighted_round_robin",
 ];
 
-/// Reads the line if it is about balancing.
+/// Parses the line if it is one of these options.
 pub(super) fn option(line: &mut Dispenser<'_>, proxy: &mut Map<String, Value>) -> Result<bool, Error> {
     let mut settings = Map::new();
     match &*line.name().text {
@@ -58,12 +58,11 @@ pub(super) fn option(line: &mut Dispenser<'_>, proxy: &mut Map<String, Value>) -
             settings.insert("selection_policy".into(), policy(line)?);
         }
         "lb_retry_match" => {
-            let set = matcher::nested(line.segment())?;
-            line.rest();
+            let set = matcher::nested(&line.take_segment())?;
             proxy.child("load_balancing").extend_list("retry_match", vec![set.into()]);
         }
         _ if set(line, &mut settings, SETTINGS)? => {
-            // What was said before counts no more, even if this is nothing.
+            // This line replaces an earlier one, even if its value is the default, which is omitted.
             let member = SETTINGS.iter().find(|setting| *setting.option == *line.name().text);
             member.map(|setting| proxy.child("load_balancing").shift_remove(setting.member));
         }
@@ -73,16 +72,13 @@ pub(super) fn option(line: &mut Dispenser<'_>, proxy: &mut Map<String, Value>) -
     Ok(true)
 }
 
-/// The policy whose name was handed out last, with what follows it.
+/// Parses the arguments and the block of a policy. Its name is the word handed out last.
 fn policy(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = &*d.last().text;
     let mut policy = Map::from_iter([("policy".to_owned(), Value::from(name))]);
     match name {
         "client_ip_hash" | "first" | "ip_hash" | "least_conn" | "random" | "round_robin" | "uri_hash" => {
             d.end()?;
-            if let Some(line) = d.lines().next() {
-                line.warn(line.name(), format!("{name} has no options; this block has no effect"));
-            }
         }
         "weighted_round_robin" => {
             if d.remaining().is_empty() {
@@ -102,7 +98,7 @@ fn policy(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             let choices = integer(&d.require()?.text);
             let rule = "invalid choice value '{}'; expected an integer";
             policy.number("choose", choices.ok_or_else(|| d.word(rule))?);
-            d.overlook_rest();
+            d.end()?;
         }
         "header" | "query" => {
             let key = if name == "header" { "field" } else { "key" };
@@ -129,46 +125,39 @@ fn policy(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(policy.into())
 }
 
-/// What a policy that hashes has to say besides.
+/// Parses the block of a policy that hashes.
 fn block(
     d: &mut Dispenser<'_>,
     policy: &mut Map<String, Value>,
     expected: &'static [&'static str],
 ) -> Result<(), Error> {
-    if !d.remaining().is_empty() {
-        // Caddy looks for the block right behind the words that it knows.
-        d.overlook_rest();
-        return Ok(());
-    }
-    d.each_option(
-        |option| option == "fallback",
-        |line| {
-            match &*line.name().text {
-                "fallback" => {
-                    line.require()?;
-                    if policy.contains_key("fallback") {
-                        return Err(line.rule("fallback selection policy already specified"));
-                    }
-                    let fallback = self::policy(line)?;
-                    policy.insert("fallback".into(), fallback);
+    d.end()?;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "fallback" => {
+                line.require()?;
+                if policy.contains_key("fallback") {
+                    return Err(line.rule("fallback selection policy already specified"));
                 }
-                "max_age" if expected.contains(&"max_age") => {
-                    let token = line.require()?;
-                    if policy.contains_key("max_age") {
-                        return Err(line.rule("cookie max_age already specified"));
-                    }
-                    let age = nanoseconds(&token.text);
-                    let age = age.ok_or_else(|| line.word("invalid duration: {}; expected one such as 1h"))?;
-                    if age <= 0 {
-                        let rule = "invalid duration: {}, max_age should be non-zero and positive";
-                        return Err(line.word(rule));
-                    }
-                    line.end()?;
-                    policy.insert("max_age".into(), json!(age));
-                }
-                _ => return Err(line.unknown("unrecognized option '{}'", expected)),
+                let fallback = self::policy(&mut line)?;
+                policy.insert("fallback".into(), fallback);
             }
-            Ok(())
-        },
-    )
+            "max_age" if expected.contains(&"max_age") => {
+                let token = line.require()?;
+                if policy.contains_key("max_age") {
+                    return Err(line.rule("cookie max_age already specified"));
+                }
+                let age = nanoseconds(&token.text);
+                let age = age.ok_or_else(|| line.word("invalid duration: {}; expected one such as 1h"))?;
+                if age <= 0 {
+                    let rule = "invalid duration: {}, max_age should be non-zero and positive";
+                    return Err(line.word(rule));
+                }
+                line.end()?;
+                policy.insert("max_age".into(), json!(age));
+            }
+            _ => return Err(line.unknown("unrecognized option '{}'", expected)),
+        }
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Sources of upstreams: `dynamic a|srv|multi`.
+//! Dynamic upstreams: `dynamic a|srv|multi`.
 
 use serde_json::{Map, Value, json};
 
@@ -6,25 +6,25 @@ use super::super::directives::texts;
 use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind};
 use super::super::members::Members;
-use super::setting::{Kind, Setting, set};
+use super::setting::{ArgumentType, Setting, set};
 
 const SETTINGS: &[Setting] = &[
     Setting {
         option: "refresh",
         member: "refresh",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "parsing refresh interval duration: '{}' is none; expected one such as 1m",
     },
     Setting {
         option: "dial_timeout",
         member: "dial_timeout",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad timeout value '{}'; expected one such as 5s",
     },
     Setting {
         option: "dial_fallback_delay",
         member: "dial_fallback_delay",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad delay value '{}'; expected one such as 300ms",
     },
 ];
@@ -32,7 +32,7 @@ const SETTINGS: &[Setting] = &[
 const GRACE: &[Setting] = &[Setting {
     option: "grace_period",
     member: "grace_period",
-    kind: Kind::Duration,
+    kind: ArgumentType::Duration,
     rule: "bad grace period value '{}'; expected one such as 1m",
 }];
 
@@ -40,7 +40,7 @@ const A: &[&str] = &["dial_fallback_delay", "dial_timeout", "name", "port", "ref
 const SRV: &[&str] =
     &["dial_fallback_delay", "dial_timeout", "grace_period", "name", "proto", "refresh", "resolvers", "service"];
 
-/// The source whose name was handed out last, with what follows it.
+/// Parses the arguments and the block of a source. Its name is the word handed out last.
 pub(super) fn source(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = &*d.last().text;
     let mut source = Map::from_iter([("source".to_owned(), Value::from(name))]);
@@ -49,9 +49,9 @@ pub(super) fn source(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         "srv" => srv(d, &mut source)?,
         "multi" => {
             d.end()?;
-            for line in d.lines() {
-                // A line is a source, as if `dynamic` stood before it.
-                let written = with_dynamic(&line);
+            for mut line in d.lines() {
+                // A line is a source, parsed as if `dynamic` preceded it.
+                let written = with_dynamic(&mut line);
                 let mut line = line.over(&written);
                 line.require()?;
                 source.extend_list("sources", vec![self::source(&mut line)?]);
@@ -65,20 +65,19 @@ pub(super) fn source(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(source.into())
 }
 
-fn with_dynamic(line: &Dispenser<'_>) -> super::super::segment::Segment {
-    let mut segment = line.segment().clone();
+fn with_dynamic(line: &mut Dispenser<'_>) -> super::super::segment::Segment {
+    let mut segment = line.take_segment();
     segment.arguments.insert(0, segment.name.clone());
     segment
 }
 
-/// `a [<name> [<port>]] { … }`
+/// Parses `a [<name> [<port>]] { … }`.
 fn a(d: &mut Dispenser<'_>, source: &mut Map<String, Value>) -> Result<(), Error> {
     words(d, source, &["name", "port"])?;
-    d.each_option(
-        |_| false,
-        |line| match &*line.name().text {
-            "name" => once(line, source, "a name has already been specified"),
-            "port" => once(line, source, "a port has already been specified"),
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "name" => once(&mut line, source, "a name has already been specified")?,
+            "port" => once(&mut line, source, "a port has already been specified")?,
             "versions" => {
                 if line.remaining().is_empty() {
                     return Err(line.rule("must specify at least one version"));
@@ -92,29 +91,29 @@ fn a(d: &mut Dispenser<'_>, source: &mut Map<String, Value>) -> Result<(), Error
                         }
                     }
                 }
-                Ok(())
             }
-            "resolvers" => resolvers(line, source),
-            _ if set(line, source, SETTINGS)? => Ok(()),
-            _ => Err(line.unknown("unrecognized a option '{}'", A)),
-        },
-    )
+            "resolvers" => resolvers(&mut line, source)?,
+            _ if set(&mut line, source, SETTINGS)? => {}
+            _ => return Err(line.unknown("unrecognized a option '{}'", A)),
+        }
+    }
+    Ok(())
 }
 
-/// `srv [<name>] { … }`
+/// Parses `srv [<name>] { … }`.
 fn srv(d: &mut Dispenser<'_>, source: &mut Map<String, Value>) -> Result<(), Error> {
     words(d, source, &["name"])?;
-    d.each_option(
-        |_| false,
-        |line| match &*line.name().text {
-            "service" => once(line, source, "srv service has already been specified"),
-            "proto" => once(line, source, "srv proto has already been specified"),
-            "name" => once(line, source, "srv name has already been specified"),
-            "resolvers" => resolvers(line, source),
-            _ if set(line, source, SETTINGS)? || set(line, source, GRACE)? => Ok(()),
-            _ => Err(line.unknown("unrecognized srv option '{}'", SRV)),
-        },
-    )
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "service" => once(&mut line, source, "srv service has already been specified")?,
+            "proto" => once(&mut line, source, "srv proto has already been specified")?,
+            "name" => once(&mut line, source, "srv name has already been specified")?,
+            "resolvers" => resolvers(&mut line, source)?,
+            _ if set(&mut line, source, SETTINGS)? || set(&mut line, source, GRACE)? => {}
+            _ => return Err(line.unknown("unrecognized srv option '{}'", SRV)),
+        }
+    }
+    Ok(())
 }
 
 fn words(d: &mut Dispenser<'_>, source: &mut Map<String, Value>, keys: &[&str]) -> Result<(), Error> {
@@ -136,7 +135,7 @@ fn once(line: &mut Dispenser<'_>, source: &mut Map<String, Value>, twice: &'stat
     Ok(())
 }
 
-/// `resolvers <addresses…>`: of several lines the last counts.
+/// Parses `resolvers <addresses…>`. The last of several lines applies.
 pub(super) fn resolvers(line: &mut Dispenser<'_>, members: &mut Map<String, Value>) -> Result<(), Error> {
     let addresses = line.rest();
     if addresses.is_empty() {

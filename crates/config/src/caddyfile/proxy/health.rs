@@ -1,14 +1,14 @@
-//! Whether upstreams are well: `health_…` asks them, the others look at what they answer.
+//! Health checks. `health_…` options configure active checks, the others passive ones.
 
 use serde_json::{Map, Value, json};
 
-use super::super::directives::status;
+use super::super::directives::{status, texts};
 use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::members::Members;
 use super::super::quantity::integer;
 use super::address::split_host_port;
-use super::setting::{Kind, Setting, set, text};
+use super::setting::{ArgumentType, Setting, set, text};
 
 const ACTIVE: &[Setting] = &[
     text("health_uri", "uri"),
@@ -19,25 +19,25 @@ const ACTIVE: &[Setting] = &[
     Setting {
         option: "health_interval",
         member: "interval",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad interval value {}; expected one such as 30s",
     },
     Setting {
         option: "health_timeout",
         member: "timeout",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad timeout value {}; expected one such as 5s",
     },
     Setting {
         option: "health_passes",
         member: "passes",
-        kind: Kind::Integer,
+        kind: ArgumentType::Integer,
         rule: "invalid passes count '{}'; expected an integer",
     },
     Setting {
         option: "health_fails",
         member: "fails",
-        kind: Kind::Integer,
+        kind: ArgumentType::Integer,
         rule: "invalid fails count '{}'; expected an integer",
     },
 ];
@@ -46,31 +46,32 @@ const PASSIVE: &[Setting] = &[
     Setting {
         option: "max_fails",
         member: "max_fails",
-        kind: Kind::Integer,
+        kind: ArgumentType::Integer,
         rule: "invalid maximum fail count '{}'; expected an integer",
     },
     Setting {
         option: "fail_duration",
         member: "fail_duration",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad duration value '{}'; expected one such as 30s",
     },
     Setting {
         option: "unhealthy_request_count",
         member: "unhealthy_request_count",
-        kind: Kind::Integer,
+        kind: ArgumentType::Integer,
         rule: "invalid maximum connection count '{}'; expected an integer",
     },
     Setting {
         option: "unhealthy_latency",
         member: "unhealthy_latency",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad duration value '{}'; expected one such as 5s",
     },
 ];
 
-/// Reads the line if it is about health.
+/// Parses the line if it is one of these options.
 pub(super) fn option(line: &mut Dispenser<'_>, proxy: &mut Map<String, Value>) -> Result<bool, Error> {
+    // Works on a copy: `child` creates objects, which must not remain if the line is not a health option.
     let mut checks = proxy.get("health_checks").and_then(Value::as_object).cloned().unwrap_or_default();
     let read = if line.name().text.starts_with("health_") {
         active(line, checks.child("active"))?
@@ -103,12 +104,9 @@ fn active(line: &mut Dispenser<'_>, checks: &mut Map<String, Value>) -> Result<b
         }
         "health_headers" => {
             let mut fields = Map::new();
-            let none = Vec::new();
-            // Behind a word that is left over, the block is that word's.
-            let lines = line.segment().block.as_ref().filter(|_| line.remaining().is_empty()).unwrap_or(&none);
-            for field in lines {
-                let values = field.arguments.iter().map(|token| Value::from(&*token.text)).collect::<Vec<_>>();
-                fields.extend_list(&field.name.text, if values.is_empty() { vec![json!("")] } else { values });
+            for mut field in line.lines() {
+                let values = texts(field.rest());
+                fields.extend_list(&field.name().text, if values.is_empty() { vec![json!("")] } else { values });
             }
             if fields.is_empty() {
                 checks.shift_remove("headers");
@@ -140,7 +138,7 @@ fn passive(line: &mut Dispenser<'_>, checks: &mut Map<String, Value>) -> Result<
     }
     line.require()?;
     line.rest();
-    for token in &line.segment().arguments {
+    for token in line.arguments() {
         let status = status(&token.text).ok_or_else(|| line.word(STATUS))?;
         checks.extend_list("unhealthy_status", vec![status.into()]);
     }

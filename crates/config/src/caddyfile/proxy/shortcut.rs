@@ -1,13 +1,13 @@
-//! `forward_auth` and `php_fastcgi`: a `reverse_proxy` that much is known of already. What they have options of their own for is
-//! taken out of their words, and the others are read as those of `reverse_proxy`.
+//! `forward_auth` and `php_fastcgi`: shortcuts for a `reverse_proxy` with preset options. Their own options are removed
+//! from the directive; the remaining ones are parsed as those of `reverse_proxy`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::super::directives::canonical;
-use super::super::dispenser::Dispenser;
-use super::super::error::{Error, ErrorKind};
+use super::super::dispenser::{Dispenser, unexpected_block};
+use super::super::error::Error;
 use super::super::matcher::MatcherSet;
 use super::super::members::Members;
 use super::super::registry::Output;
@@ -15,63 +15,66 @@ use super::super::route::{Route, subroute_handler};
 use super::super::segment::Segment;
 use super::{Proxy, transport};
 
-/// What an option of a shortcut's own has taken.
-enum Taken {
-    /// Nothing: the word is not one.
+/// The words that an option of the shortcut has read.
+enum ConsumedWords {
+    /// None: it is not an option of the shortcut.
     Nothing,
-    /// What it has handed out.
+    /// The words that it took from the dispenser.
     Words,
-    /// The block too.
+    /// These words, and the block.
     WordsAndBlock,
 }
 
-/// The directive without what `take` takes. Like Caddy this looks at every word of a line, not only at the first.
+/// Returns the directive without the words that `take` reads. Like Caddy, offers every word of a line to `take`, not
+/// only the first.
 fn without(
-    d: &Dispenser<'_>,
-    mut take: impl FnMut(&mut Dispenser<'_>) -> Result<Taken, Error>,
+    d: &mut Dispenser<'_>,
+    mut take: impl FnMut(&mut Dispenser<'_>) -> Result<ConsumedWords, Error>,
 ) -> Result<Segment, Error> {
-    let directive = d.segment();
+    let arguments = d.rest().to_vec();
+    let directive = d.take_segment();
     let mut lines = Vec::new();
     for line in directive.block.iter().flatten() {
         let words = Vec::from_iter(std::iter::once(&line.name).chain(&line.arguments).cloned());
         let mut rest = words.as_slice();
         let (mut kept, mut block) = (Vec::new(), line.block.clone());
         while let Some((name, arguments)) = rest.split_first() {
-            let (name, closes) = (name.clone(), line.closes.clone());
-            let option = Segment { name, arguments: arguments.to_vec(), block: line.block.clone(), closes };
+            let name = name.clone();
+            let option = Segment { name, arguments: arguments.to_vec(), ..line.clone() };
             let mut option = d.over(&option);
-            match take(&mut option)? {
-                Taken::Nothing => {
+            let taken = take(&mut option);
+            let left = option.remaining().len();
+            // Mark the remaining words as read: they are kept for `reverse_proxy`.
+            option.take_segment();
+            match taken? {
+                ConsumedWords::Nothing => {
                     kept.push(rest[0].clone());
                     rest = arguments;
                     continue;
                 }
-                Taken::Words => {}
-                Taken::WordsAndBlock => block = None,
+                ConsumedWords::Words => {}
+                ConsumedWords::WordsAndBlock => block = None,
             }
-            rest = &arguments[arguments.len() - option.remaining().len()..];
+            rest = &arguments[arguments.len() - left..];
         }
         let mut kept = kept.into_iter();
         match kept.next() {
             Some(name) => {
-                lines.push(Segment { name, arguments: kept.collect(), block, closes: line.closes.clone() });
+                let opens = block.as_ref().and(line.opens.clone());
+                lines.push(Segment { name, arguments: kept.collect(), block, opens, closes: line.closes.clone() });
             }
             None if block.is_some() => {
-                let rule = "unrecognized subdirective {}; expected no block here";
-                return Err(Error::at(&line.name, ErrorKind::Word { rule, found: "{".into() }));
+                let last = line.arguments.last().unwrap_or(&line.name);
+                return Err(unexpected_block(line, last));
             }
             None => {}
         }
     }
-    Ok(Segment {
-        name: directive.name.clone(),
-        arguments: d.remaining().to_vec(),
-        block: directive.block.as_ref().map(|_| lines),
-        closes: directive.closes.clone(),
-    })
+    let block = directive.block.as_ref().map(|_| lines);
+    Ok(Segment { arguments, block, ..directive })
 }
 
-/// `forward_auth [<matcher>] [<upstreams…>] { uri <to>; copy_headers <fields…> { <fields…> }; … }`
+/// Parses `forward_auth [<matcher>] [<upstreams…>] { uri <to>; copy_headers <fields…> { <fields…> }; … }`.
 pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let matcher = d.matcher()?;
     let mut uri = String::new();
@@ -83,16 +86,13 @@ pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> 
                 return Err(line.word("cannot re-declare uri: {}"));
             }
             uri = token.text.to_string();
-            Ok(Taken::Words)
+            Ok(ConsumedWords::Words)
         }
         "copy_headers" => {
             let mut fields = line.rest().to_vec();
-            for further in line.lines() {
-                if further.segment().block.is_some() {
-                    return Err(further.word("unexpected block behind '{}'; expected field names"));
-                }
+            for mut further in line.lines() {
                 fields.push(further.name().clone());
-                fields.extend(further.segment().arguments.iter().cloned());
+                fields.extend(further.rest().iter().cloned());
             }
             for field in fields {
                 let mut names = field.text.split('>');
@@ -102,9 +102,9 @@ pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> 
             if copied.is_empty() {
                 return Err(line.count_error());
             }
-            Ok(Taken::WordsAndBlock)
+            Ok(ConsumedWords::WordsAndBlock)
         }
-        _ => Ok(Taken::Nothing),
+        _ => Ok(ConsumedWords::Nothing),
     })?;
     if uri.is_empty() {
         return Err(d.rule("the 'uri' subdirective is required"));
@@ -113,13 +113,14 @@ pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> 
     handler.up.apply("X-Forwarded-Method", "{http.request.method}", None);
     handler.up.apply("X-Forwarded-Uri", "{http.request.uri}", None);
     handler.json.insert("rewrite".into(), json!({ "method": "GET", "uri": uri }));
-    // A good answer lets the request go on, with fields that it brought; any other is the client's.
+    // A 2xx response lets the request continue, with the copied fields. Any other response is sent to the client.
     handler.answers.add(json!({ "match": { "status_code": [2] }, "routes": copy_routes(&copied) }));
     let handler = handler.read(&mut d.over(&proxy))?;
     Ok(vec![Output::Route(Route::new(matcher, handler))])
 }
 
-/// Each field is taken from the client first, so that it cannot bring it itself, then set if the answer has it.
+/// Deletes each field from the client's request first, so that the client cannot forge it, and sets it if the response
+/// has it.
 fn copy_routes(copied: &BTreeMap<String, String>) -> Vec<Value> {
     let mut routes = vec![json!({ "handle": [{ "handler": "vars" }] })];
     for (from, to) in copied {
@@ -133,7 +134,7 @@ fn copy_routes(copied: &BTreeMap<String, String>) -> Vec<Value> {
     routes
 }
 
-/// `php_fastcgi [<matcher>] [<upstreams…>] { root …; split …; index …; try_files …; … }`
+/// Parses `php_fastcgi [<matcher>] [<upstreams…>] { root …; split …; index …; try_files …; … }`.
 pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let matcher = d.matcher()?;
     let mut transport = Map::new();
@@ -148,18 +149,18 @@ pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
             "try_files" => {
                 line.require()?;
                 line.rest();
-                tries = line.segment().arguments.iter().map(|token| token.text.to_string()).collect();
+                tries = line.arguments().iter().map(|token| token.text.to_string()).collect();
             }
             switch @ ("resolve_root_symlink" | "capture_stderr") => {
-                line.overlook_rest();
+                line.end()?;
                 transport.switch_on(switch);
             }
             "root" | "split" | "env" | "dial_timeout" | "read_timeout" | "write_timeout" => {
                 transport::fastcgi(line, &mut transport)?;
             }
-            _ => return Ok(Taken::Nothing),
+            _ => return Ok(ConsumedWords::Nothing),
         }
-        Ok(Taken::Words)
+        Ok(ConsumedWords::Words)
     })?;
     if !transport.contains_key("split_path") {
         transport.list("split_path", vec![".php".into()]);
@@ -179,7 +180,7 @@ pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     }])
 }
 
-/// A folder that has an index file is redirected to its slash; then what exists is looked for.
+/// Redirects a folder with an index file to its trailing slash, then rewrites to the first file that exists.
 fn index_routes(index: &str, tries: Vec<String>, extensions: &Value) -> Vec<Route> {
     let in_folder = format!("{{http.request.uri.path}}/{index}");
     let (tries, policy, redirects) = match tries.last() {
@@ -196,7 +197,7 @@ fn index_routes(index: &str, tries: Vec<String>, extensions: &Value) -> Vec<Rout
     let mut routes = Vec::new();
     if redirects {
         let matcher = json!({ "file": { "try_files": [in_folder] }, "not": [{ "path": ["*/"] }] });
-        // Relative to the path's last part, so that it cannot lead to another host.
+        // Relative to the path's last component, so that it cannot lead to another host.
         let to = "./{http.request.orig_uri.path.file_escaped}/{http.request.orig_uri.prefixed_query}";
         let handler = json!({ "handler": "static_response", "status_code": 308, "headers": { "Location": [to] } });
         routes.push(Route::new(matcher.as_object().cloned(), handler));

@@ -1,6 +1,6 @@
-//! How upstreams are spoken to: `transport http|fastcgi|httpgrpc`.
+//! The protocol to the upstreams: `transport http|fastcgi|httpgrpc`.
 //!
-//! - `tls`: over TLS
+//! - `tls`: TLS to the upstreams
 
 mod tls;
 
@@ -12,10 +12,10 @@ use super::super::error::Error;
 use super::super::members::Members;
 use super::UNKNOWN;
 use super::dynamic::resolvers;
-use super::setting::{Kind, Setting, set, text};
+use super::setting::{ArgumentType, Setting, set, text};
 use causeway_pipeline::build::nanoseconds;
 
-/// A transport as far as it is read.
+/// A transport while its options are being parsed.
 pub(super) struct Transport {
     pub(super) protocol: &'static str,
     pub(super) json: Map<String, Value>,
@@ -24,12 +24,12 @@ pub(super) struct Transport {
 const PROTOCOLS: &[&str] = &["fastcgi", "http", "httpgrpc"];
 
 impl Transport {
-    /// HTTP without any option.
+    /// HTTP without options.
     pub(super) fn http() -> Self {
         Self { protocol: "http", json: Map::new() }
     }
 
-    /// The transport whose name was handed out last, with what follows it.
+    /// Parses the options of a transport. Its name is the word handed out last.
     pub(super) fn read(d: &mut Dispenser<'_>) -> Result<Self, Error> {
         let name = &*d.last().text;
         let Some(&protocol) = PROTOCOLS.iter().find(|protocol| **protocol == name) else {
@@ -37,28 +37,23 @@ impl Transport {
             return Err(d.unknown_module(rule, PROTOCOLS));
         };
         let mut json = Map::new();
-        if !d.remaining().is_empty() {
-            // Caddy looks for the block right behind the name.
-            d.overlook_rest();
-            return Ok(Self { protocol, json });
+        d.end()?;
+        for mut line in d.lines() {
+            match protocol {
+                "http" => http(&mut line, &mut json)?,
+                "fastcgi" => fastcgi(&mut line, &mut json)?,
+                _ => httpgrpc(&mut line, &mut json)?,
+            }
         }
-        d.each_option(
-            |option| matches!(option, "network_proxy" | "tls_trust_pool"),
-            |line| match protocol {
-                "http" => http(line, &mut json),
-                "fastcgi" => fastcgi(line, &mut json),
-                _ => httpgrpc(line, &mut json),
-            },
-        )?;
         Ok(Self { protocol, json })
     }
 
-    /// Whether it can go over TLS.
+    /// Whether it supports TLS.
     pub(super) fn knows_tls(&self) -> bool {
         self.protocol != "fastcgi"
     }
 
-    /// Its JSON; `None` for HTTP without any option, which needs none.
+    /// Its JSON. `None` for HTTP without options, which is the default.
     pub(super) fn json(mut self) -> Option<Value> {
         if self.protocol == "http" && self.json.is_empty() {
             return None;
@@ -70,48 +65,48 @@ impl Transport {
 
 const fn duration(option: &'static str, member: &'static str) -> Setting {
     let rule = "bad timeout value '{}'; expected one such as 30s";
-    Setting { option, member, kind: Kind::Duration, rule }
+    Setting { option, member, kind: ArgumentType::Duration, rule }
 }
 
 const fn number(option: &'static str, member: &'static str) -> Setting {
-    Setting { option, member, kind: Kind::Integer, rule: "bad integer value '{}'; expected one such as 100" }
+    Setting { option, member, kind: ArgumentType::Integer, rule: "bad integer value '{}'; expected one such as 100" }
 }
 
 const HTTP: &[Setting] = &[
     Setting {
         option: "read_buffer",
         member: "read_buffer_size",
-        kind: Kind::Size,
+        kind: ArgumentType::Size,
         rule: "invalid read buffer size '{}'; expected one such as 16KiB",
     },
     Setting {
         option: "write_buffer",
         member: "write_buffer_size",
-        kind: Kind::Size,
+        kind: ArgumentType::Size,
         rule: "invalid write buffer size '{}'; expected one such as 16KiB",
     },
     Setting {
         option: "read_timeout",
         member: "read_timeout",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "invalid read timeout duration '{}'; expected one such as 30s",
     },
     Setting {
         option: "write_timeout",
         member: "write_timeout",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "invalid write timeout duration '{}'; expected one such as 30s",
     },
     Setting {
         option: "max_response_header",
         member: "max_response_header_size",
-        kind: Kind::Size,
+        kind: ArgumentType::Size,
         rule: "invalid max response header size '{}'; expected one such as 64KiB",
     },
     Setting {
         option: "dial_fallback_delay",
         member: "dial_fallback_delay",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad fallback delay value '{}'; expected one such as 300ms",
     },
     duration("dial_timeout", "dial_timeout"),
@@ -125,7 +120,7 @@ const KEEPALIVE: &[Setting] = &[
     Setting {
         option: "keepalive_interval",
         member: "probe_interval",
-        kind: Kind::Duration,
+        kind: ArgumentType::Duration,
         rule: "bad interval value '{}'; expected one such as 30s",
     },
     number("keepalive_idle_conns", "max_idle_conns"),
@@ -202,7 +197,8 @@ fn http(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), E
         }
         "compression" => match line.argument() {
             Some(word) if &*word.text == "off" => drop(json.insert("compression".into(), false.into())),
-            Some(word) => line.warn(word, format!("'{}' has no effect; only 'off' has one", word.text)),
+            // DEVIATES: Caddy ignores any other word.
+            Some(_) => return Err(line.word("unsupported compression '{}'; expected off")),
             None => {}
         },
         _ if tls::option(line, json)? || set(line, json, HTTP)? => {}
@@ -214,16 +210,16 @@ fn http(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), E
     Ok(())
 }
 
-/// `network_proxy none|url <url>`
+/// Parses `network_proxy none|url <url>`.
 fn network_proxy(line: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*line.require()?.text {
         "none" => {
-            line.overlook_rest();
+            line.end()?;
             Ok(json!({ "from": "none" }))
         }
         "url" => {
             let url = &*line.require()?.text;
-            line.overlook_rest();
+            line.end()?;
             Ok(json!({ "from": "url", "url": url }))
         }
         _ => {
@@ -240,7 +236,7 @@ const FASTCGI: &[Setting] = &[
     duration("write_timeout", "write_timeout"),
 ];
 
-/// What `transport fastcgi` and `php_fastcgi` may both be told.
+/// The options that `transport fastcgi` and `php_fastcgi` share.
 const FASTCGI_OPTIONS: &[&str] = &[
     "capture_stderr",
     "dial_timeout",
@@ -295,7 +291,7 @@ const HTTPGRPC_OPTIONS: &[&str] = &[
     "tls_trusted_ca_certs",
 ];
 
-/// Not a transport of Caddy's, so a word too many is refused.
+/// Parses an option of the httpgrpc transport. It is not one of Caddy's, so unread words on the line are an error.
 fn httpgrpc(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), Error> {
     match &*line.name().text {
         "forward_host" => json.switch_on("forward_host"),

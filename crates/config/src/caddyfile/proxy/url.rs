@@ -1,15 +1,15 @@
-//! A URL's scheme, host and port, as Go's `net/url` reads them: what it refuses is refused in its words.
+//! Parses a URL's scheme, host and port as Go's `net/url` does, with its error messages.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The parts of a URL that an upstream may have.
+/// The parts of an upstream's URL.
 pub(super) struct Url {
     /// In lower case.
     pub(super) scheme: String,
     /// Without brackets.
     pub(super) host: String,
     pub(super) port: String,
-    /// Whether it has a path, a query or a fragment besides.
+    /// Whether it also has a path, a query or a fragment.
     pub(super) has_more: bool,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
 }
 
 fn without_fragment(text: &str) -> Result<Url, String> {
-    if text.bytes().any(|octet| octet.is_ascii_control()) {
+    if text.bytes().any(|byte| byte.is_ascii_control()) {
         return Err("net/url: invalid control character in URL".into());
     }
     let (scheme, rest) = scheme(text)?;
@@ -44,7 +44,7 @@ fn without_fragment(text: &str) -> Result<Url, String> {
     }
     unescape(&user.replace('@', ""), |_| true)?;
     let (host, port) = match place.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => (host, port),
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
         _ => (&*place, ""),
     };
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -64,10 +64,10 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Host and port, brackets kept, escapes resolved.
+/// Host and port, with brackets kept and escapes decoded.
 fn host(scheme: &str, text: &str) -> Result<String, String> {
     let check_port = |port: &str| {
-        let digits = |port: &str| port.bytes().all(|octet| octet.is_ascii_digit());
+        let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
         if port.is_empty() || port.strip_prefix(':').is_some_and(digits) {
             Ok(())
         } else {
@@ -80,9 +80,9 @@ fn host(scheme: &str, text: &str) -> Result<String, String> {
             check_port(&text[end + 1..])?;
             let literal = &text[1..end];
             let zone = literal.find("%25").unwrap_or(literal.len());
-            // In a zone the percent sign is escaped, and much else may be.
-            let zone_octet = |octet| octet == b'%' || octet == b' ' || host_octet(octet);
-            let literal = unescape(&literal[..zone], not_ascii)? + &unescape(&literal[zone..], zone_octet)?;
+            // In a zone the percent sign must be escaped, and many other bytes may be.
+            let zone_byte = |byte| byte == b'%' || byte == b' ' || host_byte(byte);
+            let literal = unescape(&literal[..zone], not_ascii)? + &unescape(&literal[zone..], zone_byte)?;
             let (address, zone) = literal.split_once('%').unwrap_or((&literal, "-"));
             if literal.parse::<Ipv4Addr>().is_ok() {
                 return Err("invalid IP-literal".into());
@@ -103,24 +103,25 @@ fn host(scheme: &str, text: &str) -> Result<String, String> {
     unescape(text, not_ascii)
 }
 
-fn host_octet(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&octet)
+fn host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }
 
-fn not_ascii(octet: u8) -> bool {
-    !octet.is_ascii()
+fn not_ascii(byte: u8) -> bool {
+    !byte.is_ascii()
 }
 
-/// Resolves escapes of octets that may be escaped; all others have to be such that a host may hold.
+/// Decodes escapes. An error for an escape of a byte that `may_be_escaped` rejects, and for an unescaped byte that is
+/// not allowed in a host.
 fn unescape(text: &str, may_be_escaped: fn(u8) -> bool) -> Result<String, String> {
     let mut out = Vec::with_capacity(text.len());
-    let mut octets = text.bytes().enumerate();
-    while let Some((at, octet)) = octets.next() {
-        if octet != b'%' {
-            if octet.is_ascii() && !host_octet(octet) {
-                return Err(format!("invalid character {:?} in host name", char::from(octet).to_string()));
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        if byte != b'%' {
+            if byte.is_ascii() && !host_byte(byte) {
+                return Err(format!("invalid character {:?} in host name", char::from(byte).to_string()));
             }
-            out.push(octet);
+            out.push(byte);
             continue;
         }
         let digits = text.get(at + 1..at + 3).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -130,7 +131,7 @@ fn unescape(text: &str, may_be_escaped: fn(u8) -> bool) -> Result<String, String
             return Err(format!("invalid URL escape {found:?}"));
         };
         out.push(escaped);
-        octets.nth(1);
+        bytes.nth(1);
     }
     Ok(String::from_utf8_lossy(&out).into_owned())
 }

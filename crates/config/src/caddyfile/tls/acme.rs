@@ -1,17 +1,18 @@
-//! The ACME issuer: its properties, what the global block adds to it, and what a `tls` directive makes of it.
+//! The ACME issuer: its properties, the global options that complete it, and the ACME settings of a `tls` directive.
 
 use serde_json::{Map, Value};
 
 use super::super::directives::texts;
 use super::super::dispenser::Dispenser;
-use super::super::error::{Error, ErrorKind, Part};
+use super::super::error::{Error, ErrorKind};
 use super::super::members::Members;
-use super::super::options::Options;
+use super::super::options::{AcmeDns, Options};
 use super::super::quantity::integer;
+use super::dns::provider;
 use super::issuer::Issuer;
 use causeway_pipeline::build::nanoseconds;
 
-/// What is asked besides Let's Encrypt where an email address is known.
+/// The authority used after Let's Encrypt if an email address is configured.
 const ZEROSSL: &str = "https://acme.zerossl.com/v2/DV90";
 
 const PROPERTIES: &[&str] = &[
@@ -37,27 +38,27 @@ const PROPERTIES: &[&str] = &[
     "trusted_roots",
 ];
 
-/// `acme [<directory>] { … }`
+/// Parses `acme [<directory>] { … }`.
 pub(super) fn issuer(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut acme = Map::new();
     acme.text("ca", d.argument().map_or("", |token| &token.text));
     d.end()?;
     for mut line in d.lines() {
-        if property(&mut acme, &mut line)? == Block::Refused {
+        if property(&mut acme, &mut line)? == PropertyBlock::Refused {
             line.close()?;
         }
     }
     Ok(acme)
 }
 
-/// Whether a property may have a block of its own.
+/// Whether a property has read its block, or must not have one.
 #[derive(PartialEq, Eq)]
-enum Block {
+enum PropertyBlock {
     Read,
     Refused,
 }
 
-fn property(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<Block, Error> {
+fn property(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<PropertyBlock, Error> {
     match &*line.name().text {
         "dir" => {
             if acme.contains_key("ca") {
@@ -101,15 +102,13 @@ fn property(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<B
         }
         "trusted_roots" => acme.list("trusted_roots_pem_files", texts(line.rest())),
         "dns" => {
-            if !line.remaining().is_empty() {
-                return Err(provider(line)?);
-            }
-            acme.child("challenges").child("dns");
+            dns_provider(acme, line)?;
+            return Ok(PropertyBlock::Read);
         }
         "preferred_chains" => {
             let chains = preferred_chains(line)?;
             acme.insert("preferred_chains".into(), chains);
-            return Ok(Block::Read);
+            return Ok(PropertyBlock::Read);
         }
         _ => {
             let known = acme.get("challenges").and_then(|challenges| challenges.get("dns")).and_then(Value::as_object);
@@ -120,10 +119,10 @@ fn property(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<B
             acme.child("challenges").insert("dns".into(), dns.into());
         }
     }
-    Ok(Block::Refused)
+    Ok(PropertyBlock::Refused)
 }
 
-/// How the DNS challenge is done: the options that `tls`, `acme` and `zerossl` share; `false` if it is none of them.
+/// Parses an option of the DNS challenge, which `tls`, `acme` and `zerossl` share. Returns `false` for other options.
 pub(crate) fn dns_option(dns: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<bool, Error> {
     let (key, rule) = match &*line.name().text {
         "propagation_delay" => ("propagation_delay", "invalid propagation_delay duration {}; expected one such as 30s"),
@@ -134,7 +133,7 @@ pub(crate) fn dns_option(dns: &mut Map<String, Value>, line: &mut Dispenser<'_>)
         "resolvers" => {
             line.require()?;
             line.rest();
-            dns.list("resolvers", texts(&line.segment().arguments));
+            dns.list("resolvers", texts(line.arguments()));
             return Ok(true);
         }
         "dns_challenge_override_domain" => {
@@ -143,6 +142,7 @@ pub(crate) fn dns_option(dns: &mut Map<String, Value>, line: &mut Dispenser<'_>)
         }
         _ => return Ok(false),
     };
+    // -1 disables the propagation timeout and is not a duration.
     let nanoseconds = match &*line.only()?.text {
         "-1" if key == "propagation_timeout" => Some(-1),
         text => nanoseconds(text),
@@ -156,19 +156,26 @@ pub(super) fn port(line: &mut Dispenser<'_>) -> Result<i64, Error> {
     port.ok_or_else(|| line.word("invalid port {}: not a number; expected one such as 8080"))
 }
 
-/// The refusal of a DNS provider: Caddy's are all plugins.
-pub(crate) fn provider(line: &mut Dispenser<'_>) -> Result<Error, Error> {
-    let module = format!("dns.providers.{}", line.require()?.text).into();
-    Ok(line.error(ErrorKind::NotBuilt(Part::Module, module)))
+/// Parses `dns [<provider> …]`, which selects the DNS challenge. Without a provider, that of the global option `dns` is used.
+pub(crate) fn dns_provider(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<(), Error> {
+    let provider = if line.remaining().is_empty() {
+        line.close()?;
+        None
+    } else {
+        Some(provider(line)?)
+    };
+    let dns = acme.child("challenges").child("dns");
+    dns.extend(provider.map(|provider| ("provider".to_owned(), provider)));
+    Ok(())
 }
 
-/// The account that an authority knows already, by a key's name and the key.
+/// Parses an external account binding: key ID and MAC key.
 pub(crate) fn eab(line: &mut Dispenser<'_>) -> Result<Value, Error> {
     let (id, key) = (line.require()?, line.only()?);
     Ok(serde_json::json!({ "key_id": &*id.text, "mac_key": &*key.text }))
 }
 
-/// `preferred_chains [smallest] { root_common_name …; any_common_name … }`
+/// Parses `preferred_chains [smallest] { root_common_name …; any_common_name … }`.
 pub(crate) fn preferred_chains(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut chains = Map::new();
     if let Some(word) = d.argument() {
@@ -198,7 +205,7 @@ pub(crate) fn preferred_chains(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         };
         line.require()?;
         line.rest();
-        chains.extend_list(key, texts(&line.segment().arguments));
+        chains.extend_list(key, texts(line.arguments()));
         if chains.contains_key(other) {
             return Err(line.rule(rule));
         }
@@ -211,7 +218,7 @@ pub(crate) fn preferred_chains(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 }
 
 impl Issuer {
-    /// The public authorities that are asked where nobody says which.
+    /// The default public authorities: Let's Encrypt, and ZeroSSL if there is an email address.
     pub(crate) fn public(email: &str) -> Vec<Self> {
         let mut issuers = vec![Self::new("acme", Map::new())];
         if !email.trim().is_empty() {
@@ -223,13 +230,14 @@ impl Issuer {
         issuers
     }
 
-    /// An authority that nothing is said of yet.
+    /// An ACME issuer without settings.
     pub(crate) fn any_public() -> Self {
         Self::new("acme", Map::new())
     }
 
-    /// What a `tls` directive's own ACME settings come to: they are put over the ACME issuers of the global block or, if there
-    /// are none, over the public authorities; a directory of its own stands for those.
+    /// The issuers for a `tls` directive's own ACME settings. The settings override those of the global block's ACME
+    /// issuers or, if there are none, of the default public authorities. If the settings name a directory, it replaces
+    /// the default authorities.
     pub(crate) fn from_directive(own: &Map<String, Value>, global: &[Self]) -> Vec<Self> {
         let over = |base: &Self| Some(Self::new("acme", merged(base.acme()?, own)));
         let issuers = Vec::from_iter(global.iter().filter_map(over));
@@ -241,7 +249,7 @@ impl Issuer {
     }
 }
 
-/// Both, where both say something what `own` says; trusted roots are collected.
+/// Merges settings. `own` takes precedence, but nested challenge settings are merged and trusted roots are collected.
 fn merged(base: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
     let mut merged = base.clone();
     for (key, value) in own {
@@ -266,10 +274,10 @@ fn push_once(members: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
-/// Adds what the global block says to what an ACME issuer says itself.
+/// Adds the global options to an ACME issuer's own settings.
 ///
 /// # Errors
-/// Where the block wants the DNS challenge and names nobody who could do it.
+/// If `acme_dns` is set without a provider.
 pub(crate) fn complete(acme: &mut Map<String, Value>, options: &Options) -> Result<(), Error> {
     let global = &options.certificates;
     let missing = |acme: &Map<String, Value>, key: &str| !acme.contains_key(key);
@@ -282,9 +290,16 @@ pub(crate) fn complete(acme: &mut Map<String, Value>, options: &Options) -> Resu
     if let Some(root) = &global.acme_ca_root {
         push_once(acme, "trusted_roots_pem_files", &root.as_str().into());
     }
-    if let Some(at) = &global.acme_dns {
-        let rule = "acme_dns specified without DNS provider config, but no provider specified with 'dns' global option";
-        return Err(Error::new(at.clone(), ErrorKind::Rule(rule)));
+    let has_provider =
+        |acme: &Map<String, Value>| acme.get("challenges").is_some_and(|all| all.pointer("/dns/provider").is_some());
+    if let (Some(AcmeDns { at, provider }), false) = (&global.acme_dns, has_provider(acme)) {
+        if provider.is_none() && global.dns.is_none() {
+            let rule =
+                "acme_dns specified without DNS provider config, but no provider specified with 'dns' global option";
+            return Err(Error::new(at.clone(), ErrorKind::Rule(rule)));
+        }
+        let dns = acme.child("challenges").child("dns");
+        dns.extend(provider.clone().map(|provider| ("provider".to_owned(), provider)));
     }
     let values = [("external_account", &global.acme_eab), ("preferred_chains", &global.preferred_chains)];
     for (key, value) in values {
@@ -292,6 +307,7 @@ pub(crate) fn complete(acme: &mut Map<String, Value>, options: &Options) -> Resu
             acme.insert(key.into(), value.clone());
         }
     }
+    // The DNS challenge needs no port, so the settings for the other challenges do not apply.
     let by_dns = acme.get("challenges").is_some_and(|challenges| challenges.get("dns").is_some());
     if !by_dns {
         let ports = [("http", options.own_http_port()), ("tls-alpn", options.own_https_port())];
@@ -307,6 +323,12 @@ pub(crate) fn complete(acme: &mut Map<String, Value>, options: &Options) -> Resu
             if missing(challenges, "bind_host") {
                 challenges.text("bind_host", addresses.first().map_or("", String::as_str));
             }
+        }
+    }
+    if by_dns && (global.acme_dns.is_some() || has_provider(acme)) {
+        let dns = acme.child("challenges").child("dns");
+        if missing(dns, "resolvers") {
+            dns.list("resolvers", global.resolvers.iter().map(|resolver| resolver.as_str().into()).collect());
         }
     }
     if let (Some(lifetime), true) = (global.cert_lifetime, missing(acme, "certificate_lifetime")) {

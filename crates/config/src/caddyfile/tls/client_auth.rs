@@ -1,4 +1,4 @@
-//! `client_auth` of a `tls` directive: which clients are let in.
+//! `client_auth` of a `tls` directive: the certificates that clients must present.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -23,11 +23,11 @@ const OPTIONS: &[&str] = &[
 
 const BOTH: &str = "cannot specify both 'trust_pool' and 'trusted_ca_cert' or 'trusted_ca_cert_file'";
 
-/// `client_auth { mode …; trust_pool <module> …; trusted_leaf_cert …; verifier <module> … }`
+/// Parses `client_auth { mode …; trust_pool <module> …; trusted_leaf_cert …; verifier <module> … }`.
 pub(crate) fn client_auth(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
     let mut authorities = Vec::new();
-    d.overlook_rest();
+    d.end()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "mode" => members.text("mode", &line.only()?.text),
@@ -69,13 +69,13 @@ pub(crate) fn client_auth(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, E
     Ok(members)
 }
 
-/// The certificates of a PEM file as base64 of their DER.
+/// Reads the certificates of a PEM file and returns them as base64 of their DER.
 fn certificates(line: &mut Dispenser<'_>) -> Result<Vec<Value>, Error> {
     let name = &line.require()?.text;
-    let octets = std::fs::read(&**name)
+    let bytes = std::fs::read(&**name)
         .map_err(|error| line.error(ErrorKind::Custom(format!("open {name}: {}", error.kind()).into())))?;
     let mut found = Vec::new();
-    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&octets) {
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&bytes) {
         match section {
             Ok((SectionKind::Certificate, der)) => found.push(BASE64_STANDARD.encode(der).into()),
             _ => return Err(line.word("no CERTIFICATE pem block found in {}")),
@@ -87,7 +87,7 @@ fn certificates(line: &mut Dispenser<'_>) -> Result<Vec<Value>, Error> {
     Ok(found)
 }
 
-/// `verifier leaf [<loader> …] { <loader> … }`
+/// Parses `verifier leaf [<loader> …] { <loader> … }`.
 fn verifier(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if &*d.require()?.text != "leaf" {
         let rule = "getting module named 'tls.client_auth.verifier.{}': module not registered";
@@ -97,13 +97,15 @@ fn verifier(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     match d.remaining() {
         [] => {
             for mut line in d.lines() {
-                let loader = loader(&line.name().text, &line)?;
-                line.rest();
+                let loader = loader(&line.name().text, &mut line)?;
                 loaders.push(loader);
             }
         }
-        // A loader without a name of what to load is overlooked, and so is a block behind it.
-        [_] => d.overlook_rest(),
+        // DEVIATES: Caddy ignores a loader without arguments. Here it is an error.
+        [_] => {
+            d.rest();
+            return Err(d.count_error());
+        }
         [_, _, ..] => {
             let name = &d.require()?.text;
             loaders.push(loader(name, d)?);
@@ -114,8 +116,8 @@ fn verifier(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(members.into())
 }
 
-/// Where a client's own certificate is looked up: `file`, `folder` or `pem`, and the names.
-fn loader(name: &str, d: &Dispenser<'_>) -> Result<Value, Error> {
+/// Parses a loader of leaf certificates: `file`, `folder` or `pem`, and its arguments.
+fn loader(name: &str, d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let key = match name {
         "file" => "files",
         "folder" => "folders",
@@ -126,6 +128,6 @@ fn loader(name: &str, d: &Dispenser<'_>) -> Result<Value, Error> {
         }
     };
     let mut members = Map::from_iter([("loader".to_owned(), Value::from(name))]);
-    members.list(key, texts(d.remaining()));
+    members.list(key, texts(d.rest()));
     Ok(members.into())
 }

@@ -1,38 +1,39 @@
-//! A server's handshake policies: those of its sites' `tls` directives, with the names that they are for.
+//! A server's TLS connection policies, from the `tls` directives of its sites.
 
 use serde_json::{Map, Value, json};
 
-use super::super::certificates::covers;
 use super::super::error::{Error, ErrorKind};
 use super::super::members::Members;
 use super::super::options::Options;
 use super::super::position::Position;
 use super::Tls;
+use crate::names::covers;
 
 #[derive(Debug, Clone, PartialEq)]
-struct Policy {
-    /// Its members, but for the two below.
+struct ConnectionPolicy {
+    /// Its members, except for the two below.
     settings: Map<String, Value>,
-    /// The names that it is for; without any, the empty list included, for all.
+    /// The server names that it matches. `None` or an empty list: all.
     names: Option<Vec<String>>,
-    /// Which of the server's selections it uses.
+    /// Index of its certificate selection in `selections`.
     selection: Option<usize>,
 }
 
-/// The policies of one server, in the order to try them.
+/// The policies of one server, in matching order.
 #[derive(Default)]
 pub(crate) struct ConnectionPolicies<'a> {
-    policies: Vec<(Policy, &'a Position)>,
-    /// Tags of the certificates to choose from. Policies may share one, as Caddy's do: what is added to it counts for both.
+    policies: Vec<(ConnectionPolicy, &'a Position)>,
+    /// Tags of the certificates to select from. As in Caddy, joined policies can share a selection; an addition then
+    /// applies to both.
     selections: Vec<Vec<String>>,
-    /// Names of sites that say nothing of their handshakes.
+    /// Names of the sites without TLS settings.
     unsettled: Vec<Vec<String>>,
-    /// Whether the last policy is for every name.
+    /// Whether the last policy added matches every name.
     every_name: bool,
 }
 
 impl<'a> ConnectionPolicies<'a> {
-    /// Takes in what a site says; `hosts` are its names, sorted, and none where it is for every host.
+    /// Adds a site. `hosts` holds its names, sorted; empty if the site is for every host.
     pub(crate) fn site(&mut self, mut hosts: Vec<String>, directives: &[(&Tls, &'a Position)], options: &Options) {
         let (default, fallback) = (&options.default_sni, &options.fallback_sni);
         if directives.is_empty() {
@@ -43,7 +44,8 @@ impl<'a> ConnectionPolicies<'a> {
         let forced = directives.iter().any(|(tls, _)| tls.force_automate) && !hosts.is_empty();
         for (tls, at) in directives {
             let mut settings = tls.connection.clone();
-            // A handshake without a name is for the site whose name stands for it.
+            // `default_sni` or `fallback_sni` is one of the site's names: its policy then also matches handshakes
+            // without a name.
             let chosen = hosts.iter().find(|host| *host == default || *host == fallback);
             if let Some(host) = chosen {
                 settings.text(if host == default { "default_sni" } else { "fallback_sni" }, host);
@@ -62,7 +64,7 @@ impl<'a> ConnectionPolicies<'a> {
             let names = (!hosts.is_empty()).then(|| hosts.clone());
             if settled || forced {
                 self.every_name = names.is_none();
-                self.policies.push((Policy { settings, names, selection }, at));
+                self.policies.push((ConnectionPolicy { settings, names, selection }, at));
             } else {
                 self.unsettled.extend(names);
             }
@@ -73,22 +75,22 @@ impl<'a> ConnectionPolicies<'a> {
         self.policies.is_empty()
     }
 
-    /// Whether a handshake may meet no policy.
+    /// Whether a handshake can match no policy.
     pub(crate) fn lacks_every_name(&self) -> bool {
         !self.every_name
     }
 
-    /// Keeps the demand for a client's certificate of a policy for a wildcard from the names under it whose own sites say
-    /// nothing: these get a policy of their own before it, that is equal otherwise.
+    /// Shields names from a wildcard policy that requests client certificates, if the names' own sites have no TLS
+    /// settings. They get a copy of that policy in front of it, without client authentication.
     pub(crate) fn shield(&mut self) {
         let mut shielded: Vec<Vec<String>> = vec![Vec::new(); self.policies.len()];
         for host in self.unsettled.iter().flatten() {
-            let meant = |(policy, _): &(Policy, &Position)| {
+            let meant = |(policy, _): &(ConnectionPolicy, &Position)| {
                 let names = policy.names.as_deref().unwrap_or_default();
                 policy.settings.contains_key("client_authentication")
                     && names.iter().any(|name| name.contains('*') && covers(name, host))
             };
-            // Only the first is ever reached.
+            // Handshakes use the first matching policy only.
             if let Some(index) = self.policies.iter().position(meant) {
                 shielded[index].push(host.clone());
             }
@@ -103,18 +105,18 @@ impl<'a> ConnectionPolicies<'a> {
         }
     }
 
-    /// Adds a policy for every name that no other is for.
+    /// Appends a policy for all names without a policy.
     pub(crate) fn push_default(&mut self, options: &Options, at: &'a Position) {
         let mut settings = Map::new();
         settings.text("default_sni", &options.default_sni);
         settings.text("fallback_sni", &options.fallback_sni);
-        self.policies.push((Policy { settings, names: None, selection: None }, at));
+        self.policies.push((ConnectionPolicy { settings, names: None, selection: None }, at));
     }
 
-    /// Policies for every name last; equal ones joined.
+    /// Moves policies for every name to the end and joins equal ones.
     ///
     /// # Errors
-    /// Two for the same names that contradict each other.
+    /// If two policies for equal names have conflicting settings.
     pub(crate) fn consolidate(&mut self, server: usize) -> Result<(), Error> {
         self.policies.sort_by_key(|(policy, _)| policy.names.is_none());
         let mut index = 0;
@@ -123,13 +125,13 @@ impl<'a> ConnectionPolicies<'a> {
                 index += 1;
                 continue;
             };
-            // The place is looked at again, which after an earlier policy went is that of the next one.
+            // Stay at this index: if an earlier policy was removed, it now holds the next one.
             self.policies.remove(joined);
         }
         Ok(())
     }
 
-    /// Joins a policy with the first other one that it can be joined with: which one is left over.
+    /// Joins the policy at `index` with the first other that allows it. Returns the index of the policy to remove.
     fn join(&mut self, index: usize, server: usize) -> Result<Option<usize>, Error> {
         for other in (0..self.policies.len()).filter(|other| *other != index) {
             let (own, theirs) = (&self.policies[index].0, &self.policies[other].0);
@@ -150,11 +152,11 @@ impl<'a> ConnectionPolicies<'a> {
         Ok(None)
     }
 
-    fn tags(&self, policy: &Policy) -> Option<&[String]> {
+    fn tags(&self, policy: &ConnectionPolicy) -> Option<&[String]> {
         policy.selection.map(|selection| &*self.selections[selection])
     }
 
-    /// Gives a policy what another one for the same names says besides.
+    /// Adds the settings of another policy for equal names.
     fn reconcile(&mut self, index: usize, other: usize, server: usize) -> Result<(), Error> {
         const RECONCILED: [(&str, &str); 8] = [
             ("alpn", "ALPN"),
@@ -199,7 +201,7 @@ impl<'a> ConnectionPolicies<'a> {
     }
 
     pub(crate) fn json(&self) -> Vec<Value> {
-        let json = |(policy, _): &(Policy, &Position)| {
+        let json = |(policy, _): &(ConnectionPolicy, &Position)| {
             let mut json = Map::new();
             if let Some(names) = &policy.names {
                 json.insert("match".into(), json!({ "sni": names }));

@@ -7,6 +7,7 @@ use super::super::error::{DURATION, Error};
 use super::super::members::Members;
 use super::super::quantity::integer;
 use super::acme;
+use super::dns::provider;
 use causeway_pipeline::build::nanoseconds;
 
 /// An issuer's module and its members.
@@ -25,7 +26,7 @@ impl Issuer {
         Self::new("internal", Map::new())
     }
 
-    /// An issuer by its name and what follows it, up to the end of its block.
+    /// Parses an issuer: its name, arguments and block.
     pub(crate) fn read(d: &mut Dispenser<'_>) -> Result<Self, Error> {
         let (module, members) = match &*d.require()?.text {
             "acme" => ("acme", acme::issuer(d)?),
@@ -39,7 +40,7 @@ impl Issuer {
         Ok(Self { module, members })
     }
 
-    /// Its members, if it speaks ACME.
+    /// Its members, if it is an ACME issuer.
     pub(crate) fn acme_mut(&mut self) -> Option<&mut Map<String, Value>> {
         (self.module == "acme").then_some(&mut self.members)
     }
@@ -48,7 +49,7 @@ impl Issuer {
         (self.module == "acme").then_some(&self.members)
     }
 
-    /// The authority of this server's own that signs for it, if that is what it is.
+    /// The ID of its local certificate authority, if it is an internal issuer.
     pub(crate) fn authority(&self) -> Option<&str> {
         let named = self.members.text_of("ca");
         (self.module == "internal").then_some(if named.is_empty() { "local" } else { named })
@@ -61,14 +62,10 @@ impl Issuer {
     }
 }
 
-/// `internal { ca <name>; lifetime <duration>; sign_with_root }`
+/// Parses `internal { ca <name>; lifetime <duration>; sign_with_root }`.
 fn internal(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
-    if !d.remaining().is_empty() {
-        // Caddy looks for the block behind the name only.
-        d.overlook_rest();
-        return Ok(members);
-    }
+    d.end()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "ca" => members.text("ca", &line.only()?.text),
@@ -84,7 +81,7 @@ fn internal(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     Ok(members)
 }
 
-/// `zerossl <API key> { validity_days …; alt_http_port …; dns …; propagation_delay …; … }`
+/// Parses `zerossl <API key> { validity_days …; alt_http_port …; dns …; propagation_delay …; … }`.
 fn zerossl(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     const PROPERTIES: &[&str] =
         &["alt_http_port", "dns", "dns_ttl", "propagation_delay", "propagation_timeout", "resolvers", "validity_days"];
@@ -92,7 +89,8 @@ fn zerossl(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     members.text("api_key", &d.only()?.text);
     for mut line in d.lines() {
         match &*line.name().text {
-            // DEVIATES: Caddy 2.11 refuses every number of days, because it reads the option's name for one.
+            // DEVIATES: Caddy 2.11 rejects every number of days, because it parses the option's name instead of its
+            // argument.
             "validity_days" => {
                 if members.contains_key("validity_days") {
                     return Err(line.rule("validity days is already specified"));
@@ -105,7 +103,11 @@ fn zerossl(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
                 let port = acme::port(&mut line)?;
                 members.number("alternate_http_port", port);
             }
-            "dns" => return Err(acme::provider(&mut line)?),
+            "dns" => {
+                let provider = provider(&mut line)?;
+                members.child("cname_validation").insert("provider".into(), provider);
+                continue;
+            }
             "dns_challenge_override_domain" => {
                 return Err(line.unknown("unrecognized zerossl issuer property: {}", PROPERTIES));
             }

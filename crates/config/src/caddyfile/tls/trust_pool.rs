@@ -1,4 +1,4 @@
-//! Trust pools: where the certificates of trusted authorities come from.
+//! Trust pools: sources of trusted authorities' certificates.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ const MODULES: &[&str] = &["combined", "file", "http", "inline", "pki_intermedia
 
 const UNKNOWN: &str = "unrecognized directive: {}";
 
-/// A pool by its module's name and what follows it, up to the end of its block.
+/// Parses a pool: its module's name, arguments and block.
 pub(crate) fn trust_pool(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let provider = &*d.require()?.text;
     let mut pool = Map::from_iter([("provider".to_owned(), Value::from(provider))]);
@@ -60,7 +60,7 @@ fn require(d: &Dispenser<'_>, pool: &Map<String, Value>, key: &str, rule: &'stat
     if pool.contains_key(key) { Ok(()) } else { Err(d.word(rule)) }
 }
 
-/// Names behind the module and behind `option` in its block.
+/// Parses values after the module's name, and after `option` in its block.
 fn listed(
     d: &mut Dispenser<'_>,
     pool: &mut Map<String, Value>,
@@ -79,7 +79,7 @@ fn listed(
     Ok(())
 }
 
-/// `storage [<keys…>] { storage <module> …; keys … }`
+/// Parses `storage [<keys…>] { storage <module> …; keys … }`.
 fn storage(d: &mut Dispenser<'_>, pool: &mut Map<String, Value>) -> Result<(), Error> {
     pool.extend_list("pem_keys", texts(d.rest()));
     for mut line in d.lines() {
@@ -101,7 +101,7 @@ fn storage(d: &mut Dispenser<'_>, pool: &mut Map<String, Value>) -> Result<(), E
     Ok(())
 }
 
-/// `http [<endpoints…>] { endpoints …; tls { … } }`
+/// Parses `http [<endpoints…>] { endpoints …; tls { … } }`.
 fn http(d: &mut Dispenser<'_>, pool: &mut Map<String, Value>) -> Result<(), Error> {
     pool.extend_list("endpoints", texts(d.rest()));
     for mut line in d.lines() {
@@ -109,7 +109,7 @@ fn http(d: &mut Dispenser<'_>, pool: &mut Map<String, Value>) -> Result<(), Erro
             "endpoints" => {
                 line.require()?;
                 line.rest();
-                pool.extend_list("endpoints", texts(&line.segment().arguments));
+                pool.extend_list("endpoints", texts(line.arguments()));
                 line.close()?;
             }
             "tls" => {
@@ -129,7 +129,7 @@ fn http(d: &mut Dispenser<'_>, pool: &mut Map<String, Value>) -> Result<(), Erro
     Ok(())
 }
 
-/// How the endpoints are spoken to.
+/// Parses a TLS setting for the connections to the endpoints.
 fn client(tls: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<(), Error> {
     match &*line.name().text {
         "ca" => {

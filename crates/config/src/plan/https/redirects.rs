@@ -1,5 +1,4 @@
-//! Where requests in the clear are sent to the same place over TLS: routes for servers on the HTTP port, and a server of their own
-//! where there is none.
+//! Redirects from HTTP to HTTPS: routes for the servers on the HTTP port, or an additional server if there is none.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,47 +6,63 @@ use std::collections::{BTreeMap, BTreeSet};
 use causeway_pipeline::{BuildError, ListenAddress};
 use serde_json::{Value, json};
 
-use super::{Ports, Site};
+use super::{HttpsServer, Ports};
 
-/// The server that redirects where no other listens.
+/// Name of the additional server that redirects on addresses without a server of the configuration.
 pub(in super::super) const SERVER: &str = "remaining_auto_https_redirects";
 
-/// Where each name is served over TLS; the empty name stands for all.
+/// The handler that answers HTTP-01 challenges. The server registers it; no configuration names it.
+const CHALLENGE_HANDLER: &str = "acme_challenge";
+
+/// The addresses at which each name is served over TLS. The empty name stands for all names.
 #[derive(Default)]
 pub(super) struct Redirects(BTreeMap<String, Vec<ListenAddress>>);
 
-/// What redirects where no server listens.
+/// The additional server's addresses and routes.
 pub(in super::super) struct Remaining {
     pub(in super::super) listen: Vec<ListenAddress>,
     pub(in super::super) routes: Value,
 }
 
-/// Routes at one place of a server, and at its end.
+/// Routes to insert at one position of a server's routes, and to append at its end.
 #[derive(Default)]
 pub(in super::super) struct Inserted {
-    /// Behind how many of its own routes.
+    /// Routes before the server's own.
+    pub(in super::super) first: Vec<Value>,
+    /// Number of the server's own routes before `routes`.
     pub(in super::super) behind: usize,
     pub(in super::super) routes: Vec<Value>,
     pub(in super::super) last: Vec<Value>,
 }
 
 impl Inserted {
-    /// A server's own routes with these among them.
+    /// The server's own routes merged with these.
     pub(in super::super) fn among(&self, own: &Value) -> Value {
         let own = own.as_array().map_or(&[][..], Vec::as_slice);
         let (before, after) = own.split_at(self.behind.min(own.len()));
-        let all = before.iter().chain(&self.routes).chain(after).chain(&self.last);
+        let all = self.first.iter().chain(before).chain(&self.routes).chain(after).chain(&self.last);
         Value::Array(all.cloned().collect())
     }
 
-    /// A mistake's place by the server's own count of its routes.
+    /// Corrects the index in an error's JSON path from the merged routes to the server's own routes. `server` is the
+    /// server's path.
     pub(in super::super) fn place_of(&self, mut error: BuildError, server: &str) -> BuildError {
         let index = error.path.strip_prefix(server).and_then(|rest| rest.strip_prefix(".routes["));
         let index = index.and_then(|rest| rest.split_once(']'));
         if let Some((digits, rest)) = index {
-            let written = digits.parse::<usize>().ok().filter(|index| *index >= self.behind + self.routes.len());
-            if let Some(written) = written.map(|index| index - self.routes.len()) {
-                error.path = format!("{server}.routes[{written}]{rest}");
+            // Of the inserted routes only the access log's can fail: its logs are the configuration's.
+            if let Some((_, log)) =
+                rest.split_once("handle[0].logs.").filter(|_| digits == "0" && !self.first.is_empty())
+            {
+                error.path = format!("logging.logs.{log}");
+                return error;
+            }
+            let own = digits.parse::<usize>().ok().and_then(|index| index.checked_sub(self.first.len()));
+            // Indices before the inserted position are the server's own, and later ones are shifted further.
+            let own = own
+                .map(|index| if index >= self.behind + self.routes.len() { index - self.routes.len() } else { index });
+            if let Some(own) = own {
+                error.path = format!("{server}.routes[{own}]{rest}");
             }
         }
         error
@@ -55,9 +70,11 @@ impl Inserted {
 }
 
 impl Redirects {
-    /// A name that is served over TLS there. One that is served on several ports keeps one: the HTTPS port, or else the first.
+    /// Records that `name` is served over TLS at `address`. If a name has several ports, one is kept: the HTTPS port,
+    /// or else the first.
     pub(super) fn record(&mut self, name: &str, address: ListenAddress, ports: Ports) {
         let known = self.0.entry(name.to_owned()).or_default();
+        // All recorded addresses have one port: another port either replaces them or is ignored.
         match known.first().map(|first| first.port) {
             Some(port) if port != address.port => {
                 if address.port == ports.https {
@@ -69,9 +86,11 @@ impl Redirects {
         }
     }
 
-    /// Gives every server on the HTTP port its part; what is left is a server's of its own. `any_managed`: whether any name gets
-    /// its certificate by itself; else a site's own routes for all hosts go before redirects of names.
-    pub(super) fn place(self, sites: &mut [Site<'_>], ports: Ports, any_managed: bool) -> Option<Remaining> {
+    /// Inserts the redirects into every server on the HTTP port, and returns the others as an additional server.
+    /// `any_managed`: whether any name gets a managed certificate. If not, only the catch-all redirect is inserted, at
+    /// the end, so that a site's own catch-all routes come first.
+    pub(super) fn place(self, sites: &mut [HttpsServer<'_>], ports: Ports, any_managed: bool) -> Option<Remaining> {
+        // Group by address, then by host to listen on: each listener gets one route per TLS address.
         let mut by_address: BTreeMap<(Option<std::net::IpAddr>, u16), Vec<String>> = BTreeMap::new();
         for (name, addresses) in self.0 {
             for address in addresses {
@@ -114,13 +133,27 @@ impl Redirects {
     }
 }
 
-/// Names before wildcards before all names; longer ones first.
+/// Makes the servers on the HTTP port answer HTTP-01 challenges (RFC 8555 §8.3) before their own routes.
+pub(super) fn answer_challenges(sites: &mut [HttpsServer<'_>], remaining: &mut Option<Remaining>, ports: Ports) {
+    let route = json!({
+        "match": [{ "path": ["/.well-known/acme-challenge/*"], "protocol": "http" }],
+        "handle": [{ "handler": CHALLENGE_HANDLER }],
+    });
+    for site in sites.iter_mut().filter(|site| site.listen.iter().flatten().any(|address| address.port == ports.http)) {
+        site.inserted.get_or_insert_default().first.push(route.clone());
+    }
+    if let Some(Value::Array(routes)) = remaining.as_mut().map(|remaining| &mut remaining.routes) {
+        routes.insert(0, route);
+    }
+}
+
+/// Sort key: exact names first, then wildcards, then all names; longer names before shorter ones.
 fn specific(names: &[String]) -> (bool, bool, Reverse<usize>, String) {
     let first = names.first().cloned().unwrap_or_default();
     (first.is_empty(), first.contains('*'), Reverse(first.len()), first)
 }
 
-/// Behind the last route with a host; at the front where there is none.
+/// The index after the last route with a host matcher; 0 if there is none.
 fn behind_hosts(routes: &Value) -> usize {
     let routes = routes.as_array().map_or(&[][..], Vec::as_slice);
     let names_host = |route: &Value| {
@@ -130,7 +163,8 @@ fn behind_hosts(routes: &Value) -> usize {
     routes.iter().rposition(names_host).map_or(0, |last| last + 1)
 }
 
-/// `308` to the same host and target; the port is named where it is none that clients know.
+/// A route that answers 308 with the same host and target over HTTPS. The port is omitted if it is a standard port or
+/// the configured port of a scheme.
 fn route(names: &[String], port: u16, ports: Ports) -> Value {
     let unsaid = [ports.http, ports.https, 80, 443].contains(&port);
     let port = if unsaid { String::new() } else { format!(":{port}") };

@@ -1,13 +1,25 @@
-use causeway_pipeline::Registry;
+use std::time::Duration;
+
+use causeway_pipeline::{Context, Handler, Registry, Step};
 use serde_json::json;
 
-use super::super::{Loaded, load_with};
+use super::super::{DnsChallenge, DnsProvider, Loaded, PropagationLimit, load_with};
 use super::*;
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
+    // The server crate registers the handler of challenges; these tests only compile the plan.
+    registry.handler("acme_challenge", |_, _| Ok(Box::new(Challenge)));
     registry
+}
+
+struct Challenge;
+
+impl Handler for Challenge {
+    fn enter(&self, _: &mut Context) -> Step {
+        Step::Next
+    }
 }
 
 fn read(config: &Value, loaded: &[&str]) -> Result<Loaded, String> {
@@ -15,7 +27,7 @@ fn read(config: &Value, loaded: &[&str]) -> Result<Loaded, String> {
     load_with(config, &registry(), &names_of).map_err(|error| error.to_string())
 }
 
-/// Addresses with `s` behind those that are spoken to over TLS, then the names that are managed and who signs them.
+/// Lists the addresses, with suffix `s` if served over TLS, then the managed names with their authorities.
 fn outcome(config: &Value, loaded: &[&str]) -> String {
     let loaded = match read(config, loaded) {
         Ok(loaded) => loaded,
@@ -26,7 +38,11 @@ fn outcome(config: &Value, loaded: &[&str]) -> String {
         format!("{}{secure}", listener.address)
     });
     let managed = loaded.certificates.managed.iter().map(|managed| format!("{}={}", managed.name, managed.authority));
-    listeners.chain(managed).collect::<Vec<_>>().join(" ")
+    let public = loaded.certificates.public.iter().map(|public| {
+        let issuers = public.issuers.iter().map(|issuer| format!("acme({} {})", issuer.ca, issuer.email));
+        format!("{}={}", public.name, issuers.collect::<Vec<_>>().join("+"))
+    });
+    listeners.chain(managed).chain(public).collect::<Vec<_>>().join(" ")
 }
 
 fn hosts(hosts: &[&str]) -> Value {
@@ -37,11 +53,8 @@ fn server(server: Value) -> Value {
     json!({ "apps": { "http": { "servers": { "s": server } } } })
 }
 
-const NEEDS_ACME: &str = "needs a certificate of a public authority (ACME), which this version cannot get; expected an internal \
-     issuer, a certificate that is loaded, or the site on the HTTP port only";
-
-// Caddy's documentation, "Automatic HTTPS: Activation": on for servers whose routes name hosts, but not on the HTTP port; the
-// other pieces as caddyhttp/autohttps.go has them.
+// Caddy's documentation, "Automatic HTTPS: Activation": on for servers whose routes name hosts, but not on the HTTP
+// port. The rest follows caddyhttp/autohttps.go.
 #[test]
 fn which_servers_speak_tls() {
     let local = hosts(&["localhost"]);
@@ -49,22 +62,18 @@ fn which_servers_speak_tls() {
         ("a host on the HTTPS port", json!({ "listen": [":443"], "routes": local }), ":443s :80 localhost=local"),
         ("a host on another port", json!({ "listen": [":8443"], "routes": local }), ":8443s :80 localhost=local"),
         ("the HTTP port only", json!({ "listen": [":80"], "routes": local }), ":80"),
-        (
-            "a range is no other port when the HTTP port is in it",
-            json!({ "listen": [":79-80"], "routes": local }),
-            ":79 :80",
-        ),
+        ("a range that includes the HTTP port", json!({ "listen": [":79-80"], "routes": local }), ":79 :80"),
         (
             "both ports: the HTTP port stays in the clear",
             json!({ "listen": [":443", ":80"], "routes": local }),
             ":443s :80 localhost=local",
         ),
-        ("no host on the HTTPS port means TLS all the same", json!({ "listen": [":443"] }), ":443s :80"),
+        ("the HTTPS port means TLS, even without hosts", json!({ "listen": [":443"] }), ":443s :80"),
         ("no host on another port", json!({ "listen": [":8080"] }), ":8080"),
         ("policies mean TLS", json!({ "listen": [":8443"], "tls_connection_policies": [{}] }), ":8443s :80"),
         ("no policies at all", json!({ "listen": [":8443"], "tls_connection_policies": [] }), ":8443"),
         (
-            "policies count where automatic HTTPS is off",
+            "policies apply even if automatic HTTPS is off",
             json!({ "listen": [":443"], "tls_connection_policies": [{}], "automatic_https": { "disable": true } }),
             ":443s",
         ),
@@ -80,7 +89,7 @@ fn which_servers_speak_tls() {
             ":443s :80",
         ),
         (
-            "a host that is skipped has none of it",
+            "a skipped host gets neither certificate nor redirect",
             json!({ "listen": [":8443"], "routes": local, "automatic_https": { "skip": ["localhost"] } }),
             ":8443",
         ),
@@ -90,7 +99,11 @@ fn which_servers_speak_tls() {
                     "automatic_https": { "skip_certificates": ["localhost"] } }),
             ":8443s :80 a.localhost=local",
         ),
-        ("a host that can have no certificate", json!({ "listen": [":443"], "routes": hosts(&["a b"]) }), ":443s :80"),
+        (
+            "a host for which there can be no certificate",
+            json!({ "listen": [":443"], "routes": hosts(&["a b"]) }),
+            ":443s :80",
+        ),
         (
             "a redirect on the same address",
             json!({ "listen": ["127.0.0.1:8443"], "routes": local }),
@@ -104,11 +117,10 @@ fn which_servers_speak_tls() {
     assert_eq!(outcome(&ports, &[]), ":8443s :8080");
 }
 
-// Caddy's documentation, "Hostname requirements" and "Local HTTPS": internal names and addresses are the local authority's; the
-// rest is a public one's, unless a policy, or a certificate that is loaded, says otherwise.
+// Caddy's documentation, "Hostname requirements" and "Local HTTPS": the local authority signs internal names and
+// addresses, a public one signs all others, unless a policy or a loaded certificate overrides this.
 #[test]
 fn who_signs() {
-    let needs = |site: &str| format!("{site} {NEEDS_ACME}");
     let internal = |subjects: &[&str]| json!({ "subjects": subjects, "issuers": [{ "module": "internal" }] });
     let acme = |subjects: &[&str]| json!({ "subjects": subjects, "issuers": [{ "module": "acme", "email": "a@b" }] });
     for (why, names, policies, loaded, want) in [
@@ -119,9 +131,9 @@ fn who_signs() {
             &[][..],
             "10.0.0.1=local a.localhost=local b.local=local".to_owned(),
         ),
-        ("a public name", &["example.com"], json!([]), &[], needs("example.com")),
+        ("a public name", &["example.com"], json!([]), &[], "example.com=acme( )".into()),
         ("a public address without policies", &["8.8.8.8"], json!([]), &[], "8.8.8.8=local".into()),
-        ("a public address with a policy", &["8.8.8.8"], json!([acme(&[])]), &[], needs("8.8.8.8")),
+        ("a public address with a policy", &["8.8.8.8"], json!([acme(&[])]), &[], "8.8.8.8=acme( a@b)".into()),
         (
             "a policy with its name",
             &["example.com"],
@@ -142,10 +154,22 @@ fn who_signs() {
             &["example.com"],
             json!([acme(&["example.com"]), internal(&[])]),
             &[],
-            needs("example.com"),
+            "example.com=acme( a@b)".into(),
         ),
-        ("internal names keep ours", &["localhost"], json!([acme(&[])]), &[], "localhost=local".into()),
-        ("unless named", &["localhost"], json!([acme(&["localhost"])]), &[], needs("localhost")),
+        (
+            "a policy for all names leaves internal names to the local authority",
+            &["localhost"],
+            json!([acme(&[])]),
+            &[],
+            "localhost=local".into(),
+        ),
+        (
+            "an internal name in a policy of its own",
+            &["localhost"],
+            json!([acme(&["localhost"])]),
+            &[],
+            "localhost=acme( a@b)".into(),
+        ),
         (
             "a policy without issuers",
             &["localhost"],
@@ -154,18 +178,59 @@ fn who_signs() {
             "localhost=local".into(),
         ),
         (
-            "of mixed names",
+            "a policy without issuers, with internal and public names",
             &["localhost"],
             json!([{ "subjects": ["localhost", "example.com"] }]),
             &[],
-            needs("localhost"),
+            "localhost=acme( )".into(),
         ),
         ("a loaded certificate", &["example.com"], json!([]), &["example.com"], String::new()),
         ("a loaded wildcard", &["a.example.com"], json!([]), &["*.example.com"], String::new()),
-        ("that does not fit", &["b.a.example.com"], json!([]), &["*.example.com"], needs("b.a.example.com")),
+        (
+            "a loaded wildcard that does not match",
+            &["b.a.example.com"],
+            json!([]),
+            &["*.example.com"],
+            "b.a.example.com=acme( )".into(),
+        ),
         ("in ASCII", &["bücher.localhost"], json!([]), &[], "xn--bcher-kva.localhost=local".into()),
         ("in lower case", &["LOCALHOST"], json!([]), &[], "localhost=local".into()),
-        ("a wildcard is enough", &["*.a.localhost", "b.a.localhost"], json!([]), &[], "*.a.localhost=local".into()),
+        (
+            "a managed wildcard covers the name",
+            &["*.a.localhost", "b.a.localhost"],
+            json!([]),
+            &[],
+            "*.a.localhost=local".into(),
+        ),
+        (
+            "two authorities",
+            &["example.com"],
+            json!([{ "issuers": [{ "module": "acme", "ca": "https://a/dir" }, { "module": "acme", "ca": "https://b/dir" }] }]),
+            &[],
+            "example.com=acme(https://a/dir )+acme(https://b/dir )".into(),
+        ),
+        (
+            "a wildcard of a public authority",
+            &["*.example.com"],
+            json!([]),
+            &[],
+            "*.example.com needs the DNS challenge of a public authority; expected a DNS provider for it, names without '*', an \
+             internal issuer, a certificate that is loaded, or the site on the HTTP port only"
+                .into(),
+        ),
+        (
+            "a wildcard and its base with a DNS provider, and a name that the wildcard covers",
+            &["*.example.com", "example.com", "a.example.com"],
+            json!([{ "issuers": [
+                { "module": "acme", "ca": "https://a/dir" },
+                { "module": "acme", "ca": "https://b/dir", "challenges": { "dns": { "provider": {
+                    "name": "cloudflare", "api_token": "t",
+                } } } },
+            ] }]),
+            &[],
+            // Only the authority with the provider can sign the wildcard.
+            "*.example.com=acme(https://b/dir ) example.com=acme(https://a/dir )+acme(https://b/dir )".into(),
+        ),
         ("a wildcard", &["*.example.com"], json!([internal(&["*.example.com"])]), &[], "*.example.com=local".into()),
     ] {
         let config = json!({ "apps": {
@@ -199,7 +264,7 @@ fn what_policies_say_of_certificates() {
         } } },
     } });
     let certificates = read(&config, &[]).unwrap_or_else(|error| panic!("{error}")).certificates;
-    let day = std::time::Duration::from_secs(24 * 60 * 60);
+    let day = Duration::from_secs(24 * 60 * 60);
     let want = ManagedName {
         name: "a.localhost".into(),
         authority: "mine".into(),
@@ -224,9 +289,216 @@ fn what_policies_say_of_certificates() {
         root: files("r.crt", Some("r.key")),
         intermediate: files("i.crt", None),
     };
-    assert_eq!(certificates.authorities, [want], "the local one is there where it is used");
+    assert_eq!(certificates.authorities, [want], "the local authority is added only if it is used");
     let pki = read(&json!({ "apps": { "pki": {} } }), &[]).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(pki.certificates.authorities, [CertificateAuthority::new("local")]);
+}
+
+// Caddy's JSON of the ACME issuer.
+#[test]
+fn what_an_acme_issuer_says() {
+    let issuer = json!({
+        "module": "acme", "ca": "https://a/dir", "test_ca": "https://b/dir", "email": "a@b", "profile": "short",
+        "external_account": { "key_id": "k", "mac_key": "m" }, "acme_timeout": "10s", "trusted_roots_pem_files": ["r.pem"],
+        "challenges": { "http": { "disabled": true, "alternate_port": 8080 }, "tls-alpn": { "disabled": true },
+                        "bind_host": "192.0.2.1", "distributed": false },
+    });
+    let config = json!({ "apps": {
+        "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["example.com"]) } } },
+        "tls": { "automation": { "policies": [{ "issuers": [issuer], "key_type": "p384", "renewal_window_ratio": 0.5 }] } },
+    } });
+    let certificates = read(&config, &[]).unwrap_or_else(|error| panic!("{error}")).certificates;
+    let want = PublicName {
+        name: "example.com".into(),
+        issuers: vec![AcmeIssuer {
+            ca: "https://a/dir".into(),
+            email: "a@b".into(),
+            profile: "short".into(),
+            external_account: Some(("k".into(), "m".into())),
+            root: Some("r.pem".into()),
+            no_http: true,
+            no_tls_alpn: true,
+            dns: None,
+        }],
+        renewal_ratio: Some(0.5),
+        key: super::super::KeyKind::P384,
+    };
+    assert_eq!(certificates.public, [want]);
+}
+
+// The members of Caddy's `challenges.dns`, and the modules `dns.providers.*`.
+#[test]
+fn dns_challenges() {
+    // For cargo, which sets it.
+    let token = "{env.CARGO_PKG_NAME}";
+    let config = |dns: Value, tls: Value| {
+        let mut tls = tls;
+        tls["automation"] =
+            json!({ "policies": [{ "issuers": [{ "module": "acme", "challenges": { "dns": dns } }] }] });
+        json!({ "apps": {
+            "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["*.example.com"]) } } },
+            "tls": tls,
+        } })
+    };
+    let cloudflare = |token: &str| json!({ "name": "cloudflare", "api_token": token });
+    let at = "apps.tls.automation.policies[0].issuers[0].challenges.dns";
+    let read = |dns: Value, tls: Value| {
+        let public = read(&config(dns, tls), &[])?.certificates.public;
+        Ok::<_, String>(*public[0].issuers[0].dns.clone().unwrap())
+    };
+    let own = read(
+        json!({
+            "provider": cloudflare(token), "ttl": "1m", "propagation_delay": 2_000_000_000, "propagation_timeout": -1,
+            "resolvers": ["192.0.2.1"], "override_domain": "a.example",
+        }),
+        json!({ "dns": cloudflare("global"), "resolvers": ["192.0.2.9"] }),
+    );
+    let want = DnsChallenge {
+        provider: DnsProvider {
+            path: format!("{at}.provider"),
+            name: "cloudflare".into(),
+            settings: json!({ "api_token": "causeway-config" }).as_object().unwrap().clone(),
+        },
+        ttl: Some(Duration::from_secs(60)),
+        propagation_delay: Duration::from_secs(2),
+        propagation_limit: PropagationLimit::Unchecked,
+        resolvers: vec!["192.0.2.1".into()],
+        override_domain: "a.example".into(),
+    };
+    assert_eq!(own, Ok(want.clone()));
+    assert!(!format!("{want:?}").contains("causeway-config"), "a secret in Debug");
+    let inherited = read(json!({}), json!({ "dns": cloudflare("global"), "resolvers": ["192.0.2.9"] })).unwrap();
+    assert_eq!(inherited.provider.settings["api_token"], "global");
+    assert_eq!(
+        (inherited.propagation_limit, inherited.resolvers, inherited.ttl),
+        (PropagationLimit::Default, vec!["192.0.2.9".to_owned()], None)
+    );
+    let names = "acmedns, cloudflare, digitalocean, duckdns, exec, gandi, hetzner, porkbun, rfc2136, route53";
+    for (dns, want) in [
+        (
+            json!({}),
+            format!(
+                "{at}: found 'no provider', expected a DNS provider here, or one for all issuers in the option `dns`"
+            ),
+        ),
+        (
+            json!({ "provider": { "name": "moon" } }),
+            format!("{at}.provider.name: found 'moon', expected one of {names}"),
+        ),
+        (
+            json!({ "provider": { "name": "cloudflare", "token": "t" } }),
+            format!(
+                "{at}.provider: found 'token', expected one of api_token, zone_token in the DNS provider cloudflare"
+            ),
+        ),
+        (
+            json!({ "provider": { "name": "cloudflare" } }),
+            format!("{at}.provider.api_token: found '', expected a value, which the DNS provider cloudflare requires"),
+        ),
+        (
+            json!({ "provider": cloudflare("{env.CAUSEWAY_UNSET}") }),
+            format!(
+                "{at}.provider.api_token: found '{{env.CAUSEWAY_UNSET}}', expected a value, which the DNS provider cloudflare \
+                 requires, and not an empty one: is it set?"
+            ),
+        ),
+        (
+            json!({ "provider": { "name": "cloudflare", "api_token": 7 } }),
+            format!("{at}.provider.api_token: found 'a value of another kind', expected a text"),
+        ),
+        (
+            json!({ "provider": cloudflare("t"), "propagation_timeout": "soon" }),
+            format!("{at}.propagation_timeout: found 'soon', expected a duration such as 90s, 1m30s or 250ms"),
+        ),
+    ] {
+        assert_eq!(read(dns, json!({})), Err(want));
+    }
+}
+
+// RFC 8555 §8.3: every server on the HTTP port answers challenges, first of all routes and without a route of its own; error paths keep
+// the operator's route indexes.
+#[test]
+fn challenges_join_a_server_on_the_http_port() {
+    let secure = json!({ "listen": [":443"], "routes": hosts(&["example.com"]) });
+    let bad = json!([{ "handle": [{ "handler": "none" }] }]);
+    let config =
+        json!({ "apps": { "http": { "servers": { "a": secure, "b": { "listen": [":80"], "routes": bad } } } } });
+    assert_eq!(
+        outcome(&config, &[]),
+        "apps.http.servers.b.routes[0].handle[0]: no handler module 'none' is built into this version"
+    );
+    let config = |redirects: bool| {
+        let mut secure = secure.clone();
+        secure["automatic_https"] = json!({ "disable_redirects": !redirects });
+        json!({ "apps": { "http": { "servers": { "a": secure } } } })
+    };
+    assert_eq!(outcome(&config(true), &[]), ":443s :80 example.com=acme( )");
+    assert_eq!(outcome(&config(false), &[]), ":443s example.com=acme( )", "TLS-ALPN-01 needs no HTTP port");
+}
+
+// Caddy's documentation of `on_demand`: the certificates of such names are not obtained at start. The first policy that matches a name
+// decides, and a public authority signs only names that it can verify.
+#[test]
+fn names_on_demand() {
+    let config = |policies: Value| {
+        json!({ "apps": {
+            "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["a.example", "b.example", "*.c.example"]) } } },
+            "tls": { "automation": {
+                "on_demand": { "permission": { "module": "http", "endpoint": "http://localhost/ask" } },
+                "policies": policies,
+            } },
+        } })
+    };
+    let internal = json!([{ "module": "internal" }]);
+    let policies = json!([
+        { "subjects": ["a.example"] },
+        { "subjects": ["*.c.example"], "on_demand": true, "issuers": internal },
+        { "on_demand": true },
+    ]);
+    let loaded = read(&config(policies), &[]).unwrap();
+    let names: Vec<_> = loaded.certificates.public.iter().map(|name| &*name.name).collect();
+    assert_eq!((names, loaded.certificates.managed), (vec!["a.example"], Vec::new()));
+    let on_demand = loaded.certificates.on_demand.unwrap();
+    assert_eq!(on_demand.permission(), Some("http://localhost/ask"));
+    let by = |name: &str| match on_demand.name(name) {
+        None => "nobody",
+        Some(SignedName::Local(name)) if name.authority == LOCAL => "local",
+        Some(SignedName::Local(_)) => "another local one",
+        Some(SignedName::Public(_)) => "public",
+    };
+    for (name, want) in [
+        ("a.example", "nobody"),
+        ("b.example", "public"),
+        ("x.c.example", "local"),
+        ("x.y.c.example", "public"),
+        ("stranger.example", "public"),
+        ("localhost", "local"),
+        ("*.d.example", "nobody"),
+        ("a_b!.example", "nobody"),
+    ] {
+        assert_eq!(by(name), want, "{name}");
+    }
+    assert!(loaded.certificates.authorities.iter().any(|authority| authority.id == LOCAL));
+}
+
+// Caddy refuses on-demand TLS without a permission if clients can choose the names that a public authority has to sign.
+#[test]
+fn on_demand_without_permission() {
+    let config = |policy: Value| json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
+    let internal = json!([{ "module": "internal" }]);
+    for (policy, is_fine) in [
+        (json!({ "on_demand": true }), false),
+        (json!({ "on_demand": true, "subjects": ["*.example"] }), false),
+        (json!({ "on_demand": true, "issuers": [{ "module": "internal" }, { "module": "acme" }] }), false),
+        (json!({ "on_demand": true, "subjects": ["a.example"] }), true),
+        (json!({ "on_demand": true, "issuers": internal }), true),
+        (json!({ "on_demand": false }), true),
+    ] {
+        let outcome = read(&config(policy.clone()), &[]).map(drop);
+        let refused = "apps.tls.automation.policies[0].on_demand: found 'no permission', expected the global option `on_demand_tls`";
+        assert_eq!(outcome.is_ok(), is_fine, "{policy}");
+        assert!(outcome.err().is_none_or(|error| error.starts_with(refused)), "{policy}");
+    }
 }
 
 #[test]
@@ -234,14 +506,26 @@ fn what_is_refused() {
     let unbuilt = |place: &str, found: &str| format!("{place}: found '{found}', expected nothing: this is not built");
     let tls = |tls: Value| json!({ "apps": { "tls": tls } });
     let policy = |policy: Value| tls(json!({ "automation": { "policies": [policy] } }));
+    let acme = |mut issuer: Value| {
+        issuer["module"] = "acme".into();
+        policy(json!({ "issuers": [issuer] }))
+    };
     let at = "apps.tls.automation.policies[0]";
     for (config, want) in [
-        (tls(json!({ "automation": { "on_demand": {} } })), unbuilt("apps.tls.automation.on_demand", "{}")),
+        (
+            tls(json!({ "automation": { "on_demand": { "permission": { "module": "moon" } } } })),
+            "apps.tls.automation.on_demand.permission.module: no permission module 'moon' is built into this version"
+                .to_owned(),
+        ),
+        (
+            tls(json!({ "automation": { "on_demand": { "ask": "localhost/ask" } } })),
+            "apps.tls.automation.on_demand.ask: found 'localhost/ask', expected a URL that begins with http:// or https://"
+                .to_owned(),
+        ),
         (tls(json!({ "session_tickets": { "max_keys": 4 } })), unbuilt("apps.tls.session_tickets.max_keys", "4")),
         (tls(json!({ "cache": { "capacity": 4 } })), unbuilt("apps.tls.cache.capacity", "4")),
         (tls(json!({ "encrypted_client_hello": {} })), unbuilt("apps.tls.encrypted_client_hello", "{}")),
         (tls(json!({ "certificates": { "load_storage": {} } })), unbuilt("apps.tls.certificates.load_storage", "{}")),
-        (policy(json!({ "on_demand": true })), unbuilt(&format!("{at}.on_demand"), "true")),
         (policy(json!({ "get_certificate": [] })), unbuilt(&format!("{at}.get_certificate"), "[]")),
         (
             policy(json!({ "key_type": "p521" })),
@@ -250,6 +534,22 @@ fn what_is_refused() {
         (
             policy(json!({ "issuers": [{ "module": "moon" }] })),
             format!("{at}.issuers[0]: no issuance module 'moon' is built into this version"),
+        ),
+        (
+            policy(json!({ "issuers": [{ "module": "zerossl", "api_key": "k" }] })),
+            format!("{at}.issuers[0]: no issuance module 'zerossl' is built into this version"),
+        ),
+        (acme(json!({ "account_key": "k" })), unbuilt(&format!("{at}.issuers[0].account_key"), "\"k\"")),
+        (acme(json!({ "preferred_chains": {} })), unbuilt(&format!("{at}.issuers[0].preferred_chains"), "{}")),
+        (acme(json!({ "certificate_lifetime": 1 })), unbuilt(&format!("{at}.issuers[0].certificate_lifetime"), "1")),
+        (acme(json!({ "network_proxy": {} })), unbuilt(&format!("{at}.issuers[0].network_proxy"), "{}")),
+        (
+            acme(json!({ "challenges": { "distributed": true } })),
+            unbuilt(&format!("{at}.issuers[0].challenges.distributed"), "true"),
+        ),
+        (
+            acme(json!({ "trusted_roots_pem_files": ["a", "b"] })),
+            format!("{at}.issuers[0].trusted_roots_pem_files: found '2 files', expected one file"),
         ),
         (
             policy(json!({ "issuers": [{ "module": "internal", "ca": "mine" }] })),
@@ -265,7 +565,8 @@ fn what_is_refused() {
         ),
         (
             tls(json!({ "certificates": { "load_files": [{ "certificate": "a", "key": "b", "format": "der" }] } })),
-            "apps.tls.certificates.load_files[0].format: found 'der', expected pem: no other is known".into(),
+            "apps.tls.certificates.load_files[0].format: found 'der', expected pem: no other format is supported"
+                .into(),
         ),
     ] {
         assert_eq!(outcome(&config, &[]), want);
@@ -275,8 +576,8 @@ fn what_is_refused() {
     assert_eq!(error.as_deref(), Some("a.crt: found no certificate"));
 }
 
-// caddyhttp/autohttps.go: redirects go behind a server's own routes with hosts, and a redirect of all hosts behind everything;
-// mistakes are still at the places that the operator counts.
+// caddyhttp/autohttps.go: redirects are inserted after a server's own routes with hosts, and the redirect of all hosts
+// after all routes. Error paths keep the operator's route indexes.
 #[test]
 fn redirects_join_a_server_on_the_http_port() {
     let secure = json!({ "listen": [":443"], "routes": hosts(&["localhost"]) });

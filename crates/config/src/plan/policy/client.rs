@@ -1,4 +1,4 @@
-//! `client_authentication`: what clients have to show.
+//! `client_authentication`: the certificates that clients must present.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ const BASE64_DER: &str = "a certificate as DER in base64";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenClient {
+pub(super) struct ClientAuthConfig {
     #[serde(default)]
     ca: Option<Map<String, Value>>,
     #[serde(default)]
@@ -31,10 +31,10 @@ pub(super) struct WrittenClient {
     mode: String,
 }
 
-/// `ca` by provider.
+/// `ca`: a pool of trusted authorities, from either of the two providers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pool {
+struct TrustPoolConfig {
     #[serde(rename = "provider")]
     _provider: String,
     #[serde(default)]
@@ -46,16 +46,16 @@ struct Pool {
 /// The verifier `leaf`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Leaf {
+struct LeafVerifierConfig {
     #[serde(rename = "verifier")]
     _verifier: String,
     #[serde(default)]
-    leaf_certs_loaders: Vec<Loader>,
+    leaf_certs_loaders: Vec<LeafLoaderConfig>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Loader {
+struct LeafLoaderConfig {
     loader: String,
     #[serde(default)]
     files: Vec<String>,
@@ -65,8 +65,8 @@ struct Loader {
     certificates: Vec<String>,
 }
 
-impl WrittenClient {
-    /// Caddy's rule: what says nothing asks nothing.
+impl ClientAuthConfig {
+    /// Caddy's rule: an object without any setting requests no certificate.
     pub(super) fn is_active(&self) -> bool {
         self.ca.is_some()
             || !self.mode.is_empty()
@@ -94,7 +94,7 @@ impl WrittenClient {
             build.at(format!("verifiers[{index}]"), |build| read_verifier(verifier, &mut leaves, build))?;
         }
         let mode = match &*self.mode {
-            // Caddy's defaults: whoever names certificates wants them verified.
+            // Caddy's default: verify if certificates are configured to verify against.
             "" if authorities.is_empty() && self.trusted_leaf_certs.is_empty() => ClientAuthenticationMode::Require,
             "" | "require_and_verify" => ClientAuthenticationMode::RequireAndVerify,
             "request" => ClientAuthenticationMode::Request,
@@ -113,11 +113,11 @@ fn read_pool(pool: &Map<String, Value>, out: &mut Vec<Vec<u8>>, build: &mut Buil
     let json = Value::Object(pool.clone());
     match pool.get("provider").and_then(Value::as_str) {
         Some("inline") => {
-            let pool: Pool = build.parse(&json)?;
+            let pool: TrustPoolConfig = build.parse(&json)?;
             base64(&pool.trusted_ca_certs, "trusted_ca_certs", out, build)
         }
         Some("file") => {
-            let pool: Pool = build.parse(&json)?;
+            let pool: TrustPoolConfig = build.parse(&json)?;
             files(&pool.pem_files, "pem_files", out, build)
         }
         Some(name) => Err(build.error(Problem::UnknownModule { kind: "ca_pool.source", name: name.to_owned() })),
@@ -139,16 +139,23 @@ fn read_verifier(
         None => return Err(build.refuse(json.to_string(), "an object with a 'verifier' key: leaf")),
     }
     let before = out.len();
-    let leaf: Leaf = build.parse(&json)?;
+    let leaf: LeafVerifierConfig = build.parse(&json)?;
     for (index, loader) in leaf.leaf_certs_loaders.iter().enumerate() {
         build.at(format!("leaf_certs_loaders[{index}]"), |build| match &*loader.loader {
             "file" => files(&loader.files, "files", out, build),
             "folder" => folders(&loader.folders, out, build),
             "pem" => texts(&loader.certificates, out, build),
+            // Caddy takes the loader without keys, too.
+            "storage" => match loader.certificates.as_slice() {
+                [] => Ok(()),
+                [key, ..] => build.at("certificates[0]", |build| {
+                    Err(build.refuse(key, "files, folders or PEM texts: certificates in storage are not built"))
+                }),
+            },
             name => Err(build.error(Problem::UnknownModule { kind: "leaf_cert_loader", name: name.to_owned() })),
         })?;
     }
-    // Without one nobody would pass in Caddy; here none means any.
+    // In Caddy an empty list rejects every client; in the plan it would accept every client. Reject it here instead.
     if out.len() == before { Err(build.refuse("no certificate", "one leaf certificate at least")) } else { Ok(()) }
 }
 
@@ -156,10 +163,10 @@ fn base64(written: &[String], key: &str, out: &mut Vec<Vec<u8>>, build: &mut Bui
     for (index, text) in written.iter().enumerate() {
         let text = known(text, build);
         match BASE64_STANDARD.decode(text.trim()) {
-            // 0x30: a sequence, which every certificate is (RFC 5280 §4.1).
+            // 0x30 is the tag of a SEQUENCE, with which every certificate starts (RFC 5280 §4.1).
             Ok(der) if der.first() == Some(&0x30) => out.push(der),
             _ => {
-                let found = format!("a text of {} octets", text.len());
+                let found = format!("a text of {} bytes", text.len());
                 return build.at(format!("{key}[{index}]"), |build| Err(build.refuse(found, BASE64_DER)));
             }
         }
@@ -198,7 +205,7 @@ fn file(path: &Path, out: &mut Vec<Vec<u8>>, build: &Build<'_>) -> Result<(), Bu
 fn texts(written: &[String], out: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
     for (index, text) in written.iter().enumerate() {
         let text = known(text, build);
-        let found = format!("a text of {} octets", text.len());
+        let found = format!("a text of {} bytes", text.len());
         build.at(format!("certificates[{index}]"), |build| pem(text.as_bytes(), &found, out, build))?;
     }
     Ok(())
@@ -215,5 +222,5 @@ fn pem(text: &[u8], found: &str, out: &mut Vec<Vec<u8>>, build: &Build<'_>) -> R
 }
 
 fn unreadable(path: &Path, error: &std::io::Error, build: &Build<'_>) -> BuildError {
-    build.refuse(format!("{}: {error}", path.display()), "what can be read")
+    build.refuse(format!("{}: {error}", path.display()), "a readable file or folder")
 }

@@ -18,7 +18,7 @@ fn read(policies: &Value, protocols: &[&str], files: &Value) -> Result<Loaded, S
 
 fn policy(policy: Value) -> Result<TlsPolicy, String> {
     let loaded = read(&json!([policy]), &[], &json!([]))?;
-    Ok(loaded.listeners[0].tls.as_ref().expect("policies mean TLS").policies[0].clone())
+    Ok(loaded.listeners[0].tls.as_ref().expect("a server with policies uses TLS").policies[0].clone())
 }
 
 // Caddy's JSON of a TLS connection policy.
@@ -49,10 +49,10 @@ fn fields_of_a_policy() {
         (TlsVersion::Tls12, TlsVersion::Tls13, true)
     );
     let silent = policy(json!({ "client_authentication": {} })).unwrap();
-    assert!(silent.client.is_none(), "what says nothing asks nothing");
+    assert!(silent.client.is_none(), "an empty object requests no certificate");
 }
 
-// A version that the server does not speak is not offered; a policy that no name meets is none.
+// A version that the server has not enabled is not offered; a policy that no name matches is omitted.
 #[test]
 fn what_is_left_out() {
     let offered = |protocols: &[&str]| {
@@ -65,16 +65,16 @@ fn what_is_left_out() {
     );
     let loaded = read(&json!([{ "match": { "sni": [] } }, { "default_sni": "x" }]), &[], &json!([])).unwrap();
     assert_eq!(loaded.listeners[0].tls.clone().unwrap().policies.len(), 1);
-    // Caddy: handshakes fail then; nothing is in the clear.
+    // As in Caddy, handshakes fail then; the server does not fall back to plain HTTP.
     let loaded = read(&json!([{ "match": { "sni": [] } }]), &[], &json!([])).unwrap();
     let nobody = loaded.listeners[0].tls.clone().unwrap().policies;
     assert!(matches!(&nobody[..], [policy] if policy.drop), "{nobody:?}");
     let notes = |protocols: &[&str]| read(&json!([]), protocols, &json!([])).unwrap().notes;
-    assert_eq!(notes(&["h1", "h3"]), ["server s: HTTP/3 is not built yet; it speaks the others"]);
+    assert_eq!(notes(&["h1", "h3"]), ["server s: HTTP/3 is not built yet; serving its other protocols"]);
     assert!(notes(&[]).is_empty() && notes(&["h1"]).is_empty());
 }
 
-// Caddy's `protocols`: all by default; `h2c` has to be asked for, though here prior knowledge is taken where nothing is said.
+// Caddy's `protocols`: all by default, except for `h2c`. Here the default also includes HTTP/2 by prior knowledge.
 #[test]
 fn protocols_of_a_server() {
     let all = Protocols::default();
@@ -85,12 +85,33 @@ fn protocols_of_a_server() {
         (&["h1", "h2"], true, true, clear(false)),
         (&["h1", "h2", "h2c"], true, true, clear(true)),
         (&["h2c"], false, false, clear(true)),
-        (&["h2"], false, true, clear(false)),
+        (&["h2", "h2c"], false, true, clear(true)),
     ] {
         let loaded = read(&json!([]), list, &json!([])).unwrap();
         assert_eq!(loaded.listeners[0].protocols, Protocols { http1, http2, http2_clear, http2_upgrade }, "{list:?}");
     }
     assert_eq!(read(&json!([]), &[], &json!([])).unwrap().listeners[0].protocols, all);
+    // As in Caddy: `h2` needs TLS, so a plain listener for it alone is omitted, with a note.
+    for (policies, list, listeners, notes) in [
+        (
+            json!([]),
+            &["h2"][..],
+            0,
+            &[
+                "server s: not listening on :8443: HTTP/2 needs TLS there, and neither h1 nor h2c is among its protocols",
+            ][..],
+        ),
+        (json!([{}]), &["h2"], 1, &[]),
+        (json!([{}]), &["h2c"], 1, &[]),
+        (json!([]), &["h2", "h2c"], 1, &[]),
+    ] {
+        let loaded = read(&policies, list, &json!([])).unwrap();
+        assert_eq!(
+            (loaded.listeners.len(), &loaded.notes[..]),
+            (listeners, &notes.iter().map(|&note| note.to_owned()).collect::<Vec<_>>()[..]),
+            "{policies} {list:?}"
+        );
+    }
 }
 
 // caddytls/certselection.go: `any_tag` and `all_tags` must both hold.
@@ -173,7 +194,7 @@ fn what_is_refused() {
         (
             json!({ "client_authentication": { "trusted_ca_certs": ["?"] } }),
             format!(
-                "{at}.client_authentication.trusted_ca_certs[0]: found 'a text of 1 octets', expected a certificate as DER in base64"
+                "{at}.client_authentication.trusted_ca_certs[0]: found 'a text of 1 bytes', expected a certificate as DER in base64"
             ),
         ),
         (

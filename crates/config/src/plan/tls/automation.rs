@@ -1,4 +1,4 @@
-//! `apps.tls.automation`: which issuer a name has, and how its certificate is kept.
+//! `apps.tls.automation`: selects a name's issuer, and sets how its certificate is renewed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,29 +8,48 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::certificates::KeyKind;
-use super::super::duration::Span;
+use super::super::certificates::{AcmeIssuer, DnsProvider, KeyKind};
 use super::super::refuse;
+use super::dns::{self, DnsDefaults};
 use super::{ascii, known};
+use causeway_pipeline::build::DurationConfig;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenAutomation {
+pub(super) struct AutomationConfig {
     #[serde(default)]
-    policies: Vec<WrittenPolicy>,
+    policies: Vec<AutomationPolicyConfig>,
     #[serde(default)]
-    on_demand: Option<Value>,
+    on_demand: Option<OnDemandConfig>,
     #[serde(default)]
     ocsp_interval: Option<Value>,
     #[serde(default)]
-    renew_interval: Option<Span>,
+    renew_interval: Option<DurationConfig>,
     #[serde(default)]
     storage_clean_interval: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenPolicy {
+struct OnDemandConfig {
+    #[serde(default)]
+    permission: Option<PermissionConfig>,
+    /// The old form of `permission`, which Caddy still takes.
+    #[serde(default)]
+    ask: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PermissionConfig {
+    module: String,
+    #[serde(default)]
+    endpoint: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AutomationPolicyConfig {
     #[serde(default)]
     subjects: Vec<String>,
     #[serde(default)]
@@ -46,10 +65,10 @@ struct WrittenPolicy {
     #[serde(default)]
     storage: Option<Value>,
     #[serde(default)]
-    on_demand: Option<Value>,
+    on_demand: bool,
     #[serde(default)]
     reuse_private_keys: bool,
-    /// Nothing is stapled, so there is nothing to disable.
+    /// Ignored: OCSP responses are never stapled.
     #[serde(default, rename = "disable_ocsp_stapling")]
     _disable_ocsp_stapling: bool,
     #[serde(default)]
@@ -58,54 +77,126 @@ struct WrittenPolicy {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenInternal {
+struct InternalIssuerConfig {
     #[serde(rename = "module")]
     _module: String,
     #[serde(default)]
     ca: String,
     #[serde(default)]
-    lifetime: Option<Span>,
+    lifetime: Option<DurationConfig>,
     #[serde(default)]
     sign_with_root: bool,
 }
 
-/// Policies in order: the first that a name meets is its own.
-#[derive(Debug, Default)]
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AcmeIssuerConfig {
+    #[serde(rename = "module")]
+    _module: String,
+    #[serde(default)]
+    ca: String,
+    /// Ignored: failed attempts are repeated at the same authority, with growing pauses.
+    #[serde(default, rename = "test_ca")]
+    _test_ca: String,
+    #[serde(default)]
+    email: String,
+    #[serde(default)]
+    profile: String,
+    #[serde(default)]
+    account_key: Option<Value>,
+    #[serde(default)]
+    external_account: Option<ExternalAccountConfig>,
+    /// Ignored: each step has a limit of its own.
+    #[serde(default, rename = "acme_timeout")]
+    _acme_timeout: Option<DurationConfig>,
+    #[serde(default)]
+    certificate_lifetime: Option<Value>,
+    #[serde(default)]
+    challenges: Option<ChallengesConfig>,
+    #[serde(default)]
+    trusted_roots_pem_files: Vec<String>,
+    #[serde(default)]
+    preferred_chains: Option<Value>,
+    #[serde(default)]
+    network_proxy: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExternalAccountConfig {
+    #[serde(default)]
+    key_id: String,
+    #[serde(default)]
+    mac_key: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ChallengesConfig {
+    #[serde(default)]
+    http: ChallengeConfig,
+    #[serde(default, rename = "tls-alpn")]
+    tls_alpn: ChallengeConfig,
+    #[serde(default)]
+    dns: Option<Value>,
+    /// Ignored: the challenges are answered on every listener. A Caddyfile's `bind` sets it.
+    #[serde(default, rename = "bind_host")]
+    _bind_host: String,
+    #[serde(default)]
+    distributed: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ChallengeConfig {
+    #[serde(default)]
+    disabled: bool,
+    /// Ignored: the challenge is answered on every listener, and a port forwarding to one of them needs no option.
+    #[serde(default, rename = "alternate_port")]
+    _alternate_port: u16,
+}
+
+/// The policies in order. The first that matches a name applies.
+#[derive(Debug, Default, Clone, PartialEq)]
 pub(in super::super) struct Automation {
-    pub(in super::super) policies: Vec<Policy>,
+    pub(in super::super) policies: Vec<AutomationPolicy>,
     pub(in super::super) look_every: Option<Duration>,
-    /// Which policy names a name; there may be thousands.
+    /// The URL that allows or denies a name for which a handshake would obtain a certificate.
+    pub(in super::super) permission: Option<String>,
+    /// Index of the policy with this exact subject. A hash table, because there can be thousands of names.
     exact: HashMap<String, usize>,
-    /// Wildcards, and their policies.
+    /// Wildcard subjects, with the index of their policy.
     patterns: Vec<(String, usize)>,
-    /// The policy for all names.
+    /// Index of the policy without subjects, which matches all names.
     base: Option<usize>,
 }
 
-/// How certificates for some names are got and kept.
-#[derive(Debug, Default, Clone)]
-pub(in super::super) struct Policy {
-    /// In ASCII; none: all.
+/// How certificates for a set of names are issued and renewed.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(in super::super) struct AutomationPolicy {
+    /// Names in ASCII. Empty: all names.
     pub(in super::super) subjects: Vec<String>,
-    /// In the order in which they are asked; none: the public ones.
+    /// In order of preference. Empty: Caddy's public authorities.
     pub(in super::super) issuers: Vec<Issuer>,
     pub(in super::super) renewal_ratio: Option<f64>,
     pub(in super::super) key: KeyKind,
     pub(in super::super) reuse_key: bool,
+    /// Certificates are obtained when a handshake needs them.
+    pub(in super::super) on_demand: bool,
 }
 
-/// Who signs.
+/// The signer of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Issuer {
-    /// An authority of our own.
+    /// A local certificate authority.
     Internal { authority: String, lifetime: Option<Duration>, by_root: bool },
-    /// One that is asked by ACME.
-    Public,
+    /// A public authority, by ACME.
+    Acme(AcmeIssuer),
 }
 
 impl Automation {
-    /// The policy that a name meets first.
-    pub(in super::super) fn policy(&self, name: &str) -> Option<&Policy> {
+    /// The first policy that matches the name, exactly, by wildcard or by matching all.
+    pub(in super::super) fn policy(&self, name: &str) -> Option<&AutomationPolicy> {
         let exact = self.exact.get(name).copied();
         let pattern =
             self.patterns.iter().find(|(pattern, _)| matches_wildcard(name, pattern)).map(|(_, index)| *index);
@@ -113,18 +204,28 @@ impl Automation {
         self.policies.get(first)
     }
 
-    /// A policy that names this very name.
-    pub(in super::super) fn naming(&self, name: &str) -> Option<&Policy> {
+    /// The policy that lists exactly this name.
+    pub(in super::super) fn naming(&self, name: &str) -> Option<&AutomationPolicy> {
         self.policies.get(*self.exact.get(name)?)
     }
 
+    /// The DNS providers of all issuers.
+    pub(in super::super) fn dns_providers(&self) -> impl Iterator<Item = &DnsProvider> {
+        let issuers = self.policies.iter().flat_map(|policy| &policy.issuers);
+        issuers.filter_map(|issuer| match issuer {
+            Issuer::Acme(acme) => acme.dns.as_ref().map(|dns| &dns.provider),
+            Issuer::Internal { .. } => None,
+        })
+    }
+
     /// The policy for all names.
-    pub(in super::super) fn base(&self) -> Option<&Policy> {
+    pub(in super::super) fn base(&self) -> Option<&AutomationPolicy> {
         self.policies.get(self.base?)
     }
 
-    /// Adds a policy behind the others; refuses what only the first would ever be used of, as Caddy does.
-    fn push(&mut self, policy: Policy, build: &mut Build<'_>) -> Result<(), BuildError> {
+    /// Appends a policy. As in Caddy, an error if it repeats a subject or is a second policy for all names: the
+    /// repetition would never be used.
+    fn push(&mut self, policy: AutomationPolicy, build: &mut Build<'_>) -> Result<(), BuildError> {
         let index = self.policies.len();
         if policy.subjects.is_empty() && self.base.replace(index).is_some() {
             return Err(build.refuse("a second policy for all names", "one at most"));
@@ -142,7 +243,7 @@ impl Automation {
     }
 }
 
-/// Whether a name is `pattern`, or would be with `*` in the place of one or more of its first labels.
+/// Whether the name equals `pattern`, or does after `*` replaces one or more of its first labels.
 pub(in super::super) fn matches_wildcard(name: &str, pattern: &str) -> bool {
     if name == pattern {
         return true;
@@ -151,7 +252,7 @@ pub(in super::super) fn matches_wildcard(name: &str, pattern: &str) -> bool {
     let (mut name, mut pattern) = (name.split('.'), pattern.split('.'));
     for _ in 0..stars {
         pattern.next();
-        // A label that is not there is none that a star could stand for.
+        // A star needs a label that is present and not empty.
         if name.next().is_none_or(str::is_empty) {
             return false;
         }
@@ -159,21 +260,28 @@ pub(in super::super) fn matches_wildcard(name: &str, pattern: &str) -> bool {
     stars > 0 && name.eq(pattern)
 }
 
-impl WrittenAutomation {
-    pub(super) fn read(&self, build: &mut Build<'_>) -> Result<Automation, BuildError> {
-        for (key, value) in [
-            ("on_demand", &self.on_demand),
-            ("ocsp_interval", &self.ocsp_interval),
-            ("storage_clean_interval", &self.storage_clean_interval),
-        ] {
+impl AutomationConfig {
+    pub(super) fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Automation, BuildError> {
+        for (key, value) in
+            [("ocsp_interval", &self.ocsp_interval), ("storage_clean_interval", &self.storage_clean_interval)]
+        {
             refuse(key, value, build)?;
         }
         let look_every = self.renew_interval.as_ref();
         let look_every = build.at("renew_interval", |build| look_every.map(|span| span.duration(build)).transpose())?;
-        let mut automation = Automation { look_every, ..Automation::default() };
+        let permission = match &self.on_demand {
+            Some(written) => build.at("on_demand", |build| written.read(build))?,
+            None => None,
+        };
+        let mut automation = Automation { look_every, permission, ..Automation::default() };
         for (index, written) in self.policies.iter().enumerate() {
             build.at(format!("policies[{index}]"), |build| {
-                let policy = written.read(build)?;
+                let policy = written.read(defaults, build)?;
+                if policy.on_demand && policy.invites_abuse() && automation.permission.is_none() {
+                    let expected = "the global option `on_demand_tls` with `ask <url>`, which says what names may have a certificate: \
+                                    without it, anyone could make this server order certificates for any name";
+                    return build.at("on_demand", |build| Err(build.refuse("no permission", expected)));
+                }
                 automation.push(policy, build)
             })?;
         }
@@ -181,13 +289,41 @@ impl WrittenAutomation {
     }
 }
 
-impl WrittenPolicy {
-    fn read(&self, build: &mut Build<'_>) -> Result<Policy, BuildError> {
+impl OnDemandConfig {
+    /// Returns the URL to ask.
+    fn read(&self, build: &mut Build<'_>) -> Result<Option<String>, BuildError> {
+        let (key, endpoint) = match &self.permission {
+            Some(PermissionConfig { module, endpoint }) if module == "http" => ("permission.endpoint", endpoint),
+            Some(PermissionConfig { module, .. }) => {
+                let problem = Problem::UnknownModule { kind: "permission", name: module.clone() };
+                return build.at("permission.module", |build| Err(build.error(problem)));
+            }
+            None if self.ask.is_empty() => return Ok(None),
+            None => ("ask", &self.ask),
+        };
+        let endpoint = known(endpoint, build);
+        if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+            let expected = "a URL that begins with http:// or https://";
+            return build.at(key, |build| Err(build.refuse(endpoint, expected)));
+        }
+        Ok(Some(endpoint))
+    }
+}
+
+impl AutomationPolicy {
+    /// Whether clients can choose the names that a public authority has to sign: the policy covers more names than it lists.
+    fn invites_abuse(&self) -> bool {
+        let is_open = self.subjects.is_empty() || self.subjects.iter().any(|subject| subject.starts_with('*'));
+        is_open && !matches!(self.issuers.as_slice(), [Issuer::Internal { .. }])
+    }
+}
+
+impl AutomationPolicyConfig {
+    fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AutomationPolicy, BuildError> {
         for (key, value) in [
             ("get_certificate", &self.get_certificate),
             ("must_staple", &self.must_staple),
             ("storage", &self.storage),
-            ("on_demand", &self.on_demand),
             ("ocsp_overrides", &self.ocsp_overrides),
         ] {
             refuse(key, value, build)?;
@@ -199,25 +335,25 @@ impl WrittenPolicy {
         })?;
         let mut issuers = Vec::new();
         for (index, written) in self.issuers.iter().enumerate() {
-            issuers.push(build.at(format!("issuers[{index}]"), |build| issuer(written, build))?);
+            issuers.push(build.at(format!("issuers[{index}]"), |build| issuer(written, defaults, build))?);
         }
-        Ok(Policy {
-            subjects: self.subjects.iter().map(|subject| ascii(subject, build)).collect(),
+        Ok(AutomationPolicy {
+            subjects: self.subjects.iter().map(|subject| ascii(subject, build)).collect::<Result<_, _>>()?,
             issuers,
             renewal_ratio: self.renewal_window_ratio.filter(|ratio| *ratio > 0.0 && *ratio <= 1.0),
             key,
             reuse_key: self.reuse_private_keys,
+            on_demand: self.on_demand,
         })
     }
 }
 
-fn issuer(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Issuer, BuildError> {
+fn issuer(written: &Map<String, Value>, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Issuer, BuildError> {
     let json = Value::Object(written.clone());
     match written.get("module").and_then(Value::as_str) {
-        // What they say is looked at when a name needs them; then it is refused with the site that does.
-        Some("acme" | "zerossl") => Ok(Issuer::Public),
+        Some("acme") => Ok(Issuer::Acme(acme(&json, defaults, build)?)),
         Some("internal") => {
-            let internal: WrittenInternal = build.parse(&json)?;
+            let internal: InternalIssuerConfig = build.parse(&json)?;
             let lifetime = internal.lifetime.as_ref();
             let lifetime = build.at("lifetime", |build| lifetime.map(|span| span.duration(build)).transpose())?;
             let authority = if internal.ca.is_empty() { super::super::pki::LOCAL.to_owned() } else { internal.ca };
@@ -227,4 +363,43 @@ fn issuer(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Issuer,
         Some(name) => Err(build.error(Problem::UnknownModule { kind: "issuance", name: name.to_owned() })),
         None => Err(build.refuse(json.to_string(), "an object with a 'module' key, as {\"module\": \"internal\"}")),
     }
+}
+
+fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AcmeIssuer, BuildError> {
+    let written: AcmeIssuerConfig = build.parse(json)?;
+    for (key, value) in [
+        ("account_key", &written.account_key),
+        ("certificate_lifetime", &written.certificate_lifetime),
+        ("preferred_chains", &written.preferred_chains),
+        ("network_proxy", &written.network_proxy),
+    ] {
+        refuse(key, value, build)?;
+    }
+    let challenges = written.challenges.unwrap_or_default();
+    let dns = build.at("challenges", |build| {
+        refuse("distributed", &challenges.distributed, build)?;
+        let dns = challenges.dns.as_ref();
+        build.at("dns", |build| dns.map(|dns| dns::challenge(dns, defaults, build).map(Box::new)).transpose())
+    })?;
+    let roots: Vec<_> = written.trusted_roots_pem_files.iter().map(|path| known(path, build)).collect();
+    let root = match roots.as_slice() {
+        [] => None,
+        [root] => Some(root.into()),
+        more => {
+            let found = format!("{} files", more.len());
+            return build.at("trusted_roots_pem_files", |build| Err(build.refuse(found, "one file")));
+        }
+    };
+    Ok(AcmeIssuer {
+        ca: known(&written.ca, build),
+        email: known(&written.email, build),
+        profile: known(&written.profile, build),
+        external_account: written
+            .external_account
+            .map(|account| (known(&account.key_id, build), known(&account.mac_key, build))),
+        root,
+        no_http: challenges.http.disabled,
+        no_tls_alpn: challenges.tls_alpn.disabled,
+        dns,
+    })
 }

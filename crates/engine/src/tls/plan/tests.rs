@@ -1,6 +1,6 @@
 use super::*;
 
-/// Caddy's matcher `sni`, which is CertMagic's `MatchWildcard`: stars stand for the first labels, one each.
+/// Caddy's matcher `sni`, which is CertMagic's `MatchWildcard`: each star matches one of the leading labels.
 #[test]
 fn patterns_cover_names() {
     for (name, pattern, want) in [

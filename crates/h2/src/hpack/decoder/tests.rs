@@ -1,8 +1,8 @@
-use causeway_message::octets::is_value_octet;
+use causeway_message::syntax::is_value_byte;
 
 use super::*;
 
-/// Judgements, one a field, and the names that are handed out spelled.
+/// Records the name and the validity of each field.
 #[derive(Default)]
 struct Judged(Vec<(String, bool)>);
 
@@ -21,7 +21,7 @@ fn literal(first: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     [&[first, name.len() as u8][..], name, &[value.len() as u8], value].concat()
 }
 
-/// As a literal that is not put in, as one that is, from the table, and with its name from the table.
+/// Checks a field as a literal without and with insertion, from the table, and with its name from the table.
 #[track_caller]
 fn check(name: &[u8], value: &[u8], want: (&str, bool)) {
     let mut block = literal(0x00, name, value);
@@ -33,7 +33,7 @@ fn check(name: &[u8], value: &[u8], want: (&str, bool)) {
     assert_eq!(judged.0, vec![(want.0.to_owned(), want.1); 4], "{name:?} {value:?}");
 }
 
-// RFC 9113 §8.2, §8.2.1, §8.3: names are lower-case tokens; a colon stands before pseudo-fields only.
+// RFC 9113 §8.2, §8.2.1, §8.3: names are lower-case tokens; only pseudo-fields begin with a colon.
 #[test]
 fn rfc9113_8_2_1_names() {
     for (name, want) in [
@@ -63,21 +63,21 @@ fn rfc9113_8_2_1_names() {
     }
 }
 
-// RFC 9113 §8.2.1: no NUL, CR, LF, and no white space at the ends; RFC 9110 §5.5: no other control octet but HTAB.
+// RFC 9113 §8.2.1: no NUL, CR, LF, and no white space at the ends; RFC 9110 §5.5: no other control byte except HTAB.
 #[test]
 fn rfc9113_8_2_1_values() {
-    for octet in 0..=255u8 {
-        let inside = is_value_octet(octet);
-        let at_an_end = inside && octet != b' ' && octet != b'\t';
-        check(b"x-own", &[b'a', octet, b'b'], ("x-own", inside));
-        check(b"server", &[octet, b'b'], ("server", at_an_end));
-        check(b":path", &[b'a', octet], ("Path", at_an_end));
-        check(b"accept", &[octet], ("accept", at_an_end));
+    for byte in 0..=255u8 {
+        let inside = is_value_byte(byte);
+        let at_an_end = inside && byte != b' ' && byte != b'\t';
+        check(b"x-own", &[b'a', byte, b'b'], ("x-own", inside));
+        check(b"server", &[byte, b'b'], ("server", at_an_end));
+        check(b":path", &[b'a', byte], ("Path", at_an_end));
+        check(b"accept", &[byte], ("accept", at_an_end));
     }
     check(b"x-own", b"", ("x-own", true));
 }
 
-/// The one field that may come.
+/// Asserts that each field received is this one.
 struct Expected<'a>(&'a str, &'a str);
 
 impl Sink for Expected<'_> {
@@ -86,7 +86,7 @@ impl Sink for Expected<'_> {
     }
 }
 
-// Names keep their right octets while the table's memory is moved and grows.
+// Names keep their bytes while the table's memory moves and grows.
 #[test]
 fn names_and_values_stay_right_while_the_table_turns_over() {
     let (mut decoder, mut came) = (Decoder::new(4096), Vec::new());

@@ -1,37 +1,38 @@
-//! Which fields are worth a place in the table: what is known of a name beforehand, and what the connection has shown since.
+//! The decision which fields to insert into the table: static properties of names, and statistics of the connection.
 
 use causeway_message::{KnownName, names};
 
-use super::super::{Kind, statics};
+use super::super::{NameKind, statics};
 
-/// Values of a name that may be put into the table in vain, one after the other.
+/// Number of consecutive misses of a name whose values are still inserted.
 const TRIES: u8 = 6;
-/// Values of such a name until one is tried again.
+/// Number of values of such a name that are then not inserted, until one is tried again.
 const PAUSE: u8 = 32;
-/// Fields with names that are not registered, that are remembered for whether they come again.
+/// Number of fields with unregistered names that are remembered, to detect a repetition.
 const SEEN_MAX: usize = 16;
-/// RFC 7541 §7.1.3 names short cookies: they can be guessed octet by octet.
+/// RFC 7541 §7.1.3: a short cookie could be guessed byte by byte, so it is never indexed.
 const COOKIE_LEN_MIN: usize = 20;
 
+#[cfg(test)]
 const _: () = assert!(size_of::<Memory>() <= 1024);
 
-/// How the values of a name behave.
+/// The behaviour of a name's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Habit {
-    /// They may come again.
+    /// Values may repeat.
     Repeats,
-    /// They differ from message to message.
+    /// Values differ from message to message.
     Changes,
-    /// They are secrets (RFC 7541 §7.1.3).
+    /// Values are secrets (RFC 7541 §7.1.3).
     Secret,
 }
 
-/// What is known of a name beforehand.
+/// The static properties of a name.
 #[derive(Clone, Copy)]
 pub(super) struct Traits {
-    /// Its first index in the static table; 0 when it is not there.
+    /// Its first index in the static table; 0 if it is not in there.
     pub(super) index: u8,
-    // Entries of the static table with this name and a value, from `index` on.
+    // Number of static entries with this name and a value, from `index` on.
     whole: u8,
     habit: Habit,
     secret_below: u8,
@@ -40,22 +41,24 @@ pub(super) struct Traits {
 impl Traits {
     #[inline]
     pub(super) fn habit(&self, value_len: usize) -> Habit {
+        // The length is a part of the rule, so one name can be a secret in one message and indexed in another.
         if value_len < usize::from(self.secret_below) { Habit::Secret } else { self.habit }
     }
 
-    /// The index of the static entry with this value.
+    /// Returns the index of the static entry with this value.
     #[inline]
     pub(super) fn whole(&self, value: &[u8]) -> Option<u32> {
         if self.whole == 0 {
             return None;
         }
         let first = usize::from(self.index);
+        // Entries with one name are adjacent in the static table, those with values first: at most seven comparisons.
         let entries = &statics::ENTRIES[first - 1..][..usize::from(self.whole)];
         entries.iter().position(|(_, theirs)| *theirs == value).map(|place| (first + place) as u32)
     }
 }
 
-pub(super) static TRAITS: [Traits; Kind::COUNT] = traits();
+pub(super) static TRAITS: [Traits; NameKind::COUNT] = traits();
 
 const SECRET: [KnownName; 3] = [names::AUTHORIZATION, names::PROXY_AUTHORIZATION, names::SET_COOKIE];
 
@@ -99,12 +102,14 @@ const CHANGES: [KnownName; 37] = [
     names::X_REQUEST_ID,
 ];
 
-const fn traits() -> [Traits; Kind::COUNT] {
-    let mut traits = [Traits { index: 0, whole: 0, habit: Habit::Repeats, secret_below: 0 }; Kind::COUNT];
+const fn traits() -> [Traits; NameKind::COUNT] {
+    let mut traits = [Traits { index: 0, whole: 0, habit: Habit::Repeats, secret_below: 0 }; NameKind::COUNT];
+    // `while` and not `for`, because this runs in a constant.
     let mut at = statics::ENTRIES.len();
     while at > 0 {
         let (kind, value) = statics::ENTRIES[at - 1];
         let traits = &mut traits[kind.number()];
+        // The loop runs backwards, so that the lowest index of a name remains.
         traits.index = at as u8;
         if !value.is_empty() {
             traits.whole += 1;
@@ -121,50 +126,54 @@ const fn traits() -> [Traits; Kind::COUNT] {
         traits[CHANGES[at].index()].habit = Habit::Changes;
         at += 1;
     }
-    traits[Kind::Path.number()].habit = Habit::Changes;
+    // A path rarely repeats within the life of a table entry; `/` and `/index.html` are in the static table.
+    traits[NameKind::Path.number()].habit = Habit::Changes;
     traits[names::COOKIE.index()].secret_below = COOKIE_LEN_MIN as u8;
     traits
 }
 
-/// What a connection has shown.
+/// The statistics of a connection.
 #[derive(Debug)]
 pub(super) struct Memory {
-    pub(super) named: [Slot; Kind::COUNT],
-    others: [Seen; SEEN_MAX],
+    pub(super) named: [NameStats; NameKind::COUNT],
+    others: [FieldStats; SEEN_MAX],
 }
 
-/// Of one name that has a number.
+/// The statistics of one name that has a number.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slot {
-    /// The number of the entry that was put in last under this name, if it still is one.
+pub(super) struct NameStats {
+    /// The number of the entry that was inserted last under this name; it may have been evicted.
     pub(super) newest: u16,
-    /// Values that were not in the table since one was.
+    /// Number of values since the last hit that were not in the table.
     pub(super) missed: u8,
 }
 
-/// A field whose name is not registered.
+/// The statistics of one field with an unregistered name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct FieldStats {
     pub(super) mark: u32,
-    /// The number of its entry, if it was put in.
+    /// The number of its entry, if it was inserted.
     pub(super) number: Option<u16>,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { named: [Slot::default(); Kind::COUNT], others: [Seen { mark: 0, number: None }; SEEN_MAX] }
+        Self {
+            named: [NameStats::default(); NameKind::COUNT],
+            others: [FieldStats { mark: 0, number: None }; SEEN_MAX],
+        }
     }
 }
 
 impl Memory {
-    pub(super) fn other_mut(&mut self, mark: u32) -> &mut Seen {
+    pub(super) fn other_mut(&mut self, mark: u32) -> &mut FieldStats {
         &mut self.others[(mark >> 24) as usize % SEEN_MAX]
     }
 }
 
-impl Slot {
-    /// Whether a value that is not in the table shall be put there. A name whose values do not come again is given up for a
-    /// while: each would drive out a field that does.
+impl NameStats {
+    /// Whether a value that is not in the table should be inserted. A name whose values do not repeat is paused for a
+    /// while, because each insertion would evict a field that repeats.
     pub(super) fn inserts(&mut self) -> bool {
         let tries = self.missed < TRIES;
         self.missed = if self.missed < TRIES + PAUSE { self.missed + 1 } else { TRIES };
@@ -172,19 +181,20 @@ impl Slot {
     }
 }
 
-/// Tells fields apart, mostly: two with the same mark differ only between the ends of name or value, or in the name's case.
+/// A hash of a field. Two fields with equal marks usually differ at most in the middle of the name or value, or in
+/// the name's case.
 pub(super) fn mark(name: &[u8], value: &[u8]) -> u32 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut mark = (name.len() as u64) << 32 | value.len() as u64;
-    // The bit of a letter's case is not looked at in a name.
-    for (octets, unseen) in [(name, 0x2020_2020_2020_2020), (value, 0)] {
-        let (first, last) = match octets.first_chunk::<8>().zip(octets.last_chunk::<8>()) {
+    // Setting the case bits makes the mark independent of the name's case.
+    for (bytes, unseen) in [(name, 0x2020_2020_2020_2020), (value, 0)] {
+        let (first, last) = match bytes.first_chunk::<8>().zip(bytes.last_chunk::<8>()) {
             Some((first, last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
-            None => (octets.iter().fold(0, |word, &octet| word << 8 | u64::from(octet)), 0),
+            None => (bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0),
         };
         mark = (mark ^ (first | unseen)).wrapping_mul(SPREAD).rotate_left(29);
         mark = (mark ^ (last | unseen)).wrapping_mul(SPREAD).rotate_left(29);
     }
-    // The best mixed bits, the product's highest, were turned to here.
+    // The rotation has moved the product's best mixed bits, the highest, into the low half.
     mark as u32
 }

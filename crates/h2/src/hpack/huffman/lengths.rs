@@ -1,5 +1,6 @@
-// The lengths of RFC 7541's Huffman code (Appendix B), sixteen octets a line and the end of string last. The code is canonical:
-// shorter codes come first, equally long ones in the order of their octets, so the lengths say the codes.
+// The code lengths of RFC 7541's Huffman code (Appendix B), in byte order, with the end of string last. The code is
+// canonical: shorter codes come first, and codes of one length are in the order of their symbols, so the lengths
+// determine the codes.
 
 pub(super) const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,

@@ -15,10 +15,10 @@ fn decoded(coded: &[u8]) -> Result<Vec<u8>, HpackFault> {
     Ok(out.split_off(6))
 }
 
-/// Bits by a loop over single ones: the twin of the decoder.
+/// Decodes bit by bit with a loop: the reference for the decoder.
 fn decoded_bit_by_bit(coded: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut code, mut len) = (Vec::new(), 0u32, 0);
-    for bit in coded.iter().flat_map(|octet| (0..8).rev().map(move |place| u32::from(octet >> place & 1))) {
+    for bit in coded.iter().flat_map(|byte| (0..8).rev().map(move |place| u32::from(byte >> place & 1))) {
         (code, len) = (code << 1 | bit, len + 1);
         if let Some(symbol) = CODES.iter().position(|known| u32::from(known.len) == len && known.bits == code) {
             out.push(u8::try_from(symbol).ok()?);
@@ -28,7 +28,7 @@ fn decoded_bit_by_bit(coded: &[u8]) -> Option<Vec<u8>> {
     (len <= 7 && code == (1 << len) - 1).then_some(out)
 }
 
-// RFC 7541 Appendix B: some codes from its list, of every length class.
+// RFC 7541 Appendix B: some codes of every length class.
 #[test]
 fn rfc7541_b_the_code() {
     for (symbol, bits, len) in [
@@ -54,9 +54,9 @@ fn rfc7541_b_the_code() {
     }
 }
 
-// RFC 7541 §5.2: a string of any octets and any length comes back.
+// RFC 7541 §5.2: decoding reverses encoding for any bytes and any length.
 #[test]
-fn rfc7541_5_2_every_pair_of_octets_comes_back() {
+fn rfc7541_5_2_every_pair_of_bytes_comes_back() {
     for first in 0..=255u8 {
         for second in 0..=255u8 {
             for plain in [&[first, second][..], &[b'a', first, b'0', b'x', second, b'%', b'1', b'2', first, b'3']] {
@@ -70,10 +70,10 @@ fn rfc7541_5_2_every_pair_of_octets_comes_back() {
     }
 }
 
-// RFC 7541 §5.2: padding is of fewer than eight bits, all ones; the end of string is never sent.
+// RFC 7541 §5.2: the padding has fewer than eight bits, all ones; the end-of-string symbol is never sent.
 #[test]
 fn rfc7541_5_2_padding() {
-    for (why, octets, want) in [
+    for (why, bytes, want) in [
         ("nothing", &[][..], Some(&b""[..])),
         ("'0' and three ones", &[0x07], Some(b"0")),
         ("'0' and three zeros", &[0x00], None),
@@ -83,28 +83,28 @@ fn rfc7541_5_2_padding() {
         ("'0', three ones, and eight", &[0x07, 0xff], None),
         ("'&' and eight ones", &[0xf8, 0xff], None),
         ("the end of string", &[0xff, 0xff, 0xff, 0xff], None),
-        ("the end of string behind a word", &[0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], None),
+        ("the end of string after a word", &[0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], None),
         ("the end of string inside a word", &[0x07, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 7], None),
-        ("octet 10, 30 bits and 2 ones", &[0xff, 0xff, 0xff, 0xf3], Some(b"\n")),
+        ("byte 10, 30 bits and 2 ones", &[0xff, 0xff, 0xff, 0xf3], Some(b"\n")),
     ] {
-        assert_eq!(decoded(octets).ok().as_deref(), want, "{why}");
-        assert_eq!(decoded_bit_by_bit(octets).as_deref(), want, "{why}, bit by bit");
+        assert_eq!(decoded(bytes).ok().as_deref(), want, "{why}");
+        assert_eq!(decoded_bit_by_bit(bytes).as_deref(), want, "{why}, bit by bit");
     }
 }
 
-// The tables say what the bits say, for whatever octets and at every place in a word.
+// The table-driven decoder agrees with the bit loop for random bytes at every offset in a word.
 #[test]
-fn any_octets_are_decoded_as_bit_by_bit() {
+fn any_bytes_are_decoded_as_bit_by_bit() {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for round in 0..60_000 {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         for _ in 0..round % 23 {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            // Many ones, so that long codes and padding come up.
-            octets.push(if state & 0x300 == 0 { state as u8 } else { state as u8 | (state >> 16) as u8 | 0xe0 });
+            // Many ones, so that long codes and padding occur.
+            bytes.push(if state & 0x300 == 0 { state as u8 } else { state as u8 | (state >> 16) as u8 | 0xe0 });
         }
-        assert_eq!(decoded(&octets).ok(), decoded_bit_by_bit(&octets), "{octets:?}");
+        assert_eq!(decoded(&bytes).ok(), decoded_bit_by_bit(&bytes), "{bytes:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A moment taken apart, to the second. Times before 1970 are shown as its start.
+/// A time in UTC, split into its fields, to the second. Times before 1970 are clamped to 1970-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) year: u64,
@@ -21,13 +21,13 @@ impl Moment {
         Self { year, month, day, hour: rest / 3600, minute: rest / 60 % 60, second: rest % 60 }
     }
 
-    /// `2026-11-21T20:25:26Z` (RFC 3339).
+    /// Formats as `2026-11-21T20:25:26Z` (RFC 3339).
     pub(super) fn rfc3339(self) -> String {
         let Self { year, month, day, hour, minute, second } = self;
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
     }
 
-    /// `2026-11-21 20:25`.
+    /// Formats as `2026-11-21 20:25`.
     pub(super) fn short(self) -> String {
         let Self { year, month, day, hour, minute, .. } = self;
         format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
@@ -52,13 +52,16 @@ impl Moment {
     }
 }
 
-/// Year, month and day of a day since 1970. Years are counted from March on, so that a leap day is a year's last.
+/// Converts days since 1970 to year, month and day. Years are counted from March, so that a leap day is the last of its
+/// year.
 fn date(days: u64) -> (u64, u64, u64) {
     // Day 0 of this count is 1 March of the year 0, 719 468 days before 1970.
     let days = days + 719_468;
+    // The calendar repeats every 400 years (an era), which have 146 097 days.
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // From March on, the months' lengths repeat every five months with 153 days.
     let month_from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
@@ -83,7 +86,7 @@ mod tests {
             let moment = Moment::of(UNIX_EPOCH + Duration::from_secs(seconds));
             assert_eq!(moment.rfc3339(), want);
         }
-        // Against an independent one.
+        // Compare with an independent implementation.
         for day in (0..80_000).step_by(13) {
             let time = UNIX_EPOCH + Duration::from_secs(day * 86_400);
             let moment = Moment::of(time);

@@ -1,4 +1,4 @@
-//! What is in a folder, in which order.
+//! The sorted entries of a folder.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -6,11 +6,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::SystemTime;
 
-use super::{Asked, Browse};
-use crate::file_server::disk::of_octets;
+use super::{Browse, ListingQuery};
+use crate::file_server::disk::of_bytes;
 use crate::file_server::locate::Resolved;
 
-/// By what a listing is sorted.
+/// The sort key of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Sort {
     Name,
@@ -20,7 +20,7 @@ pub(super) enum Sort {
     Time,
 }
 
-/// By what, and whether from its end.
+/// Sort key and direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Order {
     pub(super) sort: Sort,
@@ -28,7 +28,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes one of Caddy's words; false for another.
+    /// Applies one of Caddy's words for the key or the direction. Returns false for an unknown word.
     pub(super) fn set(&mut self, word: &str) -> bool {
         match word {
             "name" => self.sort = Sort::Name,
@@ -42,7 +42,7 @@ impl Order {
         true
     }
 
-    /// Folders have no size to be sorted by: they come first, by name, as in Caddy.
+    /// Compares two items. When sorting by size, folders have none: they sort first, by name, as in Caddy.
     fn compare(self, a: &Item, b: &Item) -> Ordering {
         let by_name = || a.folded.cmp(&b.folded).then_with(|| a.name.cmp(&b.name));
         let order = match self.sort {
@@ -58,47 +58,53 @@ impl Order {
     }
 }
 
-/// One thing in a folder.
+/// One entry of a folder.
 pub(super) struct Item {
-    /// As the file system has it; not always UTF-8.
+    /// As the file system stores it; not always UTF-8.
     pub(super) name: Vec<u8>,
     folded: String,
     pub(super) len: u64,
     pub(super) modified: SystemTime,
-    /// Permission and kind, as `stat` says them.
+    /// Permissions and file type, as in `st_mode`.
     pub(super) mode: u32,
     pub(super) is_folder: bool,
     pub(super) is_symlink: bool,
-    /// Where a link leads, when that is to be shown.
+    /// The target of a symbolic link, if the configuration reveals it.
     pub(super) leads_to: Option<String>,
 }
 
-/// A folder's content, sorted and cut.
+/// A folder's entries, sorted, after `offset` and `limit`.
 pub(super) struct Listing {
     pub(super) items: Vec<Item>,
-    /// How many there are of each, the cut ones included.
+    /// Number of folders and of files before `offset` and `limit` are applied.
     pub(super) folders: usize,
     pub(super) files: usize,
-    pub(super) octets: u64,
-    /// The newest change in it, or of it.
+    pub(super) bytes: u64,
+    /// The latest modification time of the folder and its entries.
     pub(super) modified: SystemTime,
 }
 
 impl Listing {
-    /// Reads the folder. What cannot be looked at (it went meanwhile, a link leads nowhere) is shown as what the folder
-    /// itself knows of it, or left out.
-    pub(super) fn read(folder: &[u8], names: &Resolved, browse: &Browse, asked: &Asked) -> std::io::Result<Self> {
+    /// Reads the folder. An entry that cannot be inspected (removed during the read, or a dangling link) is shown with
+    /// its own metadata, or omitted if that is unavailable too. Blocks.
+    pub(super) fn read(
+        folder: &[u8],
+        names: &Resolved,
+        browse: &Browse,
+        asked: &ListingQuery,
+    ) -> std::io::Result<Self> {
         let mut listing = Self {
             items: Vec::new(),
             folders: 0,
             files: 0,
-            octets: 0,
-            modified: fs::metadata(of_octets(folder))?.modified()?,
+            bytes: 0,
+            modified: fs::metadata(of_bytes(folder))?.modified()?,
         };
         let mut path = folder.to_vec();
         path.push(b'/');
         let folder_len = path.len();
-        for entry in fs::read_dir(of_octets(folder))? {
+        for entry in fs::read_dir(of_bytes(folder))? {
+            // Bounds time and memory, so it also bounds the totals.
             if listing.items.len() == browse.files_max {
                 break;
             }
@@ -114,17 +120,18 @@ impl Listing {
                 listing.folders += 1;
             } else {
                 listing.files += 1;
-                listing.octets = listing.octets.saturating_add(item.len);
+                listing.bytes = listing.bytes.saturating_add(item.len);
             }
             listing.items.push(item);
         }
+        // Sort everything first: `offset` and `limit` refer to the sorted list.
         listing.items.sort_unstable_by(|a, b| asked.order.compare(a, b));
         listing.items.drain(..asked.offset.min(listing.items.len()));
         listing.items.truncate(asked.limit.unwrap_or(usize::MAX));
         Ok(listing)
     }
 
-    /// How many there are, the cut ones included.
+    /// Number of entries before `offset` and `limit` are applied.
     pub(super) fn total(&self) -> usize {
         self.folders + self.files
     }
@@ -133,6 +140,7 @@ impl Listing {
 fn item(entry: &fs::DirEntry, reveal_symlinks: bool) -> Option<Item> {
     let own = entry.metadata().ok()?;
     let is_symlink = own.is_symlink();
+    // A link shows its target's metadata; a dangling link its own.
     let metadata = if is_symlink { fs::metadata(entry.path()).unwrap_or(own) } else { own };
     let leads_to = if is_symlink && reveal_symlinks {
         fs::read_link(entry.path()).ok().map(|to| to.to_string_lossy().into_owned())
@@ -141,6 +149,7 @@ fn item(entry: &fs::DirEntry, reveal_symlinks: bool) -> Option<Item> {
     };
     let name = entry.file_name().into_vec();
     Some(Item {
+        // Folded once here, not in every comparison.
         folded: String::from_utf8_lossy(&name).to_lowercase(),
         name,
         len: metadata.len(),

@@ -1,23 +1,24 @@
-//! The listing as a page: one document without scripts, which asks for nothing else.
+//! The listing as an HTML page: one document without scripts and without external resources.
 //!
-//! A name is foreign text: it is escaped where it is text, percent-encoded where it is a link, and wrapped in `<bdi>`, so that a
-//! name written from right to left, or one that pretends to be, changes nothing outside itself.
+//! A file name is untrusted text: it is escaped as text, percent-encoded in links, and wrapped in `<bdi>`, so that
+//! right-to-left text or direction overrides in a name do not affect the rest of the page.
 
 use std::fmt::Write as _;
 
-use super::Asked;
+use causeway_message::path::push_escape;
+
+use super::ListingQuery;
 use super::calendar::Moment;
 use super::list::{Item, Listing, Order, Sort};
-use crate::rewrite::push_escape;
 
 const STYLE: &str = include_str!("style.css");
 const ICONS: &str = include_str!("icons.svg");
-/// A folder, as an address may hold it.
+/// A folder icon as a data URL.
 const FAVICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath fill='%23d9972b' \
                        d='M2 6.5A2.5 2.5 0 0 1 4.5 4h5L12 7h7.5A2.5 2.5 0 0 1 22 9.5v8a2.5 2.5 0 0 1-2.5 2.5h-15A2.5 2.5 0 0 1 2 17.5z'/%3E%3C/svg%3E";
 
-/// The page of a listing. About 400 octets an entry.
-pub(super) fn render(listing: &Listing, asked: &Asked) -> Vec<u8> {
+/// Renders the page: about 400 bytes for each entry, in one allocation for typical names.
+pub(super) fn render(listing: &Listing, asked: &ListingQuery) -> Vec<u8> {
     let mut page = Page(String::with_capacity(STYLE.len() + ICONS.len() + 2048 + 512 * listing.items.len()));
     page.head(asked);
     page.header(listing, asked);
@@ -35,11 +36,12 @@ impl Page {
     }
 
     fn print(&mut self, markup: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(markup).expect("a string takes every write");
+        self.0.write_fmt(markup).expect("writing to a string cannot fail");
     }
 
-    /// Text, or the value of a quoted attribute.
+    /// Appends escaped text, for content or for a quoted attribute value.
     fn text(&mut self, text: &str) {
+        // Each part ends with at most one special character.
         for part in text.split_inclusive(['&', '<', '>', '"', '\'']) {
             let plain = part.trim_end_matches(['&', '<', '>', '"', '\'']);
             self.0.push_str(plain);
@@ -60,7 +62,7 @@ impl Page {
         self.put("</bdi>");
     }
 
-    fn head(&mut self, asked: &Asked) {
+    fn head(&mut self, asked: &ListingQuery) {
         self.put("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
         self.put("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
         self.put("<meta name=\"color-scheme\" content=\"light dark\"><title>");
@@ -70,13 +72,14 @@ impl Page {
         ));
     }
 
-    /// Where we are, each part of the way a link, and what is here.
-    fn header(&mut self, listing: &Listing, asked: &Asked) {
+    /// Appends the path with a link for each ancestor, and the totals.
+    fn header(&mut self, listing: &Listing, asked: &ListingQuery) {
         let parts: Vec<&str> = asked.path.split('/').filter(|part| !part.is_empty()).collect();
         self.put("<div class=\"page\"><header><nav aria-label=\"Path\"><ol><li>");
         self.print(format_args!("<a href=\"{}\" aria-label=\"Top folder\">", up(parts.len())));
         self.put("<svg aria-hidden=\"true\"><use href=\"#home\"/></svg></a></li>");
         for (at, part) in parts.iter().enumerate() {
+            // Relative links, so that the page also works below a prefix that a proxy or `handle_path` strips.
             let above = parts.len() - 1 - at;
             if above > 0 {
                 self.print(format_args!("<li><a href=\"{}\">", up(above)));
@@ -94,12 +97,12 @@ impl Page {
         self.print(format_args!("</h1><p>{folders} · {files}"));
         if listing.files > 0 {
             self.put(" · ");
-            self.size(listing.octets);
+            self.size(listing.bytes);
         }
         self.put("</p></header>");
     }
 
-    fn table(&mut self, listing: &Listing, asked: &Asked) {
+    fn table(&mut self, listing: &Listing, asked: &ListingQuery) {
         self.put("<main><table><thead><tr>");
         self.column("name", "Name", Sort::NameFoldersFirst, asked);
         self.column("size", "Size", Sort::Size, asked);
@@ -122,8 +125,9 @@ impl Page {
         self.put("</tbody></table></main>");
     }
 
-    /// A column's head: a link that sorts by it, or turns the order round.
-    fn column(&mut self, key: &str, label: &str, sort: Sort, asked: &Asked) {
+    /// Appends a column's header: a link that sorts by it, or reverses the order if it is the current key.
+    fn column(&mut self, key: &str, label: &str, sort: Sort, asked: &ListingQuery) {
+        // The Name column stands for both sort keys by name.
         let is_current = asked.order.sort == sort || (sort == Sort::NameFoldersFirst && asked.order.sort == Sort::Name);
         let state = match (is_current, asked.order.descending) {
             (false, _) => "",
@@ -132,10 +136,12 @@ impl Page {
         };
         let order = Order { sort, descending: is_current && !asked.order.descending };
         self.print(format_args!("<th scope=\"col\" class=\"{key}\"{state}><a data-sort=\"{key}\" href=\""));
+        // A new order starts again at the first part.
         self.query(order, asked.limit, 0);
         self.print(format_args!("\">{label}<svg aria-hidden=\"true\"><use href=\"#order\"/></svg></a></th>"));
     }
 
+    /// Appends a query string that reproduces these options, escaped for an attribute.
     fn query(&mut self, order: Order, limit: Option<usize>, offset: usize) {
         let sort = match order.sort {
             Sort::Name => "name",
@@ -166,6 +172,7 @@ impl Page {
             self.put("</small>");
         }
         self.put("</td><td class=\"size\">");
+        // A folder's own length is unrelated to the size of its content.
         if item.is_folder {
             self.put("–");
         } else {
@@ -178,12 +185,12 @@ impl Page {
         ));
     }
 
-    fn size(&mut self, octets: u64) {
-        self.print(format_args!("<data value=\"{octets}\" title=\"{octets} bytes\">{}</data>", human_size(octets)));
+    fn size(&mut self, bytes: u64) {
+        self.print(format_args!("<data value=\"{bytes}\" title=\"{bytes} bytes\">{}</data>", human_size(bytes)));
     }
 
-    /// Links to the parts of a listing that was cut.
-    fn pages(&mut self, listing: &Listing, asked: &Asked) {
+    /// Appends links to the previous and next part of a limited listing.
+    fn pages(&mut self, listing: &Listing, asked: &ListingQuery) {
         let (Some(limit), total) = (asked.limit, listing.total()) else { return };
         let end = asked.offset.saturating_add(limit);
         if asked.offset == 0 && end >= total {
@@ -205,20 +212,21 @@ impl Page {
     }
 }
 
-/// The link to an item: relative to the folder and never mistaken for a scheme, every octet that is not unreserved escaped.
+/// Returns the link to an item. The `./` prevents that a name such as `a:b` is read as a URL with a scheme; every byte
+/// that is not unreserved is escaped.
 pub(super) fn link(item: &Item) -> String {
     let mut link = b"./".to_vec();
-    for &octet in &item.name {
-        if octet.is_ascii_alphanumeric() || b"-._~".contains(&octet) {
-            link.push(octet);
+    for &byte in &item.name {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            link.push(byte);
         } else {
-            push_escape(octet, &mut link);
+            push_escape(byte, &mut link);
         }
     }
     if item.is_folder {
         link.push(b'/');
     }
-    String::from_utf8(link).expect("only ASCII was put in")
+    String::from_utf8(link).expect("only ASCII was appended")
 }
 
 fn up(levels: usize) -> String {
@@ -229,15 +237,15 @@ fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `999 B`, `1.2 MiB`: three digits at most say as much as a reader wants to know.
-pub(super) fn human_size(octets: u64) -> String {
+/// Formats a size with at most three digits: `999 B`, `1.2 MiB`.
+pub(super) fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if octets < 1024 {
-        return format!("{octets} B");
+    if bytes < 1024 {
+        return format!("{bytes} B");
     }
-    let mut size = octets as f64 / 1024.0;
+    let mut size = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would be rounded to 1024 is one of the next unit.
+    // A value that would round to 1024 is shown in the next unit.
     while size >= 1023.5 && unit + 1 < UNITS.len() {
         size /= 1024.0;
         unit += 1;
@@ -245,12 +253,12 @@ pub(super) fn human_size(octets: u64) -> String {
     if size < 9.95 { format!("{size:.1} {}", UNITS[unit]) } else { format!("{size:.0} {}", UNITS[unit]) }
 }
 
-/// The icon of an item and what it is called.
+/// Returns the icon's id and its label.
 fn kind(item: &Item) -> (&'static str, &'static str) {
     if item.is_folder {
         return ("folder", if item.is_symlink { "Link to a folder" } else { "Folder" });
     }
-    let dot = item.name.iter().rposition(|&octet| octet == b'.');
+    let dot = item.name.iter().rposition(|&byte| byte == b'.');
     let extension = dot.map(|dot| item.name[dot + 1..].to_ascii_lowercase()).unwrap_or_default();
     match &*extension {
         b"avif" | b"bmp" | b"gif" | b"heic" | b"ico" | b"jpeg" | b"jpg" | b"png" | b"svg" | b"tif" | b"tiff"
@@ -276,7 +284,7 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (octets, want) in [
+        for (bytes, want) in [
             (0, "0 B"),
             (1023, "1023 B"),
             (1024, "1.0 KiB"),
@@ -288,7 +296,7 @@ mod tests {
             (5_000_000_000, "4.7 GiB"),
             (u64::MAX, "16 EiB"),
         ] {
-            assert_eq!(human_size(octets), want, "{octets}");
+            assert_eq!(human_size(bytes), want, "{bytes}");
         }
     }
 

@@ -8,12 +8,12 @@ use super::calendar::Moment;
 use super::list::{Item, Listing};
 use super::page::{human_size, link};
 
-/// A list of objects with Caddy's keys.
+/// Renders an array of objects with Caddy's keys.
 pub(super) fn json(listing: &Listing) -> Vec<u8> {
     let items: Vec<Value> = listing.items.iter().map(object).collect();
-    let mut octets = Value::Array(items).to_string().into_bytes();
-    octets.push(b'\n');
-    octets
+    let mut bytes = Value::Array(items).to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
 }
 
 fn object(item: &Item) -> Value {
@@ -32,7 +32,7 @@ fn object(item: &Item) -> Value {
     object
 }
 
-/// Go's bits of a mode: the permission, and a bit of its own for a folder.
+/// Converts a Unix mode to Go's `FileMode`: the permission bits, and the top bit for a folder.
 fn go_mode(mode: u32) -> u32 {
     let kind = if mode & libc::S_IFMT == libc::S_IFDIR { 1 << 31 } else { 0 };
     kind | mode & 0o777
@@ -46,7 +46,7 @@ fn name(item: &Item) -> String {
     name
 }
 
-/// A table in columns. A control character in a name would break it, or a terminal: it is shown as `?`.
+/// Renders an aligned table. Control characters in a name would break it, or the reader's terminal: they become `?`.
 pub(super) fn text(listing: &Listing) -> Vec<u8> {
     let rows: Vec<[String; 3]> = listing
         .items
@@ -63,7 +63,7 @@ pub(super) fn text(listing: &Listing) -> Vec<u8> {
     let (name_width, size_width) = (width(0), width(1));
     let mut out = String::new();
     let mut line = |name: &str, size: &str, modified: &str| {
-        writeln!(out, "{name:name_width$}  {size:>size_width$}  {modified}").expect("a string takes every write");
+        writeln!(out, "{name:name_width$}  {size:>size_width$}  {modified}").expect("writing to a string cannot fail");
     };
     line("Name", "Size", "Modified");
     line("----", "----", "--------");

@@ -1,5 +1,5 @@
-//! How few listings a worker makes at a time; whoever comes more waits here, not in the queue of the blocking pool, where looks
-//! at single files would wait behind.
+//! Limits the listings that a worker makes concurrently. Requests above the limit wait here, not in the queue of the
+//! file thread pool, where they would delay lookups of single files.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use futures_channel::oneshot::{Receiver, Sender, channel};
 
-/// Listings that a worker makes at a time for one file server.
+/// Concurrent listings per worker and file server.
 const TURNS: usize = 2;
-/// Requests that wait for a turn; more are answered with 503.
+/// Requests that may wait for a turn; further ones get a 503.
 const WAITING_MAX: usize = 512;
 
 pub(super) struct Turns {
@@ -17,7 +17,7 @@ pub(super) struct Turns {
     waiting: RefCell<VecDeque<Sender<Turn>>>,
 }
 
-/// The right to make a listing; dropped, it goes to the next who waits.
+/// The right to make one listing. Dropping it passes it to the next waiting request.
 pub(super) struct Turn(Rc<Turns>);
 
 impl Turns {
@@ -25,13 +25,14 @@ impl Turns {
         Rc::new(Self { free: Cell::new(TURNS), waiting: RefCell::default() })
     }
 
-    /// A turn, or what is to be waited for until there is one; `Err(None)` when too many wait.
+    /// Returns a turn, or a receiver for one if none is free. `Err(None)` if too many requests wait.
     pub(super) fn take(self: &Rc<Self>) -> Result<Turn, Option<Receiver<Turn>>> {
         if self.free.get() > 0 {
             self.free.set(self.free.get() - 1);
             return Ok(Turn(Rc::clone(self)));
         }
         let mut waiting = self.waiting.borrow_mut();
+        // Cancelled requests must not count against the bound.
         waiting.retain(|sender| !sender.is_canceled());
         if waiting.len() == WAITING_MAX {
             return Err(None);
@@ -50,7 +51,7 @@ impl Turns {
 impl Drop for Turn {
     fn drop(&mut self) {
         match self.0.next() {
-            // Its receiver is there: who waits and who drops are on one thread.
+            // `next` has checked the receiver, and it cannot go away in between: sender and receiver are on one thread.
             Some(sender) => drop(sender.send(Turn(Rc::clone(&self.0)))),
             None => self.0.free.set(self.0.free.get() + 1),
         }
@@ -72,7 +73,7 @@ mod tests {
         assert!(held.iter().all(Option::is_some));
         let mut waiting: Vec<_> =
             std::iter::repeat_with(|| turns.take().err().flatten()).take(4).map(|receiver| receiver.unwrap()).collect();
-        // The first two are gone, one of them with its turn already sent.
+        // The first two are cancelled, one of them after its turn was sent.
         let gone = waiting.remove(0);
         drop(waiting.remove(0));
         let [first, second] = held;
@@ -94,7 +95,7 @@ mod tests {
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| turns.take().err().flatten()).collect();
         assert!(waiting.iter().all(Option::is_some));
         assert!(matches!(turns.take(), Err(None)));
-        // One that went away makes room.
+        // A cancelled request makes room.
         waiting.pop();
         assert!(matches!(turns.take(), Err(Some(_))));
     }

@@ -14,7 +14,7 @@ const HOSTILE: [&str; 9] = [
     "Grüße-日本-\u{1f600}.txt",
 ];
 
-/// Four files and two folders, whose orders all differ.
+/// Four files and two folders; each sort key gives a different order.
 fn sorted() -> Folder {
     let folder = Folder::new();
     folder
@@ -30,12 +30,12 @@ fn sorted() -> Folder {
     folder
 }
 
-fn page(answer: &Answer) -> &str {
+fn page(answer: &TestResponse) -> &str {
     assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/html; charset=utf-8")));
     answer.text()
 }
 
-/// The names in a page's rows, as the browser would read them.
+/// The names in a page's rows, unescaped as a browser would.
 fn names(page: &str) -> Vec<String> {
     let rows = page.split("<tr class=\"entry\">").skip(1);
     rows.map(|row| {
@@ -49,7 +49,8 @@ fn names(page: &str) -> Vec<String> {
     .collect()
 }
 
-// Caddy, fileserver browse: `sort` is name, namedirfirst, size or time, `order` asc or desc; `limit` and `offset` cut.
+// Caddy, fileserver browse: `sort` is name, namedirfirst, size or time; `order` is asc or desc; `limit` and `offset`
+// select a part.
 #[test]
 fn orders() {
     let folder = sorted();
@@ -76,7 +77,7 @@ fn orders() {
     assert_eq!(names(page(&answer)).join(" "), "a.txt c.txt B.txt z d");
 }
 
-// The contract of the page tests: links that sort in the head, one row for each file, its first link the file's.
+// Properties of every page: sort links in the header, and one row for each file whose first link is the file's.
 #[test]
 fn a_page() {
     let folder = sorted();
@@ -94,7 +95,7 @@ fn a_page() {
     ] {
         assert!(text.contains(part), "{part}");
     }
-    // Nothing is asked for outside, nothing runs.
+    // No external resource, no script.
     assert!(!text.contains("<script") && !text.contains("<tr class=\"up\">"));
     assert!(!text.replace("http://www.w3.org/2000/svg", "").contains("//"), "an address of another site");
     assert!(answer.field("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
@@ -119,7 +120,7 @@ fn hostile_names_are_names() {
     for row in text.split("<tr class=\"entry\">").skip(1) {
         let href = row.split("<a href=\"./").nth(1).and_then(|rest| rest.split('"').next()).expect("a link");
         assert_eq!(kit.send(&Request::get(&format!("/{href}"))).status, 200, "{href}");
-        // Every row is built alike, whatever the name.
+        // Every row has one structure, whatever the name.
         assert_eq!(row.split("</tr>").next().expect("a row").matches('<').count(), 17, "{row}");
     }
 }
@@ -136,10 +137,10 @@ fn folders_within_folders() {
     assert!(text.contains("<li><a href=\"../\"><bdi>a &amp; b</bdi></a></li>"));
     assert!(text.contains("<li><span aria-current=\"page\"><bdi>c</bdi></span></li>"));
     assert!(text.contains("<tr class=\"up\"><td class=\"name\"><a href=\"../\">"));
-    // A relative link needs the slash.
+    // Relative links need the trailing slash.
     let answer = kit.send(&Request::get("/a%20%26%20b?sort=size"));
     assert_eq!((answer.status, answer.field("location")), (308, Some("/a%20%26%20b/?sort=size")));
-    // Caddy: `canonical_uris` or not, and where handle_path took the whole path away.
+    // Caddy: the redirect also happens without `canonical_uris`, and where handle_path stripped the whole path.
     let mut plain = folder.kit(json!({ "browse": {}, "canonical_uris": false }));
     assert_eq!(plain.send(&Request::get("/a%20%26%20b")).field("location"), Some("/a%20%26%20b/"));
     let strip = json!({ "handler": "rewrite", "strip_path_prefix": "/files" });
@@ -157,7 +158,7 @@ fn folders_within_folders() {
     assert!(page(&kit.send(&Request::get("/void/"))).contains("This folder is empty."));
 }
 
-// Caddy: JSON where Accept asks for it, with these keys; a text table for text/plain.
+// Caddy: JSON with these keys if Accept names it; a text table for text/plain.
 #[test]
 fn json_and_text() {
     let folder = sorted();
@@ -184,12 +185,12 @@ fn json_and_text() {
     let want =
         "Name          Size  Modified\n----          ----  --------\na.txt        300 B  January 1, 1970 at 00:33:20\n";
     assert!(answer.text() == want || answer.text().contains("link"), "{}", answer.text());
-    // A browser asks for a page first.
+    // A browser prefers a page.
     let browser = "text/html,application/xhtml+xml,text/plain;q=0.8,*/*;q=0.5";
     page(&kit.send(&Request::get("/").field("Accept", browser)));
 }
 
-// Caddy: a listing has the date of its newest change, and answers If-Modified-Since.
+// Caddy: a listing's Last-Modified is its latest change, and If-Modified-Since is honoured.
 #[test]
 fn a_listing_that_did_not_change_is_304() {
     let folder = sorted();
@@ -205,7 +206,7 @@ fn one_listing_is_made_for_all_who_ask_within_a_second() {
     let folder = sorted();
     let mut kit = folder.kit(json!({ "browse": {} }));
     let first = kit.send(&Request::get("/"));
-    // A look at the folder and the listing.
+    // One job looks up the folder, one makes the listing.
     assert_eq!(kit.worker().jobs_seen(), 2);
     for request in [Request::get("/"), Request::get("/?unknown=1"), Request::new("HEAD", "/")] {
         let answer = kit.send(&request);
@@ -214,7 +215,7 @@ fn one_listing_is_made_for_all_who_ask_within_a_second() {
     }
     assert_eq!(kit.send(&Request::new("POST", "/")).status, 405);
     assert_eq!(kit.worker().jobs_seen(), 2);
-    // Another order, part or form is another listing.
+    // Another order, part or format is another listing.
     for (target, accept) in
         [("/?sort=size", ""), ("/?limit=1", ""), ("/?limit=1&offset=1", ""), ("/", "application/json")]
     {
@@ -226,13 +227,13 @@ fn one_listing_is_made_for_all_who_ask_within_a_second() {
     assert_eq!(kit.send(&Request::get("/")).body, first.body);
     kit.worker().advance(Duration::from_secs(1));
     assert!(kit.send(&Request::get("/")).text().contains("new.txt"));
-    // A folder that got an index is one no more.
+    // The folder has an index now.
     folder.file("index.html", "index");
     kit.worker().advance(Duration::from_secs(1));
     assert_eq!(summary(&kit.send(&Request::get("/"))), (200, "index"));
 }
 
-// A queue of listings must not stand in the pool before looks at files.
+// Queued listings must not delay file lookups on the pool.
 #[test]
 fn few_listings_are_made_at_a_time() {
     let folder = sorted();
@@ -258,7 +259,7 @@ fn few_listings_are_made_at_a_time() {
         }
         assert!(jobs.len() < 20, "{jobs:?}");
     }
-    // Looks at four folders, then never more than two listings; the second who asked for one of them found it made.
+    // Lookups of four folders, then never more than two listings; the second request for one of them may find it made.
     let made = jobs.iter().skip(1).sum::<usize>();
     assert!(jobs[0] == 4 && jobs[1..].iter().all(|&jobs| jobs <= 2), "{jobs:?}");
     assert!((4..=5).contains(&made), "{jobs:?}");

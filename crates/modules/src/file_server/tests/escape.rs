@@ -54,13 +54,13 @@ fn known_attacks() {
     ] {
         check(&mut kit, target);
     }
-    // RFC 3986 has no octet 0 in a name: the request is wrong, not the file missing.
+    // RFC 3986 has no zero byte in a name: the request is invalid, not the file missing.
     assert_eq!(kit.send(&Request::get("/a%00")).status, 400);
-    // The tree is what the attacks would find.
+    // Checks that the attacked files exist.
     assert_eq!(kit.send(&Request::get("/a/b/../secret")).text(), "inside");
 }
 
-// As Caddy: links are followed, also out of the root. Who writes below the root decides.
+// As in Caddy, links are followed, also out of the root: write access below the root decides.
 #[test]
 fn links_are_followed() {
     let folder = tree();

@@ -1,9 +1,8 @@
-//! Names that requests render: `root`, `hide`, `index_names`.
+//! Names with placeholders: `root`, `hide`, `index_names`.
 
 use super::*;
 
-// Caddy, `hide`: placeholders may stand in it, a path is one from the folder on that the server runs in, whatever way it is
-// written.
+// Caddy, `hide`: may contain placeholders; a path is relative to the server's working directory, in any spelling.
 #[test]
 fn hidden_by_placeholders() {
     let folder = Folder::new();
@@ -11,7 +10,7 @@ fn hidden_by_placeholders() {
     let root = folder.0.display();
     let mut kit =
         folder.kit(json!({ "hide": ["{http.request.host}", format!("{root}/{{http.request.header.Hide}}")] }));
-    // Twice, so that what is remembered for one request is not given to another.
+    // Twice, so that one request's cached result is not served to another.
     for _ in 0..2 {
         for (host, hide, target, want) in [
             ("a", "none", "/a/x.txt", 404),
@@ -44,7 +43,7 @@ fn hidden_by_paths() {
         (format!("{root}/a/b/c"), "/a/b/c.txt", 200),
         (format!("{root}/a/?"), "/a/b/c.txt", 200),
         (format!("{root}/a/?/*"), "/a/b/c.txt", 404),
-        // Below a folder of that very name, though it reads as a glob.
+        // A folder with exactly this name, although the pattern also reads as a glob.
         (format!("{root}/a/[x]"), "/a/%5bx%5d/d.txt", 404),
         ("./a".to_owned(), "/a/b/c.txt", 200),
         ("c.tx?".to_owned(), "/a/b/c.txt", 404),
@@ -53,13 +52,13 @@ fn hidden_by_paths() {
         let answer = folder.kit(json!({ "hide": [pattern] })).send(&Request::get(target));
         assert_eq!(answer.status, want, "{pattern} {target}");
     }
-    // A root that is relative to the folder that the tests run in.
+    // A root relative to the tests' working directory.
     let mut kit = folder.kit(json!({ "root": "src/..", "hide": ["./Cargo.toml"] }));
     assert_eq!(kit.send(&Request::get("/Cargo.toml")).status, 404);
     assert_eq!(kit.send(&Request::get("/src/lib.rs")).status, 200);
 }
 
-// Caddy, `index_names`: placeholders may stand in it; a name does not lead out of the folder.
+// Caddy, `index_names`: may contain placeholders; a name cannot lead out of the folder.
 #[test]
 fn index_names() {
     let folder = Folder::new();
@@ -74,7 +73,7 @@ fn index_names() {
     }
 }
 
-// Caddy: where a root's placeholder stands for nothing, it is the present folder.
+// Caddy: a placeholder of the root without a value expands to the current folder.
 #[test]
 fn a_root_of_nothing() {
     let folder = Folder::new();

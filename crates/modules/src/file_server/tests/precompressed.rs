@@ -1,10 +1,10 @@
-//! Compressed versions beside a file, and entity tags in files.
+//! Compressed variants of a file, and entity tags from files.
 
 use super::*;
 
 fn folder() -> Folder {
     let folder = Folder::new();
-    folder.file("a.js", "plain").file("a.js.br", "BROTLI").file("a.js.zst", "ZSTD--").file("a.js.gz", "GZIP-10-octets");
+    folder.file("a.js", "plain").file("a.js.br", "BROTLI").file("a.js.zst", "ZSTD--").file("a.js.gz", "GZIP-14--bytes");
     folder.file("b.txt", "plain").file("b.txt.gz", "GZIP").file("only.txt.gz", "GZIP");
     folder
 }
@@ -13,7 +13,7 @@ fn all() -> Value {
     json!({ "precompressed": { "br": {}, "zstd": {}, "gzip": {} }, "precompressed_order": ["br", "zstd", "gzip"] })
 }
 
-// RFC 9110 §12.5.3 as Caddy reads it: by weight, then by the configured order, then as the request names them.
+// RFC 9110 §12.5.3 as Caddy implements it: by weight, then by the configured order, then by the request's order.
 #[test]
 fn which_version() {
     let folder = folder();
@@ -35,7 +35,7 @@ fn which_version() {
         ("br;q=0", None, None),
         ("gzip;q=0.000001", None, None),
         ("identity, gzip;q=0.5", Some("gzip"), Some("gzip")),
-        // What is no weight counts as 1.
+        // An invalid weight counts as 1.
         ("br;q=2, gzip", Some("br"), Some("br")),
         ("gzip, br;q=x", Some("br"), Some("gzip")),
         ("gzip, br;a=b;q=0", Some("br"), Some("gzip")),
@@ -44,14 +44,14 @@ fn which_version() {
     ] {
         for (kit, want) in [(&mut kit, ordered), (&mut unordered, as_named)] {
             let answer = kit.send(&Request::get("/a.js").field("Accept-Encoding", accept));
-            let (octets, len) = match want {
+            let (bytes, len) = match want {
                 Some("br") => ("BROTLI", "6"),
                 Some("zstd") => ("ZSTD--", "6"),
-                Some(_) => ("GZIP-10-octets", "e"),
+                Some(_) => ("GZIP-14--bytes", "e"),
                 None => ("plain", "5"),
             };
-            assert_eq!((summary(&answer), answer.field("content-encoding")), ((200, octets), want), "{accept}");
-            // The tag is the version's own, type and date are the file's.
+            assert_eq!((summary(&answer), answer.field("content-encoding")), ((200, bytes), want), "{accept}");
+            // The tag is the variant's own; type and date are the file's.
             assert_eq!(answer.field("etag"), Some(&*format!("\"7lieexzx4kxs-{len}\"")), "{accept}");
             assert_eq!(answer.field("content-type"), Some("text/javascript; charset=utf-8"));
             assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
@@ -59,12 +59,12 @@ fn which_version() {
     }
     let two = Request::get("/a.js").field("Accept-Encoding", "gzip;q=0.2").field("Accept-Encoding", "zstd;q=0.3");
     assert_eq!(kit.send(&two).text(), "ZSTD--");
-    // Caddy: the handshake of a WebSocket is not encoded.
+    // Caddy: a WebSocket handshake gets no coding.
     let socket = Request::get("/a.js").field("Accept-Encoding", "gzip").field("Sec-WebSocket-Key", "x");
     assert_eq!(kit.send(&socket).text(), "plain");
 }
 
-// Caddy: a version is looked for beside the file, and never without it; a hidden one and a folder are none.
+// Caddy: a variant is looked up next to the file, and never used without it; hidden variants and folders are skipped.
 #[test]
 fn where_it_lies() {
     let folder = folder();
@@ -87,23 +87,23 @@ fn where_it_lies() {
     let mut options = all();
     options["hide"] = json!(["*.br"]);
     let answer = folder.kit(options).send(&Request::get("/a.js").field("Accept-Encoding", "br, gzip;q=0.1"));
-    assert_eq!(answer.text(), "GZIP-10-octets");
-    // Without the option none is looked for, and Vary is there all the same.
+    assert_eq!(answer.text(), "GZIP-14--bytes");
+    // Without the option no variant is looked up, but Vary is still sent.
     let answer = folder.kit(json!({})).send(&Request::get("/a.js").field("Accept-Encoding", "br"));
     assert_eq!((answer.text(), answer.field("vary")), ("plain", Some("Accept-Encoding")));
 }
 
-// RFC 9110 §8.4, §13, §14.2: conditions and ranges are about the version that is sent; only content has a coding.
+// RFC 9110 §8.4, §13, §14.2: conditions and ranges refer to the selected variant; only content has a coding.
 #[test]
 fn conditions_and_ranges() {
     let folder = folder();
     let mut kit = folder.kit(all());
     for (name, value, status, text, coding) in [
         ("Range", "bytes=0-3", 206, "GZIP", Some("gzip")),
-        ("Range", "bytes=-6", 206, "octets", Some("gzip")),
+        ("Range", "bytes=-6", 206, "-bytes", Some("gzip")),
         ("Range", "bytes=14-", 416, "", None),
         ("If-None-Match", "\"7lieexzx4kxs-e\"", 304, "", None),
-        ("If-None-Match", "\"7lieexzx4kxs-5\"", 200, "GZIP-10-octets", Some("gzip")),
+        ("If-None-Match", "\"7lieexzx4kxs-5\"", 200, "GZIP-14--bytes", Some("gzip")),
         ("If-Match", "\"7lieexzx4kxs-5\"", 412, "", None),
         ("If-Modified-Since", "Sun, 09 Sep 2001 01:46:40 GMT", 304, "", None),
     ] {
@@ -138,8 +138,8 @@ fn a_version_that_comes_changes_or_goes_is_seen_within_a_second() {
     assert_eq!(ask(&|| fs::remove_file(folder.0.join("b.txt")).unwrap()), "");
 }
 
-// Caddy, `etag_file_extensions`: the first of these beside the file, or beside its compressed version, holds its tag; else it is
-// made of date and length.
+// Caddy, `etag_file_extensions`: the first existing file of these next to the file, or next to its compressed variant,
+// contains its tag; else the tag is built from date and length.
 #[test]
 fn tags_in_files() {
     let folder = folder();
@@ -160,7 +160,7 @@ fn tags_in_files() {
         let again = Request::get(target).field("Accept-Encoding", accept).field("If-None-Match", want);
         assert_eq!(kit.send(&again).status, 304, "{target} {accept}");
     }
-    // Caddy: one that is there and cannot be read is the server's failure.
+    // Caddy: a tag file that exists and cannot be read is the server's failure.
     assert_eq!(kit.send(&Request::get("/only.txt.gz")).status, 500);
     folder.file("a.js.b3", "\"other\"");
     kit.worker().advance(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! RFC 9110 §13 (conditional requests) and §14 (range requests) on a file of ten octets.
+//! RFC 9110 §13 (conditional requests) and §14 (range requests) on a file of ten bytes.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn check(method: &str, cases: &[(&[(&str, &str)], u16)]) {
         let answer = kit.send(&request);
         assert_eq!(answer.status, *want, "{method} {fields:?}");
         if *want == 304 {
-            // RFC 9110 §15.4.5: what a cache needs of the fields that 200 would have had.
+            // RFC 9110 §15.4.5: a 304 has the cache-relevant fields of the 200.
             assert_eq!((answer.field("etag"), answer.field("content-type")), (Some(TAG), None));
             assert_eq!((answer.field("last-modified"), answer.field("accept-ranges")), (None, None));
             assert!(answer.body.is_empty());
@@ -33,7 +33,7 @@ fn check(method: &str, cases: &[(&[(&str, &str)], u16)]) {
     }
 }
 
-// §13.1.1: If-Match compares strongly; `*` matches whatever is there; else 412.
+// §13.1.1: If-Match compares strongly; `*` matches any representation; else 412.
 #[test]
 fn rfc9110_13_1_1_if_match() {
     let weak = format!("W/{TAG}");
@@ -74,7 +74,7 @@ fn rfc9110_13_1_2_if_none_match() {
     }
 }
 
-// §13.1.3 and §13.1.4: dates; a recipient ignores one that is no date.
+// §13.1.3 and §13.1.4: a recipient ignores an invalid date.
 #[test]
 fn rfc9110_13_1_3_and_4_dates() {
     check(
@@ -112,7 +112,7 @@ fn rfc9110_13_2_2_precedence() {
     );
 }
 
-// §13.1.5: a strong tag or the exact date; else the range is ignored.
+// §13.1.5: a strong tag or the exact date; otherwise the range is ignored.
 #[test]
 fn rfc9110_13_1_5_if_range() {
     let weak = format!("W/{TAG}");
@@ -131,7 +131,7 @@ fn rfc9110_13_1_5_if_range() {
     );
 }
 
-// §14.2: a range is for GET only; §15.3.7.1 one part, §15.5.17 none.
+// §14.2: a range applies to GET only; §15.3.7.1: one part; §15.5.17: no satisfiable range.
 #[test]
 fn rfc9110_14_2_single_ranges() {
     let folder = ten();
@@ -150,7 +150,7 @@ fn rfc9110_14_2_single_ranges() {
         let kind = (status != 416).then_some("text/plain; charset=utf-8");
         let ranges = (status != 416).then_some("bytes");
         assert_eq!((answer.field("accept-ranges"), answer.field("content-type")), (ranges, kind));
-        // What is not sent is not described.
+        // A 416 does not describe the content.
         assert_eq!(
             (answer.field("etag").is_some(), answer.field("last-modified").is_some()),
             (status != 416, status != 416)
@@ -160,7 +160,7 @@ fn rfc9110_14_2_single_ranges() {
     assert_eq!((answer.status, answer.length), (200, Some(10)));
 }
 
-// §14.6 and §15.3.7.2: parts with their types and ranges, none of these fields on the whole.
+// §14.6 and §15.3.7.2: each part has its type and range; the response itself has no Content-Range.
 #[test]
 fn rfc9110_14_6_multiple_ranges() {
     let folder = ten();

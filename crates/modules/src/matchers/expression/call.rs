@@ -1,12 +1,12 @@
-//! Matchers called as functions: their arguments become the JSON that the matcher is built from.
+//! Converts the arguments of matchers that are called as functions to the matchers' JSON.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::Mistake;
-use super::syntax::{Part, Tree};
+use super::syntax::{Expr, Tree};
 use super::token::{CLOSE, OPEN};
 
-/// The matchers that are functions too.
+/// The matchers that can be called as functions.
 const MATCHERS: &[&str] = &[
     "client_ip",
     "file",
@@ -28,12 +28,15 @@ pub(super) fn is_matcher(name: &str) -> bool {
     MATCHERS.contains(&name)
 }
 
-/// The JSON of the matcher that is called so. `named` is what regular expressions are called without a name of their own.
+/// Returns the JSON of the called matcher. `named` is the default name of regular expressions.
 pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) -> Result<Json, Mistake> {
+    // The message states the expected arguments.
     let wrong = |what: &str| Err(Mistake::new(at, format!("{matcher}() without {what}")));
     match (matcher, arguments) {
         ("path" | "host" | "method" | "remote_ip" | "client_ip", []) => wrong("a string"),
+        // These matchers expand placeholders in their patterns themselves.
         ("path" | "host", _) => texts(arguments),
+        // `method` and `protocol` take no placeholders.
         ("method", _) => literals(arguments),
         ("remote_ip" | "client_ip", _) => Ok(json!({ "ranges": texts(arguments)? })),
         ("protocol", [name]) => Ok(literal(name)?.to_lowercase().into()),
@@ -48,9 +51,10 @@ pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) ->
             Ok(json!({ (literal(key)?): regexp(name, pattern, named)? }))
         }
         ("header_regexp" | "vars_regexp", _) => wrong("a field or variable and a pattern, or a name in front of both"),
-        ("header" | "query" | "vars", [Tree { part: Part::Map(pairs), .. }]) => Ok(lists(pairs)?.into()),
-        ("header" | "query" | "vars", _) => wrong("exactly one map, as {'key': 'value'}"),
-        ("file", [Tree { part: Part::Map(pairs), .. }]) => file(pairs),
+        ("header" | "query" | "vars", [Tree { part: Expr::Map(pairs), .. }]) => Ok(lists(pairs)?.into()),
+        ("header" | "query" | "vars", _) => wrong("exactly one map, such as {'key': 'value'}"),
+        ("file", [Tree { part: Expr::Map(pairs), .. }]) => file(pairs),
+        // The default is the request's path.
         ("file", []) => Ok(json!({})),
         ("file", _) => Ok(json!({ "try_files": texts(arguments)? })),
         ("tls", []) => Ok(json!({})),
@@ -77,34 +81,35 @@ fn literals(trees: &[Tree]) -> Result<Json, Mistake> {
     trees.iter().map(|tree| literal(tree).map(Json::from)).collect()
 }
 
-/// A string that is known at load. Placeholders in it are the matcher's to expand, whether they are escaped or not.
+/// Returns a string literal. The matcher expands its placeholders, escaped or not.
 fn literal(tree: &Tree) -> Result<String, Mistake> {
     match &tree.part {
-        Part::Text(text) => Ok(text.replace(OPEN, "{").replace(CLOSE, "}")),
-        _ => Err(Mistake::new(tree.at, "an argument that is no string literal")),
+        Expr::Text(text) => Ok(text.replace(OPEN, "{").replace(CLOSE, "}")),
+        _ => Err(Mistake::new(tree.at, "an argument that is not a string literal")),
     }
 }
 
-/// A string, a placeholder, or several of them added: a text that the matcher expands.
+/// Returns a string for the matcher to expand: a literal, a placeholder, or a concatenation of both.
 fn text(tree: &Tree) -> Result<String, Mistake> {
     match &tree.part {
-        Part::Text(_) => literal(tree),
-        Part::Placeholder(name) => Ok(format!("{{{name}}}")),
-        Part::Binary("+", sides) => Ok(text(&sides[0])? + &text(&sides[1])?),
+        Expr::Text(_) => literal(tree),
+        Expr::Placeholder(name) => Ok(format!("{{{name}}}")),
+        Expr::Binary("+", sides) => Ok(text(&sides[0])? + &text(&sides[1])?),
         _ => Err(Mistake::new(tree.at, "an argument that is neither a string nor a placeholder, nor a sum of them")),
     }
 }
 
-/// Keys with a string or a list of strings each.
+/// Converts a map whose values are strings or lists of strings.
 fn lists(pairs: &[(Tree, Tree)]) -> Result<Map<String, Json>, Mistake> {
     let mut map = Map::new();
     for (key, value) in pairs {
+        // A single value is shorthand for a list of one.
         let values = match &value.part {
-            Part::List(items) => texts(items)?,
+            Expr::List(items) => texts(items)?,
             _ => texts(std::slice::from_ref(value))?,
         };
         if map.insert(text(key)?, values).is_some() {
-            return Err(Mistake::new(key.at, "a key that stands there twice"));
+            return Err(Mistake::new(key.at, "a duplicate key"));
         }
     }
     Ok(map)
@@ -116,6 +121,7 @@ fn file(pairs: &[(Tree, Tree)]) -> Result<Json, Mistake> {
         let name = text(key)?;
         match &*name {
             "try_files" | "split_path" => {}
+            // These two options take a single string.
             "root" | "try_policy" => {
                 let first = map[&name].get(0).cloned();
                 map.insert(name, first.unwrap_or_default());

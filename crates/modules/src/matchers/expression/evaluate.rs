@@ -1,4 +1,4 @@
-//! Runs what was compiled. Recursive: the tree is at most as deep as the syntax allows.
+//! Evaluates a compiled expression. Recursive; the parser bounds the depth.
 
 use std::cmp::Ordering;
 
@@ -8,25 +8,27 @@ use super::function;
 use super::program::{Arithmetic, Each, Node, Order};
 use super::value::{Memory, Span, Value};
 
-/// Why there is no value.
+/// The reason that an evaluation yields no value.
 pub(super) enum Halt {
-    /// A matcher that was called says so.
+    /// A matcher called in the expression must wait, or failed the request.
     Stop(Stop),
-    /// CEL's own errors: a value that an operator or a function does not take. `&&` and `||` go on behind them.
+    /// A CEL error, such as a value of a type that an operator does not accept. `&&` and `||` may absorb it.
     Error(&'static str),
 }
 
 pub(super) type Evaluated = Result<Value, Halt>;
 
-pub(super) const NO_OVERLOAD: &str = "an expression's operator or function got a value that it does not take";
+pub(super) const NO_OVERLOAD: &str = "an expression's operator or function does not accept its operand's type";
 
 pub(super) fn no_overload<T>() -> Result<T, Halt> {
     Err(Halt::Error(NO_OVERLOAD))
 }
 
 impl Node {
+    /// Evaluates a node. Strings and lists of the result are in `memory`.
     pub(super) fn evaluate(&self, cx: &mut Context, memory: &mut Memory) -> Evaluated {
         Ok(match self {
+            // A constant string is a span of the constants, which are at the start of the memory.
             Self::Constant(value) => *value,
             Self::Text(template) => Value::Text(memory.write(|out| template.render(cx, out))?),
             Self::Variable(id) => match cx.variable(*id) {
@@ -60,6 +62,7 @@ impl Node {
                     _ => return no_overload(),
                 }
             }
+            // Only the selected branch is evaluated.
             Self::Choose(parts) => {
                 let [condition, yes, no] = &**parts;
                 let chosen = if condition.truth(cx, memory)? { yes } else { no };
@@ -73,7 +76,7 @@ impl Node {
                 let (one, other) = both(sides, cx, memory)?;
                 match memory.compare(one, other) {
                     Some(found) => Value::Bool(order.holds(found)),
-                    // Of two numbers one is none.
+                    // One of the numbers is NaN.
                     None if memory.number(one).is_some() && memory.number(other).is_some() => Value::Bool(false),
                     None => return no_overload(),
                 }
@@ -89,13 +92,15 @@ impl Node {
             }
             Self::Index(sides) => {
                 let (all, index) = both(sides, cx, memory)?;
+                // A weak string may serve as an index.
                 let (Value::List(all), Some(Value::Int(index))) = (all, memory.number(index)) else {
                     return no_overload();
                 };
                 let found = usize::try_from(index).ok().and_then(|index| memory.list(all).get(index));
-                *found.ok_or(Halt::Error("an expression's index lies outside of its list"))?
+                *found.ok_or(Halt::Error("an expression's index is outside of its list"))?
             }
             Self::Call(function, arguments) => {
+                // A fixed array, so that a call does not allocate.
                 let mut values = [Value::Null; function::ARGUMENTS_MAX];
                 for (value, argument) in values.iter_mut().zip(arguments) {
                     *value = argument.evaluate(cx, memory)?;
@@ -117,14 +122,15 @@ impl Node {
     }
 }
 
-const OVERFLOW: Halt = Halt::Error("an expression's number became too large");
+const OVERFLOW: Halt = Halt::Error("an expression's integer overflowed");
 
 fn both(sides: &[Node; 2], cx: &mut Context, memory: &mut Memory) -> Result<(Value, Value), Halt> {
     let one = sides[0].evaluate(cx, memory)?;
     Ok((one, sides[1].evaluate(cx, memory)?))
 }
 
-/// `||` (decided by true) and `&&` (by false). As CEL defines them an error counts only when no part decides.
+/// Evaluates `||` (decided by true) or `&&` (decided by false). As CEL defines, an error counts only if no part
+/// decides.
 fn joined(parts: &[Node], decides: bool, cx: &mut Context, memory: &mut Memory) -> Result<bool, Halt> {
     let mut error = None;
     for part in parts {
@@ -138,7 +144,7 @@ fn joined(parts: &[Node], decides: bool, cx: &mut Context, memory: &mut Memory) 
     error.map_or(Ok(!decides), |words| Err(Halt::Error(words)))
 }
 
-/// Its room comes first: items may themselves need room, behind it.
+/// Evaluates a list. Its slots are reserved first, since items may be lists and append slots themselves.
 fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
     let span = memory.reserve(items.len())?;
     for (at, item) in span.range().zip(items) {
@@ -147,6 +153,7 @@ fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
     Ok(Value::List(span))
 }
 
+/// Applies an operator to strings, lists or numbers. Integers that overflow are an error, as in CEL.
 fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memory) -> Evaluated {
     match (operator, one, other) {
         (Arithmetic::Add, Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
@@ -157,6 +164,7 @@ fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memor
             return whole.map(Value::Text);
         }
         (Arithmetic::Add, Value::List(one), Value::List(other)) => {
+            // Lists are spans too: a concatenation copies both to the end.
             let start = memory.values.len();
             memory.values.extend_from_within(one.range());
             memory.values.extend_from_within(other.range());
@@ -165,6 +173,7 @@ fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memor
         }
         _ => {}
     }
+    // Two weak strings that are numbers are added as strings, above.
     let (Some(one), Some(other)) = (memory.number(one), memory.number(other)) else { return no_overload() };
     match (one, other) {
         (Value::Int(_), Value::Int(0)) if matches!(operator, Arithmetic::Divide | Arithmetic::Remainder) => {
@@ -210,6 +219,7 @@ impl Each {
             _ => return no_overload(),
         };
         let keeps = matches!(self.aggregate, Aggregate::Map | Aggregate::Filter);
+        // Reserve the result's slots before the bodies append theirs; the list cannot be longer than its source.
         let kept = memory.reserve(if keeps { list.range().len() } else { 0 })?;
         let (mut count, mut error) = (0, None);
         for at in list.range() {
@@ -223,10 +233,10 @@ impl Each {
                 count += 1;
                 continue;
             }
-            let (octets, values) = (memory.text.len(), memory.values.len());
+            let (bytes, values) = (memory.text.len(), memory.values.len());
             let truth = self.body().truth(cx, memory);
-            // What it took to say so is of no more use.
-            memory.text.truncate(octets);
+            // Memory of the body's evaluation is no longer needed.
+            memory.text.truncate(bytes);
             memory.values.truncate(values);
             match (self.aggregate, truth) {
                 (Aggregate::Exists, Ok(true)) => return Ok(Value::Bool(true)),
@@ -240,6 +250,7 @@ impl Each {
                 (_, Ok(truth)) => count += usize::from(truth),
             }
         }
+        // As for `&&` and `||`, an error counts only if no item decided.
         memory.locals.truncate(self.local);
         match (error, self.aggregate) {
             (Some(words), _) => Err(Halt::Error(words)),

@@ -1,5 +1,5 @@
-//! The functions of CEL and of its extension for strings, as far as conditions of routes use them. Places in texts are counted
-//! in characters; an octet that is part of none counts as one, as in Go.
+//! The functions of CEL and of its string extension, as far as route conditions need them. Positions in strings count
+//! characters; as in Go, a byte that is not part of a valid character counts as one.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use super::value::{Memory, Span, Value};
 
 pub(super) const ARGUMENTS_MAX: usize = 4;
 
-/// What is known of a value at load.
+/// The type of a value, as far as it is known at load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
-    /// Nothing: the request decides.
+    /// Unknown: it depends on the request.
     Dyn,
     Null,
     Bool,
@@ -62,28 +62,30 @@ pub(super) enum Function {
     Bool,
 }
 
-/// Whether a function is called on a value, which is then its first argument.
+/// Whether a function is called on a value. If so, that value is its first argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum CallForm {
     OnValue,
     Plain,
 }
 
-/// A way to call a function.
+/// One signature of a function.
 struct Overload {
     name: &'static str,
-    form: Form,
+    form: CallForm,
     takes: &'static [Type],
     gives: Type,
     function: Function,
 }
 
+/// A signature of the form `value.name(…)`.
 const fn on(name: &'static str, takes: &'static [Type], gives: Type, function: Function) -> Overload {
-    Overload { name, form: Form::OnValue, takes, gives, function }
+    Overload { name, form: CallForm::OnValue, takes, gives, function }
 }
 
+/// A signature of the form `name(…)`.
 const fn plain(name: &'static str, takes: &'static [Type], gives: Type, function: Function) -> Overload {
-    Overload { name, form: Form::Plain, takes, gives, function }
+    Overload { name, form: CallForm::Plain, takes, gives, function }
 }
 
 const OVERLOADS: &[Overload] = {
@@ -127,13 +129,14 @@ const OVERLOADS: &[Overload] = {
     ]
 };
 
-/// Whether there is a function of this name at all.
-pub(super) fn is_known(name: &str, form: Form) -> bool {
+/// Returns whether a function of this name exists.
+pub(super) fn is_known(name: &str, form: CallForm) -> bool {
     OVERLOADS.iter().any(|overload| overload.name == name && overload.form == form)
 }
 
-/// The function of this name that takes these, and what it gives.
-pub(super) fn find(name: &str, form: Form, takes: &[Type]) -> Option<(Function, Type)> {
+/// Finds the signature for these argument types. Returns the function and its result type.
+pub(super) fn find(name: &str, form: CallForm, takes: &[Type]) -> Option<(Function, Type)> {
+    // The first signature that fits decides; `Dyn` fits every type.
     let found = OVERLOADS.iter().find(|overload| {
         let fits = overload.takes.len() == takes.len()
             && overload.takes.iter().zip(takes).all(|(one, other)| one.fits(*other));
@@ -157,10 +160,10 @@ fn int(value: Value, memory: &Memory) -> Result<i64, Halt> {
 }
 
 fn outside<T>() -> Result<T, Halt> {
-    Err(Halt::Error("an expression's index lies outside of its text"))
+    Err(Halt::Error("an expression's index is outside of its string"))
 }
 
-/// Where each character lies.
+/// Iterates over the byte ranges of the characters.
 fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     text.utf8_chunks().flat_map(move |chunk| {
@@ -172,24 +175,25 @@ fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The length of the character that a text begins with; 0 for an empty one. Looks no further than that.
+/// Returns the length in bytes of the first character; 0 for an empty text. O(1).
 fn first_character(text: &[u8]) -> usize {
     let whole = (1..=4).find(|&length| text.get(..length).is_some_and(|start| std::str::from_utf8(start).is_ok()));
     whole.unwrap_or(text.len().min(1))
 }
 
-/// Where the character of this number begins; the number behind the last one is the end.
+/// Converts a character index to a byte offset. The index after the last character is the end. O(length).
 fn place(text: &[u8], number: i64) -> Result<usize, Halt> {
     let Ok(number) = usize::try_from(number) else { return outside() };
     let starts = characters(text).map(|range| range.start).chain([text.len()]);
     starts.into_iter().nth(number).map_or_else(outside, Ok)
 }
 
+/// Converts a byte offset to a character index. O(length).
 fn number_at(text: &[u8], place: usize) -> i64 {
     characters(text).take_while(|range| range.start < place).count() as i64
 }
 
-/// A part of a text, as a text.
+/// A substring that shares the memory of `of`.
 fn part(of: Span, range: Range<usize>) -> Value {
     let start = of.range().start;
     Value::Text(Span::new(start + range.start..start + range.end))
@@ -217,6 +221,7 @@ impl Function {
             Self::Int | Self::Double | Self::String | Self::Bool => return self.convert(first, memory),
             _ => {}
         }
+        // All remaining functions take a string first.
         let span = text(first)?;
         let whole = memory.text(span);
         Ok(match self {
@@ -234,27 +239,32 @@ impl Function {
             Self::LastIndexOf => {
                 let wanted = memory.text(text(arguments[1])?);
                 let last = arguments.get(2).map_or(Ok(whole.len()), |last| place(whole, int(*last, memory)?))?;
+                // The argument is the last index at which a match may begin.
                 let end = whole.len().min(last + wanted.len());
                 let found = memchr::memmem::rfind(&whole[..end], wanted);
                 Value::Int(found.map_or(-1, |at| number_at(whole, at)))
             }
             Self::Trim => {
+                // Go trims Unicode white space; for invalid UTF-8 only ASCII is trimmed.
                 let trimmed = match std::str::from_utf8(whole) {
                     Ok(text) => text.trim().as_bytes(),
                     Err(_) => whole.trim_ascii(),
                 };
+                // `trim` returns a subslice, so pointer arithmetic recovers its offset.
                 let start = trimmed.as_ptr() as usize - whole.as_ptr() as usize;
                 part(span, start..start + trimmed.len())
             }
             Self::Substring => {
                 let start = place(whole, int(arguments[1], memory)?)?;
                 let end = arguments.get(2).map_or(Ok(whole.len()), |end| place(whole, int(*end, memory)?))?;
+                // CEL: an inverted range is an error, not an empty string.
                 if end < start {
                     return outside();
                 }
                 part(span, start..end)
             }
             Self::LowerAscii | Self::UpperAscii => {
+                // Unlike a substring, the changed text needs its own bytes.
                 let copy = memory.write(|out| out.extend_from_within(span.range()))?;
                 let copied = &mut memory.text[copy.range()];
                 match self {
@@ -269,7 +279,8 @@ impl Function {
     }
 
     fn convert(self, value: Value, memory: &mut Memory) -> Evaluated {
-        const BAD: Halt = Halt::Error("an expression's conversion got a value that it cannot convert");
+        const BAD: Halt = Halt::Error("an expression cannot convert a value to the requested type");
+        // Conversions from a string parse it.
         let read = |value| match value {
             Value::Text(span) | Value::Weak(span) => std::str::from_utf8(memory.text(span)).ok(),
             _ => None,
@@ -277,7 +288,7 @@ impl Function {
         match (self, value) {
             (Self::Int, Value::Int(_)) | (Self::Double, Value::Double(_)) | (Self::Bool, Value::Bool(_)) => Ok(value),
             (Self::Int, Value::Double(number)) => {
-                // 2^63, which is the first that does not fit.
+                // 2^63, the smallest value above the range.
                 const END: f64 = 9_223_372_036_854_775_808.0;
                 let fits = number > -END && number < END;
                 if fits { Ok(Value::Int(number as i64)) } else { Err(BAD) }
@@ -286,6 +297,7 @@ impl Function {
             (Self::Double, Value::Int(number)) => Ok(Value::Double(number as f64)),
             (Self::Double, _) => read(value).and_then(|text| text.parse().ok()).map(Value::Double).ok_or(BAD),
             (Self::Bool, _) => match read(value) {
+                // The spellings of Go's strconv.ParseBool.
                 Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(Value::Bool(true)),
                 Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(Value::Bool(false)),
                 _ => Err(BAD),
@@ -300,11 +312,11 @@ impl Function {
 }
 
 fn format(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // Writing to a vector does not fail.
+    // Writing to a vector cannot fail.
     let _ = out.write_fmt(text);
 }
 
-/// As Go formats a number with 'g': from 10^6 on and below 10^-4 with an exponent of at least two digits.
+/// Formats as Go's 'g': with an exponent of at least two digits for values from 10^6 and below 10^-4.
 fn double(number: f64, out: &mut Vec<u8>) {
     let exponent = if number == 0.0 { 0.0 } else { number.abs().log10().floor() };
     if !number.is_finite() || (-4.0..6.0).contains(&exponent) {
@@ -315,7 +327,7 @@ fn double(number: f64, out: &mut Vec<u8>) {
         };
     }
     format(out, format_args!("{number:e}"));
-    let at = out.iter().rposition(|&octet| octet == b'e').expect("it is written with an exponent") + 1;
+    let at = out.iter().rposition(|&byte| byte == b'e').expect("`{:e}` writes an exponent") + 1;
     if out[at] != b'-' {
         out.insert(at, b'+');
     }
@@ -332,13 +344,14 @@ fn join(list: Value, separator: Option<&Value>, memory: &mut Memory) -> Evaluate
         if let (Some(separator), true) = (separator, number > 0) {
             memory.append(separator.range())?;
         }
+        // CEL joins lists of strings only.
         let item = text(memory.values[at])?;
         memory.append(item.range())?;
     }
     Ok(Value::Text(Span::new(start..memory.text.len())))
 }
 
-/// How often; a number below 0 is no limit.
+/// Returns the maximum number of replacements or parts. A negative number means no limit.
 fn limit(argument: Option<&Value>, memory: &Memory) -> Result<usize, Halt> {
     let limit = argument.map_or(Ok(-1), |value| int(*value, memory))?;
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -350,7 +363,7 @@ fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     let start = memory.text.len();
     let (mut from, end) = (span.range().start, span.range().end);
     if old.range().is_empty() {
-        // In front of each character and at the end.
+        // An empty pattern matches before each character and at the end.
         while left > 0 {
             memory.append(new.range())?;
             left -= 1;
@@ -390,7 +403,7 @@ fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
         while left > 0 {
             let rest = &memory.text[from..end];
             let found = match separator.range().is_empty() {
-                // Character by character.
+                // An empty separator splits into characters.
                 true => Some(first_character(rest)).filter(|length| *length < rest.len()),
                 false => memchr::memmem::find(rest, &memory.text[separator.range()]),
             };
@@ -399,6 +412,7 @@ fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
             from += at + separator.range().len();
             left -= 1;
         }
+        // An empty separator yields no empty last part.
         if from < end || !separator.range().is_empty() {
             push(from..end, memory)?;
         }

@@ -1,44 +1,45 @@
-//! From the tree to what runs: placeholders become slots and templates, matchers and patterns are built, types are checked as far
-//! as they are known.
+//! Compiles the tree: placeholders become slots and templates, matchers and patterns are built, and types are checked
+//! as far as they are known at load.
 
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Matcher, Template};
 use serde_json::Map;
 
-use super::function::{self, Form, Function, Type};
-use super::syntax::{Part, Tree};
+use super::function::{self, CallForm, Function, Type};
+use super::syntax::{Expr, Tree};
 use super::token::{CLOSE, OPEN};
 use super::value::{Span, Value};
 use super::{Mistake, call};
 use crate::regexp::Regexp;
 
-/// Variables of `exists` and the like inside each other.
+/// Most nested variables of `exists` and similar macros.
 const LOCALS_MAX: usize = 8;
 
 pub(super) struct Program {
     pub(super) root: Node,
-    /// The texts that values in it refer to.
+    /// The strings that constants in the program refer to.
     pub(super) constants: Vec<u8>,
 }
 
 pub(super) enum Node {
     Constant(Value),
-    /// A placeholder that is always known.
+    /// A placeholder that always has a value.
     Text(Template),
-    /// What a handler may have set: null while unset.
+    /// A variable that a handler may set; null if unset.
     Variable(VarId),
-    /// What a regular expression's group matched: null before.
+    /// A capture group of a regular expression; null before a match.
     Group(VarId),
-    /// The status of the fault that is handled; null without one.
+    /// The status code of the current fault; null without a fault.
     Status,
+    /// Another placeholder of the current fault; null without a fault.
     OfFault(Template),
-    /// Null in the clear.
+    /// A placeholder of the TLS connection; null in cleartext.
     OfTls(Template),
-    /// The same, with a truth for a text.
+    /// Like `OfTls`, for a boolean.
     OfTlsWritten(Template),
-    /// A number or a truth that a placeholder writes.
+    /// A placeholder for a number or a boolean.
     Written(Template),
-    /// The variable of an `exists` or the like.
+    /// The variable of an `exists` or similar macro.
     Local(usize),
     List(Box<[Self]>),
     Any(Box<[Self]>),
@@ -46,7 +47,7 @@ pub(super) enum Node {
     Not(Box<Self>),
     Negate(Box<Self>),
     Choose(Box<[Self; 3]>),
-    /// Or unequal.
+    /// Equality, or inequality if the flag is set.
     Equal(Box<[Self; 2]>, bool),
     Compare(Order, Box<[Self; 2]>),
     In(Box<[Self; 2]>),
@@ -75,7 +76,7 @@ pub(super) enum Arithmetic {
     Remainder,
 }
 
-/// What becomes of a list whose items are looked at one after the other.
+/// The macros that iterate over a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aggregate {
     Exists,
@@ -85,10 +86,10 @@ pub(super) enum Aggregate {
     Filter,
 }
 
-/// `list.exists(x, …)` and the like.
+/// A call such as `list.exists(x, …)`.
 pub(super) struct Each {
     pub(super) aggregate: Aggregate,
-    /// Where the item is found.
+    /// Index of the variable that holds the item.
     pub(super) local: usize,
     list_and_body: Box<[Node; 2]>,
 }
@@ -103,11 +104,11 @@ impl Each {
     }
 }
 
-/// Why there is no program.
+/// The reason that an expression was not compiled.
 pub(super) enum Refusal {
-    /// The expression is wrong here.
+    /// A mistake in the expression.
     Here(Mistake),
-    /// What it is made of is refused by whom it belongs to.
+    /// A part of the expression (a matcher or a pattern) was rejected by its own module.
     There(BuildError),
 }
 
@@ -123,7 +124,7 @@ impl From<BuildError> for Refusal {
     }
 }
 
-/// `named` is what regular expressions in it are called without a name of their own.
+/// Compiles a tree. `named` is the default name of its regular expressions.
 pub(super) fn compile(tree: &Tree, named: &str, build: &mut Build<'_>) -> Result<Program, Refusal> {
     let mut work = Compilation { named, build, constants: Vec::new(), locals: Vec::new() };
     let (root, kind) = work.node(tree)?;
@@ -147,39 +148,41 @@ impl Compilation<'_, '_> {
     fn node(&mut self, tree: &Tree) -> Result<Typed, Refusal> {
         let constant = |value, kind| Ok((Node::Constant(value), kind));
         match &tree.part {
-            Part::Null => constant(Value::Null, Type::Null),
-            Part::Bool(truth) => constant(Value::Bool(*truth), Type::Bool),
-            Part::Int(number) => constant(Value::Int(*number), Type::Int),
-            Part::Double(number) => constant(Value::Double(*number), Type::Double),
-            Part::Text(text) if text.contains([OPEN, CLOSE]) => {
+            Expr::Null => constant(Value::Null, Type::Null),
+            Expr::Bool(truth) => constant(Value::Bool(*truth), Type::Bool),
+            Expr::Int(number) => constant(Value::Int(*number), Type::Int),
+            Expr::Double(number) => constant(Value::Double(*number), Type::Double),
+            Expr::Text(text) if text.contains([OPEN, CLOSE]) => {
                 let what = "a placeholder in a string, where it is not expanded: write it outside of the quotes (with +), \
                             or with a backslash in front of its brace for the braces themselves,";
                 Err(Mistake::new(tree.at, what).into())
             }
-            Part::Text(text) => Ok((self.text(text), Type::Text)),
-            Part::Placeholder(name) => Ok((self.placeholder(name, tree.at)?, Type::Dyn)),
-            Part::Name(name) => match self.locals.iter().rposition(|local| local == name) {
+            Expr::Text(text) => Ok((self.text(text), Type::Text)),
+            Expr::Placeholder(name) => Ok((self.placeholder(name, tree.at)?, Type::Dyn)),
+            Expr::Name(name) => match self.locals.iter().rposition(|local| local == name) {
                 Some(number) => Ok((Node::Local(number), Type::Dyn)),
                 None => Err(Mistake::new(tree.at, format!("the unknown name '{name}'")).into()),
             },
-            Part::List(items) => Ok((Node::List(self.nodes(items)?.0), Type::List)),
-            Part::Map(_) => {
+            Expr::List(items) => Ok((Node::List(self.nodes(items)?.0), Type::List)),
+            Expr::Map(_) => {
                 Err(Mistake::new(tree.at, "a map, which only header(), query(), vars() and file() take,").into())
             }
-            Part::Any(parts) => Ok((Node::Any(self.truths(parts)?), Type::Bool)),
-            Part::All(parts) => Ok((Node::All(self.truths(parts)?), Type::Bool)),
-            Part::Unary("!", inner) => Ok((Node::Not(Box::new(self.truth(inner)?)), Type::Bool)),
-            Part::Unary(_, inner) => match self.node(inner)? {
+            Expr::Any(parts) => Ok((Node::Any(self.truths(parts)?), Type::Bool)),
+            Expr::All(parts) => Ok((Node::All(self.truths(parts)?), Type::Bool)),
+            Expr::Unary("!", inner) => Ok((Node::Not(Box::new(self.truth(inner)?)), Type::Bool)),
+            Expr::Unary(_, inner) => match self.node(inner)? {
+                // A negative literal is a constant.
                 (Node::Constant(Value::Int(number)), _) => constant(Value::Int(-number), Type::Int),
                 (node, kind @ (Type::Int | Type::Double | Type::Dyn)) => Ok((Node::Negate(Box::new(node)), kind)),
                 (_, kind) => Err(wrong("-", &[kind], tree.at)),
             },
-            Part::Binary(operator, sides) => self.binary(operator, sides, tree.at),
-            Part::Index(sides) => match self.pair(sides)? {
+            Expr::Binary(operator, sides) => self.binary(operator, sides, tree.at),
+            Expr::Index(sides) => match self.pair(sides)? {
                 (nodes, [Type::List | Type::Dyn, Type::Int | Type::Dyn]) => Ok((Node::Index(nodes), Type::Dyn)),
                 (_, kinds) => Err(wrong("[]", &kinds, tree.at)),
             },
-            Part::Choose(parts) => {
+            Expr::Choose(parts) => {
+                // The branches may have different types only if one is known at run time.
                 let condition = self.truth(&parts[0])?;
                 let ((yes, one), (no, other)) = (self.node(&parts[1])?, self.node(&parts[2])?);
                 if !one.fits(other) {
@@ -188,7 +191,7 @@ impl Compilation<'_, '_> {
                 let kind = if one == other { one } else { Type::Dyn };
                 Ok((Node::Choose(Box::new([condition, yes, no])), kind))
             }
-            Part::Call(on, name, arguments) => self.call(on.as_deref(), name, arguments, tree.at),
+            Expr::Call(on, name, arguments) => self.call(on.as_deref(), name, arguments, tree.at),
         }
     }
 
@@ -200,6 +203,7 @@ impl Compilation<'_, '_> {
 
     fn placeholder(&mut self, name: &str, at: usize) -> Result<Node, Refusal> {
         let written = format!("{{{name}}}");
+        // These placeholders have a known type; the code below classifies the others by prefix.
         match name {
             "http.error.status_code" => return Ok(Node::Status),
             "http.request.duration_ms" | "http.shutting_down" | "http.vars.trusted_proxy" => {
@@ -207,7 +211,7 @@ impl Compilation<'_, '_> {
             }
             "http.vars.client_ip" => return Ok(Node::Text(self.build.template(&written))),
             "time.now" => {
-                return Err(Mistake::new(at, "{time.now}: times are no values here; {time.now.unix} is one,").into());
+                return Err(Mistake::new(at, "{time.now}, which is not a value here (use {time.now.unix}),").into());
             }
             _ => {}
         }
@@ -225,6 +229,7 @@ impl Compilation<'_, '_> {
             Some(_) => return Ok(Node::OfTls(self.build.template(&written))),
             None => {}
         }
+        // Placeholders with any other prefix are set by modules, and null while unset.
         const KNOWN: &[&str] =
             &["http.request.", "http.response.", "http.time_", "env.", "system.", "file.", "time.now."];
         if !KNOWN.iter().any(|prefix| name.starts_with(prefix)) {
@@ -272,6 +277,7 @@ impl Compilation<'_, '_> {
     fn binary(&mut self, operator: &'static str, sides: &[Tree; 2], at: usize) -> Result<Typed, Refusal> {
         let (nodes, kinds) = self.pair(sides)?;
         let [one, other] = kinds;
+        // `Dyn` is compatible with every type; the other operand then determines the type.
         let known = if one == Type::Dyn { other } else { one };
         let arithmetic = match operator {
             "==" | "!=" if one.fits(other) => return Ok((Node::Equal(nodes, operator == "!="), Type::Bool)),
@@ -314,17 +320,19 @@ impl Compilation<'_, '_> {
         };
         match (on, arguments) {
             (None, _) if call::is_matcher(name) => {
+                // Build the matcher from JSON as a route would, so that both accept the same options.
                 let json = call::json(name, arguments, self.named, at)?;
                 let mut set = self.build.matcher_set(&Map::from_iter([(name.to_owned(), json)]))?;
-                let matcher = set.pop().expect("the set of one matcher holds one");
+                let matcher = set.pop().expect("one matcher was compiled");
                 Ok((Node::Matcher(matcher), Type::Bool))
             }
             (Some(list), [variable, body]) if aggregate.is_some() => {
-                self.each(aggregate.expect("it was looked at"), list, variable, body)
+                self.each(aggregate.expect("checked by the guard"), list, variable, body)
             }
             (Some(text), [pattern]) | (None, [text, pattern]) if name == "matches" => self.search(text, pattern),
             _ => {
-                let form = if on.is_some() { Form::OnValue } else { Form::Plain };
+                // Neither matcher nor macro: an ordinary function.
+                let form = if on.is_some() { CallForm::OnValue } else { CallForm::Plain };
                 if !function::is_known(name, form) {
                     let what = format!("the function '{name}', which is not built into this version,");
                     return Err(Mistake::new(at, what).into());
@@ -349,30 +357,33 @@ impl Compilation<'_, '_> {
         if !kind.fits(Type::Text) {
             return Err(wrong("matches()", &[kind], text.at));
         }
-        let Part::Text(source) = &pattern.part else {
-            return Err(Mistake::new(pattern.at, "a pattern that is no string literal").into());
+        let Expr::Text(source) = &pattern.part else {
+            return Err(Mistake::new(pattern.at, "a pattern that is not a string literal").into());
         };
+        // In a pattern, braces are counts such as `{2}`, never placeholders.
         let source = source.replace(OPEN, "{").replace(CLOSE, "}");
         Ok((Node::Search(Box::new(node), Regexp::compile(&source, self.build)?), Type::Bool))
     }
 
     fn each(&mut self, aggregate: Aggregate, list: &Tree, variable: &Tree, body: &Tree) -> Result<Typed, Refusal> {
-        let Part::Name(name) = &variable.part else {
-            return Err(Mistake::new(variable.at, "a variable that is no plain name").into());
+        let Expr::Name(name) = &variable.part else {
+            return Err(Mistake::new(variable.at, "a variable that is not a plain name").into());
         };
         let (list_node, kind) = self.node(list)?;
         if !kind.fits(Type::List) {
             return Err(wrong("exists(), all(), map() or filter()", &[kind], list.at));
         }
         if self.locals.len() == LOCALS_MAX {
-            return Err(Mistake::new(variable.at, "more than 8 variables inside each other").into());
+            return Err(Mistake::new(variable.at, "more than 8 nested variables").into());
         }
+        // The name is in scope for the body only.
         self.locals.push(name.clone());
         let body = match aggregate {
             Aggregate::Map => self.node(body).map(|(node, _)| node),
             _ => self.truth(body),
         };
         self.locals.pop();
+        // After the pop this is the index of the macro's own variable.
         let local = self.locals.len();
         let kind = match aggregate {
             Aggregate::Map | Aggregate::Filter => Type::List,

@@ -1,21 +1,21 @@
-//! From words to a tree, as the language definition of CEL has its grammar.
+//! The parser: recursive descent by the grammar of CEL's language definition.
 
 use super::Mistake;
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 
-/// How deep brackets may stand inside each other, and how long a chain of operators or calls may be, `&&` and `||` excepted:
-/// what walks the tree walks it on the stack.
+/// Most nested brackets, and most operators or calls in a chain, except `&&` and `||`. The functions that walk the tree
+/// recurse, so this bounds their stack.
 const DEPTH_MAX: usize = 32;
 
-/// A part of an expression, and where it stands.
+/// A subexpression and its position.
 #[derive(Debug)]
 pub(super) struct Tree {
-    pub(super) part: Part,
+    pub(super) part: Expr,
     pub(super) at: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum Expr {
     Null,
     Bool(bool),
     Int(i64),
@@ -25,7 +25,7 @@ pub(super) enum Part {
     Name(String),
     List(Vec<Tree>),
     Map(Vec<(Tree, Tree)>),
-    /// On a value, as `'a'.size()`, or on none.
+    /// Called on a value, as in `'a'.size()`, or without one.
     Call(Option<Box<Tree>>, String, Vec<Tree>),
     Any(Vec<Tree>),
     All(Vec<Tree>),
@@ -35,14 +35,14 @@ pub(super) enum Part {
     Choose(Box<[Tree; 3]>),
 }
 
-/// Operators of two sides, those that bind more loosely first.
+/// Binary operators, lowest precedence first.
 const LEVELS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">=", "in"], &["+", "-"], &["*", "/", "%"]];
 
 pub(super) fn parse(tokens: &[Token]) -> Result<Tree, Mistake> {
     let mut parser = Parser { tokens, at: 0, depth: 0 };
     let tree = parser.expression()?;
     match parser.token().kind {
-        Kind::End => Ok(tree),
+        TokenKind::End => Ok(tree),
         _ => parser.unexpected("the end of the expression or an operator"),
     }
 }
@@ -65,9 +65,10 @@ impl<'t> Parser<'t> {
     }
 
     fn sign(&mut self, of: &[&'static str]) -> Option<&'static str> {
+        // `in` is an operator although it is spelled like a name.
         let found = match &self.token().kind {
-            Kind::Sign(sign) => of.iter().find(|wanted| *wanted == sign),
-            Kind::Name(name) => of.iter().find(|wanted| **wanted == "in" && name == "in"),
+            TokenKind::Sign(sign) => of.iter().find(|wanted| *wanted == sign),
+            TokenKind::Name(name) => of.iter().find(|wanted| **wanted == "in" && name == "in"),
             _ => None,
         };
         self.at += usize::from(found.is_some());
@@ -84,20 +85,21 @@ impl<'t> Parser<'t> {
     fn unexpected<T>(&self, expected: &str) -> Result<T, Mistake> {
         let token = self.token();
         let found = match &token.kind {
-            Kind::Name(name) => format!("'{name}'"),
-            Kind::Int(number) => format!("'{number}'"),
-            Kind::Double(number) => format!("'{number}'"),
-            Kind::Text(_) => "a string".to_owned(),
-            Kind::Placeholder(name) => format!("'{{{name}}}'"),
-            Kind::Sign(sign) => format!("'{sign}'"),
-            Kind::End => "the end".to_owned(),
+            TokenKind::Name(name) => format!("'{name}'"),
+            TokenKind::Int(number) => format!("'{number}'"),
+            TokenKind::Double(number) => format!("'{number}'"),
+            TokenKind::Text(_) => "a string".to_owned(),
+            TokenKind::Placeholder(name) => format!("'{{{name}}}'"),
+            TokenKind::Sign(sign) => format!("'{sign}'"),
+            TokenKind::End => "the end".to_owned(),
         };
         Err(Mistake::new(token.at, format!("{found} where {expected} was expected")))
     }
 
+    /// Runs `work` one level deeper. Fails beyond [`DEPTH_MAX`].
     fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Mistake>) -> Result<T, Mistake> {
         if self.depth == DEPTH_MAX {
-            return Err(Mistake::new(self.token().at, "brackets deeper inside each other than 32"));
+            return Err(Mistake::new(self.token().at, "brackets nested deeper than 32 levels"));
         }
         self.depth += 1;
         let result = work(self);
@@ -105,6 +107,7 @@ impl<'t> Parser<'t> {
         result
     }
 
+    /// Counts one more operator in a left-associative chain, which makes the tree one level deeper.
     fn link(&self, links: &mut usize) -> Result<(), Mistake> {
         *links += 1;
         match *links > DEPTH_MAX {
@@ -120,21 +123,23 @@ impl<'t> Parser<'t> {
                 return Ok(condition);
             }
             let at = condition.at;
+            // By CEL's grammar only the last branch may contain another unparenthesized conditional.
             let yes = parser.any()?;
             parser.expect(":")?;
             let no = parser.expression()?;
-            Ok(Tree { part: Part::Choose(Box::new([condition, yes, no])), at })
+            Ok(Tree { part: Expr::Choose(Box::new([condition, yes, no])), at })
         })
     }
 
     fn any(&mut self) -> Result<Tree, Mistake> {
-        self.joined("||", Part::Any, |parser| parser.joined("&&", Part::All, |parser| parser.level(0)))
+        self.joined("||", Expr::Any, |parser| parser.joined("&&", Expr::All, |parser| parser.level(0)))
     }
 
+    /// Parses a chain of `&&` or `||` to one flat node, so that its length does not add depth.
     fn joined(
         &mut self,
         sign: &'static str,
-        part: fn(Vec<Tree>) -> Part,
+        part: fn(Vec<Tree>) -> Expr,
         inner: fn(&mut Self) -> Result<Tree, Mistake>,
     ) -> Result<Tree, Mistake> {
         let first = inner(self)?;
@@ -149,6 +154,7 @@ impl<'t> Parser<'t> {
         Ok(Tree { part: part(all), at })
     }
 
+    /// Parses the operators of one precedence level, left-associative.
     fn level(&mut self, level: usize) -> Result<Tree, Mistake> {
         let Some(signs) = LEVELS.get(level) else { return self.unary() };
         let mut left = self.level(level + 1)?;
@@ -158,7 +164,8 @@ impl<'t> Parser<'t> {
             let Some(sign) = self.sign(signs) else { return Ok(left) };
             self.link(&mut links)?;
             let right = self.level(level + 1)?;
-            left = Tree { part: Part::Binary(sign, Box::new([left, right])), at };
+            // Operators of one level associate to the left, so the chain nests in its left operand.
+            left = Tree { part: Expr::Binary(sign, Box::new([left, right])), at };
         }
     }
 
@@ -167,7 +174,7 @@ impl<'t> Parser<'t> {
         match self.sign(&["!", "-"]) {
             Some(sign) => self.deeper(|parser| {
                 let inner = parser.unary()?;
-                Ok(Tree { part: Part::Unary(sign, Box::new(inner)), at })
+                Ok(Tree { part: Expr::Unary(sign, Box::new(inner)), at })
             }),
             None => self.member(),
         }
@@ -179,20 +186,24 @@ impl<'t> Parser<'t> {
         loop {
             if self.sign(&["."]).is_some() {
                 let at = self.token().at;
-                let Kind::Name(name) = &self.token().kind else { return self.unexpected("a function's name") };
+                let TokenKind::Name(name) = &self.token().kind else { return self.unexpected("a function's name") };
                 self.next();
+                // Only calls may follow a dot: values have no fields here.
                 if self.sign(&["("]).is_none() {
-                    return Err(Mistake::new(at, format!("the field '{name}' of a value, and values have none here")));
+                    return Err(Mistake::new(
+                        at,
+                        format!("the field '{name}' of a value, but values have no fields here"),
+                    ));
                 }
                 self.link(&mut links)?;
                 let arguments = self.list(")")?;
-                value = Tree { part: Part::Call(Some(Box::new(value)), name.clone(), arguments), at };
+                value = Tree { part: Expr::Call(Some(Box::new(value)), name.clone(), arguments), at };
             } else if self.sign(&["["]).is_some() {
                 self.link(&mut links)?;
                 let at = self.token().at;
                 let index = self.expression()?;
                 self.expect("]")?;
-                value = Tree { part: Part::Index(Box::new([value, index])), at };
+                value = Tree { part: Expr::Index(Box::new([value, index])), at };
             } else {
                 return Ok(value);
             }
@@ -202,35 +213,35 @@ impl<'t> Parser<'t> {
     fn primary(&mut self) -> Result<Tree, Mistake> {
         let token = self.token();
         let part = match &token.kind {
-            Kind::Int(number) => Part::Int(*number),
-            Kind::Double(number) => Part::Double(*number),
-            Kind::Text(text) => Part::Text(text.clone()),
-            Kind::Placeholder(name) => Part::Placeholder(name.clone()),
-            Kind::Name(name) if name == "in" => return self.unexpected("a value"),
-            Kind::Name(name) => {
+            TokenKind::Int(number) => Expr::Int(*number),
+            TokenKind::Double(number) => Expr::Double(*number),
+            TokenKind::Text(text) => Expr::Text(text.clone()),
+            TokenKind::Placeholder(name) => Expr::Placeholder(name.clone()),
+            TokenKind::Name(name) if name == "in" => return self.unexpected("a value"),
+            TokenKind::Name(name) => {
                 self.next();
                 let part = match &**name {
-                    "true" => Part::Bool(true),
-                    "false" => Part::Bool(false),
-                    "null" => Part::Null,
-                    _ if self.sign(&["("]).is_some() => Part::Call(None, name.clone(), self.list(")")?),
-                    _ => Part::Name(name.clone()),
+                    "true" => Expr::Bool(true),
+                    "false" => Expr::Bool(false),
+                    "null" => Expr::Null,
+                    _ if self.sign(&["("]).is_some() => Expr::Call(None, name.clone(), self.list(")")?),
+                    _ => Expr::Name(name.clone()),
                 };
                 return Ok(Tree { part, at: token.at });
             }
-            Kind::Sign("(") => {
+            TokenKind::Sign("(") => {
                 self.next();
                 let inner = self.expression()?;
                 self.expect(")")?;
                 return Ok(inner);
             }
-            Kind::Sign("[") => {
+            TokenKind::Sign("[") => {
                 self.next();
-                return Ok(Tree { part: Part::List(self.list("]")?), at: token.at });
+                return Ok(Tree { part: Expr::List(self.list("]")?), at: token.at });
             }
-            Kind::Sign("{") => {
+            TokenKind::Sign("{") => {
                 self.next();
-                return Ok(Tree { part: Part::Map(self.map()?), at: token.at });
+                return Ok(Tree { part: Expr::Map(self.map()?), at: token.at });
             }
             _ => return self.unexpected("a value"),
         };
@@ -238,7 +249,7 @@ impl<'t> Parser<'t> {
         Ok(Tree { part, at: token.at })
     }
 
-    /// Up to the bracket that closes it; a comma may stand in front of that.
+    /// Parses a list up to its closing bracket. A trailing comma is allowed.
     fn list(&mut self, close: &'static str) -> Result<Vec<Tree>, Mistake> {
         let mut items = Vec::new();
         while self.sign(&[close]).is_none() {

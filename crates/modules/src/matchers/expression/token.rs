@@ -1,36 +1,38 @@
-//! An expression's words.
+//! The lexer.
 
 use super::Mistake;
 
-/// Stand around a placeholder's name, so that its braces are told from those of a map. They are of Unicode's private use.
+/// Delimiters around a placeholder's name in the lexer's input, to distinguish its braces from those of a map. From
+/// Unicode's private use area.
 pub(super) const OPEN: char = '\u{e000}';
 pub(super) const CLOSE: char = '\u{e001}';
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Name(String),
     Int(i64),
     Double(f64),
-    /// Placeholders in it stand between [`OPEN`] and [`CLOSE`].
+    /// Placeholders in the text are delimited by [`OPEN`] and [`CLOSE`].
     Text(String),
     Placeholder(String),
     Sign(&'static str),
     End,
 }
 
-/// A word, and where it stands: in characters, from 1.
+/// A token and its position: a 1-based index in characters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) at: usize,
 }
 
-/// Longer ones first.
+/// Longer signs come before their prefixes.
 const SIGNS: &[&str] = &[
     "==", "!=", "<=", ">=", "&&", "||", "<", ">", "!", "?", ":", "+", "-", "*", "/", "%", ".", ",", "(", ")", "[", "]",
     "{", "}",
 ];
 
+/// Splits an expression into tokens; the last one is always `End`.
 pub(super) fn tokens(source: &str) -> Result<Vec<Token>, Mistake> {
     let (text, places) = mark(source)?;
     let mut lexer = Lexer { text, places, at: 0 };
@@ -39,7 +41,7 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token>, Mistake> {
         lexer.skip();
         let start = lexer.at;
         let kind = lexer.token()?;
-        let is_last = kind == Kind::End;
+        let is_last = kind == TokenKind::End;
         tokens.push(Token { kind, at: lexer.place(start) });
         if is_last {
             return Ok(tokens);
@@ -47,15 +49,15 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token>, Mistake> {
     }
 }
 
-/// Marks placeholders, `{name}`, and takes the backslash of those that are escaped, `\{name}`. As in Caddy that comes before
-/// all else, strings included.
+/// Replaces the braces of placeholders, `{name}`, by delimiters, and removes the backslash of escaped ones, `\{name}`.
+/// As in Caddy this happens before lexing, so also inside strings. The second vector maps positions to the source.
 fn mark(source: &str) -> Result<(Vec<char>, Vec<usize>), Mistake> {
     let chars: Vec<char> = source.chars().collect();
     let (mut text, mut places) = (Vec::with_capacity(chars.len()), Vec::with_capacity(chars.len()));
     let mut at = 0;
     while let Some(&ch) = chars.get(at) {
         if matches!(ch, OPEN | CLOSE) {
-            return Err(Mistake::new(at + 1, "a character of private use"));
+            return Err(Mistake::new(at + 1, "a private-use character"));
         }
         let escaped = usize::from(ch == '\\');
         let length = placeholder(&chars[at + escaped..]);
@@ -66,6 +68,7 @@ fn mark(source: &str) -> Result<(Vec<char>, Vec<usize>), Mistake> {
             continue;
         };
         let inner = at + escaped..at + escaped + length;
+        // An escaped placeholder keeps its braces and loses its backslash.
         for place in inner.clone() {
             text.push(match chars[place] {
                 '{' if escaped == 0 => OPEN,
@@ -80,7 +83,7 @@ fn mark(source: &str) -> Result<(Vec<char>, Vec<usize>), Mistake> {
     Ok((text, places))
 }
 
-/// The length of the placeholder that this begins with, as Caddy knows them in expressions.
+/// Returns the length of the placeholder at the start, by Caddy's syntax for placeholders in expressions.
 fn placeholder(chars: &[char]) -> Option<usize> {
     let ['{', first, rest @ ..] = chars else { return None };
     let in_name = |ch: &&char| ch.is_ascii_alphanumeric() || matches!(ch, '_' | '.' | '-');
@@ -113,6 +116,7 @@ impl Lexer {
         run
     }
 
+    /// Skips white space and comments.
     fn skip(&mut self) {
         loop {
             self.run(char::is_whitespace);
@@ -123,15 +127,16 @@ impl Lexer {
         }
     }
 
-    fn token(&mut self) -> Result<Kind, Mistake> {
+    fn token(&mut self) -> Result<TokenKind, Mistake> {
         let start = self.at;
-        let Some(ch) = self.peek(0) else { return Ok(Kind::End) };
+        let Some(ch) = self.peek(0) else { return Ok(TokenKind::End) };
         if ch == OPEN {
             self.at += 1;
             let name = self.run(|ch| ch != CLOSE);
             self.at += 1;
-            return Ok(Kind::Placeholder(name));
+            return Ok(TokenKind::Placeholder(name));
         }
+        // Prefixes of strings (`r`, `b`) must be tried before names.
         let quote_at = |lexer: &Self, ahead| matches!(lexer.peek(ahead), Some('"' | '\''));
         if quote_at(self, 0) {
             return self.string(false);
@@ -143,39 +148,42 @@ impl Lexer {
         if matches!(ch, 'b' | 'B')
             && (quote_at(self, 1) || (matches!(self.peek(1), Some('r' | 'R')) && quote_at(self, 2)))
         {
-            return Err(Mistake::new(self.place(start), "octet strings (b'…'), which are not built into this version"));
+            return Err(Mistake::new(self.place(start), "byte strings (b'…'), which are not built into this version"));
         }
         if ch.is_ascii_digit() || (ch == '.' && self.peek(1).is_some_and(|ch| ch.is_ascii_digit())) {
             return self.number();
         }
         if ch.is_ascii_alphabetic() || ch == '_' {
-            return Ok(Kind::Name(self.run(|ch| ch.is_ascii_alphanumeric() || ch == '_')));
+            return Ok(TokenKind::Name(self.run(|ch| ch.is_ascii_alphanumeric() || ch == '_')));
         }
+        // `find` returns the first entry, so the order of `SIGNS` makes it the longest.
         match SIGNS.iter().find(|sign| self.starts_with(sign)) {
             Some(sign) => {
                 self.at += sign.len();
-                Ok(Kind::Sign(sign))
+                Ok(TokenKind::Sign(sign))
             }
-            None => Err(Mistake::new(self.place(start), format!("'{ch}', which begins nothing"))),
+            None => Err(Mistake::new(self.place(start), format!("'{ch}', which cannot begin a value or an operator"))),
         }
     }
 
-    fn number(&mut self) -> Result<Kind, Mistake> {
+    fn number(&mut self) -> Result<TokenKind, Mistake> {
         let place = self.place(self.at);
         if self.starts_with("0x") || self.starts_with("0X") {
             self.at += 2;
             let digits = self.run(|ch| ch.is_ascii_hexdigit());
             let number = i64::from_str_radix(&digits, 16).ok();
-            return number.map(Kind::Int).ok_or_else(|| Mistake::new(place, "a number that is none"));
+            return number.map(TokenKind::Int).ok_or_else(|| Mistake::new(place, "an invalid number"));
         }
         let mut text = self.run(|ch| ch.is_ascii_digit());
         let mut whole = true;
+        // A dot without a digit after it begins a call, as in `1.size()`.
         if self.peek(0) == Some('.') && self.peek(1).is_some_and(|ch| ch.is_ascii_digit()) {
             self.at += 1;
             whole = false;
             text.push('.');
             text.push_str(&self.run(|ch| ch.is_ascii_digit()));
         }
+        // An `e` is an exponent only if digits follow.
         if matches!(self.peek(0), Some('e' | 'E')) {
             let signed = usize::from(matches!(self.peek(1), Some('+' | '-')));
             if self.peek(1 + signed).is_some_and(|ch| ch.is_ascii_digit()) {
@@ -189,15 +197,16 @@ impl Lexer {
             return Err(Mistake::new(place, "unsigned numbers, which are not built into this version"));
         }
         let kind = match whole {
-            true => text.parse().ok().map(Kind::Int),
-            false => text.parse().ok().map(Kind::Double),
+            true => text.parse().ok().map(TokenKind::Int),
+            false => text.parse().ok().map(TokenKind::Double),
         };
         kind.ok_or_else(|| Mistake::new(place, "a number that is too large"))
     }
 
-    fn string(&mut self, raw: bool) -> Result<Kind, Mistake> {
+    fn string(&mut self, raw: bool) -> Result<TokenKind, Mistake> {
         let start = self.at;
         let quote = self.peek(0).expect("a quote");
+        // CEL has triple-quoted strings, which may span lines.
         let length = if self.peek(1) == Some(quote) && self.peek(2) == Some(quote) { 3 } else { 1 };
         self.at += length;
         let mut text = String::new();
@@ -208,7 +217,7 @@ impl Lexer {
             };
             if (0..length).all(|ahead| self.peek(ahead) == Some(quote)) {
                 self.at += length;
-                return Ok(Kind::Text(text));
+                return Ok(TokenKind::Text(text));
             }
             self.at += 1;
             match ch {
@@ -217,8 +226,9 @@ impl Lexer {
                 }
                 '\\' if !raw => match self.escape() {
                     Some(ch) => text.push(ch),
-                    None => return Err(Mistake::new(self.place(here), "an escape that is none")),
+                    None => return Err(Mistake::new(self.place(here), "an invalid escape")),
                 },
+                // In a raw string a backslash keeps the next quote from ending the string, and both remain in the text.
                 '\\' if raw && self.peek(0) == Some(quote) => {
                     text.extend(['\\', quote]);
                     self.at += 1;
@@ -228,7 +238,7 @@ impl Lexer {
         }
     }
 
-    /// Behind a backslash.
+    /// Decodes an escape. The backslash is already consumed. `None` if it is not valid.
     fn escape(&mut self) -> Option<char> {
         let ch = self.peek(0)?;
         self.at += 1;
@@ -244,6 +254,7 @@ impl Lexer {
             'x' | 'X' => (2, 16),
             'u' => (4, 16),
             'U' => (8, 16),
+            // Three octal digits, the first of which is part of the code.
             '0'..='3' => {
                 self.at -= 1;
                 (3, 8)

@@ -1,18 +1,20 @@
-//! What an expression computes with. Values are small and copied; texts and lists lie in the evaluation's memory.
+//! The values of an expression. Values are small and are copied; strings and lists are spans in the evaluation's
+//! memory.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::evaluate::Halt;
 
-/// Octets of texts that one evaluation may hold, and items of lists. What a peer sends can be multiplied by an expression
-/// (`replace`, lists in lists), so there is an end to it.
-const OCTETS_MAX: usize = 64 * 1024 * 1024;
+/// Most bytes of strings, and most list items, in one evaluation. An expression can multiply the client's input
+/// (`replace`, nested lists), so both are bounded.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
 const VALUES_MAX: usize = 1024 * 1024;
-/// Items of lists that one evaluation may look at, all its `exists` and the like together: they hold their worker.
+/// Most list items that the macros of one evaluation may visit in total. An evaluation occupies its worker, so its time
+/// must be bounded too.
 const STEPS_MAX: u32 = 128 * 1024;
 
-/// A run of octets in [`Memory::text`], or of values in [`Memory::values`].
+/// A range of bytes in [`Memory::text`], or of values in [`Memory::values`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -37,18 +39,18 @@ pub(super) enum Value {
     Int(i64),
     Double(f64),
     Text(Span),
-    /// A text that stands for whatever it is compared with.
+    /// A string of unknown type: it is converted to the type that it is compared with.
     Weak(Span),
     List(Span),
 }
 
-/// Where one evaluation keeps its texts and lists.
+/// The strings and lists of one evaluation.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// The program's own texts first.
+    /// Begins with the program's constants.
     pub(super) text: Vec<u8>,
     pub(super) values: Vec<Value>,
-    /// What the variables of `exists` and the like are now, the outermost first.
+    /// The current items of the macros' variables, the outermost first.
     pub(super) locals: Vec<Value>,
     steps: u32,
 }
@@ -56,6 +58,7 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) const EMPTY: Self = Self { text: Vec::new(), values: Vec::new(), locals: Vec::new(), steps: 0 };
 
+    /// Prepares the memory for an evaluation.
     pub(super) fn begin(&mut self, constants: &[u8]) {
         self.text.clear();
         self.text.extend_from_slice(constants);
@@ -64,10 +67,11 @@ impl Memory {
         self.steps = 0;
     }
 
-    pub(super) fn give_back(&mut self, octets_max: usize, values_max: usize) {
+    /// Clears the memory after an evaluation, and frees the capacity above the limits.
+    pub(super) fn give_back(&mut self, bytes_max: usize, values_max: usize) {
         self.text.clear();
         self.values.clear();
-        self.text.shrink_to(octets_max);
+        self.text.shrink_to(bytes_max);
         self.values.shrink_to(values_max);
     }
 
@@ -79,7 +83,7 @@ impl Memory {
         &self.values[span.range()]
     }
 
-    /// What `write` appends, as a text.
+    /// Appends a string and returns its span. Fails above the limit.
     pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<Span, Halt> {
         let start = self.text.len();
         write(&mut self.text);
@@ -87,30 +91,30 @@ impl Memory {
         Ok(Span::new(start..self.text.len()))
     }
 
-    /// To be asked whenever something was added.
+    /// Fails above the limits. Must be called after each growth.
     pub(super) fn check(&self) -> Result<(), Halt> {
-        match self.text.len() > OCTETS_MAX || self.values.len() > VALUES_MAX {
-            true => Err(Halt::Error("an expression's texts or lists became too large")),
+        match self.text.len() > BYTES_MAX || self.values.len() > VALUES_MAX {
+            true => Err(Halt::Error("an expression's strings or lists exceed their size limit")),
             false => Ok(()),
         }
     }
 
-    /// To be asked before an item of a list is looked at.
+    /// Counts a visited list item. Fails above the limit.
     pub(super) fn step(&mut self) -> Result<(), Halt> {
         self.steps += 1;
         match self.steps > STEPS_MAX {
-            true => Err(Halt::Error("an expression looks at too many items of lists")),
+            true => Err(Halt::Error("an expression visits too many list items")),
             false => Ok(()),
         }
     }
 
-    /// Appends a copy of a text.
+    /// Appends a copy of a range of the text.
     pub(super) fn append(&mut self, range: Range<usize>) -> Result<(), Halt> {
         self.text.extend_from_within(range);
         self.check()
     }
 
-    /// Room for a list, filled with null.
+    /// Appends a list of nulls and returns its span. Fails above the limit.
     pub(super) fn reserve(&mut self, length: usize) -> Result<Span, Halt> {
         let start = self.values.len();
         self.values.resize(start + length, Value::Null);
@@ -118,10 +122,13 @@ impl Memory {
         Ok(Span::new(start..start + length))
     }
 
+    /// Compares two values as CEL's `==`. Values of different types are unequal, except that weak strings are
+    /// converted.
     pub(super) fn equal(&self, one: Value, other: Value) -> bool {
         match (one, other) {
             (Value::Null, Value::Null) => true,
             (Value::Bool(one), Value::Bool(other)) => one == other,
+            // A weak string takes the type of the value that it is compared with.
             (Value::Weak(text), Value::Bool(truth)) | (Value::Bool(truth), Value::Weak(text)) => {
                 self.truth(Value::Weak(text)) == Some(truth)
             }
@@ -136,7 +143,7 @@ impl Memory {
         }
     }
 
-    /// `None` for what is in no order.
+    /// Orders two values. Returns `None` for types without an order, and for NaN.
     pub(super) fn compare(&self, one: Value, other: Value) -> Option<Ordering> {
         match (one, other) {
             (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(&other)),
@@ -150,6 +157,7 @@ impl Memory {
     fn compare_numbers(&self, one: Value, other: Value) -> Option<Ordering> {
         match (self.number(one)?, self.number(other)?) {
             (Value::Int(one), Value::Int(other)) => Some(one.cmp(&other)),
+            // CEL compares numbers of different types by value.
             (Value::Int(one), Value::Double(other)) => (one as f64).partial_cmp(&other),
             (Value::Double(one), Value::Int(other)) => one.partial_cmp(&(other as f64)),
             (Value::Double(one), Value::Double(other)) => one.partial_cmp(&other),
@@ -157,11 +165,12 @@ impl Memory {
         }
     }
 
-    /// The number that a value is; a weak text is one when it is written so.
+    /// Returns the value as a number. Parses a weak string; `None` for other types.
     pub(super) fn number(&self, value: Value) -> Option<Value> {
         match value {
             Value::Int(_) | Value::Double(_) => Some(value),
             Value::Weak(text) => {
+                // An integer if possible, else a double.
                 let text = std::str::from_utf8(self.text(text)).ok()?;
                 text.parse().map(Value::Int).or_else(|_| text.parse().map(Value::Double)).ok()
             }
@@ -169,6 +178,7 @@ impl Memory {
         }
     }
 
+    /// Returns the value as a boolean. Parses a weak string; `None` for other types.
     pub(super) fn truth(&self, value: Value) -> Option<bool> {
         match value {
             Value::Bool(truth) => Some(truth),

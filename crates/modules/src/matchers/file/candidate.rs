@@ -1,17 +1,17 @@
-//! From a configured pattern to a path.
+//! Expands a configured pattern to a path.
 
 use causeway_message::path;
 use causeway_pipeline::{Build, Context, Template};
 
-use super::Plan;
+use super::FileMatcherPlan;
 use crate::file_server::push_root;
 
 /// An entry of `try_files`.
 pub(super) struct Pattern {
     template: Template,
-    /// It may hold wildcards: what placeholders bring along is escaped then.
+    /// The configured text contains wildcards, so wildcards in placeholder values must be escaped.
     is_glob: bool,
-    /// It ends with a slash, and so means a folder.
+    /// The configured text ends with a slash: the candidate must be a folder.
     is_folder: bool,
 }
 
@@ -25,21 +25,21 @@ impl Pattern {
     }
 }
 
-/// How a pattern is read.
+/// How a pattern is expanded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// To be looked for.
+pub(super) enum CandidateForm {
+    /// To be looked up.
     Tried,
-    /// As a path, whether it is there or not: the last one of `first_exist_fallback`.
+    /// As a literal path that need not exist: the last entry of `first_exist_fallback`.
     Literal,
 }
 
-/// Where in a text the parts of a candidate lie: the root, the path below it, and what was split off.
+/// A candidate's parts as offsets into its text: the root, the path below it, and the remainder after the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) root: usize,
     pub(super) end: usize,
-    /// The path is a pattern with wildcards.
+    /// The path still contains wildcards.
     pub(super) is_glob: bool,
 }
 
@@ -56,54 +56,56 @@ impl Candidate {
         &text[self.end..]
     }
 
-    /// Under which is remembered what was found: the path; for a pattern, how much of it is the root, too.
+    /// Appends the cache key: the path and, for a glob, the length of the root.
     pub(super) fn key(&self, text: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(self.path(text));
         if self.is_glob {
-            // A path with an octet 0 is never looked for.
+            // A path with a zero byte is never looked up, so the key is unambiguous.
             out.push(0);
             out.extend_from_slice(&self.root.to_be_bytes());
         }
     }
 }
 
-/// Makes a pattern's candidate in `out`; `None` where Caddy has none: only a pattern that ends with a slash means a folder, so
-/// that with `{path}` a request for `/folder/` falls through to the next entry.
+/// Expands a pattern to a candidate in `out`. Returns `None` where Caddy has no candidate: only a pattern that ends
+/// with a slash matches a folder, so with `{path}` a request for `/folder/` continues with the next entry.
 ///
-/// The root is taken as it is. DEVIATES from Caddy, which reads wildcards in it too.
+/// Wildcards in the root are literal. DEVIATES from Caddy, which expands them too.
 pub(super) fn put(
-    plan: &Plan,
+    plan: &FileMatcherPlan,
     pattern: &Pattern,
-    form: Form,
+    form: CandidateForm,
     cx: &mut Context,
     out: &mut Vec<u8>,
 ) -> Option<Candidate> {
     out.clear();
     push_root(&plan.root, cx, out);
     let root = out.len();
-    let is_glob = pattern.is_glob && form == Form::Tried;
+    let is_glob = pattern.is_glob && form == CandidateForm::Tried;
     cx.with_scratch(|cx, rendered| {
         if is_glob {
             pattern.template.render_values(cx, rendered, |_, value, out| escape(value, out));
         } else {
             pattern.template.render(cx, rendered);
         }
+        // Resolves dot segments, so that the path cannot lead above the root.
         path::clean(rendered, out);
-        if (form == Form::Literal || !rendered.ends_with(b"/")) && out.len() > root + 1 && out.ends_with(b"/") {
+        if (form == CandidateForm::Literal || !rendered.ends_with(b"/")) && out.len() > root + 1 && out.ends_with(b"/")
+        {
             out.pop();
         }
     });
     let mut end = root + split(&out[root..], &plan.splits);
     match form {
-        Form::Tried if end > root + 1 && out[end - 1] == b'/' && !pattern.is_folder => return None,
-        Form::Literal if pattern.is_folder && out[end - 1] != b'/' => {
+        CandidateForm::Tried if end > root + 1 && out[end - 1] == b'/' && !pattern.is_folder => return None,
+        CandidateForm::Literal if pattern.is_folder && out[end - 1] != b'/' => {
             out.insert(end, b'/');
             end += 1;
         }
         _ => {}
     }
     if end == root + 1 && root > 0 {
-        // The root itself, without a slash.
+        // The root itself, without its slash.
         out.remove(root);
         end = root;
     }
@@ -115,14 +117,14 @@ pub(super) fn put(
     Some(candidate)
 }
 
-/// How much of the path comes before the split (Caddy's `split_path`): up to and with the first occurrence of a delimiter, letters
-/// in any case, where that ends a component.
+/// Returns the length of the path before the split (Caddy's `split_path`): through the first occurrence of a delimiter,
+/// ignoring case, if that ends a component.
 fn split(path: &[u8], splits: &[Vec<u8>]) -> usize {
     for split in splits {
-        // Caddy looks at the first occurrence of each only. One that ends the path splits nothing off.
+        // As in Caddy, only the first occurrence of each delimiter counts. At the end of the path there is no split.
         let found = path.windows(split.len().max(1)).position(|part| part.eq_ignore_ascii_case(split));
         if let Some(at) = found
-            && path.get(at + split.len()).is_some_and(|&octet| octet == b'/')
+            && path.get(at + split.len()).is_some_and(|&byte| byte == b'/')
         {
             return at + split.len();
         }
@@ -130,22 +132,22 @@ fn split(path: &[u8], splits: &[Vec<u8>]) -> usize {
     path.len()
 }
 
-/// What a placeholder brings along is no wildcard.
+/// Appends a placeholder's value, with its wildcards escaped.
 fn escape(value: &[u8], out: &mut Vec<u8>) {
-    for &octet in value {
-        if b"*?[\\".contains(&octet) {
+    for &byte in value {
+        if b"*?[\\".contains(&byte) {
             out.push(b'\\');
         }
-        out.push(octet);
+        out.push(byte);
     }
 }
 
-/// Whether a pattern may match more than one name.
+/// Returns whether a pattern contains an unescaped wildcard.
 pub(super) fn has_wildcard(pattern: &[u8]) -> bool {
-    let mut octets = pattern.iter();
-    while let Some(octet) = octets.next() {
-        match octet {
-            b'\\' => drop(octets.next()),
+    let mut bytes = pattern.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
             b'*' | b'?' | b'[' => return true,
             _ => {}
         }
@@ -153,10 +155,11 @@ pub(super) fn has_wildcard(pattern: &[u8]) -> bool {
     false
 }
 
-/// Takes the backslashes out of what is not, or no more, a pattern: what was split off, and a path without wildcards.
+/// Removes backslashes from literal text: from the remainder, and from a path without wildcards.
 fn unescape(out: &mut Vec<u8>, candidate: &mut Candidate) {
     let from = if candidate.is_glob { candidate.end } else { candidate.root };
     let (mut to, mut at, mut end) = (from, from, None);
+    // Works in place; the write position never passes the read position.
     while at < out.len() {
         if at >= candidate.end {
             end.get_or_insert(to);

@@ -1,22 +1,22 @@
-//! Which of the candidates it is, by the policy. Written once for what a worker remembers and for the file system itself.
+//! Selects a candidate by the policy. One implementation serves both sources: the worker's cache and the file system.
 
 use causeway_message::StatusCode;
 
-use super::Plan;
-use super::candidate::{Candidate, Form, Pattern};
-use super::disk::{Found, Stat};
+use super::FileMatcherPlan;
+use super::candidate::{Candidate, CandidateForm, Pattern};
+use super::disk::{FileLookup, Stat};
 
 /// An entry of `try_files`.
 pub(super) enum Try {
     File(Pattern),
-    /// The request fails here.
+    /// The request fails with this status.
     Status(StatusCode),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(super) enum TryPolicy {
     First,
-    /// The last entry matches whether it is there or not.
+    /// As `First`, but the last entry matches even if it does not exist.
     FirstOrLast,
     Largest,
     Smallest,
@@ -24,96 +24,111 @@ pub(super) enum Policy {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// This one, whose parts are in the text; and whether it is a folder.
+pub(super) enum Choice {
+    /// The selected candidate, whose text is in the buffer, and whether it is a folder.
     Chosen(Candidate, bool),
+    /// No candidate exists.
     None,
     Failed(StatusCode),
-    /// The source does not know all that is needed.
+    /// The source lacks a result that the choice needs.
     Unknown,
 }
 
-/// Where candidates and what is found of them come from.
-pub(super) trait Source {
-    /// Makes the candidate of a pattern in `text`, in place of what is there.
-    fn candidate(&mut self, pattern: &Pattern, number: usize, form: Form, text: &mut Vec<u8>) -> Option<Candidate>;
+/// A source of candidates and of their lookup results.
+pub(super) trait CandidateSource {
+    /// Expands a pattern to a candidate and replaces `text` by it.
+    fn candidate(
+        &mut self,
+        pattern: &Pattern,
+        number: usize,
+        form: CandidateForm,
+        text: &mut Vec<u8>,
+    ) -> Option<Candidate>;
 
-    /// Shows what is there; false when that is not known.
-    fn find(&mut self, candidate: Candidate, text: &[u8], look: &mut dyn FnMut(&Found)) -> bool;
+    /// Passes the lookup result to `look`. Returns false if the source does not have it.
+    fn find(&mut self, candidate: Candidate, text: &[u8], look: &mut dyn FnMut(&FileLookup)) -> bool;
 }
 
-/// Chooses; the chosen path is left in `text`. `other` is room to work in.
-pub(super) fn choose(plan: &Plan, source: &mut dyn Source, text: &mut Vec<u8>, other: &mut Vec<u8>) -> Answer {
+/// Selects a candidate and leaves its path in `text`. `other` is a work buffer.
+pub(super) fn choose(
+    plan: &FileMatcherPlan,
+    source: &mut dyn CandidateSource,
+    text: &mut Vec<u8>,
+    other: &mut Vec<u8>,
+) -> Choice {
     match plan.policy {
-        Policy::First | Policy::FirstOrLast => first(plan, source, text, other),
-        Policy::Largest => best(plan, source, text, other, |a, b| a.len > b.len),
-        Policy::Smallest => best(plan, source, text, other, |a, b| a.len < b.len),
-        Policy::Newest => best(plan, source, text, other, |a, b| a.modified > b.modified),
+        TryPolicy::First | TryPolicy::FirstOrLast => first(plan, source, text, other),
+        TryPolicy::Largest => best(plan, source, text, other, |a, b| a.len > b.len),
+        TryPolicy::Smallest => best(plan, source, text, other, |a, b| a.len < b.len),
+        TryPolicy::Newest => best(plan, source, text, other, |a, b| a.modified > b.modified),
     }
 }
 
-fn first(plan: &Plan, source: &mut dyn Source, text: &mut Vec<u8>, other: &mut Vec<u8>) -> Answer {
+fn first(plan: &FileMatcherPlan, source: &mut dyn CandidateSource, text: &mut Vec<u8>, other: &mut Vec<u8>) -> Choice {
     for (number, entry) in plan.tries.iter().enumerate() {
         let pattern = match entry {
-            Try::Status(status) => return Answer::Failed(*status),
+            Try::Status(status) => return Choice::Failed(*status),
             Try::File(pattern) => pattern,
         };
-        let is_last = plan.policy == Policy::FirstOrLast && number == plan.tries.len() - 1;
-        if let Some(candidate) = source.candidate(pattern, number, Form::Tried, text) {
+        let is_last = plan.policy == TryPolicy::FirstOrLast && number == plan.tries.len() - 1;
+        if let Some(candidate) = source.candidate(pattern, number, CandidateForm::Tried, text) {
             if is_last && !candidate.is_glob {
-                return Answer::Chosen(candidate, false);
+                return Choice::Chosen(candidate, false);
             }
+            // The closure sees the result only while the cache is borrowed: copy the hit to `other`.
             let mut hit = None;
             let is_known = source.find(candidate, text, &mut |found| {
-                // Caddy: a path that ends with a slash must be a folder, another one must not.
+                // Caddy: a path with a trailing slash must be a folder, any other path must not.
                 let fits = |(path, stat): &(&[u8], Stat)| is_last || path.ends_with(b"/") == stat.is_folder;
                 if let Some((path, stat)) = found.iter(candidate.path(text)).find(fits) {
                     hit = Some((keep(candidate, path, text, other), stat.is_folder && !is_last));
                 }
             });
             if !is_known {
-                return Answer::Unknown;
+                return Choice::Unknown;
             }
             if let Some((candidate, is_folder)) = hit {
                 std::mem::swap(text, other);
-                return Answer::Chosen(candidate, is_folder);
+                return Choice::Chosen(candidate, is_folder);
             }
         }
-        if is_last && let Some(candidate) = source.candidate(pattern, number, Form::Literal, text) {
-            return Answer::Chosen(candidate, false);
+        if is_last && let Some(candidate) = source.candidate(pattern, number, CandidateForm::Literal, text) {
+            return Choice::Chosen(candidate, false);
         }
     }
-    Answer::None
+    Choice::None
 }
 
-/// The first of those than which none is better; folders count too.
+/// Selects the best entry, the earliest among equals. Folders count too.
 fn best(
-    plan: &Plan,
-    source: &mut dyn Source,
+    plan: &FileMatcherPlan,
+    source: &mut dyn CandidateSource,
     text: &mut Vec<u8>,
     other: &mut Vec<u8>,
     is_better: fn(&Stat, &Stat) -> bool,
-) -> Answer {
+) -> Choice {
     let mut best: Option<(Candidate, Stat)> = None;
     for (number, entry) in plan.tries.iter().enumerate() {
+        // Status entries have a meaning only for the policies that try in order.
         let Try::File(pattern) = entry else { continue };
-        let Some(candidate) = source.candidate(pattern, number, Form::Tried, text) else { continue };
+        let Some(candidate) = source.candidate(pattern, number, CandidateForm::Tried, text) else { continue };
         let is_known = source.find(candidate, text, &mut |found| {
             for (path, stat) in found.iter(candidate.path(text)) {
+                // Strictly better: the earliest wins among equals.
                 if best.is_none_or(|(_, best)| is_better(&stat, &best)) {
                     best = Some((keep(candidate, path, text, other), stat));
                 }
             }
         });
         if !is_known {
-            return Answer::Unknown;
+            return Choice::Unknown;
         }
     }
     std::mem::swap(text, other);
-    best.map_or(Answer::None, |(candidate, stat)| Answer::Chosen(candidate, stat.is_folder))
+    best.map_or(Choice::None, |(candidate, stat)| Choice::Chosen(candidate, stat.is_folder))
 }
 
-/// Copies what was found for a candidate, with what was split off, to `other`.
+/// Copies a found path and the candidate's remainder to `other`.
 fn keep(candidate: Candidate, path: &[u8], text: &[u8], other: &mut Vec<u8>) -> Candidate {
     other.clear();
     other.extend_from_slice(path);

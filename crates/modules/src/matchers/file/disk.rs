@@ -1,25 +1,26 @@
-//! What is asked of the file system; what blocks here runs on the blocking pool.
+//! File system access; everything that blocks runs on the file thread pool.
 
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 
 use std::time::SystemTime;
 
-use causeway_pipeline::Context;
+use causeway_pipeline::{Context, LogLimit};
 
-use super::Plan;
-use super::candidate::{self, Candidate, Form, Pattern, has_wildcard};
-use super::choose::{Source, Try};
-use crate::file_server::of_octets;
+use super::FileMatcherPlan;
+use super::candidate::{self, Candidate, CandidateForm, Pattern, has_wildcard};
+use super::choose::{CandidateSource, Try};
+use crate::file_server::of_bytes;
 use crate::fresh::{Cost, Costly};
 use crate::glob::{Space, glob};
 
-/// Files that a pattern stands for at most, in the order of their names; more are left out.
+/// Most files that a glob expands to, in the order of their names; further ones are ignored.
 const MATCHES_MAX: usize = 1000;
-/// Names that are compared with a pattern at most.
+/// Most directory entries that one glob reads.
 const NAMES_MAX: usize = 100_000;
 
-/// What the file system says of a path.
+/// The metadata of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) is_folder: bool,
@@ -34,17 +35,18 @@ impl Stat {
     }
 }
 
-/// What is there for a candidate.
-pub(super) enum Found {
+/// The lookup result for a candidate.
+pub(super) enum FileLookup {
+    /// Does not exist, or is not accessible.
     Nothing,
-    /// At the candidate's own path.
+    /// The candidate's own path exists.
     One(Stat),
-    /// What its wildcards match.
+    /// The paths that match the candidate's wildcards.
     Several(Box<[(Box<[u8]>, Stat)]>),
 }
 
-impl Found {
-    /// Paths with what is there; `own` is the candidate's.
+impl FileLookup {
+    /// Iterates over the found paths and their metadata; `own` is the candidate's own path.
     pub(super) fn iter<'f>(&'f self, own: &'f [u8]) -> impl Iterator<Item = (&'f [u8], Stat)> {
         let (one, several) = match self {
             Self::Nothing => (None, &[][..]),
@@ -55,41 +57,41 @@ impl Found {
     }
 }
 
-impl Costly for Found {
+impl Costly for FileLookup {
     fn cost(&self) -> Cost {
-        let octets = match self {
+        let bytes = match self {
             Self::Nothing | Self::One(_) => 0,
             Self::Several(several) => several.iter().map(|(path, _)| path.len() + size_of::<(Box<[u8]>, Stat)>()).sum(),
         };
-        Cost { octets, open: 0 }
+        Cost { bytes, open: 0 }
     }
 }
 
 type Put = Option<(Vec<u8>, Candidate)>;
 
-/// The file system, for the candidates of one request.
+/// The file system as a source, for the candidates of one request.
 pub(super) struct Disk {
-    /// For each entry, as it is tried and as it is taken at last.
+    /// For each entry, its two expansions: to be looked up, and as a literal.
     candidates: Vec<(Put, Put)>,
-    /// What was found, by the key under which it is to be remembered.
-    pub(super) seen: Vec<(Vec<u8>, Found)>,
+    /// The results with their cache keys.
+    pub(super) seen: Vec<(Vec<u8>, FileLookup)>,
 }
 
 impl Disk {
-    /// On the worker: renders all that may be asked for.
-    pub(super) fn of(plan: &Plan, cx: &mut Context) -> Self {
-        let mut put = |pattern: &Pattern, form: Form| {
+    /// Runs on the worker: expands every candidate that the job may need, since the job has no access to the request.
+    pub(super) fn of(plan: &FileMatcherPlan, cx: &mut Context) -> Self {
+        let mut put = |pattern: &Pattern, form: CandidateForm| {
             let mut text = Vec::new();
             candidate::put(plan, pattern, form, cx, &mut text).map(|candidate| (text, candidate))
         };
         let candidates = plan.tries.iter().map(|entry| match entry {
-            Try::File(pattern) => (put(pattern, Form::Tried), put(pattern, Form::Literal)),
+            Try::File(pattern) => (put(pattern, CandidateForm::Tried), put(pattern, CandidateForm::Literal)),
             Try::Status(_) => (None, None),
         });
         Self { candidates: candidates.collect(), seen: Vec::new() }
     }
 
-    /// All that is asked for.
+    /// Returns a key that identifies all candidates, to share one lookup among equal requests.
     pub(super) fn key(&self) -> Vec<u8> {
         let mut key = Vec::new();
         for put in self.candidates.iter().flat_map(|(tried, literal)| [tried, literal]) {
@@ -104,22 +106,29 @@ impl Disk {
     }
 }
 
-impl Source for Disk {
-    fn candidate(&mut self, _pattern: &Pattern, number: usize, form: Form, text: &mut Vec<u8>) -> Option<Candidate> {
+impl CandidateSource for Disk {
+    fn candidate(
+        &mut self,
+        _pattern: &Pattern,
+        number: usize,
+        form: CandidateForm,
+        text: &mut Vec<u8>,
+    ) -> Option<Candidate> {
         let (tried, literal) = &self.candidates[number];
-        let (octets, candidate) = if form == Form::Tried { tried } else { literal }.as_ref()?;
-        text.clone_from(octets);
+        let (bytes, candidate) = if form == CandidateForm::Tried { tried } else { literal }.as_ref()?;
+        text.clone_from(bytes);
         Some(*candidate)
     }
 
-    fn find(&mut self, candidate: Candidate, text: &[u8], look: &mut dyn FnMut(&Found)) -> bool {
+    fn find(&mut self, candidate: Candidate, text: &[u8], look: &mut dyn FnMut(&FileLookup)) -> bool {
         let path = candidate.path(text);
+        // No file name contains a zero byte.
         let found = if path.contains(&0) {
-            Found::Nothing
+            FileLookup::Nothing
         } else if candidate.is_glob {
-            Found::Several(expand(&path[..candidate.root], &path[candidate.root..]))
+            FileLookup::Several(expand(&path[..candidate.root], &path[candidate.root..]))
         } else {
-            stat(path).map_or(Found::Nothing, Found::One)
+            stat(path).map_or(FileLookup::Nothing, FileLookup::One)
         };
         look(&found);
         let mut key = Vec::new();
@@ -129,23 +138,36 @@ impl Source for Disk {
     }
 }
 
-/// Caddy: whatever the reason is, what cannot be looked at is not there.
+/// Reads a path's metadata. As in Caddy, every error counts as absence. Missing permission is logged for the operator.
 fn stat(path: &[u8]) -> Option<Stat> {
-    fs::metadata(of_octets(path)).ok().map(|metadata| Stat::of(&metadata))
+    static FORBIDDEN: LogLimit = LogLimit::new();
+    let path = of_bytes(path);
+    match fs::metadata(path) {
+        Ok(metadata) => Some(Stat::of(&metadata)),
+        Err(error) => {
+            if error.kind() == ErrorKind::PermissionDenied
+                && let Some(left_out) = FORBIDDEN.admit()
+            {
+                tracing::warn!(?path, %error, left_out, "treating a file as missing: no permission to access it");
+            }
+            None
+        }
+    }
 }
 
-/// What a pattern with wildcards matches below the root, in the order of the names (Go's `filepath.Glob`). DEVIATES from it where
-/// the pattern ends with a slash: Go then finds nothing, here folders.
+/// Expands a pattern with wildcards below the root, sorted by name (Go's `filepath.Glob`). DEVIATES from it if the
+/// pattern ends with a slash: Go then finds no path, this function finds folders.
 fn expand(root: &[u8], pattern: &[u8]) -> Box<[(Box<[u8]>, Stat)]> {
     let wants_folder = pattern.ends_with(b"/");
     let mut paths = vec![root.to_vec()];
     let mut names_left = NAMES_MAX;
-    for component in pattern.split(|&octet| octet == b'/').filter(|component| !component.is_empty()) {
+    for component in pattern.split(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
+        // Without a wildcard no directory needs to be read: append the unescaped name.
         if !has_wildcard(component) {
-            let mut octets = component.iter();
+            let mut bytes = component.iter();
             let mut plain = vec![b'/'];
-            while let Some(&octet) = octets.next() {
-                plain.push(if octet == b'\\' { octets.next().copied().unwrap_or(octet) } else { octet });
+            while let Some(&byte) = bytes.next() {
+                plain.push(if byte == b'\\' { bytes.next().copied().unwrap_or(byte) } else { byte });
             }
             paths.iter_mut().for_each(|path| path.extend_from_slice(&plain));
             continue;
@@ -153,9 +175,10 @@ fn expand(root: &[u8], pattern: &[u8]) -> Box<[(Box<[u8]>, Stat)]> {
         let mut next = Vec::new();
         for mut folder in paths {
             folder.push(b'/');
-            let mut names: Vec<_> = fs::read_dir(of_octets(&folder))
+            let mut names: Vec<_> = fs::read_dir(of_bytes(&folder))
                 .into_iter()
                 .flatten()
+                // The limit counts all entries read, not only matches: it bounds the time of the job.
                 .take(names_left)
                 .flatten()
                 .map(|entry| entry.file_name())

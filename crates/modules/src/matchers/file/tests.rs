@@ -1,4 +1,4 @@
-//! The `file` matcher through the test kit.
+//! Tests of the `file` matcher with the test kit.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// A match answers with what it left; without one the answer is 404.
+/// A match responds with the placeholders that it set; otherwise the response is 404.
 fn routes(folder: &Folder, mut matcher: Value) -> Value {
     if matcher.get("root").is_none() {
         matcher["root"] = json!(folder.0);
@@ -27,7 +27,7 @@ fn routes(folder: &Folder, mut matcher: Value) -> Value {
     ])
 }
 
-/// Asks twice: the first answer comes from the file system, the second from what the worker remembers.
+/// Sends each request twice: the first result comes from the file system, the second from the cache.
 #[track_caller]
 fn check(folder: &Folder, matcher: Value, cases: &[(&str, &str)]) {
     let mut kit = Kit::new(&registry(), &routes(folder, matcher.clone()));
@@ -57,7 +57,7 @@ fn site() -> Folder {
     folder
 }
 
-// Caddy, fileserver/matcher_test.go: what is a file and what a folder.
+// Caddy, fileserver/matcher_test.go: files and folders.
 #[test]
 fn files_and_folders() {
     let folder = site();
@@ -85,19 +85,19 @@ fn files_and_folders() {
             ("/%25D9%2585.txt", "/%D9%85.txt file"),
             ("/with:in-name.txt", "/with:in-name.txt file"),
             ("/a%5bb%5d*%3f.txt", "/a[b]*?.txt file"),
-            // What a request brings along is no wildcard.
+            // Wildcards from the request are literal.
             ("/foo.*", "404"),
             ("/fo%5bo%5d.txt", "404"),
-            // The root itself is none: Caddy compares it without a slash.
+            // The root itself does not match: Caddy compares it without a slash.
             ("/", "404"),
             ("/%00", "404"),
             ("/foo.txt%00", "404"),
         ],
     );
-    // Without `try_files` it is the request's path.
+    // The default of `try_files` is the request's path.
     check(&folder, json!({}), &[("/foo.txt", "/foo.txt file"), ("/foodir", "404"), ("/foodir/", "404"), ("/x", "404")]);
     check(&folder, json!({ "try_files": [] }), &[("/foo.txt", "404")]);
-    // A folder's entry falls through where only the pattern without a slash was meant.
+    // A request for a folder continues with the next entry if the pattern has no slash.
     let tries = json!({ "try_files": ["{http.request.uri.path}", "{http.request.uri.path}/index.php", "index.php"] });
     check(&folder, tries, &[("/foo.php.php/", "/foo.php.php/index.php file"), ("/foodir/", "/index.php file")]);
 }
@@ -125,13 +125,14 @@ fn traversal() {
         ("/../a/in.txt", "/a/in.txt file"),
     ]);
     check(&folder, matcher.clone(), &cases);
-    // Links are followed, as the file server does.
+    // Links are followed, as in the file server.
     std::os::unix::fs::symlink("../secret.txt", folder.0.join("root/link")).expect("a link");
     std::os::unix::fs::symlink("nowhere", folder.0.join("root/dangling")).expect("a link");
     check(&folder, matcher, &[("/link", "/link file"), ("/dangling", "404")]);
 }
 
-// Caddy, fileserver/matcher_test.go, TestPHPFileMatcher: a path is split behind the first delimiter that ends a component.
+// Caddy, fileserver/matcher_test.go, TestPHPFileMatcher: a path is split after the first delimiter that ends a
+// component.
 #[test]
 fn split_path() {
     let folder = site();
@@ -157,15 +158,15 @@ fn split_path() {
             ("/index.php?path={path}&{query}", "/index.php file"),
         ],
     );
-    // Caddy: the delimiter is looked for in any case, and the file has the case that was asked for.
+    // Caddy: the search for the delimiter ignores case, and the path keeps the request's case.
     folder.file("Up.PHP", "x");
     check(&folder, json!({ "split_path": [".php"] }), &[("/Up.PHP/x", "/Up.PHP file /x")]);
-    // The first delimiter that splits.
+    // The first delimiter that splits applies.
     let splits = json!({ "split_path": [".none", "", ".php"] });
     check(&folder, splits, &[("/index.php/somewhere", "/index.php file /somewhere")]);
 }
 
-// Caddy: `=` and a number is a failure where it comes to that entry; else it is a name.
+// Caddy: `=` and a number fails the request if the choice reaches that entry; other texts are names.
 #[test]
 fn statuses() {
     let folder = site();
@@ -214,7 +215,7 @@ fn policies() {
             &[("/", if policy == "first_exist_fallback" { "/none file" } else { "404" })],
         );
     }
-    // The last one is taken as it is, whether it is there or what it is.
+    // The last entry is taken literally, whether it exists or not, file or folder.
     for (last, want) in [
         ("/folder", "/folder file"),
         ("/folder/", "/folder/ file"),
@@ -227,12 +228,12 @@ fn policies() {
         let matcher = json!({ "try_files": ["/none", last], "try_policy": "first_exist_fallback" });
         check(&folder, matcher, &[("/a[b]*", want)]);
     }
-    // Sizes and dates are compared of folders too.
+    // Sizes and dates of folders are compared too.
     let matcher = json!({ "try_files": ["/folder", "/small"], "try_policy": "largest_size" });
     check(&folder, matcher, &[("/", "/folder directory")]);
 }
 
-// Caddy: wildcards in the configuration stand for files in the order of their names; what a placeholder brings along does not.
+// Caddy: wildcards in the configuration expand to files sorted by name; wildcards from placeholders are literal.
 #[test]
 fn wildcards() {
     let folder = site();
@@ -262,7 +263,7 @@ fn wildcards() {
     check(&folder, split, &[("/a*b", "/index.php file /a*b")]);
 }
 
-// Caddy: the root is `{http.vars.root}` if it is not configured, with placeholders; else the present folder.
+// Caddy: the default root is `{http.vars.root}`, which may contain placeholders, else the working directory.
 #[test]
 fn roots() {
     let folder = site();
@@ -290,14 +291,14 @@ fn roots() {
     check(&folder, json!({ "root": "/" }), &[("/dev/null", "/dev/null file"), ("/dev/null/", "404")]);
 }
 
-// What is remembered is believed for a second, that nothing is there too; while one looks again the others get what was there.
+// Results are cached for a second, absence included; during a revalidation other requests get the old result.
 #[test]
 fn freshness() {
     let folder = site();
     let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["/new.txt", "/foo.txt"] })));
     let request = Request::get("/");
     assert_eq!(kit.send(&request).text(), "/foo.txt file ");
-    // One job looked at both.
+    // One job looked up both paths.
     assert_eq!(kit.worker().jobs_seen(), 1);
     folder.file("new.txt", "x");
     kit.worker().advance(Duration::from_millis(999));
@@ -306,14 +307,14 @@ fn freshness() {
     kit.worker().queue_jobs(1);
     let Err(looking) = kit.send_pending(&request) else { panic!("it looks again") };
     assert_eq!(kit.send_pending(&request).ok().expect("it does not wait").text(), "/foo.txt file ");
-    // The one who looked goes away: the look goes on, for others.
+    // The request that started the lookup is cancelled: the lookup continues for others.
     looking.cancel(&mut kit);
     assert_eq!((kit.worker().run_jobs(), kit.worker().drive_spawned()), (1, 0));
     kit.worker().queue_jobs(0);
     assert_eq!(kit.send(&request).text(), "/new.txt file ");
     fs::remove_file(folder.0.join("new.txt")).expect("it is there");
     kit.worker().advance(Duration::from_secs(1));
-    // No room to look: what was there a moment ago.
+    // The queue is full: the expired result is used.
     kit.worker().queue_jobs(0);
     assert_eq!(kit.send(&request).text(), "/new.txt file ");
     let mut other = Kit::new(&registry(), &routes(&folder, json!({})));
@@ -323,7 +324,7 @@ fn freshness() {
     assert_eq!(kit.send(&request).text(), "/foo.txt file ");
 }
 
-// A crowd that asks for what nothing is known of waits for one look.
+// Concurrent requests for a path that is not cached share one lookup.
 #[test]
 fn a_crowd() {
     let folder = site();
@@ -339,7 +340,7 @@ fn a_crowd() {
     assert_eq!(kit.worker().jobs_seen(), 2);
 }
 
-// What is at a path is the same for every such matcher, and after a reload.
+// All such matchers share one cache, which survives a reload.
 #[test]
 fn what_is_known_is_shared() {
     let folder = site();
@@ -350,7 +351,7 @@ fn what_is_known_is_shared() {
     assert_eq!((kit.send(&Request::get("/")).text(), kit.worker().jobs_seen()), ("/foo.txt file ", 1));
 }
 
-// A match that waited is one match among others: of a set, of another set, within `not`.
+// A matcher that had to wait works like any other: in a set, in a later set, within `not`.
 #[test]
 fn beside_other_matchers() {
     let folder = site();

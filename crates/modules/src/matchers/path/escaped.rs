@@ -1,19 +1,19 @@
-//! Patterns with a `%`, which are compared in escaped space where they have one.
+//! Patterns with a `%`, which are compared with the escaped path at that position.
 //!
-//! As Caddy does it: pattern and raw path are walked side by side, and what the path has to offer is written down, escaped where
-//! the pattern says so and decoded elsewhere. That text is then compared with the pattern as a glob. A wildcard takes all up to the
-//! first octet that equals the one behind it.
+//! As in Caddy, the pattern and the raw path are walked in parallel, and the path's bytes are collected: escaped where
+//! the pattern has an escape, decoded elsewhere. The collected text is then matched with the pattern as a glob. In the
+//! walk a wildcard takes everything up to the first byte that equals the pattern byte after it.
 
 use causeway_message::path::{self, hex};
 
 use super::lower;
 use crate::glob::{Space, glob};
 
-/// Where the walk writes; kept by the caller, so that nothing is allocated.
+/// Work buffers of the walk. The caller keeps them, so that matching does not allocate.
 pub(super) struct Scratch {
     offered: Vec<u8>,
     pattern: Vec<u8>,
-    /// Both in small letters.
+    /// The collected text and the pattern, in lower case.
     lowered: [Vec<u8>; 2],
 }
 
@@ -21,14 +21,14 @@ impl Scratch {
     pub(super) const EMPTY: Self = Self { offered: Vec::new(), pattern: Vec::new(), lowered: [Vec::new(), Vec::new()] };
 }
 
-/// Whether a raw path matches. Letters count in any case.
+/// Returns whether a raw path matches. Ignores the case of letters.
 pub(super) fn matches(pattern: &[u8], path: &[u8], scratch: &mut Scratch) -> bool {
     let Scratch { offered, pattern: globbed, lowered: [lower_offered, lower_globbed] } = scratch;
     offered.clear();
     if !walk(pattern, path, offered) {
         return false;
     }
-    // A run in escaped space is a run by now.
+    // The walk has handled `%*`: for the glob it is a plain `*`.
     globbed.clear();
     let mut rest = pattern;
     while let Some(at) = memchr::memmem::find(rest, b"%*") {
@@ -36,6 +36,7 @@ pub(super) fn matches(pattern: &[u8], path: &[u8], scratch: &mut Scratch) -> boo
         rest = &rest[at + 1..];
     }
     globbed.extend_from_slice(rest);
+    // The glob ignores the case of ASCII letters itself.
     if offered.is_ascii() {
         return glob(globbed, offered, Space::AnyCase);
     }
@@ -44,30 +45,32 @@ pub(super) fn matches(pattern: &[u8], path: &[u8], scratch: &mut Scratch) -> boo
     glob(lower_globbed, lower_offered, Space::AnyCase)
 }
 
-/// False when the path cannot match.
+/// Collects the path's bytes in `offered`. Returns false if the path cannot match.
 fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
     let (mut p, mut t) = (0, 0);
     while let (Some(&wanted), Some(&first)) = (pattern.get(p), path.get(t)) {
         let (escape, plain) = match escape(&path[t..]) {
-            // The cursor stands on its last octet from here on: also for a wildcard, as in Caddy.
-            Some(octet) => {
+            // `t` now points to the last byte of the escape, also for a wildcard, as in Caddy.
+            Some(byte) => {
                 t += 2;
-                (&path[t - 2..=t], octet)
+                (&path[t - 2..=t], byte)
             }
             None => (&[][..], first),
         };
         match wanted {
+            // An escape in the pattern: keep the path's escape as it is.
             b'%' if pattern.len() >= p + 3 && pattern[p + 1] != b'*' => {
                 offered.extend_from_slice(escape);
                 t += 1;
                 p += 2;
             }
+            // A wildcard, `*` or `%*`: decode its text unless it is in escaped form.
             b'%' | b'*' => {
                 p += usize::from(wanted == b'%');
                 let rest = &path[t..];
                 let end = match pattern.get(p + 1) {
                     None => Some(rest.len()),
-                    Some(behind) => rest.iter().position(|octet| octet.eq_ignore_ascii_case(behind)),
+                    Some(behind) => rest.iter().position(|byte| byte.eq_ignore_ascii_case(behind)),
                 };
                 let Some(end) = end else { return false };
                 if wanted == b'%' {
@@ -85,13 +88,14 @@ fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
         p += 1;
     }
     let rest = &path[t.min(path.len())..];
+    // The rest of the path, if it has valid escapes, is compared decoded.
     if path::decode(rest, offered).is_err() {
         offered.extend_from_slice(rest);
     }
     true
 }
 
-/// The octet that an escape at the start stands for.
+/// Decodes the escape at the start of `path`, if there is one.
 fn escape(path: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = *path else { return None };
     Some(hex(high)? << 4 | hex(low)?)

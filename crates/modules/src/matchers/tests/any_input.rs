@@ -1,4 +1,4 @@
-//! Whatever is written as an expression or a pattern: it is refused with words, or it runs; nothing panics.
+//! Arbitrary expressions and patterns are either rejected with a message or evaluated; none panics.
 
 use causeway_testkit::{Kit, Request};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::registry;
 
-/// Pieces that expressions are made of, and that put together at random are often nearly one.
+/// Fragments of expressions; random sequences of them are often almost valid.
 const PIECES: &[&str] = &[
     "1",
     "0",

@@ -1,4 +1,4 @@
-//! expression: Caddy's documentation and CEL's language definition.
+//! `expression`: Caddy's documentation and CEL's language definition.
 
 use causeway_pipeline::TlsFacts;
 use causeway_testkit::{Kit, Request};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{check, refused, registry};
 
-/// Expressions on a request for /foo?debug=1 of a.example.com, with the fields Field: foo, Field: bar and X: 7, behind vars
-/// foo=bar, n=5, list=a,b and yes=true.
+/// Evaluates expressions for a request for /foo?debug=1 to a.example.com, with the fields Field: foo, Field: bar and X:
+/// 7, after `vars` has set foo=bar, n=5, list=a,b and yes=true.
 #[track_caller]
 fn holds(cases: &[(&str, bool)]) {
     for (expression, want) in cases {
@@ -26,7 +26,7 @@ fn ask(expression: &Value) -> u16 {
     Kit::new(&registry(), &routes).send(&request.field("Field", "foo").field("Field", "bar").field("X", "7")).status
 }
 
-// Caddy, http.matchers.expression and celmatcher's functions: each matcher is one.
+// Caddy, http.matchers.expression and celmatcher's functions: each matcher is a function.
 #[test]
 fn matchers_are_functions() {
     holds(&[
@@ -67,7 +67,7 @@ fn matchers_are_functions() {
         ("vars({'foo': 'bar'})", true),
         ("vars({'foo': ['x', 'y']})", false),
         (r"vars({'\{http.request.uri.path}': '/foo'})", true),
-        // As Caddy's documentation has it; there it takes the backslash.
+        // The form in Caddy's documentation; Caddy itself requires the backslash.
         ("vars({'{http.request.uri.path}': ['/foo', '/x']})", true),
         ("vars_regexp('foo', 'ba?r')", true),
         ("vars_regexp('name', 'foo', '^a')", false),
@@ -77,7 +77,7 @@ fn matchers_are_functions() {
     ]);
 }
 
-// Caddy: what TLS says is null in the clear.
+// Caddy: TLS placeholders are null in cleartext.
 #[test]
 fn over_tls_and_in_the_clear() {
     let facts = TlsFacts { version: "tls1.3", server_name: Some("a.test".into()), ..TlsFacts::default() };
@@ -95,7 +95,7 @@ fn over_tls_and_in_the_clear() {
     }
 }
 
-// Caddy: placeholders are values. A name that is not set is null.
+// Caddy: placeholders are values; a placeholder that is not set is null.
 #[test]
 fn placeholders_are_values() {
     holds(&[
@@ -130,7 +130,7 @@ fn placeholders_are_values() {
     assert_eq!(ask(&named), 201);
 }
 
-// CEL's language definition: operators, their order, errors that && and || leave behind.
+// CEL's language definition: operators, their precedence, and errors that && and || absorb.
 #[test]
 fn operators() {
     holds(&[
@@ -192,7 +192,7 @@ fn functions() {
     ]);
 }
 
-// Caddy answers 500 where an expression has no value.
+// Caddy responds with 500 if an expression has no value.
 #[test]
 fn errors_while_it_runs() {
     for expression in [
@@ -227,31 +227,34 @@ fn refused_at_load() {
         ("'a'.nope()", "the function 'nope', which is not built into this version, at character 5"),
         ("has({http.request.host})", "the function 'has', which is not built into this version, at character 1"),
         ("math.greatest(1, 2) == 2", "the function 'greatest', which is not built into this version, at character 6"),
-        ("{http.request.host}.size == 1", "the field 'size' of a value, and values have none here at character 21"),
+        (
+            "{http.request.host}.size == 1",
+            "the field 'size' of a value, but values have no fields here at character 21",
+        ),
         ("foo == 1", "the unknown name 'foo' at character 1"),
         ("5u == 5u", "unsigned numbers, which are not built into this version at character 1"),
-        ("b'a' == b'a'", "octet strings (b'…'), which are not built into this version at character 1"),
+        ("b'a' == b'a'", "byte strings (b'…'), which are not built into this version at character 1"),
         ("{'a': 1} == {'a': 1}", "a map, which only header(), query(), vars() and file() take, at character 1"),
         ("'a", "a string that is not closed at character 1"),
-        (r"'\{' == ''", "an escape that is none at character 2"),
+        (r"'\{' == ''", "an invalid escape at character 2"),
         ("'{http.request.host}' == ''", "a placeholder in a string, where it is not expanded"),
-        ("{time.now} == 1", "{time.now}: times are no values here"),
-        ("true = true", "'=', which begins nothing at character 6"),
+        ("{time.now} == 1", "{time.now}, which is not a value here"),
+        ("true = true", "'=', which cannot begin a value or an operator at character 6"),
         ("method()", "method() without a string at character 1"),
         ("host(80)", "an argument that is neither a string nor a placeholder, nor a sum of them at character 6"),
         ("protocol()", "protocol() without exactly one string at character 1"),
         ("protocol('a', 'b')", "protocol() without exactly one string at character 1"),
-        ("protocol(true)", "an argument that is no string literal at character 10"),
-        ("header('foo')", "header() without exactly one map, as {'key': 'value'} at character 1"),
+        ("protocol(true)", "an argument that is not a string literal at character 10"),
+        ("header('foo')", "header() without exactly one map, such as {'key': 'value'} at character 1"),
         ("header_regexp('foo')", "header_regexp() without a field or variable and a pattern"),
         ("query({1: '1'})", "an argument that is neither a string nor a placeholder"),
         ("query({'debug': 1})", "an argument that is neither a string nor a placeholder"),
         ("query(Message{field: '1'})", "'{' where ')' was expected at character 14"),
         ("vars('foo', 'bar')", "vars() without exactly one map"),
-        ("path_regexp({http.request.host})", "an argument that is no string literal at character 13"),
-        ("'a'.matches({http.request.host})", "a pattern that is no string literal at character 13"),
-        ("[1].exists('x', true)", "a variable that is no plain name at character 12"),
-        ("ä", "'ä', which begins nothing at character 1"),
+        ("path_regexp({http.request.host})", "an argument that is not a string literal at character 13"),
+        ("'a'.matches({http.request.host})", "a pattern that is not a string literal at character 13"),
+        ("[1].exists('x', true)", "a variable that is not a plain name at character 12"),
+        ("ä", "'ä', which cannot begin a value or an operator at character 1"),
     ] {
         let message = format!("found '{expression}', {}", own(want));
         refused("expression", &[(json!(expression), &message)]);
@@ -272,13 +275,13 @@ fn refused_at_load() {
     let deep = format!("{}true{}", "(".repeat(40), ")".repeat(40));
     refused(
         "expression",
-        &[(json!(deep), &format!("found '{deep}', {}", own("brackets deeper inside each other than 32")))],
+        &[(json!(deep), &format!("found '{deep}', {}", own("brackets nested deeper than 32 levels")))],
     );
     let long = format!("1{} == 1", " + 1".repeat(40));
     refused("expression", &[(json!(long), &format!("found '{long}', {}", own("a chain of more than 32 operators")))]);
 }
 
-// A long chain of || is one list, not a deep tree.
+// A long chain of || is one flat node, not a deep tree.
 #[test]
 fn long_chains() {
     let terms: Vec<_> = (0..2000).map(|number| format!("{{http.request.uri.path}} == '/{number}'")).collect();
@@ -291,7 +294,7 @@ fn long_chains() {
     assert_eq!([kit.send(&Request::get("/1999")).status, kit.send(&Request::get("/2000")).status], [201, 200]);
 }
 
-// What the Caddyfile's handle_errors with codes and classes becomes.
+// The condition that the Caddyfile's handle_errors with codes and classes compiles to.
 #[test]
 fn of_error_routes() {
     let condition =
@@ -306,7 +309,7 @@ fn of_error_routes() {
     }
 }
 
-// What a peer sends is multiplied up to a bound, and what a step of exists() took is given back.
+// Multiplying the client's input is bounded, and memory of an exists() step is released.
 #[test]
 fn memory_and_steps_are_bounded() {
     let field = ",".repeat(8 * 1024);
@@ -334,7 +337,7 @@ fn memory_and_steps_are_bounded() {
     }
 }
 
-// Beside the others in a set, and negated.
+// In a set with other matchers, and negated.
 #[test]
 fn within_sets() {
     check("not", &[(json!([{ "expression": "path('/a')", "method": ["GET"] }]), Request::get("/a"), false)]);

@@ -40,7 +40,7 @@ fn protocol() {
     refused("protocol", &[(json!("http/1"), "found 'http/1', expected http, https"), (json!("HTTP"), "found 'HTTP'")]);
 }
 
-// Caddy, http.matchers.tls: over TLS at all; and with the handshake complete, or before that.
+// Caddy, http.matchers.tls: over TLS in general, with a complete handshake, or before.
 #[test]
 fn tls() {
     let get = || Request::get("/");
@@ -63,7 +63,7 @@ fn from(peer: &str) -> Request {
     Request::get("/").peer(peer.parse::<SocketAddr>().unwrap())
 }
 
-// Caddy, http.matchers.remote_ip: addresses and CIDR ranges; an IPv4 range also holds for IPv4 clients of an IPv6 socket.
+// Caddy, http.matchers.remote_ip: addresses and CIDR ranges; an IPv4 range also matches IPv4 clients of an IPv6 socket.
 #[test]
 fn remote_ip() {
     let ranges = |ranges: &[&str]| json!({ "ranges": ranges });
@@ -114,7 +114,7 @@ fn remote_ip() {
     assert_eq!([kit.send(&from("198.51.100.7:1")).status, kit.send(&from("198.51.99.7:1")).status], [201, 200]);
 }
 
-// Without trusted proxies the client is the peer; a variable of that name goes before it.
+// Without trusted proxies the client is the peer; a variable of that name takes precedence.
 #[test]
 fn client_ip() {
     let ranges = json!({ "ranges": ["192.0.2.0/24"] });
@@ -132,7 +132,7 @@ fn client_ip() {
     }
 }
 
-/// `{ matcher: value }` behind `vars` with a=1, b=x y and an empty one.
+/// Evaluates `{ matcher: value }` after `vars` has set a=1, b=x y and an empty variable.
 #[track_caller]
 fn check_vars(matcher: &str, cases: &[(Value, &str, bool)]) {
     for (value, target, want) in cases {

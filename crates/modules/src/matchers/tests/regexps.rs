@@ -1,11 +1,11 @@
-//! path_regexp, header_regexp, vars_regexp: what they match, and which placeholders they fill.
+//! path_regexp, header_regexp, vars_regexp: matches, and the placeholders that they fill.
 
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
 use super::{check, refused, registry};
 
-// Caddy, http.matchers.path_regexp: on the decoded, cleaned path; letters count.
+// Caddy, http.matchers.path_regexp: on the decoded, cleaned path; case-sensitive.
 #[test]
 fn path_regexp() {
     let pattern = |pattern: &str| json!({ "pattern": pattern });
@@ -35,7 +35,7 @@ fn path_regexp() {
             (pattern("a("), "pattern: found 'a(', expected a regular expression: unclosed group"),
             (
                 pattern("a(?=b)"),
-                "pattern: found 'a(?=b)', expected a regular expression: a group of an unknown kind at character 2",
+                "pattern: found 'a(?=b)', expected a regular expression: an unknown group type at character 2",
             ),
             (json!({ "name": "-", "pattern": "" }), "name: found '-', expected a name"),
             (json!({ "patern": "" }), "unknown field"),
@@ -70,8 +70,8 @@ fn captures(set: &Value, request: &Request, body: &str, want: &str) {
     assert_eq!(kit.send(request).text(), want, "{set} {}", request.target());
 }
 
-// Caddy: "Upon a match, it adds placeholders: {http.regexp.name.capture_group}", by number and name, and the same without
-// the name of the expression. A group that took no part is empty.
+// Caddy: "Upon a match, it adds placeholders: {http.regexp.name.capture_group}", by number and by name, and also
+// without the expression's name. A group that took no part is empty.
 #[test]
 fn groups_fill_placeholders() {
     let path = json!({ "path_regexp": { "name": "re", "pattern": "^/(?P<year>[0-9]{4})/(?<month>[0-9]+)?(x)?" } });
@@ -86,7 +86,7 @@ fn groups_fill_placeholders() {
     captures(&header, &request, "{http.regexp.login.1}", "12ef");
     let vars = json!({ "vars_regexp": { "{http.request.uri.path}": { "name": "v", "pattern": "/(.)" } } });
     captures(&vars, &Request::get("/%c3%a4b"), "{http.regexp.v.1}", "ä");
-    // The octets themselves, although they are no UTF-8; static_response writes what they are.
+    // The captured bytes are kept although they are not valid UTF-8.
     let broken = json!({ "path_regexp": { "name": "b", "pattern": "^/(.)(.)(ä)(.)" } });
     let mut kit = Kit::new(
         &registry(),

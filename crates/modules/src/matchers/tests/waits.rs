@@ -1,4 +1,4 @@
-//! Matchers that have to wait, inside of others.
+//! Matchers that must wait, nested in other matchers.
 
 use causeway_pipeline::context::MatcherId;
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Sleep};
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::registry;
 
-/// Waits, then matches when the path holds what its first try says.
-struct Waiting(MatcherId, String);
+/// Waits, then matches if the path contains its first `try_files` entry.
+struct WaitingMatcher(MatcherId, String);
 
 fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
-    Ok(Box::new(Waiting(build.matcher_id(), value["try_files"][0].as_str().unwrap_or_default().to_owned())))
+    Ok(Box::new(WaitingMatcher(build.matcher_id(), value["try_files"][0].as_str().unwrap_or_default().to_owned())))
 }
 
-impl Matcher for Waiting {
+impl Matcher for WaitingMatcher {
     fn matches(&self, cx: &mut Context) -> Matched {
         if let Some(found) = cx.recall(self.0) {
             return Ok(found);
@@ -29,7 +29,7 @@ impl Matcher for Waiting {
     }
 }
 
-// `&&` and `||` do not take a wait for an error; what was found is recalled when the route is considered again.
+// `&&` and `||` do not treat a wait as an error; the result is recalled when the route is evaluated again.
 #[test]
 fn in_expressions_and_not() {
     let mut registry = registry();

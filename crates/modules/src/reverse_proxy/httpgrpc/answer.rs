@@ -1,4 +1,4 @@
-//! From the call's message to the answer: the response in it takes the place of the call's own.
+//! Decodes the call's message to the response, which replaces the call's own head and content.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::{BodyFault, Call, Context, Frame, Maker, Sleep, Step, Worker};
 
 use super::super::answer;
-use super::super::exchange::Asked;
+use super::super::exchange::PendingCall;
 use super::HttpGrpc;
 use super::fault::{Failed, fault_of};
 use super::stream;
 use crate::httpgrpc::lend::{Lease, Unary as _};
 
-/// Makes the exchange's answer of a call's, of which the head is there.
-pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: Asked, options: HttpGrpc) -> Step {
+/// Converts a call's response, whose head has been received, to the client's response.
+pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall, options: HttpGrpc) -> Step {
     if let Err(failed) = check(&call) {
         return Step::Fail(fault_of(&asked, failed));
     }
@@ -42,46 +42,48 @@ pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: Asked, optio
     })
 }
 
-/// gRPC's `http-grpc-status-mapping.md`: what is to be thought of an answer that is none of gRPC's.
+/// Checks that the call's response is a gRPC response; otherwise maps its HTTP status (gRPC,
+/// `http-grpc-status-mapping.md`).
 pub(super) fn check(call: &Call) -> Result<(), Failed> {
     let head = call.head();
     let has_status = head.fields().contains(names::GRPC_STATUS);
     if head.status() != StatusCode::OK && !has_status {
-        let words = format!("it answers with {} as no server of gRPC does", head.status().as_u16());
+        let words = format!("its HTTP status is {}, so it is not a gRPC response", head.status().as_u16());
         return Err(Failed::Status(Status::new(Code::of_http(head.status()), words)));
     }
     let is_known = head.fields().get(names::CONTENT_TYPE).is_some_and(is_grpc);
     if !is_known && !has_status {
-        return Err(Failed::Status(Status::new(Code::UNKNOWN, "its answer is none of gRPC's")));
+        return Err(Failed::Status(Status::new(Code::UNKNOWN, "its response is not a gRPC response")));
     }
     Ok(())
 }
 
-fn respond(cx: &mut Context, call: Call, asked: Asked, mut decoder: Lease<ResponseDecoder>) -> Step {
+fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: Lease<ResponseDecoder>) -> Step {
+    // From here on the call appears to have received the HTTP response itself.
     std::mem::swap(&mut *call.head_mut(), &mut decoder.message_mut().head);
-    if decoder.body().octets() > 0 {
-        call.make_body(Box::new(Content(decoder)));
+    if decoder.body().bytes() > 0 {
+        call.make_body(Box::new(DecodedContent(decoder)));
     }
     answer::decide(cx, call, asked)
 }
 
-/// The response's content, which its decoder holds.
-struct Content(Lease<ResponseDecoder>);
+/// The response's content, in the leased decoder.
+struct DecodedContent(Lease<ResponseDecoder>);
 
-impl Maker for Content {
+impl Maker for DecodedContent {
     fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 
-    fn octets_left(&self) -> Option<u64> {
-        Some(self.0.body().octets())
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.0.body().bytes())
     }
 }
 
-/// The message, while it comes.
+/// Receives the message.
 struct Decoding {
-    waited: Option<(Call, Asked, Lease<ResponseDecoder>)>,
-    /// What the decoder has not taken yet.
+    waited: Option<(Call, PendingCall, Lease<ResponseDecoder>)>,
+    /// The rest of a chunk that the decoder has not consumed.
     rest: Chunk,
     trailers: Option<Box<FieldMap>>,
     worker: Rc<dyn Worker>,
@@ -90,16 +92,17 @@ struct Decoding {
 
 impl Decoding {
     fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Failed>> {
-        let (call, _, decoder) = self.waited.as_mut().expect("not polled behind its end");
+        let (call, _, decoder) = self.waited.as_mut().expect("not polled after its end");
         let mut blocks = || self.worker.take_block();
         loop {
             match decoder.push(&mut self.rest, &mut blocks) {
                 Err(fault) => return Poll::Ready(Err(Failed::Decode(fault))),
+                // The decoder has used its share of this poll: yield to other tasks.
                 Ok(Turn::More) => {
                     task.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                // An empty chunk would keep its block from going home.
+                // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(Turn::Done) => self.rest = Chunk::default(),
             }
             match call.poll_content(task) {
@@ -111,6 +114,7 @@ impl Decoding {
             }
         }
         let head = call.head();
+        // A failed call may have only a head, with the status in it ("Trailers-Only").
         let trailers = self.trailers.as_deref().unwrap_or(head.fields());
         let status = Status::of(trailers);
         Poll::Ready(if status.code == Code::OK {
@@ -124,11 +128,11 @@ impl Decoding {
 }
 
 impl Future for Decoding {
-    type Output = (Call, Asked, Result<Lease<ResponseDecoder>, Failed>);
+    type Output = (Call, PendingCall, Result<Lease<ResponseDecoder>, Failed>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let decoded = match self.poll_whole(task) {
-            // The upstream knows the limit too, and may be the first to break off.
+            // The upstream has the same time limit, and may end the call first.
             Poll::Pending | Poll::Ready(Err(Failed::Broken(_))) if Sleep::is_over(&mut self.sleep, task) => {
                 Err(Failed::Late)
             }

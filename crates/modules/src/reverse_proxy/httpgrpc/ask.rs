@@ -1,4 +1,4 @@
-//! From the request to the call: the message's head before the content, and the call's own fields.
+//! Encodes a request to a gRPC call: the message's head before the content, and the call's own fields.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,33 +8,33 @@ use causeway_httpgrpc::{
     ACCEPTED_ENCODINGS, CONTENT_TYPE, METADATA_METHOD, METADATA_URL, STREAM_PATH, UNARY_PATH, encode_request, timeout,
 };
 use causeway_message::{Chunk, FieldValue, Head, Method, NameRef, StatusCode, names};
-use causeway_pipeline::{Body, BodyFault, BodyStream, Call, Context, Fault, Part, Reason};
+use causeway_pipeline::{Body, BodyFault, BodyPart, BodyStream, Call, Context, Fault, Reason};
 
-use super::super::backend::Place;
+use super::super::backend::AddressPool;
 use super::HttpGrpc;
 use super::gather::Gathering;
 use crate::httpgrpc::stream::Framing;
 use crate::rendered::with_field_value;
 
-/// The tenant, which dskit's servers look for beside the message.
+/// The tenant, which dskit's servers read from the call's metadata, not from the message.
 const SCOPE_ORG_ID: &str = "X-Scope-OrgID";
 const USER_AGENT: FieldValue<'static> = FieldValue::from_static("grpc-causeway");
 
-/// Puts the request in a call of gRPC.
+/// Converts a request to a gRPC call, and returns the content to send.
 pub(in super::super) fn wrap(
     cx: &mut Context,
     call: &Call,
     content: Body,
-    place: &Place,
+    place: &AddressPool,
     options: HttpGrpc,
 ) -> Result<Body, Fault> {
     let known = match &content {
         Body::Tunnel(_) => return Err(no_tunnel()),
         content => content.len(),
     };
-    let fits = known.is_some_and(|octets| octets <= u64::from(options.message_octets_max));
+    let fits = known.is_some_and(|bytes| bytes <= u64::from(options.message_bytes_max));
     let now = cx.worker().now();
-    // Where nothing is sent, what comes back may be long; and it can be asked for once more.
+    // The response to a request without content may be long, and a request without content can be sent again.
     let is_none = known == Some(0);
     if (is_none || !fits) && options.streams && place.may_stream(now) {
         return stream(cx, call, content, place, options);
@@ -42,10 +42,10 @@ pub(in super::super) fn wrap(
     if !fits && known.is_some() {
         return Err(Fault::body(BodyFault::TooLarge));
     }
-    // The message says how long it is.
+    // The message has its own length.
     call.request_mut().fields_mut().remove(names::CONTENT_LENGTH);
-    let Some(octets) = known else {
-        // As long as it is not known, there is nothing to be said: the call begins, and its message comes when it is whole.
+    let Some(bytes) = known else {
+        // Of unknown length: the call starts now, and its message is sent when the content is complete.
         let head = std::mem::take(&mut *call.request_mut());
         call.request_mut().copy_from(&head);
         fill(cx, call, place, options, UNARY_PATH, now)?;
@@ -53,17 +53,17 @@ pub(in super::super) fn wrap(
         let gathering = Gathering::new(content, head, decoder, cx.worker());
         return Ok(Body::Stream(Box::new(gathering)));
     };
-    let head = encoded(cx, call, |head, out, _| encode_request(head, octets, out))?;
+    let head = encoded(cx, call, |head, out, _| encode_request(head, bytes, out))?;
     fill(cx, call, place, options, UNARY_PATH, now)?;
     Ok(match content {
-        Body::Incoming(content) => Body::Parts(VecDeque::from([Part::Chunk(head), Part::Incoming(content)])),
+        Body::Incoming(content) => Body::Parts(VecDeque::from([BodyPart::Chunk(head), BodyPart::Incoming(content)])),
         Body::Empty => Body::Chunk(head),
-        // What the exchange takes in is all that it passes on.
+        // The exchange passes only incoming or empty content.
         other => return Err(unspeakable(&other)),
     })
 }
 
-fn stream(cx: &mut Context, call: &Call, content: Body, place: &Place, options: HttpGrpc) -> Result<Body, Fault> {
+fn stream(cx: &mut Context, call: &Call, content: Body, place: &AddressPool, options: HttpGrpc) -> Result<Body, Fault> {
     let head = encoded(cx, call, |head, out, scratch| encode_request_head(head, scratch, out))?;
     let now = cx.worker().now();
     fill(cx, call, place, options, STREAM_PATH, now)?;
@@ -73,13 +73,13 @@ fn stream(cx: &mut Context, call: &Call, content: Body, place: &Place, options: 
         Body::Empty => None,
         other => return Err(unspeakable(&other)),
     };
-    let content = content.map(|content| Part::Stream(Box::new(Framing::new(content))));
-    Ok(Body::Parts([Part::Chunk(head)].into_iter().chain(content).collect()))
+    let content = content.map(|content| BodyPart::Stream(Box::new(Framing::new(content))));
+    Ok(Body::Parts([BodyPart::Chunk(head)].into_iter().chain(content).collect()))
 }
 
 #[cold]
 fn unspeakable(content: &Body) -> Fault {
-    let words = format!("found {content:?} to be sent by httpgrpc, expected content that comes in, or none");
+    let words = format!("found {content:?} to send over httpgrpc, expected a request body or none");
     Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
 }
 
@@ -96,11 +96,11 @@ fn encoded<E>(
     })
 }
 
-/// Makes the call's own head (gRPC over HTTP/2, "Requests") where the request's was.
+/// Replaces the request's head by the call's own (gRPC over HTTP/2, "Requests").
 fn fill(
     cx: &mut Context,
     call: &Call,
-    place: &Place,
+    place: &AddressPool,
     options: HttpGrpc,
     path: &str,
     now: Instant,
@@ -110,6 +110,7 @@ fn fill(
         cx.with_scratch(|cx, tenant| {
             cx.with_scratch(|cx, method| {
                 let mut request = call.request_mut();
+                // Saved before the head is cleared: they become the call's metadata.
                 method.extend_from_slice(request.method().as_str().as_bytes());
                 url.extend_from_slice(request.target().as_str().as_bytes());
                 tenant.extend_from_slice(request.fields().get(NameRef::Other(SCOPE_ORG_ID)).unwrap_or_default());
@@ -141,7 +142,7 @@ fn fill(
     Ok(())
 }
 
-/// How long the upstream has: what the configuration allows, and less where the client waits no longer.
+/// Returns the time limit for the upstream: the configured one, or the client's remaining time if that is shorter.
 fn time_left(cx: &Context, options: HttpGrpc, now: Instant) -> Result<Option<Duration>, Fault> {
     let Some(deadline) = cx.deadline() else { return Ok(options.timeout) };
     let left = deadline.saturating_duration_since(now);
@@ -153,6 +154,6 @@ fn time_left(cx: &Context, options: HttpGrpc, now: Instant) -> Result<Option<Dur
 
 #[cold]
 fn no_tunnel() -> Fault {
-    let words = "a message of gRPC carries no other protocol";
+    let words = "a gRPC message cannot carry another protocol";
     Fault { status: StatusCode::NOT_IMPLEMENTED, reason: Reason::Text(words.into()) }
 }

@@ -1,5 +1,5 @@
-//! Names that stand for all their addresses: each call goes to the next one. They are looked up again every half minute, and sooner when a
-//! call could not be carried.
+//! Upstream names that stand for all of their addresses: calls are distributed round-robin. Names are resolved again
+//! every 30 seconds, and earlier after a failed call.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,42 +12,43 @@ use std::time::{Duration, Instant};
 use causeway_pipeline::upstream::{Calls, Carried};
 use causeway_pipeline::{CallFault, TlsClient, Transport, Upstream, Worker};
 
-/// How long what was found is believed.
+/// How long resolved addresses are used without a new lookup.
 const FRESH_FOR: Duration = Duration::from_secs(30);
-/// Between two looks at least, whatever fails.
+/// Shortest time between two lookups, even after failures.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Calls that wait for the first look at most.
+/// Most calls that wait for the first lookup.
 const WAITING_MAX: usize = 1024;
 
-/// A name, as a place that calls go to.
+/// An upstream given by a name.
 pub(in super::super) struct Named {
     name: Box<str>,
     transport: Arc<Transport>,
     worker: Rc<dyn Worker>,
     calls: Rc<Calls>,
-    known: RefCell<Known>,
+    known: RefCell<DnsState>,
     this: Weak<Self>,
 }
 
-struct Known {
+struct DnsState {
     places: Vec<(SocketAddr, Rc<dyn Upstream>)>,
     turn: usize,
     looked_at: Option<Instant>,
     is_looking: bool,
-    /// A call could not be carried since the last look, or that found nothing.
+    /// A call has failed since the last lookup, or the lookup itself failed.
     is_doubted: bool,
     fault: io::ErrorKind,
     waiting: VecDeque<Carried>,
 }
 
 impl Named {
-    /// `name` is `host:port`.
+    /// Creates the upstream of `name`, which is `host:port`.
     pub(in super::super) fn new(name: &str, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Rc<Self> {
         let transport = named_by(name, transport);
-        // Nothing is connected there before a call is: it is asked for the worker's records only.
+        // This upstream never connects: only its call records are used.
         let calls = Rc::clone(worker.upstream(name, &transport).calls());
-        let known = Known {
+        let known = DnsState {
             places: Vec::new(),
+            // Random, so that the workers do not all begin with the first address.
             turn: worker.random() as usize,
             looked_at: None,
             is_looking: false,
@@ -65,7 +66,7 @@ impl Named {
         })
     }
 
-    fn look_if_due(&self) {
+    fn resolve_if_due(&self) {
         let now = self.worker.now();
         {
             let mut known = self.known.borrow_mut();
@@ -74,6 +75,7 @@ impl Named {
             if known.is_looking || !is_due {
                 return;
             }
+            // Set before the lookup, so that concurrent calls do not start another one.
             (known.is_looking, known.looked_at) = (true, Some(now));
         }
         let Ok(looking) = self.worker.resolve(&self.name) else {
@@ -82,6 +84,7 @@ impl Named {
         let this = self.this.clone();
         self.worker.spawn(Box::pin(async move {
             let found = looking.await;
+            // A reload may have dropped the upstream in the meantime.
             let Some(this) = this.upgrade() else { return };
             this.found(match found {
                 Some(Ok(addresses)) if addresses.is_empty() => Err(io::ErrorKind::NotFound),
@@ -98,11 +101,12 @@ impl Named {
         known.is_doubted = found.is_err();
         let mut gone = Vec::new();
         match found {
-            // What was known serves on.
+            // The old addresses remain in use.
             Err(fault) => known.fault = fault,
             Ok(mut addresses) => {
                 addresses.sort_unstable();
                 addresses.dedup();
+                // Addresses that are still present keep their upstream, and so its open connections.
                 let place = |address: SocketAddr| {
                     let same = known.places.iter().find(|(other, _)| *other == address);
                     let upstream = match same {
@@ -115,8 +119,10 @@ impl Named {
                 gone = std::mem::replace(&mut known.places, places);
             }
         }
+        // Release the borrow before calls are carried, which borrows again.
         let waiting = std::mem::take(&mut known.waiting);
         drop(known);
+        // Dropped after the borrow ends: the drop of an upstream may run other code.
         drop(gone);
         for call in waiting {
             if !call.is_given_up() {
@@ -125,7 +131,7 @@ impl Named {
         }
     }
 
-    /// The next address gets it.
+    /// Sends the call to the next address. Without an address the call waits for the lookup, or fails.
     fn pass(&self, call: Carried) {
         let mut known = self.known.borrow_mut();
         if known.places.is_empty() {
@@ -143,12 +149,12 @@ impl Named {
     }
 }
 
-/// TLS is made for the name, not for the address that it has.
+/// Returns the transport whose TLS verifies the name instead of the address.
 fn named_by(name: &str, transport: &Arc<Transport>) -> Arc<Transport> {
     match &transport.tls {
         Some(tls) if tls.server_name.is_none() => {
             let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
-            // A literal's brackets belong to how it stands beside a port.
+            // The brackets of an IPv6 literal are part of the `host:port` notation, not of the address.
             let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
             let tls = TlsClient { server_name: Some(host.to_owned()), ..(**tls).clone() };
             Arc::new(Transport { tls: Some(Arc::new(tls)), ..(**transport).clone() })
@@ -159,7 +165,7 @@ fn named_by(name: &str, transport: &Arc<Transport>) -> Arc<Transport> {
 
 impl Upstream for Named {
     fn carry(&self, call: Carried) {
-        self.look_if_due();
+        self.resolve_if_due();
         self.pass(call);
     }
 
@@ -167,7 +173,7 @@ impl Upstream for Named {
         &self.calls
     }
 
-    fn heed(&self, fault: &CallFault) {
+    fn report_failure(&self, fault: &CallFault) {
         if matches!(fault, CallFault::Connect(_) | CallFault::ConnectTimedOut | CallFault::Tls(_) | CallFault::Closed) {
             self.known.borrow_mut().is_doubted = true;
         }
@@ -178,7 +184,7 @@ impl Upstream for Named {
 mod tests {
     use super::*;
 
-    // RFC 3986 §3.2.2: the brackets are not a literal's own, and no certificate is for a name with them.
+    // RFC 3986 §3.2.2: the brackets are not part of the address, and no certificate contains them.
     #[test]
     fn certificates_have_to_be_for_the_name() {
         let given = TlsClient { server_name: Some("given.test".to_owned()), ..TlsClient::default() };

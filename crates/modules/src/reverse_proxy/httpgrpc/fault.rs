@@ -1,46 +1,47 @@
-//! What errors of gRPC are by HTTP.
+//! Maps gRPC errors to HTTP statuses.
 
 use causeway_httpgrpc::{Code, DecodeFault, Status};
 use causeway_message::StatusCode;
 use causeway_pipeline::{BodyFault, Fault, Reason};
 
-use super::super::exchange::Asked;
+use super::super::exchange::PendingCall;
 
-/// Why a call brought no response.
+/// The reason that a call yielded no response.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// It ended with a status, and no response in that.
+    /// It ended with an error status that contains no response.
     Status(Status),
-    /// Its message is none.
+    /// Its message is not valid.
     Decode(DecodeFault),
-    /// It broke off.
+    /// It was aborted.
     Broken(BodyFault),
-    /// It took longer than it may.
+    /// It exceeded the time limit.
     Late,
 }
 
-/// What the client is told. dskit's own front says 500 to all of it; here a gateway's statuses say whose fault it is.
+/// Returns the fault for the client. dskit's own frontend responds with 500 to all of them; the statuses here separate
+/// the client's mistakes from the upstream's.
 #[cold]
-pub(super) fn fault_of(asked: &Asked, failed: Failed) -> Fault {
+pub(super) fn fault_of(asked: &PendingCall, failed: Failed) -> Fault {
     let (status, words) = match failed {
         Failed::Status(status) => (http_status(asked.has_content, status.code), status.to_string()),
         Failed::Decode(fault) => (StatusCode::BAD_GATEWAY, format!("its message: {fault}")),
-        Failed::Broken(BodyFault::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "its answer stopped coming".to_owned()),
-        Failed::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its answer broke off: {fault}")),
-        Failed::Late => (StatusCode::GATEWAY_TIMEOUT, "its answer took too long".to_owned()),
+        Failed::Broken(BodyFault::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "its response stalled".to_owned()),
+        Failed::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {fault}")),
+        Failed::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
     };
     Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.place.address.authority).into()) }
 }
 
 fn http_status(has_content: bool, code: Code) -> StatusCode {
     match code {
-        // Its limit on messages, in most servers; without content it is not the request that was too large.
+        // In most servers this is the limit on messages. Without content the request cannot be too large.
         Code::RESOURCE_EXHAUSTED if has_content => StatusCode::CONTENT_TOO_LARGE,
         Code::UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
         Code::DEADLINE_EXCEEDED => StatusCode::GATEWAY_TIMEOUT,
         Code::UNAUTHENTICATED | Code::PERMISSION_DENIED => code.http_status(),
         Code::INVALID_ARGUMENT => StatusCode::BAD_REQUEST,
-        // An error of HTTP, said without the response itself.
+        // An HTTP status as the code, without the response itself.
         _ if code.as_u32() >= 400 => code.http_status(),
         _ => StatusCode::BAD_GATEWAY,
     }

@@ -1,4 +1,4 @@
-//! Content whose length is not known: collected while the call is open already, and sent behind a head that says how long it is.
+//! Collects content of unknown length while the call is already open, and sends it after a head with its length.
 
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
@@ -10,7 +10,7 @@ use causeway_pipeline::{Body, BodyFault, BodyStream, Frame, Worker};
 use crate::httpgrpc::lend::{Lease, Unary as _};
 
 pub(super) struct Gathering {
-    /// Until it is whole.
+    /// `None` when the content is complete.
     content: Option<Box<dyn BodyStream>>,
     head: Head,
     // Only its list of chunks is used.
@@ -29,15 +29,15 @@ impl Gathering {
     }
 
     fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BodyFault>> {
-        let octets_max = u64::from(self.chunks.limits().message_bytes_max);
+        let bytes_max = u64::from(self.chunks.limits().message_bytes_max);
         while let Some(content) = &mut self.content {
             match ready!(content.poll_frame(task)).transpose()? {
                 None => self.content = None,
-                // A message has no place for trailers.
+                // A unary message has no trailers.
                 Some(Frame::Trailers(_)) => {}
                 Some(Frame::Chunk(chunk)) => {
                     let body = self.chunks.body_mut();
-                    if body.octets() + chunk.len() as u64 > octets_max {
+                    if body.bytes() + chunk.len() as u64 > bytes_max {
                         return Poll::Ready(Err(BodyFault::TooLarge));
                     }
                     body.push(chunk, &mut || self.worker.take_block());
@@ -56,7 +56,7 @@ impl BodyStream for Gathering {
                 return Poll::Ready(Some(Err(fault)));
             }
             let mut out = Vec::new();
-            let encoded = encode_request(&self.head, self.chunks.body().octets(), &mut out);
+            let encoded = encode_request(&self.head, self.chunks.body().bytes(), &mut out);
             let head = encoded.map(|()| Frame::Chunk(out.into())).map_err(|_| BodyFault::TooLarge);
             return Poll::Ready(Some(head));
         }

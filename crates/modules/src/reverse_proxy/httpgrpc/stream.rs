@@ -1,4 +1,4 @@
-//! Answers of our own service: the head first, then content that is passed on while it comes.
+//! Responses of Causeway's own streaming service: the head first, then content that is forwarded as it arrives.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,29 +6,29 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use causeway_httpgrpc::stream::{Part, ResponseStreamDecoder};
+use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart};
 use causeway_httpgrpc::{Code, DecodeFault, Encoding, Status};
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Maker, Reason, Sleep, Step, Worker};
 
 use super::super::answer;
-use super::super::exchange::{self, Asked};
+use super::super::exchange::{self, PendingCall};
 use super::HttpGrpc;
 use super::fault::{Failed, fault_of};
 use crate::httpgrpc::stream::frame_limits;
 
-/// How long a server that does not know the service is not asked for it again.
+/// How long a server without the streaming service gets unary calls only.
 const UNKNOWN_FOR: Duration = Duration::from_secs(60);
 
 pub(super) fn unwrap(
     cx: &mut Context,
     call: Call,
-    asked: Asked,
+    asked: PendingCall,
     options: HttpGrpc,
     encoding: Encoding,
     sleep: Option<Sleep>,
 ) -> Step {
-    let limits = frame_limits(options.message_octets_max);
+    let limits = frame_limits(options.message_bytes_max);
     let mut decoder = Box::new(ResponseStreamDecoder::new(limits));
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
@@ -38,6 +38,8 @@ pub(super) fn unwrap(
         Ok(content) => respond(cx, call, asked, content),
         Err(Failed::Status(status)) if status.code == Code::UNIMPLEMENTED => {
             let now = cx.worker().now();
+            // The server predates the streaming service: remember it, and retry as a unary call if the request had no
+            // content.
             asked.place.unstream(now + UNKNOWN_FOR);
             if !asked.has_content {
                 drop(call);
@@ -49,16 +51,16 @@ pub(super) fn unwrap(
     })
 }
 
-/// What was sent of the content cannot be sent again; the next request goes in one message.
+/// The content that was sent cannot be sent again; the next request will use a unary call.
 #[cold]
-fn not_streamed(cx: &Context, asked: &Asked) -> Fault {
+fn not_streamed(cx: &Context, asked: &PendingCall) -> Fault {
     let is_known = cx.head().fields().content_length().ok().flatten().is_some();
     let status = if is_known { StatusCode::CONTENT_TOO_LARGE } else { StatusCode::BAD_GATEWAY };
-    let words = format!("upstream {}: it does not know the service that streams", asked.place.address.authority);
+    let words = format!("upstream {}: it does not implement the streaming service", asked.place.address.authority);
     Fault { status, reason: Reason::Text(words.into()) }
 }
 
-fn respond(cx: &mut Context, call: Call, asked: Asked, mut content: Unframing) -> Step {
+fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut content: Unframing) -> Step {
     content.left = content.decoder.head().fields().content_length().ok().flatten();
     std::mem::swap(&mut *call.head_mut(), content.decoder.head_mut());
     call.make_body(Box::new(content));
@@ -67,28 +69,28 @@ fn respond(cx: &mut Context, call: Call, asked: Asked, mut content: Unframing) -
 
 /// Waits for the response's head.
 struct Heading {
-    waited: Option<(Call, Asked, Unframing)>,
-    /// Answers before the answer, so far.
+    waited: Option<(Call, PendingCall, Unframing)>,
+    /// Number of interim responses so far.
     interims: u8,
     sleep: Option<Sleep>,
 }
 
 impl Future for Heading {
-    type Output = (Call, Asked, Result<Unframing, Failed>);
+    type Output = (Call, PendingCall, Result<Unframing, Failed>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (call, _, content) = this.waited.as_mut().expect("not polled behind its end");
+        let (call, _, content) = this.waited.as_mut().expect("not polled after its end");
         let headed = loop {
             match content.poll_part(call, task) {
-                // What comes before the answer is passed over; without a bound it would go on for ever.
-                Poll::Ready(Ok(Some(Part::Head))) if content.decoder.head().status().is_informational() => {
+                // Interim responses are discarded; the bound keeps an upstream from sending them forever.
+                Poll::Ready(Ok(Some(StreamPart::Head))) if content.decoder.head().status().is_informational() => {
                     this.interims += 1;
                     if this.interims > exchange::INTERIMS_MAX {
                         break Err(Failed::Decode(DecodeFault::Order));
                     }
                 }
-                Poll::Ready(Ok(Some(Part::Head))) => break Ok(()),
+                Poll::Ready(Ok(Some(StreamPart::Head))) => break Ok(()),
                 Poll::Ready(Ok(Some(_))) => break Err(Failed::Decode(DecodeFault::Order)),
                 Poll::Ready(Ok(None)) => break Err(Failed::Decode(DecodeFault::NoMessage)),
                 Poll::Pending | Poll::Ready(Err(Failed::Broken(_))) if Sleep::is_over(&mut this.sleep, task) => {
@@ -103,23 +105,23 @@ impl Future for Heading {
     }
 }
 
-/// The response's content, which comes in frames.
+/// The response's content, in frames.
 struct Unframing {
     decoder: Box<ResponseStreamDecoder>,
-    /// What the decoder has not taken yet.
+    /// The rest of a chunk that the decoder has not consumed.
     rest: Chunk,
     trailers: Option<Box<FieldMap>>,
-    /// Octets still to come, where the head says so.
+    /// Remaining bytes, if the head has a Content-Length.
     left: Option<u64>,
     worker: Rc<dyn Worker>,
 }
 
 impl Unframing {
-    fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<Part>, Failed>> {
+    fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, Failed>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block())? {
                 Some(part) => return Poll::Ready(Ok(Some(part))),
-                // An empty chunk would keep its block from going home.
+                // Replace the empty chunk, which would keep its block from returning to the pool.
                 None => self.rest = Chunk::default(),
             }
             match ready!(call.poll_content(task)) {
@@ -131,11 +133,11 @@ impl Unframing {
         }
     }
 
-    /// The call is over: well, or not.
+    /// Checks the status and the framing at the end of the call.
     fn end(&self, call: &Call) -> Result<(), Failed> {
         let status = match &self.trailers {
             Some(trailers) => Status::of(trailers),
-            // Once the response's head took its place, the call's own is gone: then trailers had to come.
+            // After the response's head has replaced the call's own, only trailers can contain the status.
             None if call.head().fields().contains(names::GRPC_STATUS) => Status::of(call.head().fields()),
             None => Status::new(Code::UNKNOWN, "the call ended without a status"),
         };
@@ -149,19 +151,19 @@ impl Unframing {
 impl Maker for Unframing {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         Poll::Ready(match ready!(self.poll_part(call, task)) {
-            Ok(Some(Part::Chunk(chunk))) => {
+            Ok(Some(StreamPart::Chunk(chunk))) => {
                 self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
                 Some(Ok(Frame::Chunk(chunk)))
             }
-            Ok(Some(Part::Trailers)) => Some(Ok(Frame::Trailers(Box::new(self.decoder.trailers().clone())))),
+            Ok(Some(StreamPart::Trailers)) => Some(Ok(Frame::Trailers(Box::new(self.decoder.trailers().clone())))),
             Ok(None) => None,
-            Ok(Some(Part::Head)) | Err(Failed::Decode(_)) => Some(Err(BodyFault::Malformed)),
+            Ok(Some(StreamPart::Head)) | Err(Failed::Decode(_)) => Some(Err(BodyFault::Malformed)),
             Err(Failed::Broken(fault)) => Some(Err(fault)),
             Err(Failed::Status(_) | Failed::Late) => Some(Err(BodyFault::PeerGone)),
         })
     }
 
-    fn octets_left(&self) -> Option<u64> {
+    fn bytes_left(&self) -> Option<u64> {
         self.left
     }
 }

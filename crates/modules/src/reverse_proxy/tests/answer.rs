@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{ask, exchange, kit, proxy, registry};
 
-// Caddy, finalizeResponse: hop-by-hop fields go, Server is the upstream's, Via is added; fields that handlers set before stay
-// beside the upstream's.
+// Caddy, finalizeResponse: hop-by-hop fields are removed, Server is the upstream's, Via is added; fields set by earlier
+// handlers are kept in addition to the upstream's.
 #[test]
 fn fields_of_the_answer() {
     let before = json!({ "handler": "headers", "response": { "set": { "X-A": ["ours"], "Server": ["ours"] } } });
@@ -42,7 +42,7 @@ fn fields_of_the_answer() {
     }
 }
 
-// Caddy, headers.response: applies to what the upstream sent, and sees the placeholders of the answer.
+// Caddy, headers.response: applies to the upstream's response, and sees its placeholders.
 #[test]
 fn operations_on_the_answer() {
     let ops = json!({ "response": {
@@ -63,13 +63,14 @@ fn operations_on_the_answer() {
         answer.field("X-Seen"),
         Some("200|200 OK|a,b|tcp/10.0.0.1:80|10.0.0.1|80|0|5|1.5s|{http.reverse_proxy.header.None}")
     );
-    assert_eq!(answer.field("Alt-Svc"), Some("h3"), "what is set here is meant");
-    // Where the answer is not as it must be, nothing is done; and nothing of the request before is seen.
+    assert_eq!(answer.field("Alt-Svc"), Some("h3"), "a configured field is not hop-by-hop");
+    // The operations are skipped if the response does not meet their conditions; no placeholder of the previous request
+    // remains.
     let answer = exchange(&mut kit, &Request::get("/"), &[("Server", "s"), ("X-Two", "c")]);
     assert_eq!((answer.field("Server"), answer.field("X-Seen")), (Some("s"), None));
 }
 
-// RFC 9110 §15.2: 1xx are passed on in order; §9.3.2: HEAD has the length that GET would have.
+// RFC 9110 §15.2: 1xx responses are forwarded in order; §9.3.2: HEAD has the Content-Length that GET would have.
 #[test]
 fn interims_and_head() {
     let mut kit = kit(json!({}));
@@ -86,7 +87,7 @@ fn interims_and_head() {
     let informs: Vec<_> = answer.informs.iter().map(|(status, fields)| (status.as_u16(), fields.len())).collect();
     assert_eq!(informs, [(103, 1), (102, 0)]);
     assert_eq!((answer.status, answer.length, answer.field("Content-Length")), (200, Some(0), Some("5")));
-    // An upstream that never comes to its answer.
+    // An upstream that sends interim responses without end.
     let (call, pending) = ask(&mut kit, &Request::get("/"));
     for _ in 0..65 {
         call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
@@ -94,7 +95,7 @@ fn interims_and_head() {
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
 
-// Trailers and what breaks off come through as they are.
+// Trailers and aborts are forwarded.
 #[test]
 fn bodies_to_their_end() {
     let mut kit = kit(json!({}));
@@ -108,7 +109,7 @@ fn bodies_to_their_end() {
     let answer = pending.finish(&mut kit);
     assert_eq!((answer.text(), answer.length), ("onetwo", None));
     assert_eq!(answer.trailers.expect("trailers").get(NameRef::parse(b"grpc-status").unwrap()), Some(&b"0"[..]));
-    // gRPC's answers without content.
+    // gRPC responses without content.
     let (call, pending) = ask(&mut kit, &Request::get("/").field("TE", "trailers"));
     call.answer(200, &[("grpc-status", "12")], Some(0));
     call.end();
@@ -120,7 +121,7 @@ fn bodies_to_their_end() {
     assert_eq!(pending.finish(&mut kit).broken, Some(BodyFault::PeerGone));
 }
 
-// Caddy, statusError: 502; 504 where the head takes too long. What is wrong with the request's own body is its client's.
+// Caddy, statusError: 502; 504 if the head takes too long. Mistakes in the request's own body are the client's.
 #[test]
 fn faults() {
     let errors = json!([{ "handle": [{ "handler": "static_response", "status_code": "{http.error.status_code}", "body": "{http.error.message}" }] }]);
@@ -130,7 +131,7 @@ fn faults() {
         (
             CallFault::Resolve(std::io::ErrorKind::NotFound),
             502,
-            "upstream 10.0.0.1:80: looking up its address: entity not found",
+            "upstream 10.0.0.1:80: looking up the address: entity not found",
         ),
         (
             CallFault::Connect(std::io::ErrorKind::ConnectionRefused),
@@ -139,17 +140,17 @@ fn faults() {
         ),
         (CallFault::ConnectTimedOut, 502, "upstream 10.0.0.1:80: connecting took too long"),
         (CallFault::Tls("unknown issuer".into()), 502, "upstream 10.0.0.1:80: TLS handshake: unknown issuer"),
-        (CallFault::Closed, 502, "upstream 10.0.0.1:80: it closed before its answer"),
-        (CallFault::Malformed, 502, "upstream 10.0.0.1:80: it broke its protocol"),
-        (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be said in its protocol"),
+        (CallFault::Closed, 502, "upstream 10.0.0.1:80: the connection closed before the response"),
+        (CallFault::Malformed, 502, "upstream 10.0.0.1:80: the upstream violated the protocol"),
+        (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be expressed in the upstream's protocol"),
         (CallFault::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),
-        (CallFault::HeadTimedOut, 504, "upstream 10.0.0.1:80: its answer did not begin in time"),
-        (CallFault::RequestBody(BodyFault::TooLarge), 413, "reading the request body: it is too large"),
-        (CallFault::RequestBody(BodyFault::TimedOut), 408, "reading the request body: nothing arrived in time"),
+        (CallFault::HeadTimedOut, 504, "upstream 10.0.0.1:80: the response did not start in time"),
+        (CallFault::RequestBody(BodyFault::TooLarge), 413, "reading the request body: the body is too large"),
+        (CallFault::RequestBody(BodyFault::TimedOut), 408, "reading the request body: no data arrived in time"),
         (
             CallFault::RequestBody(BodyFault::Malformed),
             Fault::body(BodyFault::Malformed).status.as_u16(),
-            "reading the request body: its framing is broken",
+            "reading the request body: invalid framing",
         ),
     ] {
         let (call, pending) = ask(&mut kit, &Request::get("/"));
@@ -158,21 +159,21 @@ fn faults() {
         assert_eq!((answer.status, answer.text()), (status, words), "{fault:?}");
         assert_eq!(answer.field("Server"), Some("Causeway"), "the answer is ours");
     }
-    // It closed, whenever that was: nobody told it how long it might take.
+    // A closed connection is a 502 at any time, since plain HTTP does not send the time limit to the upstream.
     let transport = json!({ "transport": { "protocol": "http", "response_header_timeout": "1s" } });
     let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [proxy(transport)] }]), &errors);
     let (call, pending) = ask(&mut kit, &Request::get("/"));
     kit.worker().advance(Duration::from_secs(2));
     call.carried.fail(CallFault::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
-    // An answer with more fields than there may be.
+    // A response with more fields than a map can hold.
     let (call, pending) = ask(&mut kit, &Request::get("/"));
     let many = vec![("A", "b"); 60_001];
     call.answer(200, &many, Some(0));
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
 
-// A peer that goes away gives its call up; so does one that does not read the answer to its end.
+// A client's disconnect cancels its call; a client that does not read the whole response cancels it too.
 #[test]
 fn nobody_waits_for_a_peer_that_is_gone() {
     let mut kit = kit(json!({}));
@@ -184,7 +185,7 @@ fn nobody_waits_for_a_peer_that_is_gone() {
     assert_eq!(kit.worker().calls_resting(), 1, "the record goes home");
 }
 
-// A slow client: what it does not take waits in the mailbox, which then has no room.
+// A slow client: the unread data fills the mailbox, which then exerts backpressure.
 #[test]
 fn a_slow_reader_holds_the_upstream_back() {
     let mut kit = kit(json!({}));

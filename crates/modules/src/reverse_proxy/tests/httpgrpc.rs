@@ -1,16 +1,16 @@
-//! The transport httpgrpc: what goes to the upstream, and what comes of its messages.
+//! The transport httpgrpc: the request that the upstream receives, and the handling of its messages.
 
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{
-    Part as StreamPart, RequestStreamDecoder, encode_chunk, encode_response_head, encode_trailers,
+    RequestStreamDecoder, StreamPart, encode_chunk, encode_response_head, encode_trailers,
 };
 use causeway_httpgrpc::{
     Code, Encoding, ErrorEncoder, Limits, RequestDecoder, STREAM_PATH, Status, Turn, UNARY_PATH, encode_response,
 };
 use causeway_message::{BlockMut, Chunk, FieldMap, FieldValue, NameRef, StatusCode, names};
-use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Part, Worker as _};
-use causeway_testkit::{Answer, FakeCall, FakeWorker, Kit, Request};
+use causeway_pipeline::{Body, BodyFault, BodyPart, CallFault, Frame, Worker as _};
+use causeway_testkit::{FakeCall, FakeWorker, Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
 use super::{ask, kit, proxy, registry};
@@ -28,32 +28,32 @@ fn blocks() -> BlockMut {
     FakeWorker::new().take_block()
 }
 
-/// What a call is sent with, read to its end.
+/// Reads the call's request content to its end.
 fn sent(call: &FakeCall) -> Result<Vec<u8>, BodyFault> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
     let mut read = |mut stream: Box<dyn causeway_pipeline::BodyStream>| {
         while let std::task::Poll::Ready(Some(frame)) = stream.poll_frame(&mut task) {
             let Frame::Chunk(chunk) = frame? else { continue };
-            octets.extend_from_slice(chunk.as_slice());
+            bytes.extend_from_slice(chunk.as_slice());
         }
         Ok(())
     };
     let parts = match call.take_body().expect("a body") {
         Body::Chunk(chunk) => return Ok(chunk.as_slice().to_vec()),
-        Body::Stream(stream) => vec![Part::Stream(stream)],
+        Body::Stream(stream) => vec![BodyPart::Stream(stream)],
         Body::Parts(parts) => parts.into(),
         other => panic!("{other:?}"),
     };
     for part in parts {
         match part {
-            Part::Chunk(chunk) => read(Box::new(Once(Some(chunk))))?,
-            Part::Incoming(body) => read(Box::new(body))?,
-            Part::Stream(stream) => read(stream)?,
+            BodyPart::Chunk(chunk) => read(Box::new(Once(Some(chunk))))?,
+            BodyPart::Incoming(body) => read(Box::new(body))?,
+            BodyPart::Stream(stream) => read(stream)?,
             other => panic!("{other:?}"),
         }
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 struct Once(Option<Chunk>);
@@ -64,15 +64,15 @@ impl causeway_pipeline::BodyStream for Once {
     }
 }
 
-/// Method, target, fields but those that the proxy adds, and content of the message that a call is sent with.
+/// Decodes the call's message: method, target, fields except those that the proxy adds, and content.
 #[track_caller]
 fn asked(call: &FakeCall) -> (String, Vec<(String, String)>, String) {
     let mut decoder = RequestDecoder::new(Limits::default());
-    let mut octets = Chunk::from(sent(call).expect("a body"));
-    assert_eq!(decoder.push(&mut octets, &mut blocks), Ok(Turn::Done));
+    let mut bytes = Chunk::from(sent(call).expect("a body"));
+    assert_eq!(decoder.push(&mut bytes, &mut blocks), Ok(Turn::Done));
     decoder.finish().unwrap();
     let message = decoder.message_mut();
-    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let added = [names::VIA, names::X_FORWARDED_FOR, names::X_FORWARDED_HOST, names::X_FORWARDED_PROTO];
     let fields =
         message.head.fields().iter().filter(|(name, _)| !added.iter().any(|added| NameRef::Known(*added) == *name));
@@ -91,13 +91,13 @@ fn fields(list: &[(&str, &str)]) -> FieldMap {
 
 const GRPC: &[(&str, &str)] = &[("Content-Type", "application/grpc")];
 
-/// Answers with a message.
+/// Responds with a message.
 fn answer(call: &FakeCall, status: u16, list: &[(&str, &str)], body: &str) {
     let mut out = Vec::new();
     encode_response(StatusCode::new(status).unwrap(), &fields(list), body.len() as u64, &mut out).unwrap();
     out.extend_from_slice(body.as_bytes());
     call.answer(200, GRPC, None);
-    // However it is cut.
+    // In small pieces, so that they split the message at many positions.
     for piece in out.chunks(7) {
         call.send(piece);
     }
@@ -122,7 +122,7 @@ fn status(code: u32, message: &'static str) -> FieldMap {
 }
 
 #[track_caller]
-fn exchange(kit: &mut Kit, request: &Request, answer: impl FnOnce(&FakeCall)) -> Answer {
+fn exchange(kit: &mut Kit, request: &Request, answer: impl FnOnce(&FakeCall)) -> TestResponse {
     let (call, pending) = ask(kit, request);
     answer(&call);
     drop(call);
@@ -164,12 +164,12 @@ fn a_request_in_a_message() {
     assert_eq!(kit.worker().calls_resting(), 1, "the record is home");
 }
 
-/// As this house spells it.
+/// `TE: ` in this library's spelling.
 fn te() -> String {
     format!("{}: ", names::TE.as_str())
 }
 
-// Content whose length is not known is collected; what is too long for a message is 413.
+// Content of unknown length is collected; content that exceeds a message is 413.
 #[test]
 fn content_of_unknown_length_and_too_long() {
     let mut kit = grpc(json!({ "max_message_size": 100 }));
@@ -189,7 +189,7 @@ fn content_of_unknown_length_and_too_long() {
     assert_eq!(pending.finish(&mut kit).status, 413);
 }
 
-// dskit, HTTPResponseFromError: an error may be a response.
+// dskit, HTTPResponseFromError: an error may contain a response.
 #[test]
 fn errors_that_are_responses() {
     let mut kit = grpc(json!({}));
@@ -215,7 +215,7 @@ fn errors_that_are_responses() {
     }
 }
 
-// What other errors are by HTTP; dskit's own front answers all of them with 500.
+// Other errors map to HTTP statuses; dskit's own frontend responds with 500 to all of them.
 #[test]
 fn errors_that_are_none() {
     let mut kit = grpc(json!({}));
@@ -240,7 +240,7 @@ fn errors_that_are_none() {
     }
 }
 
-// gRPC, http-grpc-status-mapping.md, and whatever else is no message.
+// gRPC, http-grpc-status-mapping.md, and other invalid responses.
 #[test]
 fn answers_that_are_none() {
     let mut kit = grpc(json!({ "max_message_size": 10 }));
@@ -287,7 +287,8 @@ fn answers_that_are_none() {
     assert_eq!(exchange(&mut kit, &request, |call| answer(call, 200, &[], "")).status, 200, "the next one");
 }
 
-// grpc-timeout says what is allowed, less what the client waits; the answer has to be whole by then.
+// grpc-timeout is the configured limit, or the client's remaining time if shorter; the whole response must arrive by
+// then.
 #[test]
 fn timeouts() {
     let mut kit = grpc(json!({ "timeout": "2s" }));
@@ -298,7 +299,7 @@ fn timeouts() {
     call.send(b"\0\0\0\0\x03\x08");
     assert_eq!(pending.finish(&mut kit).status, 504);
     assert!(call.carried.is_given_up());
-    // The upstream was told, and breaks off at that moment itself: grpc-go resets the stream.
+    // The upstream has the limit, and aborts the call at that moment itself: grpc-go resets the stream.
     for (took, want) in [(1999, 502), (2000, 504)] {
         let (call, pending) = ask(&mut kit, &Request::get("/"));
         kit.worker().advance(Duration::from_millis(took));
@@ -309,9 +310,9 @@ fn timeouts() {
         let pending = pending.poll(&mut kit).expect_err("it waits for the message");
         kit.worker().advance(Duration::from_millis(took));
         call.carried.mailbox().fail(BodyFault::PeerGone);
-        assert_eq!(pending.finish(&mut kit).status, want, "behind the head, after {took} ms");
+        assert_eq!(pending.finish(&mut kit).status, want, "after the head and {took} ms");
     }
-    // A call that comes by httpgrpc itself has its own.
+    // A call that arrives over httpgrpc has its own deadline.
     let options = transport(json!({ "timeout": "2s" }));
     let handle = json!([{ "handle": [{ "handler": "httpgrpc" }, proxy(options)] }]);
     let mut kit = Kit::new(&registry(), &handle);
@@ -329,7 +330,7 @@ fn timeouts() {
     assert!(call.request_text().contains("\nGrpc-Timeout: 500000u"), "{}", call.request_text());
     assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some("4"));
     assert!(call.carried.is_given_up());
-    // The upstream was told of it, and breaks off.
+    // The upstream has the limit, and aborts the call.
     for (took, want) in [(499, "502"), (500, "4")] {
         let pending = kit.send_pending(&request).expect_err("it waits for the message");
         let pending = pending.poll(&mut kit).expect_err("it waits for the answer");
@@ -340,7 +341,7 @@ fn timeouts() {
     }
 }
 
-// A site elsewhere may be found by the host that the client asked for.
+// A virtual host elsewhere may be selected by the client's Host.
 #[test]
 fn the_host_may_go_along() {
     let mut kit = grpc(json!({ "forward_host": true }));
@@ -348,7 +349,7 @@ fn the_host_may_go_along() {
     assert!(call.request_text().contains("\nHost: a.test\n"), "{}", call.request_text());
 }
 
-// RFC 9110 §9.3.2; and a message carries no other protocol.
+// RFC 9110 §9.3.2; and a message cannot carry another protocol.
 #[test]
 fn heads_and_upgrades() {
     let mut kit = grpc(json!({}));
@@ -359,7 +360,7 @@ fn heads_and_upgrades() {
     assert_eq!(kit.send(&upgrade).status, 501);
 }
 
-// gRPC, naming: all the addresses of a name, one after the other; looked up again after 30 s, and sooner behind a fault.
+// gRPC, naming: round-robin over all addresses of a name; resolved again after 30 s, and earlier after a failure.
 #[test]
 fn names_of_several_places() {
     let options = json!({ "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }] });
@@ -381,11 +382,11 @@ fn names_of_several_places() {
     first.sort();
     assert_eq!(first, ["10.0.0.1:95", "10.0.0.2:95"]);
     worker.name("a.test:95", vec![at(3)]);
-    assert_ne!(go(&mut kit), "10.0.0.3:95", "what was found is believed");
+    assert_ne!(go(&mut kit), "10.0.0.3:95", "resolved addresses are used for 30 s");
     worker.advance(Duration::from_secs(30));
     go(&mut kit);
     assert_eq!(go(&mut kit), "10.0.0.3:95");
-    // Behind a fault.
+    // After a failure.
     worker.name("a.test:95", vec![at(4)]);
     worker.advance(Duration::from_secs(2));
     let (call, pending) = ask(&mut kit, &Request::get("/"));
@@ -396,7 +397,7 @@ fn names_of_several_places() {
     assert_eq!(go(&mut kit), "10.0.0.4:95");
 }
 
-// A name that has no address; then it has one.
+// A name without addresses, which gets one later.
 #[test]
 fn names_of_nothing() {
     let options = json!({ "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }] });
@@ -413,7 +414,7 @@ fn names_of_nothing() {
     assert_eq!(pending.finish(&mut kit).status, 200);
 }
 
-// crates/httpgrpc/proto: content beyond a message goes in frames; a server that does not know them is remembered.
+// crates/httpgrpc/proto: content that exceeds a message is sent in frames; a server without the service is remembered.
 #[test]
 fn content_that_streams() {
     let mut kit = grpc(json!({ "stream": true, "max_message_size": 100 }));
@@ -423,8 +424,8 @@ fn content_that_streams() {
     assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")), "{}", call.request_text());
     let mut decoder = RequestStreamDecoder::new(Limits::default());
     decoder.begin(Encoding::Identity);
-    let (mut octets, mut content) = (Chunk::from(sent(&call).unwrap()), Vec::new());
-    while let Some(part) = decoder.next(&mut octets, &mut blocks).unwrap() {
+    let (mut bytes, mut content) = (Chunk::from(sent(&call).unwrap()), Vec::new());
+    while let Some(part) = decoder.next(&mut bytes, &mut blocks).unwrap() {
         if let StreamPart::Chunk(chunk) = part {
             content.extend_from_slice(chunk.as_slice());
         }
@@ -450,7 +451,7 @@ fn content_that_streams() {
     let trailers = answered.trailers.expect("trailers");
     assert_eq!(trailers.get(NameRef::Other("X-T")), Some(&b"t"[..]));
 
-    // What breaks off in the middle does not look whole.
+    // An aborted response must not appear complete.
     let broken = exchange(&mut kit, &request, |call| {
         call.answer(200, GRPC, None);
         call.send(&out[..60]);
@@ -458,7 +459,7 @@ fn content_that_streams() {
     });
     assert!(broken.status == 502 || broken.broken.is_some(), "{broken:?}");
 
-    // As over HTTP, answers before the answer have a bound.
+    // As over HTTP, the number of interim responses is bounded.
     let (mut head, mut interims) = (Vec::new(), Vec::new());
     encode_response_head(StatusCode::new(103).unwrap(), &fields(&[]), &mut scratch, &mut head).unwrap();
     (0..65).for_each(|_| interims.extend_from_slice(&head));
@@ -472,7 +473,7 @@ fn content_that_streams() {
 
     let unknown = |call: &FakeCall| end(call, &status(12, "unknown service"));
     assert_eq!(exchange(&mut kit, &request, unknown).status, 413);
-    assert_eq!(kit.send(&request).status, 413, "it is not asked again");
+    assert_eq!(kit.send(&request).status, 413, "the streaming service is not retried");
     let small = Request::new("POST", "/").content("x");
     let (call, pending) = ask(&mut kit, &small);
     assert!(call.request_text().starts_with(&format!("POST {UNARY_PATH}\n")));
@@ -481,16 +482,20 @@ fn content_that_streams() {
     assert_eq!(pending.finish(&mut kit).status, 200);
     kit.worker().advance(Duration::from_secs(60));
     let (call, pending) = ask(&mut kit, &request);
-    assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")), "asked again after a minute");
+    assert!(
+        call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")),
+        "the streaming service is retried after a minute"
+    );
     pending.cancel(&mut kit);
     drop(call);
 
-    // A request without content is asked so too, since its answer may be long; and in a message at once where that is not known.
+    // A request without content also uses the streaming service, since its response may be long, and falls back to a
+    // unary call.
     let (call, pending) = ask(&mut kit, &Request::get("/long"));
     assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")));
     unknown(&call);
     drop(call);
-    let pending = pending.poll(&mut kit).expect_err("it is asked again");
+    let pending = pending.poll(&mut kit).expect_err("a second call is in progress");
     let pending = pending.poll(&mut kit).expect_err("it waits");
     let call = kit.worker().take_call().expect("another call");
     assert_eq!(asked(&call).0, "GET /long");
@@ -499,7 +504,7 @@ fn content_that_streams() {
     assert_eq!(pending.finish(&mut kit).text(), "short");
 }
 
-// The Caddyfile's `dns:///`; and options that are none.
+// The Caddyfile's `dns:///`; and invalid options.
 #[test]
 fn configurations() {
     let source = json!({ "source": "a", "name": "a.test", "port": "95" });
@@ -524,7 +529,7 @@ fn configurations() {
         ),
         (
             json!({ "transport": { "protocol": "httpgrpc" }, "dynamic_upstreams": { "source": "srv", "name": "a" } }),
-            "unknown variant `srv`",
+            "source: found 'srv', expected a or multi",
         ),
         (json!({ "dynamic_upstreams": { "source": "a", "name": "a", "port": "1" } }), "not built into this version"),
     ] {

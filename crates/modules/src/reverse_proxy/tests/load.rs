@@ -9,7 +9,7 @@ fn refused(options: Value) -> String {
     Kit::build(&registry(), &routes, &Value::Null).err().expect("it is refused").to_string()
 }
 
-// What Caddy knows and this version has not is refused by name, never skipped; so is what Caddy does not know.
+// Caddy's options that this version does not support are rejected by name, never ignored; so are unknown options.
 #[test]
 fn what_is_not_built_is_refused_with_its_place() {
     for (options, want) in [
@@ -99,7 +99,7 @@ fn what_is_not_built_is_refused_with_its_place() {
             json!({ "transport": { "protocol": "http", "tls": { "client_certificate_file": "/none" } } }),
             "client_certificate_key_file, or neither",
         ),
-        (json!({ "upstreams": [] }), "upstreams: found 'none', expected one upstream at least"),
+        (json!({ "upstreams": [] }), "upstreams: found 'none', expected at least one upstream"),
         (json!({ "upstreams": [{ "dial": "a" }] }), "upstreams[0].dial: found 'a', expected HOST:PORT"),
         (json!({ "upstreams": [{ "dial": "unix//run/a" }] }), "`unix/` are not built into this version"),
         (json!({ "trusted_proxies": ["x"] }), "trusted_proxies.[0]: found 'x'"),
@@ -114,7 +114,7 @@ fn what_is_not_built_is_refused_with_its_place() {
     }
 }
 
-// Caddy, http.reverse_proxy.transport.http: what each option means for a call.
+// Caddy, http.reverse_proxy.transport.http: the effect of each option on a call.
 #[test]
 fn transports() {
     use causeway_pipeline::Versions;
@@ -142,7 +142,7 @@ fn transports() {
     assert_eq!((all.connect_timeout, all.head_timeout), (Duration::from_secs(2), Some(Duration::from_secs(2))));
     assert_eq!((all.read_timeout, all.write_timeout), (Some(Duration::from_secs(3)), Some(Duration::from_secs(4))));
     assert_eq!((all.idle_timeout, all.idle_max, all.connections_max), (Duration::from_secs(5), 6, Some(8)));
-    assert_eq!((all.head_octets_max, all.versions), (9000, Versions::Http1));
+    assert_eq!((all.head_bytes_max, all.versions), (9000, Versions::Http1));
     let tls = all.tls.as_ref().expect("it has TLS");
     assert_eq!((tls.server_name.as_deref(), tls.insecure), (Some("a.test"), true));
     assert!(matches!(&tls.roots, causeway_pipeline::Roots::These(roots) if *roots == [[1, 2, 3]]));

@@ -15,7 +15,7 @@ fn of(policy: Value, upstreams: &[Value]) -> Kit {
     kit(json!({ "upstreams": upstreams, "load_balancing": { "selection_policy": policy } }))
 }
 
-/// Which of them gets the request; it is over then.
+/// Returns the selected upstream, and cancels the request.
 #[track_caller]
 fn chosen(kit: &mut Kit, request: &Request) -> String {
     let (call, pending) = ask(kit, request);
@@ -23,7 +23,7 @@ fn chosen(kit: &mut Kit, request: &Request) -> String {
     call.address.to_string()
 }
 
-/// Requests that stay under way.
+/// Sends requests that remain in progress.
 #[track_caller]
 fn hold(kit: &mut Kit, count: usize) -> Vec<(FakeCall, Pending)> {
     (0..count).map(|_| ask(kit, &Request::get("/"))).collect()
@@ -54,7 +54,7 @@ fn orders() {
     }
 }
 
-// Caddy: as many requests as `max_requests` says; where all have theirs, 503.
+// Caddy: at most `max_requests` requests for each upstream; 503 if all are at their limit.
 #[test]
 fn limits_of_requests() {
     let upstreams = [json!({ "dial": "a:1", "max_requests": 1 }), json!({ "dial": "b:1", "max_requests": 2 })];
@@ -70,7 +70,7 @@ fn limits_of_requests() {
         }
         assert_eq!(exchange(&mut kit, &Request::get("/"), &[]).status, 200, "{policy}: there is room again");
     }
-    // A request counts until its answer was read, and a configuration that keeps the upstream keeps the count.
+    // A request counts until its response is read, and a configuration that keeps the upstream keeps the count.
     let mut kit = of(json!({ "policy": "first" }), &upstreams[..1]);
     let (call, pending) = ask(&mut kit, &Request::get("/"));
     call.answer(200, &[], Some(0));
@@ -83,7 +83,7 @@ fn limits_of_requests() {
     assert_eq!(exchange(&mut kit, &Request::get("/"), &[]).status, 200);
 }
 
-// Caddy, least_conn: the server with the fewest requests under way.
+// Caddy, least_conn: the upstream with the fewest requests in progress.
 #[test]
 fn the_fewest_requests() {
     let mut kit = balanced(json!({ "policy": "least_conn" }));
@@ -99,7 +99,7 @@ fn the_fewest_requests() {
     }
 }
 
-// Rendezvous hashing with xxHash of address and key, as Caddy's: the same choice on each machine of a fleet.
+// Rendezvous hashing with xxHash of address and key, as in Caddy: every machine of a fleet selects the same upstream.
 #[test]
 fn hashes() {
     let peer = |last: u8| Request::get("/").peer(([192, 0, 2, last], 1).into());
@@ -115,16 +115,20 @@ fn hashes() {
     assert_eq!(of_uri.iter().collect::<BTreeSet<_>>().len(), 4);
     let peers: Vec<_> = (1..40).map(peer).collect();
     let of_peer = choices(json!({ "policy": "ip_hash" }), &peers);
-    assert_eq!(of_peer, choices(json!({ "policy": "client_ip_hash" }), &peers), "nobody speaks for another");
+    assert_eq!(
+        of_peer,
+        choices(json!({ "policy": "client_ip_hash" }), &peers),
+        "without trusted proxies the client is the peer"
+    );
     assert_eq!(of_peer.iter().collect::<BTreeSet<_>>().len(), 4);
-    // A key of the same octets, wherever it stands, chooses the same.
+    // A key with equal bytes selects the same upstream, wherever it is taken from.
     let keyed: Vec<_> =
         (0..40).map(|number| Request::get(&format!("/?k=/{number}")).field("K", format!("/{number}"))).collect();
     assert_eq!(choices(json!({ "policy": "header", "field": "k" }), &keyed), of_uri);
     assert_eq!(choices(json!({ "policy": "query", "key": "k" }), &keyed), of_uri);
     let without = choices(json!({ "policy": "header", "field": "K", "fallback": { "policy": "first" } }), &targets);
     assert!(without.iter().all(|address| address == "a:1"));
-    // One that goes takes nobody else's requests along.
+    // Removing an upstream moves only its own requests.
     let mut three =
         of(json!({ "policy": "uri_hash" }), &DIALS[..3].iter().map(|dial| json!({ "dial": dial })).collect::<Vec<_>>());
     for (request, before) in targets.iter().zip(&of_uri).filter(|(_, before)| *before != "d:1") {
@@ -132,7 +136,7 @@ fn hashes() {
     }
 }
 
-// Caddy, CookieHashSelection: a new client is told by Set-Cookie, one that says it stays.
+// Caddy, CookieHashSelection: a new client gets a Set-Cookie; a client that returns the cookie keeps its upstream.
 #[test]
 fn cookies() {
     let policy = json!({ "policy": "cookie", "name": "stay", "secret": "s", "max_age": "1h", "fallback": { "policy": "round_robin" } });
@@ -149,7 +153,7 @@ fn cookies() {
         assert_eq!(&*call.address, "b:1");
         call.answer(200, &[], Some(0));
         call.end();
-        assert_eq!(pending.finish(&mut kit).field("Set-Cookie"), None, "it knows");
+        assert_eq!(pending.finish(&mut kit).field("Set-Cookie"), None, "the client has the cookie");
     }
     let answer = exchange(&mut kit, &Request::get("/").secure().field("Cookie", "stay=else"), &[]);
     let told = answer.field("Set-Cookie").expect("another cookie");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ask, kit, proxy, registry};
 
-/// The lines of the request that the upstream gets.
+/// Returns the lines of the request that the upstream receives.
 #[track_caller]
 fn sent(options: Value, request: &Request) -> String {
     let mut kit = kit(options);
@@ -19,8 +19,8 @@ fn sent(options: Value, request: &Request) -> String {
 const FORWARDED: &str =
     "\nX-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: http\nX-Forwarded-Host: localhost\nVia: 1.1 Causeway";
 
-// Caddy, reverseproxy.go, prepareRequest: hop-by-hop fields go, those that Connection names too, X-Forwarded-* of a client that
-// is no trusted proxy are made anew, and Via is added.
+// Caddy, reverseproxy.go, prepareRequest: hop-by-hop fields and those named by Connection are removed, X-Forwarded-* of
+// an untrusted client are replaced, and Via is added.
 #[test]
 fn what_belongs_to_a_connection_stays_there() {
     for (fields, want) in [
@@ -32,7 +32,7 @@ fn what_belongs_to_a_connection_stays_there() {
         (&[("Proxy-Connection", "x"), ("Proxy-Authorization", "x"), ("Proxy-Authenticate", "x"), ("Alt-Svc", "x")], ""),
         (&[("TE", "deflate")], ""),
         (&[("TE", "deflate, Trailers")], "\nTE: trailers"),
-        // RFC 9110 §10.1.4: whoever sends TE names it so.
+        // RFC 9110 §10.1.4: a sender of TE must name it in Connection.
         (&[("TE", "trailers"), ("Connection", "TE")], "\nTE: trailers"),
         (&[("Upgrade", "websocket")], ""),
         (&[("Expect", "100-continue")], ""),
@@ -45,7 +45,7 @@ fn what_belongs_to_a_connection_stays_there() {
     }
 }
 
-// A name costs a look at the whole head: 30 KB of them cost a worker milliseconds.
+// Each name costs a search of the whole head: 30 KB of names would cost a worker milliseconds.
 #[test]
 fn connection_names_so_many_fields_at_most() {
     let naming = |count: usize| Request::get("/").field("Connection", "x,".repeat(count)).field("X", "1");
@@ -74,7 +74,7 @@ fn what_a_trusted_proxy_says_is_kept() {
     assert_eq!(of(sent(json!({ "trusted_proxies": ["198.51.100.0/24"] }), &request)), strange);
     assert_eq!(of(sent(json!({ "trusted_proxies": ["198.51.100.1", "192.0.2.0/24"] }), &request)), trusted);
     assert_eq!(of(sent(json!({ "trusted_proxies": ["192.0.2.1"] }), &Request::get("/"))), strange);
-    // The server's own trust.
+    // The server's own trusted proxies.
     let routes = json!([{ "handle": [proxy(json!({}))] }]);
     let ranges = ["192.0.2.0/24".to_owned()];
     let trust = Trust::new(&ranges, &["X-Forwarded-For"], false).expect("a network");
@@ -83,7 +83,7 @@ fn what_a_trusted_proxy_says_is_kept() {
     let (call, pending) = ask(&mut kit, &request);
     assert_eq!(of(call.request_text()), trusted);
     pending.cancel(&mut kit);
-    // Over TLS, and from an IPv6 peer that is none.
+    // Over TLS, and from an IPv6 peer that is not trusted.
     let request = Request::get("/").secure().peer("[::ffff:192.0.2.7]:1".parse().unwrap());
     let (for_mapped, proto) = ("X-Forwarded-For: 192.0.2.7", "X-Forwarded-Proto: https");
     assert_eq!(of(sent(json!({}), &request)), [for_mapped, proto, "X-Forwarded-Host: localhost"]);
@@ -91,7 +91,8 @@ fn what_a_trusted_proxy_says_is_kept() {
     assert_eq!(of(sent(json!({}), &request))[0], "X-Forwarded-For: 2001:db8::1");
 }
 
-// Caddy, headers.request: what is written applies last, and sees the upstream that was chosen; the exchange's own request stays.
+// Caddy, headers.request: header operations apply last, and see the selected upstream; the client's request is
+// unchanged.
 #[test]
 fn operations_and_rewrites_apply_to_the_copy() {
     let options = json!({
@@ -99,20 +100,21 @@ fn operations_and_rewrites_apply_to_the_copy() {
             "set": { "Host": ["{http.reverse_proxy.upstream.hostport}"], "X-R": ["{http.request.uri} {http.request.method}"] },
             "delete": ["X-Forwarded-*"], "add": { "Via": ["x"] },
         } },
-        "rewrite": { "method": "GET", "uri": "/new{http.request.uri.path}?q=1" },
+        "rewrite": { "method": "GET", "uri": "/new{http.request.uri.path}?of={http.request.method}" },
     });
-    let want = "GET /new/old?q=1\nHost: 10.0.0.1:80\nVia: 1.1 Causeway\nVia: x\nX-R: /old POST";
+    // A placeholder in the new target still refers to the client's request.
+    let want = "GET /new/old?of=POST\nHost: 10.0.0.1:80\nVia: 1.1 Causeway\nVia: x\nX-R: /old POST";
     let mut kit = kit(options);
     let (call, pending) = ask(&mut kit, &Request::new("POST", "/old").content("abc"));
     assert_eq!(call.request_text(), want);
-    // Caddy: a method without content, written so, keeps the body for others.
+    // Caddy: a configured method without content leaves the body for other handlers.
     assert!(matches!(call.take_body(), Some(Body::Empty)));
     let cx = pending.context();
     assert_eq!((cx.head().method().as_str(), cx.head().target().as_str()), ("POST", "/old"));
     pending.cancel(&mut kit);
 }
 
-// Caddy 2.11, HTTPTransport.RequestHeaderOps: behind TLS the upstream's own name is asked for, unless it is set otherwise.
+// Caddy 2.11, HTTPTransport.RequestHeaderOps: over TLS, Host is the upstream's own name unless set otherwise.
 #[test]
 fn the_host_that_is_asked_for() {
     let host = |options: Value, request: &Request| -> String {
@@ -132,7 +134,7 @@ fn the_host_that_is_asked_for() {
     assert!(sent(json!({}), &Request::get("/").version(Version::Http2)).contains("Via: 2.0 Causeway"));
 }
 
-// The body goes on as it comes, trailers too; one that is not there is none.
+// The body is forwarded as it arrives, trailers included; an absent body stays absent.
 #[test]
 fn content_is_passed_on() {
     let mut kit = kit(json!({}));
@@ -151,7 +153,7 @@ fn content_is_passed_on() {
     assert!(matches!(next(), Some(Ok(Frame::Trailers(fields))) if fields.len() == 1));
     assert!(next().is_none());
     pending.cancel(&mut kit);
-    // Nothing is asked of the peer before somebody reads: then the engine sends 100 (Continue).
+    // The engine sends 100 (Continue) only when the body is read, not before.
     let (call, pending) = ask(&mut kit, &Request::new("PUT", "/").body_open());
     assert!(!pending.context().mailbox().wanted());
     let Some(Body::Incoming(mut body)) = call.take_body() else { panic!("a body") };
@@ -160,7 +162,7 @@ fn content_is_passed_on() {
     pending.cancel(&mut kit);
 }
 
-// Caddy, upstreams: addresses may have placeholders, which are filled in for each request.
+// Caddy, upstreams: addresses may contain placeholders, expanded for each request.
 #[test]
 fn addresses_with_placeholders() {
     let mut kit = kit(json!({ "upstreams": [{ "dial": "{http.request.header.To}:{http.request.uri.query.port}" }] }));

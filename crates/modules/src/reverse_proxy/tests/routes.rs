@@ -7,7 +7,7 @@ fn with(handlers: Value) -> Value {
     json!([{ "handle": handlers }])
 }
 
-// Caddy, handle_response: the first entry that matches decides; `status_code` alone changes the status.
+// Caddy, handle_response: the first matching entry decides; `status_code` alone replaces the status.
 #[test]
 fn routes_for_answers() {
     let mut kit = kit(json!({ "handle_response": [
@@ -25,7 +25,7 @@ fn routes_for_answers() {
         call.send(b"theirs"[..4].as_ref());
         call.end();
         let answer = pending.finish(&mut kit);
-        assert!(call.carried.is_given_up(), "nobody holds it any more");
+        assert!(call.carried.is_given_up(), "the call was dropped");
         answer
     };
     let answer = send(404, &[]);
@@ -43,7 +43,8 @@ fn routes_for_answers() {
     assert_eq!(send(200, &[]).text(), "thei", "nothing matches");
 }
 
-// Caddy, forward_auth: routes that answer nothing let the request go on behind the proxy, and what the upstream said is given up.
+// Caddy, forward_auth: if the routes do not respond, the request continues after the proxy, and the upstream's response
+// is dropped.
 #[test]
 fn a_request_goes_on_behind_routes_that_answer_nothing() {
     let auth = proxy(json!({ "handle_response": [{ "match": { "status_code": [2] }, "routes": with(json!([
@@ -65,7 +66,7 @@ fn a_request_goes_on_behind_routes_that_answer_nothing() {
     let answer = pending.finish(&mut kit);
     assert_eq!(answer.field("X-Seen"), Some("{http.reverse_proxy.header.X-User}|10.0.0.2"), "of the second answer");
     assert!(call.carried.is_given_up() && second.carried.is_given_up());
-    // What the first refuses is its answer.
+    // If the first upstream rejects the request, its response is the client's.
     let answer = {
         let (call, pending) = ask(&mut kit, &Request::get("/"));
         call.answer(401, &[("WWW-Authenticate", "Basic")], Some(0));
@@ -75,7 +76,7 @@ fn a_request_goes_on_behind_routes_that_answer_nothing() {
     assert_eq!((answer.status, answer.field("WWW-Authenticate")), (401, Some("Basic")));
 }
 
-// Caddy: these two belong into `handle_response`.
+// Caddy: these two handlers are only valid in `handle_response`.
 #[test]
 fn nothing_to_copy_elsewhere() {
     for name in ["copy_response", "copy_response_headers"] {
@@ -87,7 +88,7 @@ fn nothing_to_copy_elsewhere() {
     assert!(error.contains("found 'both lists'"), "{error}");
 }
 
-// A dirty test: whatever an exchange was, the next one on its storage is as on fresh storage.
+// A dirty test: an exchange on reused storage behaves as on fresh storage, whatever the previous exchange was.
 #[test]
 fn nothing_of_an_exchange_is_left_for_the_next() {
     let options = || {
@@ -105,7 +106,7 @@ fn nothing_of_an_exchange_is_left_for_the_next() {
     let mut dirty = kit(options());
     for first in &requests {
         for second in &requests {
-            // One that is cancelled, one that fails, one that is answered by routes, one that streams.
+            // One is cancelled, one fails, one is answered by routes, one streams.
             let (call, pending) = ask(&mut dirty, first);
             drop(call);
             pending.cancel(&mut dirty);

@@ -15,7 +15,7 @@ fn websocket() -> Request {
         .body_open()
 }
 
-/// As the h2 machine makes it (RFC 8441 §4).
+/// As the h2 machine produces it (RFC 8441 §4).
 fn extended_connect(protocol: &str) -> Request {
     let request = Request::new("CONNECT", "/chat").version(Version::Http2).upgrade(protocol).body_open();
     request.field("Sec-WebSocket-Version", "13")
@@ -31,7 +31,8 @@ fn next(body: &mut Body) -> Vec<u8> {
     }
 }
 
-// RFC 9110 §7.8, Caddy's handleUpgradeResponse: the upstream is asked for the same protocol; then octets go both ways.
+// RFC 9110 §7.8, Caddy's handleUpgradeResponse: the upstream receives the protocol that the client requested; then
+// bytes are forwarded in both directions.
 #[test]
 fn an_upgrade_becomes_a_tunnel() {
     let mut kit = kit(json!({}));
@@ -39,7 +40,7 @@ fn an_upgrade_becomes_a_tunnel() {
     let text = call.request_text();
     assert!(text.starts_with("GET /chat\nHost: localhost\nSec-WebSocket-Key: k\nUpgrade: websocket\n"), "{text}");
     assert!(!text.contains("Connection:"), "that is the machine's: {text}");
-    let mut outbound = call.take_body().expect("what goes out");
+    let mut outbound = call.take_body().expect("the outbound content");
     call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a"), ("X-A", "1")]);
     pending.context().mailbox().push(Frame::Chunk(b"to the upstream".to_vec().into()));
     assert_eq!(next(&mut outbound), b"to the upstream");
@@ -51,7 +52,7 @@ fn an_upgrade_becomes_a_tunnel() {
     assert_eq!((answer.field("X-A"), answer.field("Connection")), (Some("1"), None));
 }
 
-// RFC 8441 §5: what HTTP/1.1 says with Upgrade, HTTP/2 says with CONNECT; a proxy makes one of the other.
+// RFC 8441 §5: HTTP/1.1 uses Upgrade, HTTP/2 uses CONNECT; the proxy converts between them.
 #[test]
 fn an_extended_connect_becomes_an_upgrade() {
     let mut kit = kit(json!({}));
@@ -59,7 +60,7 @@ fn an_extended_connect_becomes_an_upgrade() {
     let text = call.request_text();
     assert!(text.starts_with("GET /chat\n") && text.contains("\nUpgrade: websocket\n"), "{text}");
     let key = text.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
-    assert_eq!(key.len(), 24, "16 octets in Base64 (RFC 6455 §4.1)");
+    assert_eq!(key.len(), 24, "16 bytes in Base64 (RFC 6455 §4.1)");
     call.switch(&[("Upgrade", "websocket"), ("Sec-WebSocket-Accept", "a"), ("Sec-WebSocket-Protocol", "p")]);
     call.end();
     let answer = pending.finish(&mut kit);
@@ -74,7 +75,7 @@ fn an_extended_connect_becomes_an_upgrade() {
 #[test]
 fn no_tunnel_where_none_was_agreed_on() {
     let mut kit = kit(json!({}));
-    // An ordinary answer is one, but to CONNECT it may not look like a tunnel.
+    // An ordinary response stays one, but for CONNECT it must not look like a tunnel.
     for (request, status, want) in [
         (websocket(), 200, 200),
         (websocket(), 426, 426),
@@ -86,7 +87,7 @@ fn no_tunnel_where_none_was_agreed_on() {
         call.end();
         assert_eq!(pending.finish(&mut kit).status, want);
     }
-    // Another protocol than that which was asked for, and one that nobody asked for.
+    // A protocol other than the requested one, and a switch without a request.
     let (call, pending) = ask(&mut kit, &websocket());
     call.switch(&[("Upgrade", "gopher")]);
     assert_eq!(pending.finish(&mut kit).status, 502);
@@ -95,14 +96,14 @@ fn no_tunnel_where_none_was_agreed_on() {
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
 
-// h2c smuggling: a protocol between us and our peer is not passed on; nor is an upgrade with content before it.
+// h2c smuggling: a protocol that concerns one hop is not forwarded; nor is an upgrade with content before it.
 #[test]
 fn upgrades_that_are_ignored() {
     let mut kit = kit(json!({}));
     let h2c =
         Request::get("/").upgrade("h2c").field("Connection", "Upgrade, HTTP2-Settings").field("HTTP2-Settings", "x");
     let with_content = Request::new("POST", "/").upgrade("websocket").field("Content-Length", "1").content("x");
-    // RFC 9110 §7.8: a list, of names that may have a version.
+    // RFC 9110 §7.8: a list of names, each with an optional version.
     let listed = Request::get("/").upgrade("websocket, H2C/1").field("Connection", "Upgrade");
     for request in [h2c, listed, with_content] {
         let (call, pending) = ask(&mut kit, &request);
@@ -113,7 +114,7 @@ fn upgrades_that_are_ignored() {
     }
 }
 
-// RFC 9113 §8.6: HTTP/2 has no Upgrade. Opened as one, the request would wait for content that nobody sends.
+// RFC 9113 §8.6: HTTP/2 has no Upgrade. Forwarded as one, the request would wait for content that never comes.
 #[test]
 fn nothing_is_upgraded_where_only_http2_is_spoken() {
     let mut kit = kit(json!({ "transport": { "protocol": "http", "versions": ["h2c"] } }));

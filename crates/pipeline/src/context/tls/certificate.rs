@@ -1,4 +1,4 @@
-//! A client's certificate (RFC 5280). It is read when something first asks what it says; its connection keeps what was read.
+//! A client's certificate (RFC 5280). It is parsed on first use of its contents; the connection caches the result.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -16,21 +16,22 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::distinguished_name;
 
-/// Octets of a serial number that is read: RFC 5280 §4.1.2.2 allows 20. To write a number in decimal takes the square of its length.
-const SERIAL_OCTETS_MAX: usize = 64;
+/// The longest serial number, in bytes, that is converted; RFC 5280 §4.1.2.2 allows 20. Conversion to decimal takes
+/// time quadratic in the length.
+const SERIAL_BYTES_MAX: usize = 64;
 
-/// The certificate that a client sent in the handshake. What of it cannot be read is empty: whether it was verified is the
-/// listener's affair.
+/// The certificate that a client sent in the handshake. Parts that cannot be parsed are empty. The listener decides
+/// whether the certificate is verified.
 #[derive(Clone)]
 pub struct ClientCertificate {
     der: Box<[u8]>,
     fingerprint: OnceCell<[u8; 32]>,
-    said: OnceCell<Box<Said>>,
+    said: OnceCell<Box<CertificateText>>,
 }
 
-/// What a certificate says.
+/// The parsed contents of a certificate.
 #[derive(Debug, Clone, Default)]
-struct Said {
+struct CertificateText {
     subject: String,
     issuer: String,
     serial: String,
@@ -40,11 +41,11 @@ struct Said {
 
 #[derive(Debug, Clone)]
 struct PublicKey {
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     sha256: [u8; 32],
 }
 
-/// A kind of subject alternative names (RFC 5280 §4.2.1.6).
+/// A kind of subject alternative name (RFC 5280 §4.2.1.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlternativeName {
     /// Host names.
@@ -58,53 +59,53 @@ pub enum AlternativeName {
 }
 
 impl ClientCertificate {
-    /// Of its DER octets.
+    /// Wraps a certificate in DER.
     pub fn new(der: impl Into<Box<[u8]>>) -> Self {
         Self { der: der.into(), fingerprint: OnceCell::new(), said: OnceCell::new() }
     }
 
-    /// Its DER octets.
+    /// Returns the certificate in DER.
     pub fn der(&self) -> &[u8] {
         &self.der
     }
 
-    /// SHA-256 of its octets.
+    /// Returns the SHA-256 of the DER bytes.
     pub fn fingerprint(&self) -> &[u8; 32] {
         self.fingerprint.get_or_init(|| Sha256::digest(&self.der).into())
     }
 
-    /// Whom it was issued to, as RFC 2253 writes names.
+    /// Returns the subject, in the notation of RFC 2253.
     pub fn subject(&self) -> &str {
-        &self.said().subject
+        &self.text().subject
     }
 
-    /// Who issued it, as RFC 2253 writes names.
+    /// Returns the issuer, in the notation of RFC 2253.
     pub fn issuer(&self) -> &str {
-        &self.said().issuer
+        &self.text().issuer
     }
 
-    /// Its serial number, in decimal.
+    /// Returns the serial number, in decimal.
     pub fn serial(&self) -> &str {
-        &self.said().serial
+        &self.text().serial
     }
 
-    /// The key, as its kind writes one: RSA in PKCS #1, a point of a curve uncompressed, 32 octets of Ed25519. `None` for other
-    /// kinds.
+    /// Returns the public key in the encoding of its kind: PKCS #1 for RSA, an uncompressed point for a curve, 32
+    /// bytes for Ed25519. `None` for other kinds.
     pub fn public_key(&self) -> Option<&[u8]> {
-        self.said().public_key.as_ref().map(|key| &*key.octets)
+        self.text().public_key.as_ref().map(|key| &*key.bytes)
     }
 
-    /// SHA-256 of the [`public_key`](Self::public_key).
+    /// Returns the SHA-256 of [`public_key`](Self::public_key).
     pub fn public_key_sha256(&self) -> Option<&[u8; 32]> {
-        self.said().public_key.as_ref().map(|key| &key.sha256)
+        self.text().public_key.as_ref().map(|key| &key.sha256)
     }
 
-    /// The alternative names of a kind, in order.
+    /// Returns the alternative names of a kind, in the certificate's order.
     pub fn alternative_names(&self, kind: AlternativeName) -> &[Box<str>] {
-        &self.said().names[kind as usize]
+        &self.text().names[kind as usize]
     }
 
-    fn said(&self) -> &Said {
+    fn text(&self) -> &CertificateText {
         self.said.get_or_init(|| Box::new(read(&self.der).unwrap_or_default()))
     }
 }
@@ -117,18 +118,19 @@ impl From<&[u8]> for ClientCertificate {
 
 impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientCertificate").field("octets", &self.der.len()).finish_non_exhaustive()
+        f.debug_struct("ClientCertificate").field("bytes", &self.der.len()).finish_non_exhaustive()
     }
 }
 
 #[cold]
-fn read(der: &[u8]) -> Option<Said> {
+fn read(der: &[u8]) -> Option<CertificateText> {
     let (rest, certificate) = X509Certificate::from_der(der).ok()?;
     if !rest.is_empty() {
         return None;
     }
-    let is_sane = certificate.raw_serial().len() <= SERIAL_OCTETS_MAX;
-    let mut said = Said {
+    // The peer chooses the serial number: bound the cost of its conversion.
+    let is_sane = certificate.raw_serial().len() <= SERIAL_BYTES_MAX;
+    let mut said = CertificateText {
         subject: distinguished_name::text(certificate.subject()),
         issuer: distinguished_name::text(certificate.issuer()),
         serial: if is_sane { certificate.serial.to_string() } else { String::new() },
@@ -141,7 +143,7 @@ fn read(der: &[u8]) -> Option<Said> {
             GeneralName::DNSName(name) => (AlternativeName::Dns, (*name).into()),
             GeneralName::RFC822Name(name) => (AlternativeName::Email, (*name).into()),
             GeneralName::URI(name) => (AlternativeName::Uri, (*name).into()),
-            GeneralName::IPAddress(octets) => match ip(octets) {
+            GeneralName::IPAddress(bytes) => match ip(bytes) {
                 Some(ip) => (AlternativeName::Ip, ip.to_string().into()),
                 None => continue,
             },
@@ -152,22 +154,24 @@ fn read(der: &[u8]) -> Option<Said> {
     Some(said)
 }
 
-fn ip(octets: &[u8]) -> Option<IpAddr> {
-    if let Ok(octets) = <[u8; 4]>::try_from(octets) {
-        return Some(octets.into());
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
+        return Some(bytes.into());
     }
-    <[u8; 16]>::try_from(octets).ok().map(|octets| IpAddr::from(octets).to_canonical())
+    // Go writes an IPv4-mapped address as IPv4.
+    <[u8; 16]>::try_from(bytes).ok().map(|bytes| IpAddr::from(bytes).to_canonical())
 }
 
-/// Of these kinds the octets in the certificate are those that Caddy writes.
+/// Extracts the key, for those kinds whose bytes in the certificate equal Caddy's output.
 fn public_key(key: &SubjectPublicKeyInfo<'_>) -> Option<PublicKey> {
     let algorithm = &key.algorithm;
+    // One key type covers all curves; the parameters name the curve.
     let is_known = if algorithm.algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY {
         let curve = algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
         curve.is_some_and(|curve| [OID_EC_P256, OID_NIST_EC_P384, OID_NIST_EC_P521].contains(&curve))
     } else {
         [OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519].contains(&algorithm.algorithm)
     };
-    let octets = &*key.subject_public_key.data;
-    is_known.then(|| PublicKey { octets: octets.into(), sha256: Sha256::digest(octets).into() })
+    let bytes = &*key.subject_public_key.data;
+    is_known.then(|| PublicKey { bytes: bytes.into(), sha256: Sha256::digest(bytes).into() })
 }

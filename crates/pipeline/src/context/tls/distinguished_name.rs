@@ -1,14 +1,14 @@
-//! How a distinguished name is written: as Go's `pkix.Name` does, which Caddy shows, roughly RFC 2253.
+//! The text form of a distinguished name: that of Go's `pkix.Name`, which Caddy shows. It is close to RFC 2253.
 //!
-//! The attributes that everybody knows come in an order of their own, values of the same kind joined by `+`; in front of them
-//! in the certificate's view, so behind them in the text, all others, with a number for a name and their DER for a value.
+//! Known attributes appear in a fixed order; values of one attribute are joined by `+`. Other attributes follow in
+//! reverse order, as the identifier's number and the value's DER.
 
 use std::fmt::Write as _;
 
 use x509_parser::asn1_rs::{Any, Tag};
 use x509_parser::x509::X509Name;
 
-/// The known attributes of X.520, by the last octet of their identifier, in the order of the text.
+/// The known X.520 attributes by the last byte of their identifier, in the order of the text.
 const KNOWN: [(u8, &str); 9] = [
     (5, "SERIALNUMBER"),
     (3, "CN"),
@@ -21,7 +21,7 @@ const KNOWN: [(u8, &str); 9] = [
     (6, "C"),
 ];
 
-/// Begins the identifiers of X.520's attributes, 2.5.4.
+/// The first two bytes of the identifiers of X.520 attributes: 2.5.4.
 const X520: [u8; 2] = [0x55, 4];
 
 pub(super) fn text(name: &X509Name<'_>) -> String {
@@ -35,7 +35,7 @@ pub(super) fn text(name: &X509Name<'_>) -> String {
         };
         let Some(value) = string(attribute.attr_value()) else { continue };
         match place {
-            // Of these there is one: the last.
+            // `SERIALNUMBER` and `CN` have one value: the last one.
             Some(place @ (0 | 1)) => known[place] = if value.is_empty() { Vec::new() } else { vec![value] },
             Some(place) => known[place].push(value),
             None => others.push((identifier.to_id_string(), value)),
@@ -58,24 +58,25 @@ pub(super) fn text(name: &X509Name<'_>) -> String {
         }
         out.push_str(identifier);
         out.push_str("=#");
-        der_of(value).iter().for_each(|octet| {
-            let _ = write!(out, "{octet:02x}");
+        der_of(value).iter().for_each(|byte| {
+            let _ = write!(out, "{byte:02x}");
         });
     }
     out
 }
 
-/// The text of a string type; what its type does not allow is replaced.
+/// Decodes a string type; replaces invalid parts. `None` for other types.
 fn string(value: &Any<'_>) -> Option<String> {
-    let octets = value.data;
+    let bytes = value.data;
     match value.tag() {
         Tag::Utf8String | Tag::PrintableString | Tag::Ia5String | Tag::NumericString => {
-            Some(String::from_utf8_lossy(octets).into_owned())
+            Some(String::from_utf8_lossy(bytes).into_owned())
         }
-        // Read as ISO 8859-1, as everybody does.
-        Tag::T61String => Some(octets.iter().copied().map(char::from).collect()),
+        // Decoded as ISO 8859-1, as other implementations do.
+        Tag::T61String => Some(bytes.iter().copied().map(char::from).collect()),
+        // UTF-16, big-endian; Go removes a terminating NUL.
         Tag::BmpString => {
-            let units = octets.as_chunks().0.iter().copied().map(u16::from_be_bytes);
+            let units = bytes.as_chunks().0.iter().copied().map(u16::from_be_bytes);
             let text: String =
                 char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
             Some(text.strip_suffix('\0').map(str::to_owned).unwrap_or(text))
@@ -99,17 +100,18 @@ fn escape(value: &str, out: &mut String) {
     }
 }
 
-/// A text as a PrintableString (X.680 §41.4) where it is one, else as a UTF8String.
+/// Encodes a text as a PrintableString (X.680 §41.4) if its characters allow that, otherwise as a UTF8String.
 fn der_of(text: &str) -> Vec<u8> {
     const PRINTABLE: u8 = 19;
     const UTF8: u8 = 12;
-    let is_printable = text.bytes().all(|octet| octet.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&octet));
+    let is_printable = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte));
     let mut der = vec![if is_printable { PRINTABLE } else { UTF8 }];
     match u8::try_from(text.len()) {
         Ok(len) if len < 0x80 => der.push(len),
         _ => {
+            // The long form: the number of length bytes, then the length without leading zeros (X.690 §8.1.3.5).
             let len = text.len().to_be_bytes();
-            let len = &len[len.iter().position(|octet| *octet != 0).unwrap_or_default()..];
+            let len = &len[len.iter().position(|byte| *byte != 0).unwrap_or_default()..];
             der.push(0x80 | len.len() as u8);
             der.extend_from_slice(len);
         }

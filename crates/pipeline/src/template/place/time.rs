@@ -1,13 +1,13 @@
-//! The clock and durations.
+//! Placeholders of the clock.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use super::write;
 
-/// How the present moment is written.
+/// A format of the current time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::template) enum Clock {
     Written,
@@ -20,7 +20,7 @@ pub(in crate::template) enum Clock {
 }
 
 impl Clock {
-    /// From what follows `time.now`.
+    /// Parses the rest of a name after `time.now`.
     pub(super) fn find(name: &str) -> Option<Self> {
         Some(match name {
             "" => Self::Written,
@@ -47,7 +47,7 @@ impl Clock {
             Self::Year => write(out, format_args!("{}", zoned().year())),
             Self::Rfc3339 => {
                 let zoned = zoned();
-                // UTC is written as a letter there.
+                // RFC 3339 allows both `Z` and `+00:00` for UTC; Go writes `Z`.
                 let format = if zoned.offset().is_zero() { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S%:z" };
                 write(out, format_args!("{}", zoned.strftime(format)));
             }
@@ -55,39 +55,4 @@ impl Clock {
             Self::Written => write(out, format_args!("{}", zoned().strftime("%Y-%m-%d %H:%M:%S.%f %z %Z"))),
         }
     }
-}
-
-/// Appends a duration as Go writes it: `1h2m3.5s`, `1.5ms`, `0s`.
-pub fn go_duration(duration: Duration, out: &mut Vec<u8>) {
-    let nanoseconds = duration.as_nanos();
-    let (unit, per) = match nanoseconds {
-        0 => return out.extend_from_slice(b"0s"),
-        1..1_000 => ("ns", 1),
-        1_000..1_000_000 => ("µs", 1_000),
-        1_000_000..1_000_000_000 => ("ms", 1_000_000),
-        _ => ("s", 1_000_000_000),
-    };
-    let mut rest = nanoseconds;
-    if unit == "s" {
-        let (hours, minutes) = (rest / 3_600_000_000_000, rest / 60_000_000_000 % 60);
-        if hours > 0 {
-            write(out, format_args!("{hours}h"));
-        }
-        if hours > 0 || minutes > 0 {
-            write(out, format_args!("{minutes}m"));
-        }
-        rest %= 60_000_000_000;
-    }
-    write(out, format_args!("{}", rest / per));
-    let mut fraction = rest % per;
-    if fraction > 0 {
-        out.push(b'.');
-        let mut digit = per / 10;
-        while fraction > 0 {
-            out.push(b'0' + (fraction / digit) as u8);
-            fraction %= digit;
-            digit /= 10;
-        }
-    }
-    out.extend_from_slice(unit.as_bytes());
 }

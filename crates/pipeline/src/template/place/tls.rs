@@ -1,11 +1,11 @@
-//! What a connection's TLS handshake agreed on, and who the client is by its certificate. All of it is empty in the clear.
+//! Placeholders of the TLS handshake and the client's certificate. All are empty on a cleartext connection.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::context::{AlternativeName, ClientCertificate, TlsFacts};
 
-/// A fact of the handshake.
+/// A parameter of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::template) enum OfTls {
     Version,
@@ -34,7 +34,7 @@ pub(in crate::template) enum OfCertificate {
 }
 
 impl OfTls {
-    /// What a name stands for that began with `http.request.tls.`; in any case, as in Caddy.
+    /// Compiles the rest of a name after `http.request.tls.`, without regard to case, as in Caddy.
     pub(super) fn find(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         if let Some(part) = name.strip_prefix("client.") {
@@ -58,13 +58,16 @@ impl OfTls {
             Self::CipherSuite => facts.cipher_suite,
             Self::Resumed => truth(facts.resumed),
             Self::Protocol => facts.protocol,
-            // Go's word for what is always so.
+            // Deprecated in Go's crypto/tls, and always true.
             Self::ProtocolMutual => truth(true),
             Self::ServerName => facts.server_name.as_deref().unwrap_or_default(),
-            // No listener takes one yet.
+            // No listener accepts Encrypted Client Hello yet.
             Self::EncryptedHello => truth(false),
-            // DEVIATES from Caddy 2.11: where the client sent no certificate these are empty. There they are those of an empty one:
-            // `<nil>`, `[]`, the hash of nothing; who asks whether they are empty would take anyone for a client that has one.
+            // DEVIATES from Caddy 2.11: these are empty if the client sent no certificate. Caddy shows the parts of
+            // an empty
+            // certificate: `<nil>`, `[]`, the hash of no bytes. A configuration that tests for emptiness would take
+            // every client
+            // for one with a certificate.
             Self::Client(part) => return facts.client_certificate.iter().for_each(|client| part.render(client, out)),
         };
         out.extend_from_slice(text.as_bytes());
@@ -106,7 +109,7 @@ impl OfCertificate {
             Self::Serial => client.serial(),
             Self::Subject => client.subject(),
             Self::Name(kind, index) => client.alternative_names(kind).get(index).map_or("", |name| name),
-            // As Go writes a list.
+            // Go's notation of a list.
             Self::Names(kind) => {
                 out.push(b'[');
                 for (index, name) in client.alternative_names(kind).iter().enumerate() {
@@ -123,7 +126,7 @@ impl OfCertificate {
                 return hexadecimal(client.public_key_sha256().map_or(&[][..], |hash| hash), out);
             }
             Self::Base64 => return base64(client.der(), out),
-            // RFC 7468 §2: lines of 64.
+            // RFC 7468 §2: lines of 64 characters.
             Self::Pem => {
                 out.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
                 for line in client.der().chunks(48) {
@@ -141,14 +144,14 @@ fn truth(is_so: bool) -> &'static str {
     if is_so { "true" } else { "false" }
 }
 
-fn hexadecimal(octets: &[u8], out: &mut Vec<u8>) {
+fn hexadecimal(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.extend(octets.iter().flat_map(|octet| [DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]));
+    out.extend(bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]));
 }
 
-fn base64(octets: &[u8], out: &mut Vec<u8>) {
+fn base64(bytes: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    out.resize(start + octets.len().div_ceil(3) * 4, 0);
-    let written = BASE64_STANDARD.encode_slice(octets, &mut out[start..]).expect("there is room for four in three");
+    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    let written = BASE64_STANDARD.encode_slice(bytes, &mut out[start..]).expect("there is room for four in three");
     out.truncate(start + written);
 }

@@ -1,6 +1,6 @@
-//! A channel with so many places. A place that was given back carries the receiver's stamp to the sender that takes it, so that
-//! the profiler sees how a slow receiver holds its senders up. Places are taken in the order in which they became free: the
-//! n-th message waits for the one that was there so many places earlier, as it would if something were faster.
+//! A channel with a fixed number of slots. A freed slot carries the receiver's stamp to the sender that takes it, so
+//! that the profiler sees how a slow receiver blocks its senders. Slots are taken in the order in which they became
+//! free: message n waits for message n − `places`, which stays true if a target is made faster.
 
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -15,28 +15,28 @@ use crate::stamp::Stamp;
 use crate::standstill::Standstill;
 
 pub(super) struct Bounded<T> {
-    /// 0: a message is handed from sender to receiver, and the sender waits until then.
+    /// The number of slots. With 0 a sender hands its message over, and blocks until it is taken.
     places: usize,
-    state: Mutex<State<T>>,
-    /// A message came, or the last sender went.
+    state: Mutex<BoundedState<T>>,
+    /// A message was queued, or the last sender was dropped.
     filled: Condvar,
-    /// A place became free or a message was taken, or the receiver went.
+    /// A slot became free, a message was taken, or the receiver was dropped.
     freed: Condvar,
 }
 
-struct State<T> {
-    queue: VecDeque<Taken<T>>,
-    /// Places that no message was in yet.
+struct BoundedState<T> {
+    queue: VecDeque<QueuedMessage<T>>,
+    /// The number of slots never used so far.
     untouched: usize,
-    /// Places that were given back, and what was said then; in a channel without places, the receipts that senders wait for.
+    /// Freed slots with the receiver's stamps; with 0 slots, the receipts for which senders wait, by ticket.
     free: VecDeque<(u64, Stamp)>,
-    /// What the last message has for a ticket.
+    /// The last ticket issued.
     tickets: u64,
     senders: usize,
-    /// Senders that wait.
+    /// The number of senders that wait.
     senders_blocked: usize,
     receiver: Receiving,
-    /// What the last sender that went said, and the receiver.
+    /// The stamp of the last dropped sender, then the receiver's.
     senders_gone: Stamp,
     receiver_gone: Stamp,
 }
@@ -49,15 +49,15 @@ enum Receiving {
     Gone,
 }
 
-/// A message that was taken, or is there to be.
-pub(super) struct Taken<T> {
+/// A queued message.
+pub(super) struct QueuedMessage<T> {
     pub(super) stamp: Stamp,
     pub(super) value: T,
-    /// By which a sender knows it that waits for its receipt; 0 where none does.
+    /// Identifies the receipt for which the sender waits; 0 if it does not wait.
     pub(super) ticket: u64,
 }
 
-/// How long to wait for a message.
+/// Bound on the wait for a message.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
     Now,
@@ -65,18 +65,18 @@ pub(super) enum Until {
     Forever,
 }
 
-/// What becomes of the place of a message that is taken.
+/// When the slot of a message that is taken becomes free.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// It is free at once.
+pub(super) enum SlotRelease {
+    /// At once.
     Free,
-    /// It will be [given back](Bounded::give_back).
+    /// Later, by [`Bounded::give_back`].
     Keep,
 }
 
 impl<T> Bounded<T> {
     pub(super) fn new(places: usize) -> Self {
-        let state = State {
+        let state = BoundedState {
             queue: VecDeque::new(),
             untouched: places,
             free: VecDeque::new(),
@@ -90,8 +90,8 @@ impl<T> Bounded<T> {
         Self { places, state: Mutex::new(state), filled: Condvar::new(), freed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing panics under it but an allocation that fails.
+    fn state(&self) -> MutexGuard<'_, BoundedState<T>> {
+        // A panic under the lock is possible only if an allocation fails.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,7 +113,7 @@ impl<T> Bounded<T> {
 
     pub(super) fn try_send(&self, value: T, place: &'static Location<'static>) -> Result<(), TrySendError<T>> {
         let mut state = self.state();
-        // Without places only a receiver that waits, and for whom nothing is there yet, can be given a message.
+        // With 0 slots the receiver must be waiting, with no message queued for it yet.
         let has_room = match self.places {
             0 => state.receiver == Receiving::Blocked && state.queue.is_empty(),
             _ => state.has_room(),
@@ -124,21 +124,22 @@ impl<T> Bounded<T> {
         if self.places == 0 && state.receiver != Receiving::Gone {
             let mut stamp = Stamp::default();
             if hooks::is_active() {
-                // Told while the receiver is kept: outside of the lock it might go. So a pause here is under the lock.
+                // Reported under the lock, although the hook may pause: without the lock the receiver could stop
+                // waiting.
                 hooks::before_send(&mut stamp);
                 hooks::at(site::span(Deed::Send, place));
             }
-            state.queue.push_back(Taken { stamp, value, ticket: 0 });
+            state.queue.push_back(QueuedMessage { stamp, value, ticket: 0 });
             self.wake_receiver(state);
             return Ok(());
         }
         self.put(state, value, Duration::ZERO, place).map_err(|SendError(value)| TrySendError::Disconnected(value))
     }
 
-    /// Puts a message into a free place, for which the sender was blocked so long.
+    /// Puts a message into a free slot, for which the sender was blocked for `blocked`.
     fn put<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State<T>>,
+        mut state: MutexGuard<'a, BoundedState<T>>,
         value: T,
         blocked: Duration,
         place: &'static Location<'static>,
@@ -152,13 +153,15 @@ impl<T> Bounded<T> {
         }
         if hooks::is_active() {
             let permit = state.take_place();
-            // What is told may take time: not under the lock. The place is ours.
+            // The hooks may pause: the lock is released. The slot is already reserved.
             drop(state);
+            // A slot that was never used carries no stamp, and there was no wait to report.
             if permit != Stamp::default() || !blocked.is_zero() {
                 hooks::after_receive(permit, blocked);
             }
             hooks::before_send(&mut stamp);
             hooks::at(site::span(Deed::Send, place));
+            // The receiver may have been dropped during the hooks.
             state = self.state();
             if state.receiver == Receiving::Gone {
                 return Err(SendError(value));
@@ -166,23 +169,23 @@ impl<T> Bounded<T> {
         } else {
             state.take_place();
         }
-        state.queue.push_back(Taken { stamp, value, ticket: 0 });
+        state.queue.push_back(QueuedMessage { stamp, value, ticket: 0 });
         self.wake_receiver(state);
         Ok(())
     }
 
-    /// Lets a receiver that waits look again.
-    fn wake_receiver(&self, mut state: MutexGuard<'_, State<T>>) {
+    /// Wakes a waiting receiver.
+    fn wake_receiver(&self, mut state: MutexGuard<'_, BoundedState<T>>) {
         if state.receiver == Receiving::Blocked {
-            // Nobody else has to.
+            // Later senders need not wake it again.
             state.receiver = Receiving::Elsewhere;
-            // Not under the lock, which it wants at once.
+            // The lock is released first: the woken receiver takes it.
             drop(state);
             wake(|| self.filled.notify_one());
         }
     }
 
-    /// Without places: waits until the message is taken.
+    /// `send` with 0 slots: blocks until the message is taken.
     fn hand_over(&self, value: T, place: &'static Location<'static>) -> Result<(), SendError<T>> {
         let mut stamp = Stamp::default();
         if hooks::is_active() {
@@ -195,10 +198,12 @@ impl<T> Bounded<T> {
         }
         state.tickets += 1;
         let ticket = state.tickets;
-        state.queue.push_back(Taken { stamp, value, ticket });
+        state.queue.push_back(QueuedMessage { stamp, value, ticket });
         self.wake_receiver(state);
         let standstill = hooks::is_active().then(Standstill::begin);
         let mut state = self.state();
+        // Wakeups go to all senders; each looks for its own receipt. If the receiver is dropped first, the sender takes
+        // its message back.
         let (receipt, refused) = loop {
             if let Some(at) = state.free.iter().position(|receipt| receipt.0 == ticket) {
                 break (state.free.remove(at).map_or(Stamp::default(), |receipt| receipt.1), None);
@@ -215,19 +220,19 @@ impl<T> Bounded<T> {
         refused.map_or(Ok(()), |message| Err(SendError(message.value)))
     }
 
-    fn wait_for_room<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
+    fn wait_for_room<'a>(&'a self, mut state: MutexGuard<'a, BoundedState<T>>) -> MutexGuard<'a, BoundedState<T>> {
         state.senders_blocked += 1;
         let mut state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         state.senders_blocked -= 1;
         state
     }
 
-    /// Takes the oldest message.
-    pub(super) fn take(&self, until: Until, place: Place) -> Result<Taken<T>, RecvTimeoutError> {
+    /// Takes the oldest message, and waits for one until `until`.
+    pub(super) fn take(&self, until: Until, place: SlotRelease) -> Result<QueuedMessage<T>, RecvTimeoutError> {
         let mut state = self.state();
         loop {
             if let Some(message) = state.queue.pop_front() {
-                if place == Place::Free {
+                if place == SlotRelease::Free {
                     self.free(state, message.ticket, Stamp::default());
                 }
                 return Ok(message);
@@ -252,17 +257,17 @@ impl<T> Bounded<T> {
         }
     }
 
-    /// The place of a message that was taken is free, or its sender may go on; and what the receiver said.
+    /// Frees the slot of a taken message, or sends the receipt to its sender, with the receiver's stamp.
     pub(super) fn give_back(&self, ticket: u64, stamp: Stamp) {
         self.free(self.state(), ticket, stamp);
     }
 
-    fn free(&self, mut state: MutexGuard<'_, State<T>>, ticket: u64, stamp: Stamp) {
+    fn free(&self, mut state: MutexGuard<'_, BoundedState<T>>, ticket: u64, stamp: Stamp) {
         if self.places == 0 {
             if ticket != 0 {
                 state.free.push_back((ticket, stamp));
                 drop(state);
-                // Only one of those who wait is meant, and which one wakes is not ours to say.
+                // The receipt is for one sender, and `notify_one` could wake another one.
                 wake(|| self.freed.notify_all());
             }
             return;
@@ -289,7 +294,7 @@ impl<T> Bounded<T> {
         }
     }
 
-    /// What the last sender that went said.
+    /// The stamp of the last dropped sender.
     pub(super) fn senders_gone(&self) -> Stamp {
         self.state().senders_gone
     }
@@ -300,7 +305,7 @@ impl<T> Bounded<T> {
         let mut state = self.state();
         state.receiver = Receiving::Gone;
         state.receiver_gone = stamp;
-        // What is there nobody will have; but who hands over gets back what was not taken.
+        // Queued messages are dropped; with 0 slots they stay, and their senders take them back.
         let lost = if self.places == 0 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
         let are_awaited = state.senders_blocked > 0;
         drop(state);
@@ -311,14 +316,15 @@ impl<T> Bounded<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> BoundedState<T> {
     fn has_room(&self) -> bool {
         self.untouched > 0 || !self.free.is_empty()
     }
 
-    /// Takes the place that has been free for longest; what was said when it became so.
+    /// Takes the slot that has been free longest, and returns the stamp with which it was freed.
     fn take_place(&mut self) -> Stamp {
         if self.untouched > 0 {
+            // Unused slots first: they were free from the start.
             self.untouched -= 1;
             return Stamp::default();
         }

@@ -1,4 +1,4 @@
-//! [`std::sync::mpsc::Receiver`] of either kind of channel.
+//! [`std::sync::mpsc::Receiver`] for both kinds of channel.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,62 +8,62 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::bounded::{Bounded, Place, Taken, Until};
-use super::{Message, RecvError, RecvTimeoutError, Shared, TryRecvError};
+use super::bounded::{Bounded, QueuedMessage, SlotRelease, Until};
+use super::{RecvError, RecvTimeoutError, StampedValue, TryRecvError, UnboundedState};
 use crate::hooks;
 use crate::site::{self, Deed};
 use crate::stamp::Stamp;
 use crate::standstill::Standstill;
 
-/// [`std::sync::mpsc::Receiver`].
+/// [`std::sync::mpsc::Receiver`], which reports waits to the profiler.
 pub struct Receiver<T> {
-    way: Way<T>,
-    /// One thread at a time.
+    way: ReceiverKind<T>,
+    /// Makes it `!Sync`, as std's is.
     alone: PhantomData<Cell<()>>,
 }
 
-pub(super) enum Way<T> {
-    Unbounded { inner: std::sync::mpsc::Receiver<Message<T>>, shared: Arc<Shared> },
+pub(super) enum ReceiverKind<T> {
+    Unbounded { inner: std::sync::mpsc::Receiver<StampedValue<T>>, shared: Arc<UnboundedState> },
     Bounded(Arc<Bounded<T>>),
 }
 
 impl<T> Receiver<T> {
-    pub(super) fn of(way: Way<T>) -> Self {
+    pub(super) fn of(way: ReceiverKind<T>) -> Self {
         Self { way, alone: PhantomData }
     }
 
-    /// Waits for a message.
+    /// Blocks until a message arrives.
     ///
     /// # Errors
-    /// When none is there and all senders are gone.
+    /// If the channel is empty and all senders were dropped.
     #[inline]
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
         self.receive(Until::Forever, Location::caller()).map_err(|_| RecvError)
     }
 
-    /// Waits for a message, for so long at most.
+    /// Blocks until a message arrives, for at most `timeout`.
     ///
     /// # Errors
-    /// When the time is over, or none is there and all senders are gone.
+    /// If the timeout expires, or the channel is empty and all senders were dropped.
     #[track_caller]
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        // A time that no clock reaches is no bound.
+        // A timeout past the end of the clock is no bound.
         let until = Instant::now().checked_add(timeout).map_or(Until::Forever, Until::Time);
         self.receive(until, Location::caller())
     }
 
-    /// Takes a message that is there.
+    /// Takes a queued message, without blocking.
     ///
     /// # Errors
-    /// When none is, and whether all senders are gone.
+    /// If the channel is empty; its variant shows whether all senders were dropped.
     #[inline]
     #[track_caller]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let taken = if hooks::is_active() {
             self.take_told(Location::caller())
         } else {
-            self.way.take(Until::Now, Place::Free).map(|taken| taken.value)
+            self.way.take(Until::Now, SlotRelease::Free).map(|taken| taken.value)
         };
         taken.map_err(|missed| match missed {
             RecvTimeoutError::Timeout => TryRecvError::Empty,
@@ -71,12 +71,12 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// The messages, as they come, until all senders are gone.
+    /// Iterates over the messages, and blocks for each, until all senders were dropped.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
 
-    /// The messages that are there.
+    /// Iterates over the queued messages, without blocking.
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter { receiver: self }
     }
@@ -86,13 +86,13 @@ impl<T> Receiver<T> {
         if hooks::is_active() {
             return self.receive_told(until, place);
         }
-        self.way.take(until, Place::Free).map(|taken| taken.value)
+        self.way.take(until, SlotRelease::Free).map(|taken| taken.value)
     }
 
-    /// What is there.
+    /// Takes a queued message while a profile runs.
     #[cold]
     fn take_told(&self, place: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
-        match self.way.take(Until::Now, Place::Keep) {
+        match self.way.take(Until::Now, SlotRelease::Keep) {
             Ok(taken) => Ok(self.took(taken, Duration::ZERO, place)),
             Err(RecvTimeoutError::Timeout) => Err(RecvTimeoutError::Timeout),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended(Duration::ZERO, place)),
@@ -100,6 +100,7 @@ impl<T> Receiver<T> {
     }
 
     #[cold]
+    // An attempt first, so that a queued message is not reported as a wait.
     fn receive_told(&self, until: Until, place: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
         match self.take_told(place) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -110,8 +111,9 @@ impl<T> Receiver<T> {
             hooks::sleep_began(&mut timer);
         }
         self.way.set_awaited(true);
+        // From here the thread does no kind of work.
         let standstill = Standstill::begin();
-        let taken = self.way.take(until, Place::Keep);
+        let taken = self.way.take(until, SlotRelease::Keep);
         let blocked = standstill.end();
         self.way.set_awaited(false);
         match taken {
@@ -125,11 +127,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// A message was taken; its place, if it has one, becomes free, which is a message too.
-    fn took(&self, taken: Taken<T>, blocked: Duration, place: &'static Location<'static>) -> T {
+    /// Reports a message that was taken. Frees its slot, if it has one, with a stamp: that is a message to a sender.
+    fn took(&self, taken: QueuedMessage<T>, blocked: Duration, place: &'static Location<'static>) -> T {
         hooks::after_receive(taken.stamp, blocked);
-        if let Way::Bounded(channel) = &self.way {
+        if let ReceiverKind::Bounded(channel) = &self.way {
             let mut stamp = Stamp::default();
+            // A freed slot is a message from the receiver to a sender, and needs a stamp of its own.
             hooks::before_send(&mut stamp);
             channel.give_back(taken.ticket, stamp);
         }
@@ -137,11 +140,11 @@ impl<T> Receiver<T> {
         taken.value
     }
 
-    /// The last sender has gone, and said so.
+    /// Reports the channel's end, with the stamp of the last dropped sender.
     fn ended(&self, blocked: Duration, place: &'static Location<'static>) -> RecvTimeoutError {
         let stamp = match &self.way {
-            Way::Unbounded { shared, .. } => shared.gone.read(),
-            Way::Bounded(channel) => channel.senders_gone(),
+            ReceiverKind::Unbounded { shared, .. } => shared.gone.read(),
+            ReceiverKind::Bounded(channel) => channel.senders_gone(),
         };
         hooks::after_receive(stamp, blocked);
         hooks::at(site::span(Deed::Receive, place));
@@ -149,15 +152,16 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> Way<T> {
-    /// Says whether the receiver waits, so that a sender knows that it wakes it; a bounded channel knows.
+impl<T> ReceiverKind<T> {
+    /// Marks the receiver of an unbounded channel as waiting, so that a sender can attribute the wakeup; a bounded
+    /// channel tracks this itself.
     fn set_awaited(&self, is_awaited: bool) {
         if let Self::Unbounded { shared, .. } = self {
             shared.is_awaited.store(is_awaited, Relaxed);
         }
     }
 
-    fn take(&self, until: Until, place: Place) -> Result<Taken<T>, RecvTimeoutError> {
+    fn take(&self, until: Until, place: SlotRelease) -> Result<QueuedMessage<T>, RecvTimeoutError> {
         let inner = match self {
             Self::Bounded(channel) => return channel.take(until, place),
             Self::Unbounded { inner, .. } => inner,
@@ -170,17 +174,17 @@ impl<T> Way<T> {
             Until::Time(time) => inner.recv_timeout(time.saturating_duration_since(Instant::now())),
             Until::Forever => inner.recv().map_err(|RecvError| RecvTimeoutError::Disconnected),
         }?;
-        Ok(Taken { stamp: message.stamp, value: message.value, ticket: 0 })
+        Ok(QueuedMessage { stamp: message.stamp, value: message.value, ticket: 0 })
     }
 }
 
-// As std's: what a panic may leave half done is in no channel.
+// As in std: a panic cannot leave a channel's state inconsistent.
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        if let Way::Bounded(channel) = &self.way {
+        if let ReceiverKind::Bounded(channel) = &self.way {
             channel.receiver_went();
         }
     }
@@ -192,7 +196,7 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// [`std::sync::mpsc::Iter`].
+/// [`std::sync::mpsc::Iter`]: blocks for each message.
 #[derive(Debug)]
 pub struct Iter<'a, T> {
     receiver: &'a Receiver<T>,
@@ -207,7 +211,7 @@ impl<T> Iterator for Iter<'_, T> {
     }
 }
 
-/// [`std::sync::mpsc::TryIter`].
+/// [`std::sync::mpsc::TryIter`]: ends at the first moment without a queued message.
 #[derive(Debug)]
 pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
@@ -222,7 +226,7 @@ impl<T> Iterator for TryIter<'_, T> {
     }
 }
 
-/// [`std::sync::mpsc::IntoIter`].
+/// [`std::sync::mpsc::IntoIter`]: owns the receiver, and blocks for each message.
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,

@@ -1,4 +1,4 @@
-//! Upstreams over TLS.
+//! TLS to the upstreams.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use super::super::super::members::Members;
 use super::super::super::tls::trust_pool;
 use causeway_pipeline::build::nanoseconds;
 
-/// Reads the line if it is about TLS; any such line turns it on.
+/// Parses the line if it is a TLS option. Any such line enables TLS.
 pub(super) fn option(line: &mut Dispenser<'_>, transport: &mut Map<String, Value>) -> Result<bool, Error> {
     let name = &*line.name().text;
     if name != "tls" && !name.starts_with("tls_") {

@@ -1,0 +1,93 @@
+//! Certificates of a test authority, in storage with Caddy's layout, and the Caddyfile of their sites.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use crate::configurations::host;
+
+/// The authority in the configurations. No program listens on this port, so nothing can be ordered.
+const DIRECTORY: &str = "https://127.0.0.1:1/directory";
+/// The authority's folder in storage.
+const AUTHORITY: &str = "127.0.0.1-1-directory";
+/// Lifetime of the certificates: the servers renew none of them during the bench.
+const DAYS: i64 = 90;
+
+/// A storage folder with certificates.
+pub struct Stored {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The DER of each name's leaf.
+    pub leaves: Vec<Vec<u8>>,
+    /// Mean size of a chain's DER, in bytes.
+    pub chain_bytes: f64,
+}
+
+/// Writes `count` certificates with keys on curve P-256 to a new folder: those of [`host`]'s names.
+pub fn write(folder: &Path, count: usize) -> Result<Stored> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    let now = time::OffsetDateTime::now_utc();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "Bench Authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let authority_key = KeyPair::generate()?;
+    let authority = params.self_signed(&authority_key)?;
+    let issuer = Issuer::new(params, authority_key);
+    let mut leaves = Vec::with_capacity(count);
+    let mut bytes = 0;
+    for number in 0..count {
+        let name = host(number, count);
+        let mut params = CertificateParams::new(vec![name.clone()])?;
+        params.distinguished_name.push(DnType::CommonName, &name);
+        (params.not_before, params.not_after) = (now - time::Duration::HOUR, now + time::Duration::days(DAYS));
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let leaf = params.signed_by(&key, &issuer)?;
+        let folder = folder.join("certificates").join(AUTHORITY).join(&name);
+        fs::create_dir_all(&folder)?;
+        let file = |extension: &str| folder.join(format!("{name}.{extension}"));
+        fs::write(file("crt"), leaf.pem() + &authority.pem())?;
+        fs::write(file("key"), key.serialize_pem())?;
+        fs::write(file("json"), format!("{{\n\t\"sans\": [\n\t\t\"{name}\"\n\t],\n\t\"issuer_data\": null\n}}"))?;
+        bytes += leaf.der().len() + authority.der().len();
+        leaves.push(leaf.der().to_vec());
+    }
+    Ok(Stored { folder: folder.to_owned(), leaves, chain_bytes: bytes as f64 / count as f64 })
+}
+
+/// Returns a Caddyfile for both Caddy and Causeway with a site for each name.
+pub fn caddyfile(storage: &Path, count: usize, port: u16) -> String {
+    let mut text = format!(
+        "{{\n\tadmin off\n\tpersist_config off\n\tauto_https disable_redirects\n\tacme_ca {DIRECTORY}\n\
+         \tstorage file_system {}\n}}\n",
+        storage.display()
+    );
+    for number in 0..count {
+        let host = host(number, count);
+        let _ = write!(text, "https://{host}:{port} {{\n\tbind 127.0.0.1\n\trespond \"Hello, World!\"\n}}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_has_caddys_layout() {
+        let folder = std::env::temp_dir().join(format!("causeway-bench-stored-{}", std::process::id()));
+        let stored = write(&folder, 2).unwrap();
+        let site = folder.join("certificates/127.0.0.1-1-directory/site0.bench.example/site0.bench.example.crt");
+        let chain = fs::read_to_string(site).unwrap();
+        assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(stored.leaves.len() == 2 && stored.chain_bytes > 500.0, "{}", stored.chain_bytes);
+        let text = caddyfile(&folder, 2, 8443);
+        assert!(text.contains("https://site0.bench.example:8443 {") && text.contains("https://bench.example:8443 {"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,177 @@
+//! The account at an authority, in storage as Caddy keeps it: `acme/AUTHORITY/users/EMAIL/USER.json` and `.key`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use causeway_certs::{Lasting, SharedStorage, Storage, safe_key};
+use instant_acme::{Account, AccountBuilder, ExternalAccountKey, Key, NewAccount};
+use rcgen::KeyPair;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::step::step;
+use crate::{AcmeError, ExternalAccount, Issuer, zerossl};
+
+/// How long the authority may take to answer before the order: instant-acme itself waits for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One registration at a time: concurrent orders of a new account would otherwise register one account each.
+static REGISTRATION: Mutex<()> = Mutex::const_new(());
+
+/// Returns the issuer's account: the one in storage, or a new one.
+pub(crate) async fn open(issuer: &Issuer, storage: &SharedStorage) -> Result<Account, AcmeError> {
+    in_time(async {
+        match read(issuer, storage).await? {
+            Some(known) => connect(issuer, known).await,
+            None => register(issuer, storage, None).await,
+        }
+    })
+    .await
+}
+
+/// Returns the issuer's account after the authority has answered that it has no account `lost`: another one in storage, or a new one.
+pub(crate) async fn replace(issuer: &Issuer, storage: &SharedStorage, lost: &str) -> Result<Account, AcmeError> {
+    in_time(register(issuer, storage, Some(lost))).await
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<T, AcmeError> {
+    tokio::time::timeout(PATIENCE, work).await.unwrap_or(Err(AcmeError::Slow(PATIENCE)))
+}
+
+/// Registers an account and stores it, unless storage has one by now that is not `lost`. A key in storage without an account is registered:
+/// the authority returns the account that it has for this key (RFC 8555 §7.3.1).
+async fn register(issuer: &Issuer, storage: &SharedStorage, lost: Option<&str>) -> Result<Account, AcmeError> {
+    let _turn = REGISTRATION.lock().await;
+    // And one at a time of all processes with this storage.
+    let name = format!("register_acme_account_{}", issuer.email);
+    let lock = blocking(storage, move |storage| Ok(storage.lock(&name)?)).await?;
+    if let Some(known) = read(issuer, storage).await?
+        && lost.is_none_or(|lost| lost != known.url)
+    {
+        return connect(issuer, known).await;
+    }
+    let [account_at, key_at] = storage_keys(issuer);
+    let contact = format!("mailto:{}", issuer.email);
+    let contacts = [&*contact];
+    let new = NewAccount {
+        contact: if issuer.email.is_empty() { &[] } else { &contacts },
+        terms_of_service_agreed: true,
+        only_return_existing: false,
+    };
+    let external = match &issuer.external_account {
+        Some(account) => Some(account.clone()),
+        None => zerossl::external_account(issuer).await?,
+    };
+    let external = external.as_ref().map(external_key).transpose()?;
+    // instant-acme cannot bind a given key to an external account.
+    let is_reusable = lost.is_none() && external.is_none();
+    let at = key_at.clone();
+    let stored = blocking(storage, move |storage| if is_reusable { read_key(&at, storage) } else { Ok(None) }).await?;
+    let (account, key) = match stored {
+        Some(key) => {
+            let signer = || Ok::<_, AcmeError>((Key::from_pkcs8_der(key.clone_key())?, key.clone_key().into()));
+            let (account, _) = step!(client(issuer)?.create_from_key(signer()?, issuer.directory.clone()))?;
+            (account, key)
+        }
+        None => {
+            let (account, credentials) =
+                step!(client(issuer)?.create(&new, issuer.directory.clone(), external.as_ref()))?;
+            (account, credentials.private_key().clone_key())
+        }
+    };
+    let pem = KeyPair::try_from(&PrivateKeyDer::from(key))?.serialize_pem();
+    let record = json!({
+        "status": "valid",
+        "contact": new.contact,
+        "termsOfServiceAgreed": true,
+        "location": account.id(),
+    });
+    blocking(storage, move |_| {
+        // The key first: with the key alone the account can be found again.
+        lock.store(&key_at, pem.as_bytes(), Lasting::Yes)?;
+        Ok(lock.store(&account_at, format!("{record:#}").as_bytes(), Lasting::Yes)?)
+    })
+    .await?;
+    Ok(account)
+}
+
+/// An account in storage.
+struct StoredAccount {
+    url: String,
+    key: PrivatePkcs8KeyDer<'static>,
+}
+
+async fn read(issuer: &Issuer, storage: &SharedStorage) -> Result<Option<StoredAccount>, AcmeError> {
+    let [account_at, key_at] = storage_keys(issuer);
+    blocking(storage, move |storage| {
+        let Some(key) = read_key(&key_at, storage)? else { return Ok(None) };
+        let url = storage.load(&account_at)?.and_then(|text| account_url(&text));
+        Ok(url.map(|url| StoredAccount { url, key }))
+    })
+    .await
+}
+
+/// Uses storage on a blocking thread.
+pub(crate) async fn blocking<T: Send + 'static>(
+    storage: &SharedStorage,
+    work: impl FnOnce(&dyn Storage) -> Result<T, AcmeError> + Send + 'static,
+) -> Result<T, AcmeError> {
+    let storage = Arc::clone(storage);
+    let done = tokio::task::spawn_blocking(move || work(&*storage)).await;
+    // The runtime is shutting down if it cancels the work.
+    done.unwrap_or(Err(AcmeError::Slow(PATIENCE)))
+}
+
+/// Reads an account's key. One that this crate cannot use is an error and not replaced: it may be the key of an account that Caddy uses.
+fn read_key(at: &str, storage: &dyn Storage) -> Result<Option<PrivatePkcs8KeyDer<'static>>, AcmeError> {
+    let Some(text) = storage.load(at)? else { return Ok(None) };
+    let key = pkcs8(&text).ok_or_else(|| AcmeError::AccountKey(storage.place(at)))?;
+    Ok(Some(key))
+}
+
+/// Fetches the authority's directory for a known account.
+async fn connect(issuer: &Issuer, known: StoredAccount) -> Result<Account, AcmeError> {
+    Ok(client(issuer)?.from_parts(known.url, known.key, issuer.directory.clone()).await?)
+}
+
+/// Returns an HTTPS client that trusts the roots of the issuer's configuration.
+fn client(issuer: &Issuer) -> Result<AccountBuilder, AcmeError> {
+    Ok(match &issuer.root {
+        Some(root) => Account::builder_with_root(root)?,
+        None => Account::builder()?,
+    })
+}
+
+fn external_key(account: &ExternalAccount) -> Result<ExternalAccountKey, AcmeError> {
+    let key = BASE64_URL_SAFE_NO_PAD.decode(account.mac_key.trim_end_matches('='));
+    let key = key.map_err(|_| AcmeError::ExternalKey)?;
+    Ok(ExternalAccountKey::new(account.key_id.clone(), &key))
+}
+
+/// The storage keys of the account's record and of its private key.
+pub(crate) fn storage_keys(issuer: &Issuer) -> [String; 2] {
+    let email = if issuer.email.is_empty() { "default".to_owned() } else { issuer.email.to_lowercase() };
+    let user = email.split('@').next().unwrap_or_default();
+    let folder = format!("acme/{}/users/{}", issuer.storage_key(), safe_key(&email));
+    [("registration", "json"), ("private", "key")].map(|(default, extension)| {
+        let user = if user.is_empty() { default } else { user };
+        format!("{folder}/{}.{extension}", safe_key(user))
+    })
+}
+
+/// Converts a stored P-256 key: Caddy writes elliptic curve keys as SEC 1, and instant-acme reads PKCS #8 only.
+pub(crate) fn pkcs8(text: &[u8]) -> Option<PrivatePkcs8KeyDer<'static>> {
+    let der = PrivateKeyDer::from_pem_slice(text).ok()?;
+    let key = EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_der()).ok()?;
+    Some(PrivatePkcs8KeyDer::from(key.to_pkcs8v1().ok()?.as_ref().to_vec()))
+}
+
+fn account_url(text: &[u8]) -> Option<String> {
+    let record: Value = serde_json::from_slice(text).ok()?;
+    Some(record.get("location")?.as_str().filter(|url| !url.is_empty())?.to_owned())
+}

@@ -1,0 +1,108 @@
+//! The open challenges of this process. A static table, because any listener of the process may receive the authority's request.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::AcmeError;
+use crate::dns::Presented;
+
+#[derive(Default)]
+struct Challenges {
+    /// The key authorization of each HTTP-01 token.
+    http: HashMap<String, String>,
+    /// The challenge certificate of each server name that the authority's ClientHello carries.
+    tls: HashMap<String, Arc<CertifiedKey>>,
+}
+
+static CHALLENGES: LazyLock<Mutex<Challenges>> = LazyLock::new(Mutex::default);
+
+/// Ignores poisoning: every change is one insertion or removal.
+fn challenges() -> MutexGuard<'static, Challenges> {
+    CHALLENGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the content for `GET /.well-known/acme-challenge/TOKEN`, if a challenge with this token is open (RFC 8555 §8.3).
+pub fn http_answer(token: &str) -> Option<String> {
+    challenges().http.get(token).cloned()
+}
+
+/// Returns the certificate for a handshake that offers `acme-tls/1` for `server_name`, if a challenge for it is open (RFC 8737 §3).
+pub fn tls_certificate(server_name: &str) -> Option<Arc<CertifiedKey>> {
+    challenges().tls.get(server_name).cloned()
+}
+
+/// An open challenge. Dropping it closes the challenge, DNS-01 in the background.
+#[derive(Debug)]
+pub(crate) enum Open {
+    Local(#[expect(dead_code, reason = "only dropped")] Entry),
+    Dns(Presented),
+}
+
+impl Open {
+    /// Opens an HTTP-01 challenge.
+    pub(crate) fn http(token: &str, key_authorization: &str) -> Self {
+        challenges().http.insert(token.to_owned(), key_authorization.to_owned());
+        Self::Local(Entry::Http(token.to_owned()))
+    }
+
+    /// Opens a TLS-ALPN-01 challenge for a DNS name in lower case or an IP address. `digest` is the SHA-256 digest of the key authorization.
+    pub(crate) fn tls(name: &str, digest: &[u8]) -> Result<Self, AcmeError> {
+        // RFC 8737 §3: a self-signed certificate with exactly this name and the digest in a critical extension.
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?;
+        let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let signer = any_supported_type(&der).map_err(|error| AcmeError::Key(error.to_string()))?;
+        let certified = CertifiedKey::new(vec![certificate.der().clone()], signer);
+        let server_name = server_name(name);
+        challenges().tls.insert(server_name.clone(), Arc::new(certified));
+        Ok(Self::Local(Entry::Tls(server_name)))
+    }
+
+    /// Closes the challenge and waits until that is done.
+    pub(crate) async fn close(self) {
+        if let Self::Dns(presented) = self {
+            presented.remove().await;
+        }
+    }
+}
+
+/// Returns the server name by which the authority requests `name`'s challenge certificate. For an IP address it is the reverse DNS name
+/// (RFC 8738 §6), because a ClientHello cannot carry an address.
+pub(crate) fn server_name(name: &str) -> String {
+    match name.parse::<IpAddr>() {
+        Err(_) => name.to_owned(),
+        Ok(IpAddr::V4(ip)) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(ip)) => {
+            let nibbles = ip.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
+            nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
+        }
+    }
+}
+
+/// An entry of the table for as long as it lives.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Http(String),
+    Tls(String),
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        match self {
+            Self::Http(token) => challenges().http.remove(token).map(drop),
+            Self::Tls(name) => challenges().tls.remove(name).map(drop),
+        };
+    }
+}

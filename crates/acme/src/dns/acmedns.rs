@@ -1,0 +1,99 @@
+//! An acme-dns server (<https://github.com/joohoi/acme-dns>): a CNAME record at `_acme-challenge.NAME` points to the account's record
+//! there. It keeps the last two values and removes none.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::provider::{Provider, ProviderError, Receipt, SettingError, TxtRecord, Work, call, read};
+use crate::http::{HttpClient, HttpRequest, Method};
+
+/// The setting that names a file with accounts.
+const FILE: &str = "config_file_path";
+/// The setting that has an account for each name.
+const BY_NAME: &str = "config";
+
+/// An account, as the server's `/register` returns it.
+#[derive(Deserialize, Debug, Clone, PartialEq, Eq)]
+struct AcmeDnsAccount {
+    username: String,
+    password: String,
+    subdomain: String,
+    server_url: String,
+}
+
+/// One account for all names, or one for each name.
+#[derive(Debug, PartialEq, Eq)]
+enum Accounts {
+    All(AcmeDnsAccount),
+    ByName(BTreeMap<String, AcmeDnsAccount>),
+}
+
+/// Settings: `username`, `password`, `subdomain` and `server_url`; or `config` with these for each name; or a file with either.
+pub(super) struct AcmeDns(Accounts);
+
+impl AcmeDns {
+    /// Reads the settings, and the file that they name.
+    pub(super) fn new(mut settings: Map<String, Value>) -> Result<Self, SettingError> {
+        let only = |key: &'static str| SettingError::new(key, "other settings too", "only this one");
+        if let Some(path) = settings.remove(FILE) {
+            if !settings.is_empty() {
+                return Err(only(FILE));
+            }
+            let path = path.as_str().unwrap_or_default();
+            let failed = |error: String| SettingError::new(FILE, path, format!("a JSON file with accounts: {error}"));
+            let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+            let json: Map<String, Value> = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+            return Self::accounts(json).map_err(|error| failed(error.found));
+        }
+        match settings.remove(BY_NAME) {
+            Some(Value::Object(config)) if settings.is_empty() => Ok(Self(Accounts::ByName(read(config)?))),
+            Some(_) => Err(only(BY_NAME)),
+            None => Self::accounts(settings),
+        }
+    }
+
+    fn accounts(json: Map<String, Value>) -> Result<Self, SettingError> {
+        if !json.is_empty() && json.values().all(Value::is_object) {
+            return Ok(Self(Accounts::ByName(read(json)?)));
+        }
+        Ok(Self(Accounts::All(read(json)?)))
+    }
+
+    fn account(&self, record: &TxtRecord) -> Option<&AcmeDnsAccount> {
+        match &self.0 {
+            Accounts::All(account) => Some(account),
+            Accounts::ByName(accounts) => {
+                accounts.get(record.name.strip_prefix("_acme-challenge.").unwrap_or(&record.name))
+            }
+        }
+    }
+}
+
+impl Provider for AcmeDns {
+    fn name(&self) -> &'static str {
+        "acmedns"
+    }
+
+    fn add<'a>(&'a self, http: &'a HttpClient, record: &'a TxtRecord) -> Work<'a, Receipt> {
+        Box::pin(async move {
+            let account = self.account(record).ok_or_else(|| ProviderError::NoAccount(record.name.clone()))?;
+            let url = format!("{}/update", account.server_url.trim_end_matches('/'));
+            let request = HttpRequest::new(Method::POST, url)
+                .header("x-api-user", &account.username)
+                .header("x-api-key", &account.password)
+                .json(&json!({ "subdomain": account.subdomain, "txt": record.value }));
+            call(http, request).await?;
+            Ok(Receipt::default())
+        })
+    }
+
+    fn remove<'a>(&'a self, _: &'a HttpClient, _: &'a TxtRecord, _: &'a Receipt) -> Work<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn needs_zone(&self) -> bool {
+        false
+    }
+}

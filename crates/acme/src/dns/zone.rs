@@ -1,0 +1,239 @@
+//! The resolvers, the zone of a name, and the zone's own servers.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+
+use super::query::{QueryError, exchange, question};
+
+/// The port of DNS (RFC 1035 §4.2).
+const PORT: u16 = 53;
+/// Public resolvers, used like Caddy's if the system names none.
+const FALLBACK: [&str; 4] = ["8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1"];
+/// The system's resolvers.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// The reason why a look-up failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ZoneError {
+    /// This text is not a DNS name.
+    Name(String),
+    /// This server's address is unknown.
+    Server(String),
+    /// No resolver answered; the last one's failure.
+    Resolvers(Box<dyn std::error::Error + Send + Sync>),
+    /// A resolver refused to answer for this name, with this response code.
+    Code(String, String),
+    /// Neither this name nor one above it has an SOA record.
+    NoZone(String),
+    /// The zone's NS records lead to no address.
+    NoServers(String),
+}
+
+impl fmt::Display for ZoneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(text) => write!(f, "found '{text}', expected a DNS name"),
+            Self::Server(text) => write!(f, "found '{text}', expected a DNS server's address such as 192.0.2.1:53"),
+            Self::Resolvers(error) => write!(f, "no resolver answers: {error}"),
+            Self::Code(name, code) => write!(f, "a resolver answered {code} for {name}"),
+            Self::NoZone(name) => write!(f, "found no zone (SOA record) for {name}"),
+            Self::NoServers(zone) => write!(f, "found no address of a DNS server of the zone {zone}"),
+        }
+    }
+}
+
+impl std::error::Error for ZoneError {}
+
+/// Recursive resolvers, in order of preference.
+#[derive(Debug)]
+pub(crate) struct Resolvers {
+    addresses: Vec<SocketAddr>,
+    /// Whether the configuration names them. Then they, and not the zone's servers, tell whether a record is visible, as in Caddy.
+    are_configured: bool,
+}
+
+impl Resolvers {
+    /// The resolvers of the configuration, as `host` or `host:port`. If there are none: those of `/etc/resolv.conf`.
+    pub(crate) async fn new(written: &[String]) -> Result<Self, ZoneError> {
+        let servers = if written.is_empty() { of_system(Path::new(RESOLV_CONF)) } else { written.to_vec() };
+        let mut addresses = Vec::new();
+        for server in servers {
+            addresses.extend(server_addresses(&server).await?);
+        }
+        Ok(Self { addresses, are_configured: !written.is_empty() })
+    }
+
+    /// The servers that tell whether a record is visible, each with its addresses: the configured resolvers, or the servers of the zone
+    /// that contains `name`.
+    pub(crate) async fn witnesses(&self, name: &Name) -> Result<Vec<Vec<SocketAddr>>, ZoneError> {
+        if self.are_configured {
+            return Ok(self.addresses.iter().map(|&server| vec![server]).collect());
+        }
+        self.servers(&self.zone(name).await?).await
+    }
+
+    /// Queries the resolvers in order until one has an answer. Otherwise returns the last response without one.
+    async fn ask(&self, name: &Name, kind: RecordType) -> Result<Message, ZoneError> {
+        let mut last = Err(ZoneError::Resolvers("none is configured".into()));
+        for &server in &self.addresses {
+            match ask_one(server, name, kind).await {
+                Ok(message) if !message.answers.is_empty() => return Ok(message),
+                Ok(message) => last = Ok(message),
+                Err(error) if last.is_err() => {
+                    last = Err(ZoneError::Resolvers(format!("{server}: {error}").into()));
+                }
+                Err(_) => {}
+            }
+        }
+        last
+    }
+
+    /// Finds the zone that contains a name: the closest name at or above it with an SOA record.
+    pub(crate) async fn zone(&self, name: &Name) -> Result<Name, ZoneError> {
+        let mut at = name.clone();
+        while !at.is_root() {
+            let response = self.ask(&at, RecordType::SOA).await?;
+            match response.response_code {
+                ResponseCode::NoError => {
+                    // A CNAME cannot stand at the apex of a zone, and the SOA record after it is that of its target.
+                    let aliased = response.answers.iter().any(|record| record.record_type() == RecordType::CNAME);
+                    let soa = response.answers.iter().find(|record| record.record_type() == RecordType::SOA);
+                    if let (Some(soa), false) = (soa, aliased) {
+                        return Ok(soa.name.clone());
+                    }
+                }
+                ResponseCode::NXDomain => {}
+                code => return Err(ZoneError::Code(at.to_string(), code.to_string())),
+            }
+            at = at.base_name();
+        }
+        Err(ZoneError::NoZone(name.to_string()))
+    }
+
+    /// The target of the CNAME record of a name, or the name itself.
+    pub(crate) async fn target(&self, name: &Name) -> Result<Name, ZoneError> {
+        let response = self.ask(name, RecordType::CNAME).await?;
+        let target = response.answers.iter().find_map(|record| match &record.data {
+            RData::CNAME(target) if record.name == *name => Some(target.0.clone()),
+            _ => None,
+        });
+        Ok(target.unwrap_or_else(|| name.clone()))
+    }
+
+    /// The values of a name's TXT records, or of those that its CNAME records lead to.
+    pub(crate) async fn texts(&self, name: &Name) -> Result<Vec<Vec<u8>>, ZoneError> {
+        let response = self.ask(name, RecordType::TXT).await?;
+        match response.response_code {
+            ResponseCode::NoError | ResponseCode::NXDomain => {}
+            code => return Err(ZoneError::Code(name.to_string(), code.to_string())),
+        }
+        let texts = response.answers.iter().filter_map(|record| match &record.data {
+            RData::TXT(text) => Some(text.txt_data.concat()),
+            _ => None,
+        });
+        Ok(texts.collect())
+    }
+
+    /// The addresses of the servers that a zone's NS records name: one list for each server.
+    async fn servers(&self, zone: &Name) -> Result<Vec<Vec<SocketAddr>>, ZoneError> {
+        let response = self.ask(zone, RecordType::NS).await?;
+        let mut servers = Vec::new();
+        for record in &response.answers {
+            let RData::NS(server) = &record.data else { continue };
+            let mut addresses = Vec::new();
+            for kind in [RecordType::A, RecordType::AAAA] {
+                let Ok(response) = self.ask(&server.0, kind).await else { continue };
+                addresses.extend(response.answers.iter().filter_map(|record| match &record.data {
+                    RData::A(ip) => Some(SocketAddr::new(ip.0.into(), PORT)),
+                    RData::AAAA(ip) => Some(SocketAddr::new(ip.0.into(), PORT)),
+                    _ => None,
+                }));
+            }
+            if !addresses.is_empty() {
+                servers.push(addresses);
+            }
+        }
+        if servers.is_empty() { Err(ZoneError::NoServers(zone.to_string())) } else { Ok(servers) }
+    }
+}
+
+/// Queries one server.
+pub(crate) async fn ask_one(server: SocketAddr, name: &Name, kind: RecordType) -> Result<Message, QueryError> {
+    let sent = question(name, kind).to_vec().map_err(|_| QueryError::Garbage)?;
+    Ok(exchange(server, &sent).await?.0)
+}
+
+/// The addresses of `host`, `host:port`, an IPv6 address, or `[IPv6 address]:port`.
+pub(crate) async fn server_addresses(text: &str) -> Result<Vec<SocketAddr>, ZoneError> {
+    let unknown = || ZoneError::Server(text.to_owned());
+    if let Ok(ip) = text.trim_start_matches('[').trim_end_matches(']').parse() {
+        return Ok(vec![SocketAddr::new(ip, PORT)]);
+    }
+    let with_port = if text.contains(':') { text.to_owned() } else { format!("{text}:{PORT}") };
+    let addresses: Vec<_> = tokio::net::lookup_host(&with_port).await.map_err(|_| unknown())?.collect();
+    if addresses.is_empty() { Err(unknown()) } else { Ok(addresses) }
+}
+
+/// A name in ASCII, without or with the dot at its end.
+pub(crate) fn absolute(text: &str) -> Result<Name, ZoneError> {
+    let mut name = Name::from_ascii(text).map_err(|_| ZoneError::Name(text.to_owned()))?;
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+/// The resolvers in a file like `/etc/resolv.conf`, or public ones.
+fn of_system(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let servers = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|word| *word == "nameserver")?;
+        // A zone index (`fe80::1%eth0`) is left out with its server.
+        words.next().filter(|server| server.parse::<std::net::IpAddr>().is_ok()).map(str::to_owned)
+    });
+    let servers: Vec<_> = servers.collect();
+    if servers.is_empty() { FALLBACK.map(str::to_owned).to_vec() } else { servers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::tests::servers::{server, world};
+
+    // Without configured resolvers the zone's own servers tell whether a record is visible, at port 53.
+    #[tokio::test]
+    async fn witnesses() {
+        let resolvers = Resolvers { addresses: vec![server(world).await], are_configured: false };
+        let name = |text| absolute(text).unwrap();
+        let servers = resolvers.witnesses(&name("_acme-challenge.www.example.com")).await.unwrap();
+        assert_eq!(servers, [vec!["192.0.2.53:53".parse().unwrap()]]);
+        let error = resolvers.witnesses(&name("a.other.example")).await.unwrap_err().to_string();
+        assert_eq!(error, "found no address of a DNS server of the zone other.example.");
+        let configured = Resolvers { are_configured: true, ..resolvers };
+        let servers = configured.witnesses(&name("a.other.example")).await.unwrap();
+        assert_eq!(servers, [configured.addresses]);
+    }
+
+    // resolv.conf(5): lines `nameserver ADDRESS`.
+    #[test]
+    fn resolvers_of_the_system() {
+        let path = std::env::temp_dir().join(format!("causeway-resolv-{}.conf", std::process::id()));
+        for (text, want) in [
+            (
+                "# a\nsearch b\nnameserver 192.0.2.1\n nameserver\t2001:db8::1\nnameserver\n",
+                &["192.0.2.1", "2001:db8::1"][..],
+            ),
+            ("nameserver fe80::1%eth0\nnameserver 192.0.2.1\n", &["192.0.2.1"]),
+            ("options edns0\n", &FALLBACK),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(of_system(&path), want, "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(of_system(&path), FALLBACK);
+    }
+}

@@ -1,0 +1,101 @@
+//! The reasons why an authority issued no certificate.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::dns::DnsError;
+use crate::http::HttpError;
+
+/// The reason why an authority issued no certificate. Displays a sentence without the authority's name.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AcmeError {
+    /// The authority, or the connection to it, failed.
+    Protocol(instant_acme::Error),
+    /// The authority could not verify that this server controls the name.
+    Unverified(String),
+    /// The authority offers these challenges, and not one that this server can answer and the configuration allows (the second text).
+    NoChallenge(String, &'static str),
+    /// The TXT record of DNS-01 could not be presented.
+    Dns(DnsError),
+    /// A request outside the protocol's own connection failed.
+    Http(HttpError),
+    /// The authority's answer cannot be used: a description of the answer.
+    Malformed(String),
+    /// The authority did not answer in this time.
+    Slow(Duration),
+    /// The account's files in storage could not be read or written.
+    Storage(causeway_certs::Error),
+    /// The account's key at this place is not a P-256 key.
+    AccountKey(String),
+    /// A key or a certificate request could not be made.
+    Key(String),
+    /// The external account's key is not base64url (RFC 8555 §7.3.4).
+    ExternalKey,
+    /// ZeroSSL created no external account: the status and the reason that it answered.
+    NoExternalAccount(String),
+}
+
+impl fmt::Display for AcmeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Protocol(error) => {
+                write!(f, "{error}")?;
+                // A connection failure's cause is in its sources.
+                let mut source = std::error::Error::source(error);
+                while let Some(cause) = source {
+                    write!(f, ": {cause}")?;
+                    source = cause.source();
+                }
+                Ok(())
+            }
+            Self::Unverified(detail) => write!(f, "the authority could not verify the name: {detail}"),
+            Self::NoChallenge(offered, expected) => write!(f, "found the challenges {offered}, expected {expected}"),
+            Self::Dns(error) => error.fmt(f),
+            Self::Http(error) => error.fmt(f),
+            Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),
+            Self::Slow(limit) => write!(f, "the authority did not answer within {} s", limit.as_secs()),
+            Self::Storage(error) => error.fmt(f),
+            Self::AccountKey(place) => {
+                write!(f, "{place}: found an account key of another kind, expected a P-256 key as PEM")
+            }
+            Self::Key(error) => write!(f, "cannot make a key: {error}"),
+            Self::ExternalKey => f.write_str("found an external account key that is not base64url"),
+            Self::NoExternalAccount(answer) => {
+                write!(f, "ZeroSSL created no external account for the email address: it answered {answer}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for AcmeError {}
+
+impl From<instant_acme::Error> for AcmeError {
+    fn from(error: instant_acme::Error) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl From<DnsError> for AcmeError {
+    fn from(error: DnsError) -> Self {
+        Self::Dns(error)
+    }
+}
+
+impl From<HttpError> for AcmeError {
+    fn from(error: HttpError) -> Self {
+        Self::Http(error)
+    }
+}
+
+impl From<causeway_certs::Error> for AcmeError {
+    fn from(error: causeway_certs::Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<rcgen::Error> for AcmeError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Key(error.to_string())
+    }
+}

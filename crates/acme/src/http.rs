@@ -1,0 +1,239 @@
+//! An HTTP client for the interfaces of other servers, such as those of DNS providers: one request, one response with a bounded body.
+//!
+//! It speaks HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows no redirects.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
+use hyper::{HeaderMap, Request};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::Value;
+
+pub use hyper::{Method, StatusCode};
+
+#[cfg(test)]
+pub(crate) mod double;
+#[cfg(test)]
+mod tests;
+
+/// The default time limit of a request, from the connection to the response's last byte.
+pub const LIMIT: Duration = Duration::from_secs(30);
+/// The default bound of a response's body, in bytes.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// A client with its roots and limits. Cloning is cheap and shares the connections.
+#[derive(Clone)]
+pub struct HttpClient {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    limit: Duration,
+    body_bytes_max: usize,
+}
+
+impl HttpClient {
+    /// Makes a client that trusts the certificates in the PEM file `root`, or the system's roots. Blocks on disk for some milliseconds.
+    ///
+    /// # Errors
+    /// If the roots cannot be read.
+    pub fn new(root: Option<&Path>) -> Result<Self, HttpError> {
+        let builder = match root {
+            None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(HttpError::SystemRoots)?,
+            Some(path) => HttpsConnectorBuilder::new().with_tls_config(trusting(path)?),
+        };
+        let connector = builder.https_or_http().enable_http1().build();
+        Ok(Self {
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            limit: LIMIT,
+            body_bytes_max: BODY_BYTES_MAX,
+        })
+    }
+
+    /// Sets the time limit of each request, from the connection to the response's last byte.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets the bound of a response's body.
+    #[must_use]
+    pub fn body_bytes_max(mut self, max: usize) -> Self {
+        self.body_bytes_max = max;
+        self
+    }
+
+    /// Sends a request and reads the whole response, of any status.
+    ///
+    /// # Errors
+    /// If the request is malformed, or the server sends no complete response within the limits.
+    pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let request = request.into_hyper()?;
+        let exchange = async {
+            let response = self.client.request(request).await.map_err(|error| HttpError::Exchange(Box::new(error)))?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, self.body_bytes_max).collect().await.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    HttpError::TooLong(self.body_bytes_max)
+                } else {
+                    HttpError::Exchange(error)
+                }
+            })?;
+            Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
+        };
+        tokio::time::timeout(self.limit, exchange).await.unwrap_or(Err(HttpError::Slow(self.limit)))
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+fn trusting(path: &Path) -> Result<ClientConfig, HttpError> {
+    let no_roots = || HttpError::Roots(path.to_owned());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|_| no_roots())? {
+        roots.add(certificate.map_err(|_| no_roots())?).map_err(|_| no_roots())?;
+    }
+    if roots.is_empty() {
+        return Err(no_roots());
+    }
+    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+/// A request: a method, a URL, headers, and a body.
+#[derive(Clone)]
+pub struct HttpRequest {
+    method: Method,
+    url: String,
+    headers: Vec<(&'static str, String)>,
+    body: Bytes,
+}
+
+impl HttpRequest {
+    /// A request without a body. `url` is absolute, with the scheme `http` or `https`.
+    pub fn new(method: Method, url: impl Into<String>) -> Self {
+        Self { method, url: url.into(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    /// A GET request.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self::new(Method::GET, url)
+    }
+
+    /// Adds a header. `name` is in lower case.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds `Authorization: Bearer TOKEN`.
+    #[must_use]
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("authorization", format!("Bearer {token}"))
+    }
+
+    /// Sets the body and its media type.
+    #[must_use]
+    pub fn body(self, media_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let mut request = self.header("content-type", media_type);
+        request.body = body.into();
+        request
+    }
+
+    /// Sets a JSON body.
+    #[must_use]
+    pub fn json(self, value: &Value) -> Self {
+        self.body("application/json", value.to_string())
+    }
+
+    fn into_hyper(self) -> Result<Request<Full<Bytes>>, HttpError> {
+        let request = Request::builder().method(self.method).uri(&self.url).body(Full::new(self.body));
+        let Ok(mut request) = request else { return Err(HttpError::Url(self.url)) };
+        let uri = request.uri();
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
+            return Err(HttpError::Url(self.url));
+        }
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("Causeway"));
+        for (name, value) in self.headers {
+            // Some values are secrets, so the error does not show them.
+            let mut value = HeaderValue::from_str(&value).map_err(|_| HttpError::Header(name))?;
+            value.set_sensitive(name == "authorization");
+            request.headers_mut().append(HeaderName::from_static(name), value);
+        }
+        Ok(request)
+    }
+}
+
+/// A response: the status, the headers, and the whole body.
+#[derive(Debug, Clone)]
+pub struct HttpResponse {
+    /// Any status, also those of errors.
+    pub status: StatusCode,
+    headers: HeaderMap,
+    /// The body, without its transfer coding.
+    pub body: Bytes,
+}
+
+impl HttpResponse {
+    /// Returns the first header of this name, if its value is visible ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// The reason why a request got no response. Displays no header and no body, which may hold secrets.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// The URL is not an absolute one with the scheme `http` or `https`.
+    Url(String),
+    /// This header's value contains a control character.
+    Header(&'static str),
+    /// The system's roots cannot be used.
+    SystemRoots(rustls::Error),
+    /// This file contains no root certificates as PEM, or cannot be read.
+    Roots(PathBuf),
+    /// The connection, the TLS handshake or the response's framing failed.
+    Exchange(Box<dyn std::error::Error + Send + Sync>),
+    /// The response was not complete after this time.
+    Slow(Duration),
+    /// The response's body is longer than this number of bytes.
+    TooLong(usize),
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => write!(f, "found the URL '{url}', expected one such as https://api.example/path"),
+            Self::Header(name) => write!(f, "the value of the header '{name}' contains a control character"),
+            Self::SystemRoots(error) => write!(f, "cannot use the system's root certificates: {error}"),
+            Self::Roots(path) => write!(f, "{}: found no root certificates, expected a PEM file", path.display()),
+            Self::Exchange(error) => {
+                write!(f, "{error}")?;
+                // hyper's own message names the step only. The cause is in its sources.
+                let mut source = error.source();
+                while let Some(cause) = source {
+                    write!(f, ": {cause}")?;
+                    source = cause.source();
+                }
+                Ok(())
+            }
+            Self::Slow(limit) => write!(f, "no complete response after {} s", limit.as_secs_f32()),
+            Self::TooLong(max) => write!(f, "the response is longer than {max} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for HttpError {}

@@ -1,0 +1,100 @@
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+
+use super::double::Double;
+use super::*;
+
+#[tokio::test]
+async fn a_request_arrives_whole_and_its_response_returns() {
+    let double = Double::new(&[("404 Not Found\r\nRetry-After: 7", "gone")]).await;
+    let request =
+        HttpRequest::new(Method::PUT, format!("{}/a?b=c", double.url)).bearer("token").json(&json!({ "a": 1 }));
+    let response = HttpClient::new(None).unwrap().send(request).await.unwrap();
+    assert_eq!((response.status.as_u16(), &*response.body), (404, &b"gone"[..]));
+    assert_eq!((response.header("retry-after"), response.header("etag")), (Some("7"), None));
+    let received = &double.received()[0];
+    assert_eq!((&*received.line, &*received.body), ("PUT /a?b=c", r#"{"a":1}"#));
+    assert_eq!(received.header("authorization"), "Bearer token");
+    assert_eq!(received.header("content-type"), "application/json");
+}
+
+#[tokio::test]
+async fn a_response_has_bounds() {
+    let double = Double::new(&[("200 OK", "12345678"), ("200 OK", "123456789")]).await;
+    let client = HttpClient::new(None).unwrap().body_bytes_max(8);
+    assert_eq!(client.send(HttpRequest::get(&double.url)).await.unwrap().body.len(), 8);
+    assert!(matches!(client.send(HttpRequest::get(&double.url)).await, Err(HttpError::TooLong(8))));
+    assert_eq!(double.lines(), ["GET /", "GET /"]);
+    // A server that accepts and stays silent.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = client.limit(Duration::from_millis(50));
+    let slow = client.send(HttpRequest::get(format!("http://{}", listener.local_addr().unwrap()))).await;
+    assert!(matches!(slow, Err(HttpError::Slow(_))));
+}
+
+#[tokio::test]
+async fn mistakes_are_errors_without_secrets() {
+    let client = HttpClient::new(None).unwrap();
+    for url in ["", "/a", "ftp://a.example/", "https://", "http://a b/"] {
+        assert!(matches!(client.send(HttpRequest::get(url)).await, Err(HttpError::Url(_))), "{url}");
+    }
+    let error = client.send(HttpRequest::get("http://127.0.0.1/").bearer("secret\n")).await.unwrap_err().to_string();
+    assert_eq!(error, "the value of the header 'authorization' contains a control character");
+    // Nothing listens on a port that was just released.
+    let released = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let error = client.send(HttpRequest::get(format!("http://{released}/"))).await.unwrap_err().to_string();
+    assert!(error.contains("refused"), "{error}");
+    // A server that is not an HTTP server.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"220 mail.example ESMTP\r\n").await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(client.send(HttpRequest::get(url)), server);
+    assert!(matches!(answer, Err(HttpError::Exchange(_))));
+}
+
+#[tokio::test]
+async fn https_needs_a_trusted_certificate() {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let path = std::env::temp_dir().join(format!("causeway-http-{}.pem", std::process::id()));
+    std::fs::write(&path, certificate.pem()).unwrap();
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream = stream.into_std().unwrap();
+            let config = Arc::clone(&config);
+            tokio::task::spawn_blocking(move || {
+                use std::io::{Read as _, Write as _};
+                stream.set_nonblocking(false).unwrap();
+                let mut connection = rustls::ServerConnection::new(config).unwrap();
+                let mut tls = rustls::Stream::new(&mut connection, &mut stream);
+                // The client that does not trust the certificate ends the handshake.
+                if tls.read(&mut [0; 1024]).is_ok() {
+                    tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").unwrap();
+                }
+            });
+        }
+    });
+    let trusting = HttpClient::new(Some(&path)).unwrap();
+    let strict = HttpClient::new(None).unwrap();
+    assert_eq!(&*trusting.send(HttpRequest::get(&url)).await.unwrap().body, b"hi");
+    assert!(matches!(strict.send(HttpRequest::get(&url)).await, Err(HttpError::Exchange(_))));
+    server.abort();
+    std::fs::write(&path, "no PEM").unwrap();
+    assert!(matches!(HttpClient::new(Some(&path)), Err(HttpError::Roots(_))));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(HttpClient::new(Some(&path)), Err(HttpError::Roots(_))));
+}

@@ -1,0 +1,68 @@
+//! An authority and the account to use there.
+
+use std::path::PathBuf;
+
+use crate::dns::DnsChallenge;
+
+/// Let's Encrypt's directory, the default authority.
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// An authority, and the settings for certificates from it.
+#[derive(Debug, Clone)]
+pub struct Issuer {
+    /// The URL of the authority's directory (RFC 8555 §7.1.1).
+    pub directory: String,
+    /// The account's contact address; may be empty.
+    pub email: String,
+    /// An account that the operator has at the authority outside ACME (RFC 8555 §7.3.4).
+    pub external_account: Option<ExternalAccount>,
+    /// A PEM file with the root that signs the authority's own HTTPS certificate; `None`: the system's roots.
+    pub root: Option<PathBuf>,
+    /// The certificate profile to request; empty: the authority's default.
+    pub profile: String,
+    /// Whether HTTP-01 may be used. It needs port 80 of each name.
+    pub http: bool,
+    /// Whether TLS-ALPN-01 may be used. It needs port 443 of each name.
+    pub tls_alpn: bool,
+    /// The settings for DNS-01, which wildcards need. If set, no other challenge is used, as in Caddy.
+    pub dns: Option<DnsChallenge>,
+}
+
+/// An account at the authority that exists outside ACME.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// The key's ID.
+    pub key_id: String,
+    /// The MAC key as base64url.
+    pub mac_key: String,
+}
+
+impl Default for Issuer {
+    /// Let's Encrypt without a contact address, HTTP-01 and TLS-ALPN-01 allowed.
+    fn default() -> Self {
+        Self {
+            directory: LETS_ENCRYPT.to_owned(),
+            email: String::new(),
+            external_account: None,
+            root: None,
+            profile: String::new(),
+            http: true,
+            tls_alpn: true,
+            dns: None,
+        }
+    }
+}
+
+impl Issuer {
+    /// Returns the authority's name in storage keys. It is Caddy's, so that both find each other's certificates: the directory's host and
+    /// path, with `-` between their parts.
+    pub fn storage_key(&self) -> String {
+        let url = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        let (host, path) = url.split_once('/').unwrap_or((url, ""));
+        let path = path.replace('/', "-");
+        let path = path.trim_matches('-');
+        let key = if path.is_empty() { host.to_owned() } else { format!("{host}-{path}") };
+        causeway_certs::safe_key(&key)
+    }
+}

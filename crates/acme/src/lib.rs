@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # In reading order
+//! - `issuer`: an authority and the account to use there
+//! - `account`: the account's key and URL in storage
+//! - `order`: one certificate from an authority
+//! - `renewal`: the renewal time that the authority suggests
+//! - `dns`: the challenge DNS-01, and the DNS providers that write its records
+//! - `step`: repeats a step of the protocol if the authority rejects its nonce
+//! - [`challenge`]: the open challenges of this process
+//! - [`http`]: the HTTP client for interfaces of other servers
+//! - `zerossl`: the external accounts of this authority
+//! - `error`: the reasons why an authority issued nothing
+//! - [`server`]: an authority of our own
+
+mod account;
+pub mod challenge;
+mod dns;
+mod error;
+pub mod http;
+mod issuer;
+mod order;
+mod renewal;
+pub mod server;
+mod step;
+mod zerossl;
+
+pub use dns::{
+    DnsChallenge, DnsError, DnsProvider, Hidden, PROPAGATION_TIMEOUT, ProviderError, SettingError, ZoneError,
+};
+pub use error::AcmeError;
+pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT};
+pub use order::{Issued, Wanted, obtain};
+pub use renewal::{RenewalAdvice, RenewalAdvisor};
+
+#[cfg(test)]
+mod tests;

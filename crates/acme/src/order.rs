@@ -1,0 +1,242 @@
+//! One certificate from an authority: the order, its challenges, and the certificate request (RFC 8555 §7.4).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use causeway_certs::{KeyKind, SharedStorage, generate_key};
+use instant_acme::{
+    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
+    NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName};
+use rustls_pki_types::CertificateDer;
+
+use crate::challenge::Open;
+use crate::dns::DnsChallenge;
+use crate::step::{is_problem, step};
+use crate::{AcmeError, Issuer, account};
+
+/// How long the authority may take to verify a challenge, and to issue: Caddy's limit.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How long an order may take: both of these, and the requests between them, for which instant-acme itself waits for ever.
+const ORDER_PATIENCE: Duration = Duration::from_secs(2 * PATIENCE.as_secs() + 60);
+
+/// An issued certificate.
+#[derive(Debug)]
+pub struct Issued {
+    /// The chain as PEM, leaf first.
+    pub chain: String,
+    /// The private key as PEM.
+    pub key: String,
+}
+
+/// The parameters of one certificate.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// A DNS name in lower-case ASCII, a wildcard (`*.` and such a name), or an IP address.
+    pub name: &'a str,
+    /// The kind of key to generate.
+    pub key: KeyKind,
+    /// The number of failed calls for this name: calls alternate in the challenge that they try first.
+    pub attempt: usize,
+    /// The certificate of this authority that the new one replaces (RFC 9773 §5).
+    pub replaces: Option<&'a CertificateDer<'static>>,
+}
+
+/// Obtains a certificate. With a DNS provider only DNS-01 is used. Otherwise, if the authority cannot verify one of TLS-ALPN-01 and HTTP-01,
+/// tries the other one with a new order, because one of the two ports may not be reachable from outside.
+///
+/// These two challenges are open in [`challenge`](crate::challenge) while this runs. A record of DNS-01 is removed at the end, in the
+/// background if the call is cancelled.
+///
+/// # Errors
+/// Returns the reason why the authority issued nothing.
+pub async fn obtain(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
+    let Wanted { name, key, attempt, replaces } = wanted;
+    let account = account::open(issuer, storage).await?;
+    let identifiers = [match name.parse::<IpAddr>() {
+        Ok(ip) => Identifier::Ip(ip),
+        Err(_) => Identifier::Dns(name.to_owned()),
+    }];
+    let identifiers = &identifiers;
+    let order = |account: Account, attempt: usize| async move {
+        let work = async {
+            let order = match place(&account, issuer, identifiers, replaces).await {
+                // The account was deleted there, or the authority has lost it.
+                Err(error) if is_problem(&error, "accountDoesNotExist") => {
+                    let account = account::replace(issuer, storage, account.id()).await?;
+                    place(&account, issuer, identifiers, replaces).await?
+                }
+                order => order?,
+            };
+            complete(issuer, name, order, attempt, key).await
+        };
+        let patience = ORDER_PATIENCE + issuer.dns.as_ref().map_or(Duration::ZERO, DnsChallenge::patience);
+        tokio::time::timeout(patience, work).await.unwrap_or(Err(AcmeError::Slow(patience)))
+    };
+    match order(account.clone(), attempt).await {
+        Err(AcmeError::Unverified(first)) if issuer.dns.is_none() && issuer.http && issuer.tls_alpn => {
+            let second = order(account, attempt + 1).await;
+            second.map_err(|error| match error {
+                AcmeError::Unverified(second) => AcmeError::Unverified(format!("{first}; {second}")),
+                error => error,
+            })
+        }
+        done => done,
+    }
+}
+
+/// Places an order. It names the certificate that it replaces, if the authority has the extension and accepts that.
+async fn place(
+    account: &Account,
+    issuer: &Issuer,
+    identifiers: &[Identifier],
+    replaces: Option<&CertificateDer<'static>>,
+) -> Result<Order, Error> {
+    let new = || match &*issuer.profile {
+        "" => NewOrder::new(identifiers),
+        profile => NewOrder::new(identifiers).profile(profile),
+    };
+    if let Some(identifier) = replaces.and_then(|old| CertificateIdentifier::try_from(old).ok()) {
+        let replacing = new().replaces(identifier);
+        match step!(account.new_order(&replacing)) {
+            // Without the extension; or the certificate is unknown there, or another order has replaced it (RFC 9773 §5).
+            Err(Error::Unsupported(_) | Error::Other(_)) => {}
+            Err(error @ Error::Api(_))
+                if !is_problem(&error, "accountDoesNotExist") && !is_problem(&error, "rateLimited") => {}
+            placed => return placed,
+        }
+    }
+    step!(account.new_order(&new()))
+}
+
+/// Proves that this server controls the name, and has the certificate signed.
+async fn complete(
+    issuer: &Issuer,
+    name: &str,
+    mut order: Order,
+    attempt: usize,
+    kind: KeyKind,
+) -> Result<Issued, AcmeError> {
+    let retries = RetryPolicy::new().timeout(PATIENCE);
+    // Fetches the authorizations. An order for one name has one, so repeating the step repeats no other request.
+    step!(fetched(&mut order))?;
+    // The challenges stay open until the order is ready or has failed.
+    let mut open = Vec::new();
+    let proven = prove(issuer, name, &mut order, attempt, &mut open).await;
+    for challenge in open {
+        challenge.close().await;
+    }
+    proven?;
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    let key = generate_key(kind)?;
+    let request = params.serialize_request(&key)?;
+    step!(order.finalize_csr(request.der()))?;
+    let chain = step!(order.poll_certificate(&retries))?;
+    Ok(Issued { chain, key: key.serialize_pem() })
+}
+
+/// Answers a challenge of each authorization, and waits until the authority has verified them.
+async fn prove(
+    issuer: &Issuer,
+    name: &str,
+    order: &mut Order,
+    attempt: usize,
+    open: &mut Vec<Open>,
+) -> Result<(), AcmeError> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let authorization = authorization?;
+        match authorization.status {
+            AuthorizationStatus::Valid => {}
+            AuthorizationStatus::Pending => answer(issuer, name, authorization, attempt, open).await?,
+            status => return Err(AcmeError::Unverified(format!("the authorization is {status:?}"))),
+        }
+    }
+    if order.state().status != OrderStatus::Pending {
+        return Ok(());
+    }
+    match step!(order.poll_ready(&RetryPolicy::new().timeout(PATIENCE))) {
+        Ok(OrderStatus::Ready) => Ok(()),
+        Err(error) if order.state().status != OrderStatus::Invalid => Err(error.into()),
+        _ => Err(AcmeError::Unverified(failure(order).await)),
+    }
+}
+
+/// Fetches the order's authorizations.
+async fn fetched(order: &mut Order) -> Result<(), Error> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        authorization?;
+    }
+    Ok(())
+}
+
+/// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready.
+async fn answer(
+    issuer: &Issuer,
+    name: &str,
+    mut authorization: AuthorizationHandle<'_>,
+    attempt: usize,
+    open: &mut Vec<Open>,
+) -> Result<(), AcmeError> {
+    let offered: Vec<_> = authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
+    let usable = |kind: &ChallengeType| match kind {
+        ChallengeType::Dns01 => issuer.dns.is_some(),
+        ChallengeType::TlsAlpn01 => issuer.dns.is_none() && issuer.tls_alpn,
+        ChallengeType::Http01 => issuer.dns.is_none() && issuer.http,
+        _ => false,
+    };
+    let mut usable: Vec<_> = [ChallengeType::Dns01, ChallengeType::TlsAlpn01, ChallengeType::Http01]
+        .into_iter()
+        .filter(|kind| offered.contains(kind) && usable(kind))
+        .collect();
+    let none = || {
+        let expected = match issuer.dns {
+            Some(_) => "dns-01, because a DNS provider is set",
+            None => "tls-alpn-01 or http-01, unless the configuration disables them",
+        };
+        AcmeError::NoChallenge(offered.iter().map(label).collect::<Vec<_>>().join(", "), expected)
+    };
+    if usable.is_empty() {
+        return Err(none());
+    }
+    let kind = usable.swap_remove(attempt % usable.len());
+    let mut challenge = authorization.challenge(kind).ok_or_else(none)?;
+    let authorized = challenge.key_authorization();
+    open.push(match (&challenge.r#type, &issuer.dns) {
+        (ChallengeType::Dns01, Some(dns)) => Open::Dns(dns.present(name, authorized.dns_value()).await?),
+        (ChallengeType::Http01, _) => Open::http(&challenge.token, authorized.as_str()),
+        _ => Open::tls(name, authorized.digest().as_ref())?,
+    });
+    step!(challenge.set_ready())?;
+    Ok(())
+}
+
+/// The name of a challenge in RFC 8555 and RFC 8737, for messages.
+fn label(kind: &ChallengeType) -> String {
+    match kind {
+        ChallengeType::Http01 => "http-01".to_owned(),
+        ChallengeType::Dns01 => "dns-01".to_owned(),
+        ChallengeType::TlsAlpn01 => "tls-alpn-01".to_owned(),
+        kind => format!("{kind:?}"),
+    }
+}
+
+/// Returns the authority's explanation of an invalid order.
+async fn failure(order: &mut Order) -> String {
+    let mut reasons = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = step!(authorization.refresh()) else { continue };
+        for challenge in &state.challenges {
+            if let Some(problem) = &challenge.error {
+                let problem = problem.to_string();
+                let problem = problem.strip_prefix("API error: ").unwrap_or(&problem);
+                reasons.push(format!("{}: {problem}", label(&challenge.r#type)));
+            }
+        }
+    }
+    if reasons.is_empty() { "it gave no reason".to_owned() } else { reasons.join("; ") }
+}

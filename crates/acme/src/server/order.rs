@@ -1,0 +1,272 @@
+//! Orders with their authorizations and challenges (RFC 8555 §7.1.6), and the nonces of one authority. All of it is in memory: after a
+//! restart clients begin their orders again.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::policy::Identifier;
+use super::problem::Problem;
+use super::{ChallengeKind, date};
+
+/// Nonces that are issued and unused. A client whose nonce has been dropped gets another one and repeats its request.
+const NONCES_MAX: usize = 4096;
+/// Names in all orders, and in one.
+const NAMES_MAX: usize = 20_000;
+pub(super) const NAMES_PER_ORDER_MAX: usize = 100;
+/// Orders of one account that have no certificate yet.
+const OPEN_PER_ACCOUNT_MAX: usize = 300;
+/// How long an order and its certificate's URL exist.
+const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The changing state of one authority's server.
+#[derive(Default)]
+pub(super) struct Book {
+    nonces: HashSet<String>,
+    nonce_order: VecDeque<String>,
+    orders: HashMap<String, ServerOrder>,
+}
+
+/// A client's request for one certificate.
+#[derive(Debug)]
+pub(super) struct ServerOrder {
+    pub(super) account: String,
+    pub(super) authorizations: Vec<Authorization>,
+    pub(super) expires: SystemTime,
+    pub(super) issued: Option<IssuedChain>,
+}
+
+/// The result of an order.
+#[derive(Debug, Clone)]
+pub(super) struct IssuedChain {
+    /// PEM, leaf first.
+    pub(super) pem: String,
+    /// The leaf's DER.
+    pub(super) leaf: Vec<u8>,
+    pub(super) is_revoked: bool,
+}
+
+/// Proof that the account controls one name of the order.
+#[derive(Debug)]
+pub(super) struct Authorization {
+    pub(super) identifier: Identifier,
+    pub(super) is_deactivated: bool,
+    pub(super) challenges: Vec<Challenge>,
+}
+
+#[derive(Debug)]
+pub(super) struct Challenge {
+    pub(super) kind: ChallengeKind,
+    pub(super) token: String,
+    pub(super) state: ChallengeState,
+}
+
+/// `Pending` → `Processing`, when the client responds → `Valid` or `Invalid`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ChallengeState {
+    Pending,
+    Processing,
+    Valid(SystemTime),
+    Invalid(Problem),
+}
+
+impl Book {
+    pub(super) fn add_nonce(&mut self, nonce: String) {
+        if self.nonce_order.len() >= NONCES_MAX
+            && let Some(oldest) = self.nonce_order.pop_front()
+        {
+            self.nonces.remove(&oldest);
+        }
+        self.nonces.insert(nonce.clone());
+        self.nonce_order.push_back(nonce);
+    }
+
+    /// Uses a nonce up. Returns whether it was unused.
+    pub(super) fn take_nonce(&mut self, nonce: &str) -> bool {
+        self.nonces.remove(nonce)
+    }
+
+    pub(super) fn add(&mut self, id: String, order: ServerOrder, now: SystemTime) -> Result<(), Problem> {
+        self.orders.retain(|_, order| now < order.expires);
+        let open =
+            self.orders.values().filter(|known| known.account == order.account && known.issued.is_none()).count();
+        if open >= OPEN_PER_ACCOUNT_MAX {
+            return Err(Problem::limited(format!(
+                "the account has {OPEN_PER_ACCOUNT_MAX} orders without a certificate"
+            )));
+        }
+        let names: usize = self.orders.values().map(|order| order.authorizations.len()).sum();
+        if names + order.authorizations.len() > NAMES_MAX {
+            return Err(Problem::limited(format!("the orders of this server have {NAMES_MAX} names, its limit")));
+        }
+        self.orders.insert(id, order);
+        Ok(())
+    }
+
+    /// Returns an order of this account.
+    pub(super) fn order(&mut self, id: &str, account: &str, now: SystemTime) -> Result<&mut ServerOrder, Problem> {
+        let order = self.orders.get_mut(id).filter(|order| order.account == account && now < order.expires);
+        order.ok_or_else(|| Problem::missing("order"))
+    }
+
+    /// Returns an authorization of this account, by `ORDER-INDEX`, with its order's expiry date.
+    pub(super) fn authorization(
+        &mut self,
+        id: &str,
+        account: &str,
+        now: SystemTime,
+    ) -> Result<(&mut Authorization, SystemTime), Problem> {
+        let missing = || Problem::missing("authorization");
+        let (order, index) = id.split_once('-').ok_or_else(missing)?;
+        let order = self.order(order, account, now).map_err(|_| missing())?;
+        let at: usize = index.parse().map_err(|_| missing())?;
+        let expires = order.expires;
+        Ok((order.authorizations.get_mut(at).ok_or_else(missing)?, expires))
+    }
+
+    /// Records the result of a validation. The order may have expired meanwhile.
+    pub(super) fn validated(&mut self, id: &str, kind: ChallengeKind, result: Result<SystemTime, Problem>) {
+        let Some((order, index)) = id.split_once('-') else { return };
+        let order = self.orders.get_mut(order);
+        let authorization =
+            order.zip(index.parse::<usize>().ok()).and_then(|(order, index)| order.authorizations.get_mut(index));
+        let challenge = authorization.and_then(|authorization| authorization.challenge(kind));
+        if let Some(challenge) = challenge {
+            challenge.state = match result {
+                Ok(at) => ChallengeState::Valid(at),
+                Err(problem) => ChallengeState::Invalid(problem),
+            };
+        }
+    }
+
+    /// The ids of an account's orders.
+    pub(super) fn orders_of(&self, account: &str, now: SystemTime) -> Vec<&str> {
+        let own = self.orders.iter().filter(|(_, order)| order.account == account && now < order.expires);
+        own.map(|(id, _)| &**id).collect()
+    }
+
+    /// Returns the account of an issued certificate, and its record.
+    pub(super) fn issued(&mut self, leaf: &[u8]) -> Option<(&str, &mut IssuedChain)> {
+        self.orders.values_mut().find_map(|order| {
+            let issued = order.issued.as_mut().filter(|issued| issued.leaf == leaf)?;
+            Some((&*order.account, issued))
+        })
+    }
+}
+
+impl ServerOrder {
+    /// An order whose authorizations are all pending. The tokens are 128 random bits or more.
+    pub(super) fn new(
+        account: &str,
+        identifiers: Vec<Identifier>,
+        challenges: impl Fn(&Identifier) -> Result<Vec<Challenge>, Problem>,
+        now: SystemTime,
+    ) -> Result<Self, Problem> {
+        let authorization = |identifier: Identifier| {
+            let challenges = challenges(&identifier)?;
+            Ok(Authorization { identifier, is_deactivated: false, challenges })
+        };
+        let authorizations = identifiers.into_iter().map(authorization).collect::<Result<_, Problem>>()?;
+        Ok(Self { account: account.to_owned(), authorizations, expires: now + LIFETIME, issued: None })
+    }
+
+    pub(super) fn status(&self) -> &'static str {
+        let all = |status: &str| self.authorizations.iter().all(|authorization| authorization.status() == status);
+        let is_waiting = self.authorizations.iter().all(|one| matches!(one.status(), "pending" | "valid"));
+        match &self.issued {
+            Some(_) => "valid",
+            None if all("valid") => "ready",
+            None if is_waiting => "pending",
+            None => "invalid",
+        }
+    }
+
+    /// The order as clients see it; `base` is the URL of the server's objects.
+    pub(super) fn to_json(&self, id: &str, base: &str) -> Value {
+        let identifiers: Vec<_> =
+            self.authorizations.iter().map(|one| identifier(&one.identifier.value(), one)).collect();
+        let authorizations: Vec<_> = (0..identifiers.len()).map(|at| format!("{base}/authz/{id}-{at}")).collect();
+        let mut order = json!({
+            "id": id,
+            "status": self.status(),
+            "expires": date(self.expires),
+            "identifiers": identifiers,
+            "authorizations": authorizations,
+            "finalize": format!("{base}/order/{id}/finalize"),
+        });
+        if self.issued.is_some() {
+            order["certificate"] = format!("{base}/certificate/{id}").into();
+        }
+        let failed = self.authorizations.iter().find_map(Authorization::failure);
+        if let Some(problem) = failed.filter(|_| self.issued.is_none()) {
+            order["error"] = problem.to_json();
+        }
+        order
+    }
+}
+
+fn identifier(value: &str, authorization: &Authorization) -> Value {
+    json!({ "type": authorization.identifier.kind(), "value": value })
+}
+
+impl Authorization {
+    pub(super) fn challenge(&mut self, kind: ChallengeKind) -> Option<&mut Challenge> {
+        self.challenges.iter_mut().find(|challenge| challenge.kind == kind)
+    }
+
+    pub(super) fn status(&self) -> &'static str {
+        let any = |fits: fn(&ChallengeState) -> bool| self.challenges.iter().any(|challenge| fits(&challenge.state));
+        if self.is_deactivated {
+            "deactivated"
+        } else if any(|state| matches!(state, ChallengeState::Invalid(_))) {
+            // RFC 8555 §7.1.6: one failed challenge fails the authorization.
+            "invalid"
+        } else if any(|state| matches!(state, ChallengeState::Valid(_))) {
+            "valid"
+        } else {
+            "pending"
+        }
+    }
+
+    fn failure(&self) -> Option<&Problem> {
+        self.challenges.iter().find_map(|challenge| match &challenge.state {
+            ChallengeState::Invalid(problem) => Some(problem),
+            _ => None,
+        })
+    }
+
+    pub(super) fn to_json(&self, id: &str, base: &str, expires: SystemTime) -> Value {
+        let challenges: Vec<_> = self.challenges.iter().map(|challenge| challenge.to_json(id, base)).collect();
+        let mut authorization = json!({
+            "identifier": identifier(&self.identifier.base(), self),
+            "status": self.status(),
+            "challenges": challenges,
+            "expires": date(expires),
+        });
+        if self.identifier.is_wildcard() {
+            authorization["wildcard"] = true.into();
+        }
+        authorization
+    }
+}
+
+impl Challenge {
+    /// The challenge as clients see it; `id` is that of its authorization.
+    pub(super) fn to_json(&self, id: &str, base: &str) -> Value {
+        let status = match &self.state {
+            ChallengeState::Pending => "pending",
+            ChallengeState::Processing => "processing",
+            ChallengeState::Valid(_) => "valid",
+            ChallengeState::Invalid(_) => "invalid",
+        };
+        let kind = self.kind.name();
+        let mut challenge = json!({ "type": kind, "status": status, "token": self.token, "url": format!("{base}/challenge/{id}/{kind}") });
+        match &self.state {
+            ChallengeState::Valid(at) => challenge["validated"] = date(*at).into(),
+            ChallengeState::Invalid(problem) => challenge["error"] = problem.to_json(),
+            ChallengeState::Pending | ChallengeState::Processing => {}
+        }
+        challenge
+    }
+}

@@ -1,0 +1,505 @@
+//! The protocol by hand: requests are signed here, independently of `jws`.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use causeway_certs::{AuthoritySpec, CertificatePlan, FileStorage, Keeper, SignedBy};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::{AcmeServer, ChallengeKind, Policy, Ports, Rules, ServerPlan, ServerRequest, ServerResponse, serve_with};
+
+const BASE: &str = "https://ca.test/acme/local";
+
+/// The keeper is one for the process, so the tests take turns.
+static TURN: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
+
+struct Setting {
+    server: AcmeServer,
+    _keeper: Arc<Keeper>,
+    folder: std::path::PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn plan() -> ServerPlan {
+    ServerPlan {
+        authority: "local".to_owned(),
+        lifetime: Duration::from_secs(12 * 60 * 60),
+        by: SignedBy::Intermediate,
+        challenges: ChallengeKind::ALL.to_vec(),
+        policy: Policy::default(),
+        ports: Ports::default(),
+        resolvers: Vec::new(),
+    }
+}
+
+async fn setting(plan: ServerPlan) -> Setting {
+    let turn = TURN.lock().await;
+    let folder = std::env::temp_dir().join(format!("causeway-acme-server-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let wanted = CertificatePlan {
+        storage: Arc::new(FileStorage::new(&folder)),
+        authorities: vec![AuthoritySpec::new("local".to_owned())],
+        loaded: Vec::new(),
+        managed: Vec::new(),
+        public: Vec::new(),
+        look_every: Duration::from_secs(600),
+    };
+    let keeper = Arc::new(Keeper::open(wanted, None, SystemTime::now()).unwrap());
+    serve_with(&keeper);
+    Setting { server: AcmeServer::new(plan), _keeper: keeper, folder, _turn: turn }
+}
+
+/// A key of a client.
+enum ClientKey {
+    P256(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+    Rsa(RsaKeyPair),
+}
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+impl ClientKey {
+    fn new() -> Self {
+        Self::P256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap())
+    }
+
+    fn jwk(&self) -> Value {
+        match self {
+            Self::P256(key) => {
+                let point = key.public_key().as_ref();
+                json!({ "kty": "EC", "crv": "P-256", "x": encode(&point[1..33]), "y": encode(&point[33..]) })
+            }
+            Self::Ed25519(key) => json!({ "kty": "OKP", "crv": "Ed25519", "x": encode(key.public_key()) }),
+            Self::Rsa(key) => {
+                let (n, e) = (key.public_key().modulus(), key.public_key().exponent());
+                json!({ "kty": "RSA", "n": encode(n.big_endian_without_leading_zero()), "e": encode(e.big_endian_without_leading_zero()) })
+            }
+        }
+    }
+
+    fn algorithm(&self) -> &'static str {
+        match self {
+            Self::P256(_) => "ES256",
+            Self::Ed25519(_) => "EdDSA",
+            Self::Rsa(_) => "RS256",
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        match self {
+            Self::P256(key) => key.sign(&SystemRandom::new(), message).unwrap().as_ref().to_vec(),
+            Self::Ed25519(key) => key.sign(message).as_ref().to_vec(),
+            Self::Rsa(key) => {
+                let mut signature = vec![0; key.public_modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature).unwrap();
+                signature
+            }
+        }
+    }
+
+    /// RFC 7638, by hand.
+    fn thumbprint(&self) -> String {
+        let jwk = self.jwk();
+        let text = |name: &str| jwk[name].as_str().unwrap().to_owned();
+        let canonical = match self {
+            Self::P256(_) => format!(r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#, text("x"), text("y")),
+            Self::Ed25519(_) => format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, text("x")),
+            Self::Rsa(_) => format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, text("e"), text("n")),
+        };
+        encode(digest(&SHA256, canonical.as_bytes()))
+    }
+
+    /// Signs a request; `payload` is the text, empty for a POST-as-GET.
+    fn envelope(&self, header: &Value, payload: &str) -> Value {
+        let (protected, payload) = (encode(header.to_string()), encode(payload));
+        let signature = encode(self.sign(format!("{protected}.{payload}").as_bytes()));
+        json!({ "protected": protected, "payload": payload, "signature": signature })
+    }
+}
+
+/// A client with an account.
+struct Client<'s> {
+    server: &'s AcmeServer,
+    key: ClientKey,
+    account: Option<String>,
+}
+
+impl<'s> Client<'s> {
+    fn new(server: &'s AcmeServer, key: ClientKey) -> Self {
+        Self { server, key, account: None }
+    }
+
+    fn registered(server: &'s AcmeServer) -> Self {
+        let mut client = Self::new(server, ClientKey::new());
+        let answer = client.post("/new-account", r#"{"termsOfServiceAgreed":true}"#);
+        assert_eq!(answer.status, 201, "{answer:?}");
+        client.account = field(&answer, "location");
+        client
+    }
+
+    fn nonce(&self) -> String {
+        let request = ServerRequest { method: "HEAD", base: BASE, path: "/new-nonce", media_type: "", body: b"" };
+        field(&self.server.answer(request, SystemTime::now()), "replay-nonce").unwrap()
+    }
+
+    fn header(&self, path: &str) -> Value {
+        let mut header = json!({ "alg": self.key.algorithm(), "nonce": self.nonce(), "url": format!("{BASE}{path}") });
+        match &self.account {
+            Some(url) => header["kid"] = url.clone().into(),
+            None => header["jwk"] = self.key.jwk(),
+        }
+        header
+    }
+
+    fn post(&self, path: &str, payload: &str) -> ServerResponse {
+        self.send(path, &self.key.envelope(&self.header(path), payload))
+    }
+
+    fn send(&self, path: &str, envelope: &Value) -> ServerResponse {
+        let body = envelope.to_string();
+        let media_type = "application/jose+json";
+        let request = ServerRequest { method: "POST", base: BASE, path, media_type, body: body.as_bytes() };
+        self.server.answer(request, SystemTime::now())
+    }
+
+    fn order(&self, names: &[&str]) -> ServerResponse {
+        let names: Vec<_> = names.iter().map(|name| json!({ "type": "dns", "value": name })).collect();
+        self.post("/new-order", &json!({ "identifiers": names }).to_string())
+    }
+
+    /// Polls a challenge until it is no longer processed.
+    async fn validated(&self, path: &str) -> Value {
+        self.post(path, "{}");
+        loop {
+            let found = body(&self.post(path, ""));
+            if found["status"] != "processing" {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn field(answer: &ServerResponse, name: &str) -> Option<String> {
+    answer.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+}
+
+fn body(answer: &ServerResponse) -> Value {
+    serde_json::from_slice(&answer.body).unwrap_or_default()
+}
+
+/// The path of a URL of the server.
+fn path(url: &Value) -> String {
+    url.as_str().unwrap().strip_prefix(BASE).unwrap().to_owned()
+}
+
+#[track_caller]
+fn refused(answer: &ServerResponse, status: u16, kind: &str) {
+    let want = format!("urn:ietf:params:acme:error:{kind}");
+    assert_eq!((answer.status, body(answer)["type"].as_str()), (status, Some(&*want)), "{answer:?}");
+    assert!(field(answer, "replay-nonce").is_some(), "RFC 8555 §6.5");
+    assert_eq!(field(answer, "content-type").as_deref(), Some("application/problem+json"));
+}
+
+/// Answers HTTP-01 requests with `answer`, for ever.
+async fn solver(answer: String) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 2048];
+            let _ = stream.read(&mut request).await;
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", answer.len());
+            let _ = stream.write_all(format!("{head}{answer}").as_bytes()).await;
+        }
+    });
+    port
+}
+
+fn request_for(names: &[&str]) -> (rcgen::KeyPair, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = rcgen::CertificateParams::new(names).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let request = params.serialize_request(&key).unwrap();
+    let text = json!({ "csr": encode(request.der()) }).to_string();
+    (key, text)
+}
+
+// RFC 8555 §7.1.1; the text is that of Caddy's integration test.
+#[tokio::test]
+async fn directory() {
+    let setting = setting(plan()).await;
+    let request = ServerRequest { method: "GET", base: BASE, path: "/directory", media_type: "", body: b"" };
+    let answer = setting.server.answer(request, SystemTime::now());
+    let want = format!(
+        "{{\"newNonce\":\"{BASE}/new-nonce\",\"newAccount\":\"{BASE}/new-account\",\"newOrder\":\"{BASE}/new-order\",\
+         \"revokeCert\":\"{BASE}/revoke-cert\",\"keyChange\":\"{BASE}/key-change\"}}\n"
+    );
+    assert_eq!((answer.status, String::from_utf8(answer.body).unwrap()), (200, want));
+}
+
+// RFC 8555 §7.4: from an order to a certificate, and its revocation (§7.6), with each kind of account key.
+#[tokio::test]
+async fn a_certificate() {
+    for key in [
+        ClientKey::new(),
+        ClientKey::Ed25519(Ed25519KeyPair::generate().unwrap()),
+        ClientKey::Rsa(RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap()),
+    ] {
+        // The token is not known before the order, so the solver gets it from a first server without a port.
+        let mut setting = setting(plan()).await;
+        let mut client = Client::new(&setting.server, key);
+        let answer = client.post("/new-account", r#"{"contact":["mailto:ops@a.test"]}"#);
+        assert_eq!((answer.status, &body(&answer)["status"]), (201, &json!("valid")));
+        let account = field(&answer, "location");
+        assert_eq!(client.post("/new-account", "{}").status, 200, "§7.3: the key has an account");
+        client.account = account.clone();
+        let answer = client.order(&["localhost"]);
+        assert_eq!((answer.status, &body(&answer)["status"]), (201, &json!("pending")));
+        let (order, finalize) = (field(&answer, "location").unwrap(), path(&body(&answer)["finalize"]));
+        let authorization = path(&body(&answer)["authorizations"][0]);
+        let challenges = body(&client.post(&authorization, ""))["challenges"].clone();
+        assert_eq!((&challenges[0]["type"], &challenges[1]["type"]), (&json!("http-01"), &json!("tls-alpn-01")));
+        let (key_pair, request) = request_for(&["localhost"]);
+        refused(&client.post(&finalize, &request), 403, "orderNotReady");
+        let thumbprint = client.key.thumbprint();
+        let port = solver(format!("{}.{thumbprint}\n", challenges[0]["token"].as_str().unwrap())).await;
+        let Client { key, account, .. } = client;
+        setting.server.plan.ports.http = port;
+        let client = Client { server: &setting.server, key, account };
+        let challenge = client.validated(&path(&challenges[0]["url"])).await;
+        assert_eq!(challenge["status"], "valid", "{challenge}");
+        assert_eq!(body(&client.post(&authorization, ""))["status"], "valid");
+        let order = order.strip_prefix(BASE).unwrap();
+        assert_eq!(body(&client.post(order, ""))["status"], "ready");
+        refused(&client.post(&finalize, &request_for(&["localhost", "b.test"]).1), 400, "badCSR");
+        refused(&client.post(&finalize, r#"{"csr":"AAAA"}"#), 400, "badCSR");
+        let answer = body(&client.post(&finalize, &request));
+        assert_eq!(answer["status"], "valid", "{answer}");
+        let at = path(&answer["certificate"]);
+        let answer = client.post(&at, "");
+        assert_eq!(field(&answer, "content-type").as_deref(), Some("application/pem-certificate-chain"));
+        let chain = String::from_utf8(answer.body).unwrap();
+        assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2, "leaf and intermediate");
+        let leaf = x509_parser::pem::parse_x509_pem(chain.as_bytes()).unwrap().1;
+        let parsed = leaf.parse_x509().unwrap();
+        assert_eq!(&*parsed.public_key().subject_public_key.data, rcgen::PublicKeyData::der_bytes(&key_pair));
+        // Another account cannot see it, nor revoke it.
+        let other = Client::registered(&setting.server);
+        refused(&other.post(&at, ""), 404, "malformed");
+        let revocation = json!({ "certificate": encode(&leaf.contents) }).to_string();
+        refused(&other.post("/revoke-cert", &revocation), 403, "unauthorized");
+        let wrong = json!({ "certificate": encode(&leaf.contents), "reason": 7 }).to_string();
+        refused(&client.post("/revoke-cert", &wrong), 400, "badRevocationReason");
+        assert_eq!(client.post("/revoke-cert", &revocation).status, 200);
+        refused(&client.post("/revoke-cert", &revocation), 400, "alreadyRevoked");
+    }
+}
+
+// RFC 8555 §7.1.6: a failed challenge makes its authorization and its order invalid.
+#[tokio::test]
+async fn challenges_that_fail() {
+    let mut setting = setting(plan()).await;
+    let port = solver("another text".to_owned()).await;
+    setting.server.plan.ports = Ports { http: port, tls_alpn: port };
+    for (at, kind, problem) in [(0, "http-01", "unauthorized"), (1, "tls-alpn-01", "connection")] {
+        let client = Client::registered(&setting.server);
+        let answer = client.order(&["localhost"]);
+        let order = body(&answer);
+        let challenges = body(&client.post(&path(&order["authorizations"][0]), ""))["challenges"].clone();
+        let challenge = client.validated(&path(&challenges[at]["url"])).await;
+        assert_eq!((&challenge["type"], &challenge["status"]), (&json!(kind), &json!("invalid")));
+        let want = format!("urn:ietf:params:acme:error:{problem}");
+        assert_eq!(challenge["error"]["type"], want, "{challenge}");
+        let order_path = field(&answer, "location").unwrap();
+        let order = body(&client.post(order_path.strip_prefix(BASE).unwrap(), ""));
+        assert_eq!((&order["status"], &order["error"]["type"]), (&json!("invalid"), &json!(want)));
+    }
+}
+
+// RFC 8555 §6: signatures, URLs and nonces.
+#[tokio::test]
+async fn requests_that_are_refused() {
+    let setting = setting(plan()).await;
+    let client = Client::registered(&setting.server);
+    let mine = |header: Value, payload: &str| client.key.envelope(&header, payload);
+    let changed = |name: &str, value: Value| {
+        let mut header = client.header("/new-order");
+        header[name] = value;
+        header
+    };
+    for (why, envelope, status, kind) in [
+        ("not JSON", json!(null), 400, "malformed"),
+        ("another URL", mine(changed("url", json!(format!("{BASE}/x"))), "{}"), 401, "unauthorized"),
+        ("an unknown nonce", mine(changed("nonce", json!("x")), "{}"), 400, "badNonce"),
+        ("another algorithm", mine(changed("alg", json!("none")), "{}"), 400, "badSignatureAlgorithm"),
+        ("an algorithm of another key", mine(changed("alg", json!("RS256")), "{}"), 400, "badSignatureAlgorithm"),
+        ("both keys", mine(changed("jwk", client.key.jwk()), "{}"), 400, "malformed"),
+        ("an extension", mine(changed("crit", json!(["x"])), "{}"), 400, "malformed"),
+        ("no account", mine(changed("kid", json!(format!("{BASE}/account/x"))), "{}"), 400, "accountDoesNotExist"),
+        ("no path", mine(changed("kid", json!(format!("{BASE}/account/../x"))), "{}"), 400, "accountDoesNotExist"),
+        ("another's key", ClientKey::new().envelope(&client.header("/new-order"), "{}"), 400, "malformed"),
+        ("no names", mine(client.header("/new-order"), "{}"), 400, "malformed"),
+        ("no payload", mine(client.header("/new-order"), ""), 400, "malformed"),
+    ] {
+        let answer = client.send("/new-order", &envelope);
+        let found = body(&answer)["type"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((answer.status, found), (status, format!("urn:ietf:params:acme:error:{kind}")), "{why}: {answer:?}");
+    }
+    // A nonce counts once.
+    let envelope =
+        client.key.envelope(&client.header("/new-order"), r#"{"identifiers":[{"type":"dns","value":"a.test"}]}"#);
+    assert_eq!(client.send("/new-order", &envelope).status, 201);
+    refused(&client.send("/new-order", &envelope), 400, "badNonce");
+    let request =
+        ServerRequest { method: "POST", base: BASE, path: "/new-order", media_type: "text/plain", body: b"{}" };
+    refused(&setting.server.answer(request, SystemTime::now()), 415, "malformed");
+    let request = ServerRequest { method: "GET", ..request };
+    refused(&setting.server.answer(request, SystemTime::now()), 405, "malformed");
+}
+
+// Caddy's integration tests of the policies: an allowed name, and names that are rejected.
+#[tokio::test]
+async fn policies() {
+    let allow =
+        Policy { allow: Rules { domains: vec!["localhost".to_owned()], ranges: Vec::new() }, ..Policy::default() };
+    let deny =
+        Policy { deny: Rules { domains: vec!["deny.localhost".to_owned()], ranges: Vec::new() }, ..Policy::default() };
+    for (policy, name, is_allowed) in [
+        (&allow, "localhost", true),
+        (&allow, "not-matching.localhost", false),
+        (&deny, "deny.localhost", false),
+        (&deny, "localhost", true),
+        (&Policy::default(), "*.localhost", true),
+        (&deny, "*.localhost", false),
+    ] {
+        let setting = setting(ServerPlan { policy: policy.clone(), ..plan() }).await;
+        let client = Client::registered(&setting.server);
+        let answer = client.order(&[name]);
+        if is_allowed {
+            assert_eq!(answer.status, 201, "{name}");
+        } else {
+            refused(&answer, 400, "rejectedIdentifier");
+        }
+    }
+}
+
+// RFC 8555 §7.3.2, §7.3.5, §7.3.6.
+#[tokio::test]
+async fn accounts_change() {
+    let setting = setting(plan()).await;
+    let mut client = Client::registered(&setting.server);
+    let url = client.account.clone().unwrap();
+    let own = url.strip_prefix(BASE).unwrap().to_owned();
+    let answer = client.post(&own, r#"{"contact":["mailto:new@a.test"]}"#);
+    assert_eq!(body(&answer)["contact"], json!(["mailto:new@a.test"]));
+    refused(&client.post(&own, r#"{"contact":["tel:1"]}"#), 400, "unsupportedContact");
+    refused(&client.post(&own, r#"{"contact":"x"}"#), 400, "invalidContact");
+    let fresh = ClientKey::new();
+    let change = |account: &str| {
+        let header = json!({ "alg": "ES256", "jwk": fresh.jwk(), "url": format!("{BASE}/key-change") });
+        let payload = json!({ "account": account, "oldKey": client.key.jwk() }).to_string();
+        fresh.envelope(&header, &payload).to_string()
+    };
+    refused(&client.post("/key-change", &change("another")), 400, "malformed");
+    assert_eq!(client.post("/key-change", &change(&url)).status, 200);
+    refused(&client.post(&own, ""), 400, "malformed");
+    client.key = fresh;
+    assert_eq!(body(&client.post(&own, ""))["contact"], json!(["mailto:new@a.test"]));
+    let finds = Client { server: &setting.server, key: client.key, account: None };
+    let answer = finds.post("/new-account", r#"{"onlyReturnExisting":true}"#);
+    assert_eq!((answer.status, field(&answer, "location")), (200, Some(url)));
+    let stranger = Client::new(&setting.server, ClientKey::new());
+    refused(&stranger.post("/new-account", r#"{"onlyReturnExisting":true}"#), 400, "accountDoesNotExist");
+    let client = Client { account: field(&answer, "location"), ..finds };
+    assert_eq!(body(&client.post(&own, r#"{"status":"deactivated"}"#))["status"], "deactivated");
+    refused(&client.post(&own, ""), 401, "unauthorized");
+}
+
+// RFC 8555 §8.4 and §7.1.3: only DNS-01 verifies a wildcard, and its authorization names the domain without `*.`.
+#[tokio::test]
+async fn dns_records() {
+    for is_right in [true, false] {
+        let mut setting = setting(plan()).await;
+        let client = Client::registered(&setting.server);
+        let order = body(&client.order(&["*.a.test"]));
+        let authorization = body(&client.post(&path(&order["authorizations"][0]), ""));
+        assert_eq!(authorization["identifier"], json!({ "type": "dns", "value": "a.test" }));
+        assert_eq!(
+            (&authorization["wildcard"], authorization["challenges"].as_array().unwrap().len()),
+            (&json!(true), 1)
+        );
+        let challenge = &authorization["challenges"][0];
+        let key_authorization = format!("{}.{}", challenge["token"].as_str().unwrap(), client.key.thumbprint());
+        let value = if is_right { encode(digest(&SHA256, key_authorization.as_bytes())) } else { "other".to_owned() };
+        let Client { key, account, .. } = client;
+        setting.server.plan.resolvers = vec![resolver("_acme-challenge.a.test.", value).await];
+        let client = Client { server: &setting.server, key, account };
+        let found = client.validated(&path(&challenge["url"])).await;
+        let (status, problem) = if is_right {
+            ("valid", Value::Null)
+        } else {
+            ("invalid", json!("urn:ietf:params:acme:error:unauthorized"))
+        };
+        assert_eq!((&found["status"], &found["error"]["type"]), (&json!(status), &problem), "{found}");
+    }
+    // No challenge that this server offers can verify the name.
+    let setting = setting(ServerPlan { challenges: vec![ChallengeKind::Http], ..plan() }).await;
+    refused(&Client::registered(&setting.server).order(&["*.a.test"]), 400, "rejectedIdentifier");
+}
+
+/// A DNS server that has one TXT record; returns its address.
+async fn resolver(name: &'static str, value: String) -> String {
+    use hickory_proto::op::Message;
+    use hickory_proto::rr::rdata::TXT;
+    use hickory_proto::rr::{Name, RData, Record};
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let mut bytes = [0; 2048];
+        while let Ok((count, peer)) = socket.recv_from(&mut bytes).await {
+            let asked = Message::from_vec(&bytes[..count]).unwrap();
+            let mut answer = Message::response(asked.id, asked.op_code);
+            answer.queries.clone_from(&asked.queries);
+            let name = Name::from_ascii(name).unwrap();
+            if asked.queries[0].name() == &name {
+                answer.add_answer(Record::from_rdata(name, 60, RData::TXT(TXT::new(vec![value.clone()]))));
+            }
+            let _ = socket.send_to(&answer.to_vec().unwrap(), peer).await;
+        }
+    });
+    address
+}
+
+// The bounds of one account: a client cannot fill the server's memory.
+#[tokio::test]
+async fn orders_are_bounded() {
+    let setting = setting(plan()).await;
+    let client = Client::registered(&setting.server);
+    let names: Vec<_> = (0..101).map(|at| format!("a{at}.test")).collect();
+    refused(&client.order(&names.iter().map(|name| &**name).collect::<Vec<_>>()), 400, "malformed");
+    for _ in 0..300 {
+        assert_eq!(client.order(&["a.test"]).status, 201);
+    }
+    refused(&client.order(&["a.test"]), 429, "rateLimited");
+    assert_eq!(Client::registered(&setting.server).order(&["a.test"]).status, 201, "another account has its own bound");
+}

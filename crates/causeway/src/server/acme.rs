@@ -1,0 +1,482 @@
+//! Obtains and renews certificates of public authorities in the background, one task for each name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_acme::{
+    AcmeError, DnsChallenge, DnsProvider, ExternalAccount, Issuer, PROPAGATION_TIMEOUT, RenewalAdvisor, Wanted,
+};
+use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, Public, SharedStorage};
+use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName};
+use causeway_pipeline::BuildError;
+use causeway_pipeline::build::Problem;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::on_demand::Permission;
+
+/// Certificates that are obtained concurrently. More would only wait for the authority's rate limits.
+const CONCURRENT_MAX: usize = 32;
+/// The longest sleep until a renewal, so that a step of the clock delays no renewal by more.
+const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
+/// Caddy's default of the lifetime's fraction that remains when a certificate is renewed.
+const RENEWAL_RATIO: f64 = 1.0 / 3.0;
+/// The largest fraction of a lifetime that may remain. Above it, a policy's ratio would order certificates until the authority's rate
+/// limit.
+const RENEWAL_RATIO_MAX: f64 = 0.9;
+/// The fraction of the lifetime that remains at the latest when a certificate is renewed, independent of its authority's suggestion; CertMagic's.
+const LAST_RATIO: f64 = 1.0 / 20.0;
+/// The time until the next query after an authority has given no advice (RFC 9773), and the shortest time between two queries.
+const ASK_AGAIN: Duration = Duration::from_secs(6 * 60 * 60);
+const ASK_PAUSE: Duration = Duration::from_secs(60);
+/// How long after a renewal the authority's advice is ignored.
+const ADVICE_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// Pauses between failed attempts in minutes, after Caddy's: short ones first, because most causes are mistakes that the operator is
+/// just correcting. The last one repeats.
+const PAUSES: [u64; 12] = [1, 2, 2, 5, 10, 10, 20, 30, 60, 120, 180, 360];
+
+/// The pause after a failure of the storage. It is short, because no authority's rate limit applies.
+const STORAGE_PAUSE: Duration = Duration::from_secs(10);
+
+/// A name and everything that its task needs.
+pub(super) struct Order {
+    public: Public,
+    issuers: Vec<Issuer>,
+    key: KeyKind,
+    storage: SharedStorage,
+}
+
+impl Order {
+    pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storage: &SharedStorage) -> Self {
+        let issuers = issuers(written);
+        let public = Public {
+            name: written.name.clone(),
+            authorities: issuers.iter().map(Issuer::storage_key).collect(),
+            renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
+            on_demand,
+        };
+        Self { public, issuers, key, storage: storage.clone() }
+    }
+
+    /// The keeper's record of the name.
+    pub(super) fn public(&self) -> &Public {
+        &self.public
+    }
+}
+
+fn issuers(written: &PublicName) -> Vec<Issuer> {
+    let issuer = |written: &plan::AcmeIssuer| {
+        let usual = Issuer::default();
+        Issuer {
+            directory: if written.ca.is_empty() { usual.directory } else { written.ca.clone() },
+            email: written.email.clone(),
+            external_account: written
+                .external_account
+                .clone()
+                .map(|(key_id, mac_key)| ExternalAccount { key_id, mac_key }),
+            root: written.root.clone(),
+            profile: written.profile.clone(),
+            http: !written.no_http,
+            tls_alpn: !written.no_tls_alpn,
+            dns: written.dns.as_deref().and_then(dns_challenge),
+        }
+    };
+    written.issuers.iter().map(issuer).collect()
+}
+
+/// Checks the DNS providers' settings, as far as the configuration's own code does not.
+pub(super) fn check(providers: &[plan::DnsProvider]) -> Result<(), LoadError> {
+    for provider in providers {
+        dns_provider(provider)?;
+    }
+    Ok(())
+}
+
+fn dns_provider(written: &plan::DnsProvider) -> Result<DnsProvider, BuildError> {
+    DnsProvider::new(&written.name, written.settings.clone()).map_err(|error| BuildError {
+        path: format!("{}.{}", written.path, error.setting),
+        problem: Problem::Value { found: error.found, expected: error.expected.into() },
+    })
+}
+
+fn dns_challenge(written: &plan::DnsChallenge) -> Option<DnsChallenge> {
+    Some(DnsChallenge {
+        // `check` has refused providers that cannot be made.
+        provider: dns_provider(&written.provider).ok()?,
+        ttl: written.ttl,
+        propagation_delay: written.propagation_delay,
+        propagation_timeout: match written.propagation_limit {
+            PropagationLimit::Default => Some(PROPAGATION_TIMEOUT),
+            PropagationLimit::Unchecked => None,
+            PropagationLimit::Within(limit) => Some(limit),
+        },
+        resolvers: written.resolvers.clone(),
+        override_domain: Some(written.override_domain.clone()).filter(|name| !name.is_empty()),
+    })
+}
+
+/// The tasks that keep certificates fresh, one for each name. Clones share them.
+#[derive(Clone)]
+pub(super) struct Renewals {
+    keeper: Arc<Keeper>,
+    /// Bounds the concurrent orders.
+    slots: Arc<Semaphore>,
+    attempts: Arc<Mutex<HashMap<String, Attempt>>>,
+    advisor: Arc<RenewalAdvisor>,
+    /// `None` after [`stop`](Self::stop).
+    tasks: Arc<Mutex<Option<JoinSet<()>>>>,
+}
+
+/// The state of a name without a fresh certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    /// An order is in progress, or waits for others.
+    Running,
+    /// The last order failed.
+    Failed {
+        /// The reason, in one line.
+        error: String,
+        /// The number of failures since the last success.
+        failures: usize,
+        /// The time of the next attempt.
+        retry_at: SystemTime,
+    },
+}
+
+impl Renewals {
+    pub(super) fn new(keeper: &Arc<Keeper>) -> Self {
+        let slots = Arc::new(Semaphore::new(CONCURRENT_MAX));
+        Self {
+            keeper: Arc::clone(keeper),
+            slots,
+            attempts: Arc::default(),
+            advisor: Arc::default(),
+            tasks: Arc::new(Mutex::new(Some(JoinSet::new()))),
+        }
+    }
+
+    /// Starts the task of a name: obtains a certificate when it has none or a due one. For a name on demand, `permission` is checked
+    /// before each renewal, and the task ends when the certificate was not used. Does nothing after [`stop`](Self::stop).
+    pub(super) fn start(&self, order: Order, permission: Option<Permission>) {
+        // Without `tasks`: a task that held its own set would never be dropped.
+        let task = Task {
+            order,
+            permission,
+            keeper: self.keeper.clone(),
+            slots: self.slots.clone(),
+            attempts: self.attempts.clone(),
+            advisor: self.advisor.clone(),
+        };
+        if let Some(tasks) = &mut *locked(&self.tasks) {
+            // Collects the tasks that have ended, so that names on demand do not accumulate them.
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(task.run());
+        }
+    }
+
+    /// Aborts all tasks.
+    pub(super) fn stop(&self) {
+        drop(locked(&self.tasks).take());
+    }
+
+    /// Orders a certificate at once. `attempt` counts the failures so far.
+    ///
+    /// # Errors
+    /// The reason why no issuer signed a certificate.
+    pub(super) async fn obtain(&self, order: &Order, attempt: usize) -> Result<(), String> {
+        // The semaphore is never closed.
+        let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;
+        order.renew(&self.keeper, attempt, false).await.map_err(|error| error.to_string())
+    }
+
+    /// The state of the names without a fresh certificate.
+    pub(super) fn attempts(&self) -> HashMap<String, Attempt> {
+        locked(&self.attempts).clone()
+    }
+}
+
+/// Locks and ignores poisoning: every change is one call.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The task of one name.
+struct Task {
+    order: Order,
+    permission: Option<Permission>,
+    keeper: Arc<Keeper>,
+    slots: Arc<Semaphore>,
+    attempts: Arc<Mutex<HashMap<String, Attempt>>>,
+    advisor: Arc<RenewalAdvisor>,
+}
+
+/// The renewal time that an authority suggests for a certificate, and the time of the next query.
+struct Advice {
+    leaf: Arc<Certificate>,
+    at: Option<SystemTime>,
+    ask_at: SystemTime,
+}
+
+impl Task {
+    /// Obtains the name's certificate when it has none or a due one, for ever.
+    async fn run(self) {
+        let Self { order, keeper, slots, attempts, .. } = &self;
+        let name = &order.public.name;
+        let mut failures = 0;
+        let mut advice = None;
+        let mut renewed: Option<Instant> = None;
+        loop {
+            // Otherwise, an authority that suggests the immediate renewal of each new certificate would cause orders without end.
+            let is_advised = renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE);
+            // Boxed, as the orders below: a task sleeps for weeks, and would otherwise hold room for the state of a query or an order.
+            let sleep = Box::pin(self.until_due(&mut advice, is_advised)).await;
+            if !sleep.is_zero() {
+                failures = 0;
+                locked(attempts).remove(name);
+                tokio::time::sleep(sleep.min(SLEEP_MAX)).await;
+                continue;
+            }
+            if order.public.on_demand && !Box::pin(self.is_still_wanted()).await {
+                tracing::info!(
+                    "{name}: its certificate is not renewed: it was not used, or its permission was withdrawn"
+                );
+                keeper.remove(name);
+                locked(attempts).remove(name);
+                return;
+            }
+            locked(attempts).insert(name.clone(), Attempt::Running);
+            // The semaphore is never closed.
+            let Ok(slot) = slots.acquire().await else { return };
+            let is_early = advice.as_ref().is_some_and(|advice: &Advice| advice.is_due());
+            let error = match Box::pin(order.renew(keeper, failures, is_early)).await {
+                Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
+                    renewed = Some(Instant::now());
+                    continue;
+                }
+                // Without a pause this would order certificates until the authority's rate limit.
+                Ok(()) => {
+                    let why = "the new one is due for renewal already: check this machine's clock";
+                    RenewFault::Authority(why.to_owned())
+                }
+                Err(error) => error,
+            };
+            drop(slot);
+            let pause = match &error {
+                RenewFault::Storage(_) => STORAGE_PAUSE,
+                RenewFault::Authority(_) => {
+                    failures += 1;
+                    pause(failures - 1)
+                }
+            };
+            tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
+            let retry_at = SystemTime::now() + pause;
+            locked(attempts).insert(name.clone(), Attempt::Failed { error: error.to_string(), failures, retry_at });
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// How long the certificate needs no renewal, and its authority no question. Zero: it is due, or there is none. `is_advised`: the
+    /// authority's advice counts.
+    async fn until_due(&self, advice: &mut Option<Advice>, is_advised: bool) -> Duration {
+        let (now, name) = (SystemTime::now(), &self.order.public.name);
+        let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.renew_at(name)) else {
+            return Duration::ZERO;
+        };
+        let left = |at: SystemTime| at.duration_since(now).unwrap_or_default();
+        // Only while the certificate is fresh: a due one is renewed anyhow.
+        let is_known = |advice: &Advice| Arc::ptr_eq(&advice.leaf, &issued.certificate) && now < advice.ask_at;
+        if !left(due).is_zero() && !advice.as_ref().is_some_and(is_known) {
+            *advice = Some(self.ask(&issued, now).await);
+        }
+        match advice {
+            Some(advice) if Arc::ptr_eq(&advice.leaf, &issued.certificate) => {
+                // An authority may suggest a later time than the configured ratio, but not one shortly before the end.
+                let last = issued.certificate.renew_at(LAST_RATIO);
+                let at = advice.at.filter(|_| is_advised).map_or(due, |at| at.min(last));
+                left(at).min(left(advice.ask_at).max(ASK_PAUSE))
+            }
+            _ => left(due),
+        }
+    }
+
+    /// Queries the authority that has issued the certificate for the time of its renewal.
+    async fn ask(&self, issued: &IssuedCertificate, now: SystemTime) -> Advice {
+        let name = &self.order.public.name;
+        let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
+        let issuer = self.order.issuers.iter().find(|issuer| issuer.storage_key() == issued.authority);
+        let (Some(issuer), Some(leaf)) = (issuer, issued.certificate.signed().cert.first()) else { return advice };
+        match self.advisor.ask(issuer, leaf).await {
+            Ok(Some(found)) => {
+                tracing::debug!(name, at = ?found.at, explanation = found.explanation, "the authority suggests when to renew");
+                advice.at = Some(found.at);
+                advice.ask_at = now + found.again;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!(name, %error, "no renewal information"),
+        }
+        advice
+    }
+
+    /// Whether the certificate of a name on demand is worth a renewal.
+    async fn is_still_wanted(&self) -> bool {
+        let name = &self.order.public.name;
+        if !self.keeper.issued(name).is_some_and(|issued| issued.certificate.is_used()) {
+            return false;
+        }
+        match &self.permission {
+            // An endpoint that does not answer denies nothing: the name was allowed before.
+            Some(permission) => permission.ask(name).await.unwrap_or(true),
+            None => true,
+        }
+    }
+}
+
+impl Advice {
+    fn is_due(&self) -> bool {
+        self.at.is_some_and(|at| at <= SystemTime::now())
+    }
+}
+
+/// How long to wait after this many failures and one more.
+pub(super) fn pause(failures: usize) -> Duration {
+    Duration::from_secs(60 * PAUSES[failures.min(PAUSES.len() - 1)])
+}
+
+/// Why a name has no new certificate.
+enum RenewFault {
+    /// Storage failed, or another process has held the name's lock for too long. No order was made.
+    Storage(String),
+    /// The authorities' reasons.
+    Authority(String),
+}
+
+impl std::fmt::Display for RenewFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Storage(why) | Self::Authority(why)) = self;
+        f.write_str(why)
+    }
+}
+
+fn in_words(pause: Duration) -> String {
+    match pause.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
+}
+
+impl Order {
+    /// Obtains a certificate from the first issuer that signs one. `attempt` counts the failures so far. `is_early`: the authority suggests to renew
+    /// the certificate in use before it is due.
+    async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewFault> {
+        let failed = |error: Error| RenewFault::Storage(error.to_string());
+        let (storage, name) = (self.storage.clone(), self.public.name.clone());
+        let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
+        // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and the others then find
+        // it.
+        let lock = Arc::new(locked.map_err(RenewFault::Storage)?.map_err(failed)?);
+        let old = keeper.issued(&self.public.name);
+        let (at_work, name) = (Arc::clone(keeper), self.public.name.clone());
+        let is_found = blocking(move || at_work.reload(&name, SystemTime::now())).await;
+        let is_found = is_found.map_err(RenewFault::Storage)?.map_err(failed)?;
+        let is_old = || {
+            let leaf = |issued: IssuedCertificate| issued.certificate.signed().cert.first().cloned();
+            old.and_then(leaf) == keeper.issued(&self.public.name).and_then(leaf)
+        };
+        if is_found && !(is_early && is_old()) {
+            return Ok(());
+        }
+        let mut errors = Vec::new();
+        for issuer in &self.issuers {
+            match self.obtain(issuer, keeper, &lock, attempt).await {
+                Ok(()) => return Ok(()),
+                Err(error) => errors.push(format!("{}: {error}", issuer.directory)),
+            }
+        }
+        Err(RenewFault::Authority(errors.join("; ")))
+    }
+
+    async fn obtain(
+        &self,
+        issuer: &Issuer,
+        keeper: &Arc<Keeper>,
+        lock: &Arc<Lock>,
+        attempt: usize,
+    ) -> Result<(), AcmeError> {
+        let name = &self.public.name;
+        tracing::info!("{name}: obtaining a certificate from {}", issuer.directory);
+        let old = keeper.issued(name).filter(|old| old.authority == issuer.storage_key());
+        let replaces = old.as_ref().and_then(|old| old.certificate.signed().cert.first());
+        let wanted = Wanted { name, key: self.key, attempt, replaces };
+        let issued = causeway_acme::obtain(issuer, wanted, &self.storage).await?;
+        let (keeper, lock) = (Arc::clone(keeper), Arc::clone(lock));
+        let (at, authority) = (name.clone(), issuer.storage_key());
+        let stored = blocking(move || keeper.put(&at, &authority, &issued.chain, &issued.key, &lock)).await;
+        match stored.unwrap_or(Ok(())) {
+            Err(error @ (Error::Write(..) | Error::LockLost(_))) => {
+                tracing::error!("{name}: {error}; the new certificate is served, but the next start orders another");
+            }
+            stored => stored?,
+        }
+        tracing::info!("{name}: obtained a certificate from {}", issuer.directory);
+        Ok(())
+    }
+}
+
+/// Runs `work` on a blocking thread.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // CertMagic's default is a third. A ratio near 1 would make every certificate due as soon as it is issued.
+    #[test]
+    fn renewal_ratios() {
+        for (written, want) in [(None, RENEWAL_RATIO), (Some(0.5), 0.5), (Some(1.0), RENEWAL_RATIO_MAX)] {
+            let name = PublicName {
+                name: "a.example".to_owned(),
+                issuers: Vec::new(),
+                renewal_ratio: written,
+                key: plan::KeyKind::P256,
+            };
+            let storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
+            let order = Order::new(&name, KeyKind::P256, false, &storage);
+            assert!((order.public().renewal_ratio - want).abs() < f64::EPSILON, "{written:?}");
+        }
+    }
+
+    // Nearly all tasks of 10 000 names sleep: they hold their order and a timer. Without the boxes a task holds some KiB.
+    #[test]
+    fn a_sleeping_task_is_small() {
+        const BYTES_MAX: usize = 1536;
+        let name = PublicName {
+            name: "a.example".to_owned(),
+            issuers: Vec::new(),
+            renewal_ratio: None,
+            key: plan::KeyKind::P256,
+        };
+        let storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
+        let plan = causeway_certs::CertificatePlan {
+            storage: storage.clone(),
+            authorities: Vec::new(),
+            loaded: Vec::new(),
+            managed: Vec::new(),
+            public: Vec::new(),
+            look_every: Duration::from_secs(600),
+        };
+        let keeper = Arc::new(Keeper::open(plan, None, SystemTime::now()).unwrap());
+        let task = Task {
+            order: Order::new(&name, KeyKind::P256, false, &storage),
+            permission: None,
+            keeper,
+            slots: Arc::new(Semaphore::new(CONCURRENT_MAX)),
+            attempts: Arc::default(),
+            advisor: Arc::default(),
+        };
+        let task = task.run();
+        assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));
+    }
+}

@@ -1,0 +1,66 @@
+//! Address conflicts between the sites and the admin API. They run on separate engines, so no address can serve both.
+//! This check names the conflict; the system would report only that the port is in use.
+
+use std::net::{IpAddr, SocketAddr};
+
+use causeway_config::plan::AdminAddress;
+use causeway_pipeline::ListenAddress;
+
+use super::fault::LoadFault;
+
+/// Returns an error for the first site address that overlaps an admin API's address.
+pub(super) fn refuse_conflicts<'a>(
+    sites: impl Iterator<Item = ListenAddress> + Clone,
+    admins: impl Iterator<Item = &'a AdminAddress>,
+) -> Result<(), LoadFault> {
+    for admin in admins {
+        if let Some(site) = sites.clone().find(|site| overlap(*site, admin.listen)) {
+            return Err(LoadFault::Shared(site, admin.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the listen address that denotes a bound socket.
+pub(super) fn written(bound: &SocketAddr) -> ListenAddress {
+    ListenAddress { host: Some(bound.ip()), port: bound.port() }
+}
+
+fn overlap(one: ListenAddress, other: ListenAddress) -> bool {
+    one.port == other.port && one.port != 0 && (covers(one.host, other.host) || covers(other.host, one.host))
+}
+
+/// Whether a listener on host `one` also receives connections to host `other`. IPv6's wildcard receives IPv4
+/// connections too.
+fn covers(one: Option<IpAddr>, other: Option<IpAddr>) -> bool {
+    match one {
+        None => true,
+        Some(IpAddr::V6(ip)) if ip.is_unspecified() => true,
+        Some(IpAddr::V4(ip)) if ip.is_unspecified() => other.is_none_or(|other| other.is_ipv4()),
+        Some(ip) => other == Some(ip),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_in_each_others_way() {
+        let listen = |text: &str| AdminAddress::parse(text, "").unwrap().listen;
+        for (one, other, want) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
+            ("127.0.0.1:1", "127.0.0.1:2", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+            (":1", "127.0.0.1:1", true),
+            (":1", "[::1]:1", true),
+            ("[::]:1", "127.0.0.1:1", true),
+            ("0.0.0.0:1", "127.0.0.1:1", true),
+            ("0.0.0.0:1", "[::1]:1", false),
+            ("127.0.0.1:1", "127.0.0.2:1", false),
+        ] {
+            assert_eq!(overlap(listen(one), listen(other)), want, "{one} {other}");
+            assert_eq!(overlap(listen(other), listen(one)), want, "{other} {one}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! On-demand TLS: a handshake for a name without a certificate waits while the server obtains one.
+//!
+//! ```text
+//!  handshake ──► refused lately? ──► permission endpoint ──► storage ──► authorities ──► the handshake goes on
+//!                      │                     │                                │
+//!                      └─────── alert ◄──────┴────────────────────────────────┘ (and the name is refused for a while)
+//! ```
+//! Concurrent handshakes for one name wait for one order (single-flight).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_acme::http::{HttpClient, HttpRequest};
+use causeway_certs::{Certificate, Keeper, SharedStorage};
+use causeway_config::plan::{self, SignedName};
+use causeway_engine::ObtainedCertificate;
+use causeway_engine::certificate::CertifiedKey;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::acme::{Order, Renewals, blocking, locked, pause};
+use super::certificates::{key_kind, managed};
+
+/// Names whose certificates are being obtained. Handshakes for further names are refused.
+const PENDING_MAX: usize = 256;
+/// Handshakes that wait for one name. Further ones are refused.
+const WAITING_MAX: usize = 128;
+/// Names on demand with a certificate in memory: Caddy's default of its certificate cache. Beyond it, the certificate of another name leaves
+/// memory; storage still has it.
+const NAMES_MAX: usize = 10_000;
+/// Refused names that are remembered.
+const REFUSED_MAX: usize = 10_000;
+/// How long a name is refused after the permission endpoint has denied it, or has failed.
+const DENIED_FOR: Duration = Duration::from_secs(10);
+/// How long the permission endpoint may take: Caddy's limit.
+const ASK_LIMIT: Duration = Duration::from_secs(10);
+/// The endpoint's answer is its status; its body is ignored.
+const ASK_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// The endpoint that allows or denies names.
+#[derive(Debug, Clone)]
+pub(super) struct Permission {
+    endpoint: String,
+    client: HttpClient,
+}
+
+impl Permission {
+    /// Blocks on disk for some milliseconds.
+    ///
+    /// # Errors
+    /// The system's root certificates cannot be read.
+    pub(super) fn new(endpoint: &str) -> Result<Self, causeway_acme::http::HttpError> {
+        let client = HttpClient::new(None)?.limit(ASK_LIMIT).body_bytes_max(ASK_BODY_BYTES_MAX);
+        Ok(Self { endpoint: endpoint.to_owned(), client })
+    }
+
+    /// Returns whether the endpoint allows the name; `None` if it does not answer.
+    pub(super) async fn ask(&self, name: &str) -> Option<bool> {
+        match self.client.send(HttpRequest::get(url(&self.endpoint, name))).await {
+            Ok(response) => {
+                tracing::debug!(name, status = response.status.as_u16(), "the permission endpoint answered");
+                Some(response.status.is_success())
+            }
+            Err(error) => {
+                tracing::error!("{name}: cannot ask {} whether it may have a certificate: {error}", self.endpoint);
+                None
+            }
+        }
+    }
+}
+
+/// Adds `domain=NAME` to the endpoint's query. A server name has no character that a query would have to escape.
+fn url(endpoint: &str, name: &str) -> String {
+    let endpoint = endpoint.split('#').next().unwrap_or_default();
+    let separator = if endpoint.contains('?') { '&' } else { '?' };
+    format!("{endpoint}{separator}domain={name}")
+}
+
+/// Obtains certificates for handshakes.
+#[derive(Clone)]
+pub(super) struct OnDemand {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    names: plan::OnDemand,
+    permission: Option<Permission>,
+    keeper: Arc<Keeper>,
+    storage: SharedStorage,
+    renewals: Renewals,
+    runtime: Handle,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The handshakes that wait, by name.
+    pending: HashMap<String, Vec<oneshot::Sender<Option<Arc<CertifiedKey>>>>>,
+    refused: HashMap<String, RefusedName>,
+}
+
+struct RefusedName {
+    until: Instant,
+    /// Failed orders since the last success; 0 if the name was denied.
+    failures: usize,
+}
+
+impl OnDemand {
+    /// Must run within the server's runtime, which executes the orders.
+    pub(super) fn new(
+        names: plan::OnDemand,
+        permission: Option<Permission>,
+        keeper: &Arc<Keeper>,
+        storage: &SharedStorage,
+        renewals: &Renewals,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                names,
+                permission,
+                keeper: Arc::clone(keeper),
+                storage: storage.clone(),
+                renewals: renewals.clone(),
+                runtime: Handle::current(),
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Starts to obtain a certificate, unless that is in progress. `None`: the name gets no certificate. Does not block.
+    pub(super) fn obtain(&self, name: &str) -> Option<ObtainedCertificate> {
+        let signed = self.shared.names.name(name)?;
+        let (sender, receiver) = oneshot::channel();
+        let mut state = locked(&self.shared.state);
+        if state.refused.get(name).is_some_and(|refused| Instant::now() < refused.until) {
+            return None;
+        }
+        if let Some(waiting) = state.pending.get_mut(name) {
+            if waiting.len() >= WAITING_MAX {
+                return None;
+            }
+            waiting.push(sender);
+        } else {
+            if state.pending.len() >= PENDING_MAX {
+                tracing::warn!(
+                    "{name}: refusing its handshake: certificates of {PENDING_MAX} names are being obtained"
+                );
+                return None;
+            }
+            state.pending.insert(name.to_owned(), vec![sender]);
+            // A task of its own, which a reload does not abort: an order is not repeated without need.
+            self.shared.runtime.spawn(run(Arc::clone(&self.shared), name.to_owned(), signed));
+        }
+        Some(Box::pin(async move { receiver.await.ok().flatten() }))
+    }
+}
+
+/// Obtains the certificate of one name, and passes it to the handshakes that wait.
+async fn run(shared: Arc<Shared>, name: String, signed: SignedName) {
+    let failures = locked(&shared.state).refused.get(&name).map_or(0, |refused| refused.failures);
+    let outcome = match is_allowed(&shared, &name).await {
+        true => shared.sign(&name, signed, failures).await.map_err(|error| {
+            let pause = pause(failures);
+            tracing::error!(
+                "{name}: cannot obtain a certificate: {error}; refusing its handshakes for {} min",
+                pause.as_secs() / 60
+            );
+            RefusedName { until: Instant::now() + pause, failures: failures + 1 }
+        }),
+        false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures: 0 }),
+    };
+    let mut state = locked(&shared.state);
+    let found = match outcome {
+        Ok(found) => {
+            state.refused.remove(&name);
+            Some(Arc::clone(found.signed()))
+        }
+        Err(refused) => {
+            state.refuse(name.clone(), refused);
+            None
+        }
+    };
+    for waiting in state.pending.remove(&name).unwrap_or_default() {
+        // The handshake may have timed out.
+        let _ = waiting.send(found.clone());
+    }
+}
+
+async fn is_allowed(shared: &Shared, name: &str) -> bool {
+    let Some(permission) = &shared.permission else { return true };
+    let is_allowed = permission.ask(name).await.unwrap_or(false);
+    if !is_allowed {
+        tracing::info!("{name}: no certificate: {} does not allow it", permission.endpoint);
+    }
+    is_allowed
+}
+
+impl Shared {
+    async fn sign(&self, name: &str, signed: SignedName, failures: usize) -> Result<Arc<Certificate>, String> {
+        let keeper = Arc::clone(&self.keeper);
+        let keeper_full = self.keeper.names_on_demand();
+        if keeper_full.len() >= NAMES_MAX
+            && let Some(other) = keeper_full.first()
+        {
+            self.keeper.remove(other);
+        }
+        match signed {
+            SignedName::Local(written) => {
+                let managed = managed(&written, true);
+                let signed = blocking(move || keeper.add_managed(managed, SystemTime::now())).await?;
+                signed.map_err(|error| error.to_string())
+            }
+            SignedName::Public(written) => {
+                let order = Order::new(&written, key_kind(written.key), true, &self.storage);
+                let public = order.public().clone();
+                blocking(move || keeper.add(public)).await?.map_err(|error| error.to_string())?;
+                let is_fresh =
+                    self.keeper.issued(name).is_some_and(|found| SystemTime::now() < found.certificate.not_after());
+                // A certificate in storage that is only due is served now and renewed by its task.
+                if !is_fresh && let Err(error) = self.renewals.obtain(&order, failures).await {
+                    self.keeper.remove(name);
+                    return Err(error);
+                }
+                let found = self.keeper.issued(name).ok_or("the certificate was removed")?.certificate;
+                // The handshake that waits uses it, so that its task renews one that was due in storage.
+                found.mark_used();
+                self.renewals.start(order, self.permission.clone());
+                Ok(found)
+            }
+        }
+    }
+}
+
+impl State {
+    fn refuse(&mut self, name: String, refused: RefusedName) {
+        if self.refused.len() >= REFUSED_MAX {
+            let now = Instant::now();
+            self.refused.retain(|_, refused| now < refused.until);
+            if self.refused.len() >= REFUSED_MAX {
+                self.refused.clear();
+            }
+        }
+        self.refused.insert(name, refused);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Caddy's documentation of `ask`: a GET with the query `domain`, next to the endpoint's own parameters.
+    #[test]
+    fn urls_of_the_permission_endpoint() {
+        for (endpoint, want) in [
+            ("http://localhost:9123/ask", "http://localhost:9123/ask?domain=a.example"),
+            ("http://localhost:9123/ask?key=1", "http://localhost:9123/ask?key=1&domain=a.example"),
+            ("https://ask.example/#part", "https://ask.example/?domain=a.example"),
+        ] {
+            assert_eq!(url(endpoint, "a.example"), want);
+        }
+    }
+
+    // A client that sends ever new names does not make the table grow without bound.
+    #[test]
+    fn refused_names_are_bounded() {
+        let mut state = State::default();
+        let refused = |until| RefusedName { until, failures: 0 };
+        let now = Instant::now();
+        for number in 0..REFUSED_MAX {
+            let until = if number == 0 { now + Duration::from_secs(600) } else { now };
+            state.refuse(number.to_string(), refused(until));
+        }
+        state.refuse("more".to_owned(), refused(now + Duration::from_secs(600)));
+        assert_eq!(state.refused.len(), 2, "the refusals that are over have left");
+        for number in 0..2 * REFUSED_MAX {
+            state.refuse(number.to_string(), refused(now + Duration::from_secs(600)));
+            assert!(state.refused.len() <= REFUSED_MAX);
+        }
+    }
+}

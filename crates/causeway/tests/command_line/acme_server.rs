@@ -1,0 +1,161 @@
+//! The handler `acme_server`: one server is the authority, another process orders a certificate from it. Also `trust` and `untrust`.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::client::send;
+use super::process::{Folder, ServerProcess};
+
+pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
+
+pub(super) fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// An authority at `https://localhost:PORT/acme/local/directory`, whose clients answer HTTP-01 and TLS-ALPN-01 on these ports.
+pub(super) struct Authority {
+    pub(super) folder: Folder,
+    pub(super) port: u16,
+    pub(super) process: ServerProcess,
+}
+
+impl Authority {
+    pub(super) fn start(mut handler: Value, [http, tls_alpn]: [u16; 2]) -> Self {
+        let port = free_port();
+        handler["handler"] = "acme_server".into();
+        handler["validation_ports"] = json!({ "http": http, "tls_alpn": tls_alpn });
+        let config = json!({ "apps": { "http": { "https_port": port, "servers": { "s": {
+            "listen": [format!("127.0.0.1:{port}")],
+            "automatic_https": { "disable_redirects": true },
+            "routes": [{ "match": [{ "host": ["localhost"] }], "handle": [handler] }],
+        } } } } });
+        let folder = Folder::with(&[("config.json", &config.to_string())]);
+        let process = folder.start(&["run", "--config", "config.json"]);
+        Self { folder, port, process }
+    }
+
+    pub(super) fn directory(&self) -> String {
+        format!("https://localhost:{}/acme/local/directory", self.port)
+    }
+
+    /// A Caddyfile of a client for the name localhost. Caddy reads it too.
+    pub(super) fn client(&self, [http, https]: [u16; 2], options: &str) -> String {
+        let root = self.folder.path(ROOT);
+        format!(
+            "{{\n\tadmin off\n\thttp_port {http}\n\thttps_port {https}\n\tskip_install_trust\n}}\nlocalhost {{\n\tbind 127.0.0.1\n\
+             \ttls {{\n\t\tissuer acme {{\n\t\t\tdir {}\n\t\t\ttrusted_roots {}\n{options}\t\t}}\n\t}}\n\trespond hi\n}}\n",
+            self.directory(),
+            root.display(),
+        )
+    }
+
+    /// Requests the client's site with the authority's root as the only trusted one.
+    pub(super) fn curl(&self, port: u16) -> Result<String, String> {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
+        let done = command.arg(self.folder.path(ROOT)).arg(format!("https://localhost:{port}/")).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
+    }
+}
+
+// RFC 8555 from the directory to the certificate, with either challenge. Skipped without curl.
+#[test]
+fn a_client_of_our_own() {
+    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    for challenge in ["http-01", "tls-alpn-01"] {
+        let ports = [free_port(), free_port()];
+        let policy = json!({ "allow": { "domains": ["localhost"] } });
+        let mut authority = Authority::start(json!({ "challenges": [challenge], "policy": policy }), ports);
+        let folder = Folder::with(&[("Caddyfile", &authority.client(ports, ""))]);
+        let mut client = folder.start(&["run"]);
+        client.line_with("obtained a certificate from https://localhost");
+        authority.process.line_with("issued a certificate of the authority 'local' for localhost");
+        assert_eq!(authority.curl(ports[1]).as_deref(), Ok("hi"), "{challenge}");
+    }
+}
+
+// Caddy's integration test of the policy `deny`: the client learns that the name is rejected.
+#[test]
+fn a_name_that_the_policy_denies() {
+    let ports = [free_port(), free_port()];
+    let authority = Authority::start(json!({ "policy": { "deny": { "domains": ["localhost"] } } }), ports);
+    let folder = Folder::with(&[("Caddyfile", &authority.client(ports, ""))]);
+    let mut client = folder.start(&["run"]);
+    let line = client.line_with("cannot obtain a certificate");
+    assert!(line.contains("rejectedIdentifier"), "{line}");
+}
+
+// The Caddyfile of Caddy's integration test of the directory. Requests outside of the prefix continue.
+#[test]
+fn the_directive() {
+    let port = free_port();
+    let site = format!(
+        "http://acme.localhost:{port} {{\n\tbind 127.0.0.1\n\troute {{\n\tacme_server {{\n\t\tallow {{\n\t\t\tdomains a.test\n\t\t}}\n\t}}\n\trespond other\n\t}}\n}}\n"
+    );
+    let folder = Folder::with(&[("Caddyfile", &format!("{{\n\tadmin off\n}}\n{site}"))]);
+    let _server = folder.start(&["run"]);
+    let get = |path: &str| send(port, &format!("GET {path}"), &[&format!("Host: acme.localhost:{port}")]);
+    let base = format!("https://acme.localhost:{port}/acme/local");
+    let answer = get("/acme/local/directory");
+    let want = format!(
+        "{{\"newNonce\":\"{base}/new-nonce\",\"newAccount\":\"{base}/new-account\",\"newOrder\":\"{base}/new-order\",\
+         \"revokeCert\":\"{base}/revoke-cert\",\"keyChange\":\"{base}/key-change\"}}\n"
+    );
+    assert_eq!((answer.status, answer.body.clone()), (200, want));
+    assert_eq!(answer.field("Content-Type").as_deref(), Some("application/json"));
+    let answer = get("/acme/local/new-nonce");
+    assert!(answer.status == 204 && answer.field("Replay-Nonce").is_some_and(|nonce| nonce.len() >= 22), "{answer:?}");
+    assert_eq!(get("/acme/local/x").status, 405);
+    assert_eq!(get("/acme/other/directory").body, "other");
+}
+
+#[test]
+fn mistakes() {
+    for (options, words) in [
+        ("challenges dns-02", "found 'dns-02', expected http-01"),
+        ("allow {\n\t\tip_ranges 10.0.0.0/33\n\t}", "10.0.0.0/33"),
+        ("allow {\n\t\tdomains a.*.test\n\t}", "a.*.test"),
+        ("lifetime 1m", "at least 5m"),
+        ("lifetime 30d", "should be less than intermediate certificate lifetime"),
+        ("resolvers tcp/192.0.2.1", "tcp/192.0.2.1"),
+    ] {
+        let text = format!("{{\n\tadmin off\n}}\nhttp://:0 {{\n\tacme_server {{\n\t{options}\n\t}}\n}}\n");
+        let folder = Folder::with(&[("Caddyfile", &text)]);
+        let output = folder.output(&["validate", "--config", "Caddyfile"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(words), "{options}: {said}");
+    }
+}
+
+// Caddy's commands: the root comes from the admin API, or for `untrust` from a file. No case here reaches a trust store of this machine.
+#[test]
+fn trust_needs_a_server_and_a_known_authority() {
+    let folder = Folder::new();
+    let closed = free_port();
+    let output = folder.output(&["trust", "--address", &format!("localhost:{closed}")]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains(&format!("localhost:{closed}")), "{said}");
+    folder.write("root.crt", "not a certificate");
+    for (arguments, words) in [
+        (&["untrust", "--cert", "none.crt"][..], "none.crt"),
+        (&["untrust", "--cert", "root.crt"], "expected a certificate as PEM"),
+        (&["untrust", "--cert", "root.crt", "--ca", "local"], "cannot be used with"),
+    ] {
+        let output = folder.output(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
+    }
+    folder
+        .write("Caddyfile", format!("{{\n\thttp_port {}\n\thttps_port {}\n}}\nlocalhost\n", free_port(), free_port()));
+    let mut server = folder.start(&["run"]);
+    let admin = format!("localhost:{}", server.admin_port());
+    let output = folder.output(&["untrust", "--ca", "other", "--address", &admin]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("no authority 'other'"), "{said}");
+}

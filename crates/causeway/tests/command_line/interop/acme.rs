@@ -1,0 +1,742 @@
+//! Certificates by ACME from Pebble, Let's Encrypt's test authority, with its DNS server pebble-challtestsrv, which resolves every name to
+//! 127.0.0.1. Also skipped without curl.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::bind::Bind;
+use super::peer::tool;
+use crate::client::send;
+use crate::process::{Folder, ServerProcess};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const FIRST: &str = "first.example.test";
+const SECOND: &str = "second.example.test";
+
+/// The MAC key of Pebble's external account `kid-1`, as base64url.
+const MAC_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+
+/// A port that is closed: nothing listens on it during the tests.
+const CLOSED: u16 = 1;
+
+/// Pebble's settings that the tests vary.
+struct Settings {
+    /// The ports where it verifies HTTP-01 and TLS-ALPN-01; `None`: one that is closed.
+    is_http_open: bool,
+    is_tls_open: bool,
+    /// Percentage of valid nonces that it rejects.
+    bad_nonces: u8,
+    external_accounts: bool,
+    lifetime_s: u32,
+    /// The port of the DNS server to ask, if it is not pebble-challtestsrv.
+    dns: Option<u16>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            is_http_open: true,
+            is_tls_open: true,
+            bad_nonces: 0,
+            external_accounts: false,
+            lifetime_s: 90 * 24 * 60 * 60,
+            dns: None,
+        }
+    }
+}
+
+/// Pebble and its DNS server; killed when dropped.
+struct Pebble {
+    programs: [PathBuf; 2],
+    children: Vec<Child>,
+    folder: Folder,
+    settings: Settings,
+    /// The certificate of Pebble's own HTTPS endpoint comes from the local authority of this folder.
+    root: PathBuf,
+    directory: u16,
+    management: u16,
+    dns: [u16; 2],
+    /// The ports of our server.
+    http: u16,
+    https: u16,
+}
+
+impl Pebble {
+    /// `None` without its programs.
+    fn start(settings: Settings) -> Option<Self> {
+        let programs = [tool("pebble")?, tool("pebble-challtestsrv")?];
+        if Command::new("curl").arg("--version").output().is_err() {
+            eprintln!("skipped: there is no curl");
+            return None;
+        }
+        let site =
+            "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\nhttps://localhost:0 {\n\ttls internal\n}\n";
+        let folder = Folder::with(&[("Caddyfile", site)]);
+        drop(folder.start(&["run"]));
+        let data = folder.path(".local/share/causeway");
+        let root = data.join("pki/authorities/local/root.crt");
+        let [directory, management, dns, dns_management, http, https] = free_ports();
+        let (dns, children) = ([dns, dns_management], Vec::new());
+        let mut pebble = Self { programs, children, folder, settings, root, directory, management, dns, http, https };
+        pebble.resume();
+        Some(pebble)
+    }
+
+    /// Starts the processes, after [`stop`](Self::stop) on the same ports and without any accounts or orders.
+    fn resume(&mut self) {
+        let data = self.folder.path(".local/share/causeway");
+        let own = |extension: &str| data.join(format!("certificates/local/localhost/localhost.{extension}"));
+        let Settings { is_http_open, is_tls_open, bad_nonces, external_accounts, lifetime_s, dns } = self.settings;
+        let config = json!({ "pebble": {
+            "listenAddress": format!("127.0.0.1:{}", self.directory),
+            "managementListenAddress": format!("127.0.0.1:{}", self.management),
+            "certificate": own("crt"),
+            "privateKey": own("key"),
+            "httpPort": if is_http_open { self.http } else { CLOSED },
+            "tlsPort": if is_tls_open { self.https } else { CLOSED },
+            "ocspResponderURL": "",
+            "externalAccountBindingRequired": external_accounts,
+            "externalAccountMACKeys": { "kid-1": MAC_KEY },
+            "retryAfter": { "authz": 1, "order": 1 },
+            "profiles": { "default": { "description": "the only one", "validityPeriod": lifetime_s } },
+        } });
+        self.folder.write("pebble.json", config.to_string());
+        let [pebble, dns_server] = &self.programs;
+        let resolver = format!("127.0.0.1:{}", self.dns[0]);
+        let mut command = Command::new(dns_server);
+        command.args([
+            "-defaultIPv6",
+            "",
+            "-defaultIPv4",
+            "127.0.0.1",
+            "-http01",
+            "",
+            "-https01",
+            "",
+            "-tlsalpn01",
+            "",
+        ]);
+        command.args(["-doh", "", "-dnsserver", &resolver, "-management", &format!("127.0.0.1:{}", self.dns[1])]);
+        self.children.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let mut command = Command::new(pebble);
+        let resolver = dns.map_or(resolver, |port| format!("127.0.0.1:{port}"));
+        command.arg("-config").arg(self.folder.path("pebble.json")).args(["-dnsserver", &resolver]);
+        command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
+        command.env("PEBBLE_WFE_NONCEREJECT", bad_nonces.to_string());
+        let log = File::create(self.folder.path("pebble.log")).unwrap();
+        self.children.push(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        let begun = Instant::now();
+        for port in [self.directory, self.management, self.dns[0]] {
+            while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+                assert!(begun.elapsed() < PATIENCE, "Pebble does not listen on {port}: {}", self.log());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        for mut child in self.children.drain(..) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        for child in &self.children {
+            kill_process(Pid::from_child(child), signal).unwrap();
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path("pebble.log")).unwrap()
+    }
+
+    /// The number of orders since the start.
+    fn orders(&self) -> usize {
+        self.log().lines().filter(|line| line.contains("Added order ")).count()
+    }
+
+    /// The number of accounts since the start.
+    fn accounts(&self) -> usize {
+        self.log()
+            .lines()
+            .filter(|line| line.contains("There are now ") && line.ends_with(" accounts in memory"))
+            .count()
+    }
+
+    fn url(&self) -> String {
+        format!("https://localhost:{}/dir", self.directory)
+    }
+
+    /// A Caddyfile for these sites, with storage in `data` of its folder.
+    fn caddyfile(&self, folder: &Folder, [http, https]: [u16; 2], options: &str, sites: &str) -> String {
+        format!(
+            "{{\n\thttp_port {http}\n\thttps_port {https}\n\temail ops@example.org\n\tacme_ca {}\n\tacme_ca_root {}\n\
+             \tstorage file_system {}\n\tskip_install_trust\n\t{options}\n}}\n{sites}\n",
+            self.url(),
+            self.root.display(),
+            folder.path("data").display(),
+        )
+    }
+
+    /// A folder with a Caddyfile for our server at the ports that Pebble verifies.
+    fn folder(&self, options: &str, sites: &str) -> Folder {
+        let folder = Folder::new();
+        folder.write("Caddyfile", self.caddyfile(&folder, [self.http, self.https], options, sites));
+        folder
+    }
+
+    /// Requests a site over TLS. Trusts only the root that Pebble made at its start.
+    fn get(&self, name: &str, port: u16) -> Result<String, String> {
+        let roots = curl(&["-k", &format!("https://localhost:{}/roots/0", self.management)]).unwrap();
+        self.folder.write("issuer.pem", roots);
+        get(&self.folder.path("issuer.pem"), name, port)
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Ports that were free together a moment ago.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+fn curl(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("curl").args(["-sS", "-m", "10", "--noproxy", "*"]).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+fn get(root: &Path, name: &str, port: u16) -> Result<String, String> {
+    let resolve = format!("*:{port}:127.0.0.1");
+    curl(&["--cacert", &root.display().to_string(), "--resolve", &resolve, &format!("https://{name}:{port}/")])
+}
+
+fn site(name: &str) -> String {
+    format!("{name} {{\n\trespond \"hello from {name}\"\n}}\n")
+}
+
+/// A site whose ACME issuer has these properties.
+fn site_with(name: &str, properties: &str) -> String {
+    format!(
+        "{name} {{\n\ttls {{\n\t\tissuer acme {{\n\t\t\t{properties}\n\t\t}}\n\t}}\n\trespond \"hello from {name}\"\n}}\n"
+    )
+}
+
+fn hello(name: &str) -> Result<String, String> {
+    Ok(format!("hello from {name}"))
+}
+
+/// A site with a certificate of the local authority.
+const INTERNAL: &str = "a.localhost {\n\ttls internal\n\trespond internal\n}\n";
+
+#[track_caller]
+fn check_internal(folder: &Folder, port: u16) {
+    let root = folder.path("data/pki/authorities/local/root.crt");
+    assert_eq!(get(&root, "a.localhost", port).as_deref(), Ok("internal"));
+}
+
+fn spawn(folder: &Folder) -> ServerProcess {
+    ServerProcess::spawn(folder.command(&["run"]))
+}
+
+// RFC 8737: TLS-ALPN-01 needs only the HTTPS port. Pebble could not verify HTTP-01 here.
+#[test]
+fn tls_alpn_01() {
+    let Some(pebble) = Pebble::start(Settings { is_http_open: false, ..Settings::default() }) else { return };
+    let folder = pebble.folder("auto_https disable_redirects", &site_with(FIRST, "disable_http_challenge"));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate from {}", pebble.url()));
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    // CertMagic's storage layout, which Caddy shares.
+    let authority = format!("localhost-{}-dir", pebble.directory);
+    for file in [
+        format!("certificates/{authority}/{FIRST}/{FIRST}.crt"),
+        format!("certificates/{authority}/{FIRST}/{FIRST}.key"),
+        format!("certificates/{authority}/{FIRST}/{FIRST}.json"),
+        format!("acme/{authority}/users/ops@example.org/ops.json"),
+        format!("acme/{authority}/users/ops@example.org/ops.key"),
+    ] {
+        assert!(folder.path("data").join(&file).is_file(), "{file}");
+    }
+}
+
+// On-demand TLS: the first handshake waits for the order, the second one finds the certificate, and after a restart it comes from storage.
+#[test]
+fn on_demand() {
+    let Some(pebble) = Pebble::start(Settings::default()) else { return };
+    let [endpoint] = free_ports();
+    let options =
+        format!("auto_https disable_redirects\n\ton_demand_tls {{\n\t\task http://localhost:{endpoint}/\n\t}}");
+    let site = "https:// {\n\ttls {\n\t\ton_demand\n\t}\n\trespond \"hello from {host}\"\n}\n";
+    let permission =
+        format!("http://localhost:{endpoint} {{\n\t@ok query domain={FIRST}\n\trespond @ok 200\n\trespond 404\n}}\n");
+    let folder = pebble.folder(&options, &format!("{site}{permission}"));
+    let mut server = spawn(&folder);
+    server.line_with("Causeway serves");
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    assert!(pebble.get(SECOND, pebble.https).is_err(), "the endpoint denies it");
+    assert_eq!(pebble.orders(), 1);
+    drop(server);
+    let mut server = spawn(&folder);
+    server.line_with("Causeway serves");
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    assert_eq!(pebble.orders(), 1);
+}
+
+// RFC 8738 §6: for an IP address the ClientHello of TLS-ALPN-01 carries the reverse DNS name.
+#[test]
+fn tls_alpn_01_for_an_address() {
+    let Some(pebble) = Pebble::start(Settings { is_http_open: false, ..Settings::default() }) else { return };
+    let folder = pebble.folder("auto_https disable_redirects", &site_with("127.0.0.1", "disable_http_challenge"));
+    let mut server = spawn(&folder);
+    server.line_with("127.0.0.1: obtained a certificate");
+    assert_eq!(pebble.get("127.0.0.1", pebble.https), hello("127.0.0.1"));
+}
+
+// RFC 8555 §8.3: HTTP-01 needs only the HTTP port. All other requests there are redirected as without ACME, also those for tokens that
+// are not ours (Caddy's documentation, "Automatic HTTPS": the HTTP port solves the challenge and redirects).
+#[test]
+fn http_01() {
+    let Some(pebble) = Pebble::start(Settings { is_tls_open: false, ..Settings::default() }) else { return };
+    let folder = pebble.folder("", &site_with(FIRST, "disable_tlsalpn_challenge"));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate from {}", pebble.url()));
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    for path in ["/a?b", "/.well-known/acme-challenge/unknown"] {
+        let answer = send(pebble.http, &format!("GET {path}"), &[&format!("Host: {FIRST}")]);
+        let location = format!("https://{FIRST}{path}");
+        assert_eq!((answer.status, answer.field("location")), (308, Some(location)));
+    }
+}
+
+// RFC 8555 §8.3: the challenge is answered before a site's own routes on the HTTP port, and only the challenge.
+#[test]
+fn http_01_with_a_site_on_the_http_port() {
+    let Some(pebble) = Pebble::start(Settings { is_tls_open: false, ..Settings::default() }) else { return };
+    let plain = format!("http://{FIRST} {{\n\trespond clear\n}}\n");
+    let folder = pebble.folder("", &(site_with(FIRST, "disable_tlsalpn_challenge") + &plain));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    let answer = send(pebble.http, "GET /.well-known/acme-challenge/unknown", &[&format!("Host: {FIRST}")]);
+    assert_eq!((answer.status, &*answer.body), (200, "clear"));
+}
+
+// Caddy tries the other challenge at once if an authority cannot verify the first one.
+#[test]
+fn the_other_challenge_after_a_failure() {
+    let Some(pebble) = Pebble::start(Settings { is_tls_open: false, ..Settings::default() }) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (2, hello(FIRST)));
+}
+
+// RFC 8555 §8.2: without any open port the authority explains the failure, which the log shows.
+#[test]
+fn neither_challenge() {
+    let closed = Settings { is_http_open: false, is_tls_open: false, ..Settings::default() };
+    let Some(pebble) = Pebble::start(closed) else { return };
+    let folder = pebble.folder("", &(site(FIRST) + INTERNAL));
+    let mut server = spawn(&folder);
+    let line = server.line_with(&format!("{FIRST}: cannot obtain a certificate: {}: ", pebble.url()));
+    assert!(line.contains("the authority could not verify the name: tls-alpn-01: "), "{line}");
+    assert!(line.contains("; http-01: ") && line.ends_with("; retrying in 1 min"), "{line}");
+    check_internal(&folder, pebble.https);
+}
+
+// Caddy's documentation, "Automatic HTTPS: Storage": a certificate in storage is used again by the next start.
+#[test]
+fn a_restart_orders_nothing() {
+    let Some(pebble) = Pebble::start(Settings::default()) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    drop(server);
+    let server = folder.start(&["run"]);
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    drop(server);
+    assert_eq!((pebble.orders(), pebble.accounts()), (1, 1));
+}
+
+// RFC 9773: an authority that suggests an earlier time gets an order before the certificate is due, which names the certificate that it
+// replaces. The advice for the new certificate is in the future.
+#[test]
+fn renewal_information() {
+    let Some(pebble) = Pebble::start(Settings::default()) else { return };
+    let folder = pebble.folder("auto_https disable_redirects", &site(FIRST));
+    let obtained = format!("{FIRST}: obtained a certificate");
+    let mut server = spawn(&folder);
+    server.line_with(&obtained);
+    drop(server);
+    let file = format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory);
+    let before = std::fs::read_to_string(folder.path(&file)).unwrap();
+    let leaf = before.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap();
+    let window = json!({ "suggestedWindow": { "start": "2021-01-02T00:00:00Z", "end": "2021-01-03T00:00:00Z" } });
+    let body = json!({ "Certificate": leaf, "ARIResponse": window.to_string() }).to_string();
+    let url = format!("https://localhost:{}/set-renewal-info/", pebble.management);
+    curl(&["-k", "-f", "--data-binary", &body, &url]).unwrap();
+    let mut server = spawn(&folder);
+    server.line_with(&obtained);
+    assert_eq!((pebble.get(FIRST, pebble.https), pebble.orders()), (hello(FIRST), 2));
+    let after = std::fs::read_to_string(folder.path(&file)).unwrap();
+    assert!(after != before);
+    assert!(pebble.log().contains("is a replacement of"), "the order does not name the certificate: {}", pebble.log());
+    drop(server);
+    let mut server = spawn(&folder);
+    server.line_with("Causeway serves");
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    assert_eq!(pebble.orders(), 2);
+}
+
+// CertMagic's renewal window: a certificate is renewed when a third of its lifetime is left, and served without a reload.
+#[test]
+fn renewed_without_a_reload() {
+    let Some(pebble) = Pebble::start(Settings { lifetime_s: 12, ..Settings::default() }) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let mut server = spawn(&folder);
+    for orders in 1..=2 {
+        server.line_with(&format!("{FIRST}: obtained a certificate"));
+        assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (orders, hello(FIRST)));
+    }
+    assert_eq!(pebble.accounts(), 1);
+}
+
+// RFC 8555 §6.5: a client retries a request whose nonce the authority rejects.
+#[test]
+fn rejected_nonces() {
+    let Some(pebble) = Pebble::start(Settings { bad_nonces: 50, ..Settings::default() }) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+}
+
+// RFC 8555 §7.3.4: an authority may require an account that exists outside ACME.
+#[test]
+fn an_external_account() {
+    let Some(pebble) = Pebble::start(Settings { external_accounts: true, ..Settings::default() }) else { return };
+    let folder = pebble.folder(&format!("acme_eab {{\n\t\tkey_id kid-1\n\t\tmac_key {MAC_KEY}\n\t}}"), &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    drop(server);
+    for (key, want) in
+        [("AAAA", "urn:ietf:params:acme:error:"), ("not base64", "an external account key that is not base64url")]
+    {
+        let option = format!("acme_eab {{\n\t\tkey_id kid-1\n\t\tmac_key \"{key}\"\n\t}}");
+        let folder = pebble.folder(&option, &(site(FIRST) + INTERNAL));
+        let mut server = spawn(&folder);
+        let line = server.line_with(&format!("{FIRST}: cannot obtain a certificate: {}: ", pebble.url()));
+        assert!(line.contains(want), "{line}");
+        check_internal(&folder, pebble.https);
+    }
+}
+
+// Caddy's documentation, "Automatic HTTPS: Errors": the server starts without the authority, serves the certificates in storage, and retries.
+#[test]
+fn an_authority_that_is_down() {
+    let Some(mut pebble) = Pebble::start(Settings::default()) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    drop(server);
+    assert_eq!(pebble.orders(), 1);
+    let roots = curl(&["-k", &format!("https://localhost:{}/roots/0", pebble.management)]).unwrap();
+    pebble.folder.write("issuer.pem", roots);
+    pebble.stop();
+    let sites = site(FIRST) + &site(SECOND) + INTERNAL;
+    folder.write("Caddyfile", pebble.caddyfile(&folder, [pebble.http, pebble.https], "", &sites));
+    let mut server = spawn(&folder);
+    let line = server.line_with(&format!("{SECOND}: cannot obtain a certificate: {}: ", pebble.url()));
+    assert!(line.contains("Connection refused") && line.ends_with("; retrying in 1 min"), "{line}");
+    let root = pebble.folder.path("issuer.pem");
+    assert_eq!(get(&root, FIRST, pebble.https), hello(FIRST));
+    // RFC 8446 §6.2: a handshake that fails ends with an alert.
+    let refused = get(&root, SECOND, pebble.https).unwrap_err();
+    assert!(refused.contains("alert"), "{refused}");
+    check_internal(&folder, pebble.https);
+}
+
+// RFC 8555 §7.3: one account signs the orders of all names. Names that start together must not register one each.
+#[test]
+fn two_names_have_one_account() {
+    let Some(pebble) = Pebble::start(Settings::default()) else { return };
+    let names = [FIRST, SECOND, "third.example.test", "fourth.example.test"];
+    let folder = pebble.folder("", &names.map(site).concat());
+    let mut server = spawn(&folder);
+    for _ in names {
+        server.line_with(": obtained a certificate from ");
+    }
+    assert_eq!((pebble.orders(), pebble.accounts()), (names.len(), 1), "{}", pebble.log());
+    for name in names {
+        assert_eq!(pebble.get(name, pebble.https), hello(name));
+    }
+}
+
+// RFC 8555 §6.7, `accountDoesNotExist`: as in CertMagic, an account that the authority has lost is replaced.
+#[test]
+fn an_account_that_the_authority_lost() {
+    let Some(mut pebble) = Pebble::start(Settings::default()) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    drop(server);
+    // Pebble keeps its accounts in memory.
+    pebble.stop();
+    pebble.resume();
+    folder.write("Caddyfile", pebble.caddyfile(&folder, [pebble.http, pebble.https], "", &site(SECOND)));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{SECOND}: obtained a certificate"));
+    assert_eq!((pebble.accounts(), pebble.get(SECOND, pebble.https)), (1, hello(SECOND)));
+}
+
+// Caddy's documentation, "Automatic HTTPS: Storage": instances with one storage coordinate, so one of them orders the certificate.
+#[test]
+fn two_processes_order_one_certificate() {
+    let Some(pebble) = Pebble::start(Settings::default()) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let ports: [u16; 2] = free_ports();
+    folder.write("other/Caddyfile", pebble.caddyfile(&folder, ports, "", &site(FIRST)));
+    // Pebble answers the first process only after the second one has started.
+    pebble.signal(Signal::STOP);
+    let mut first = spawn(&folder);
+    first.line_with(&format!("{FIRST}: obtaining a certificate"));
+    let second = folder.start(&["run", "--config", "other/Caddyfile"]);
+    pebble.signal(Signal::CONT);
+    first.line_with(&format!("{FIRST}: obtained a certificate"));
+    let begun = Instant::now();
+    while pebble.get(FIRST, ports[1]) != hello(FIRST) {
+        assert!(begun.elapsed() < PATIENCE, "the second process has no certificate");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop((first, second));
+    assert_eq!(pebble.orders(), 1);
+}
+
+// A storage that cannot be written: the log names the path, and the other sites are served.
+#[test]
+fn storage_that_cannot_be_written() {
+    let Some(pebble) = Pebble::start(Settings::default()) else { return };
+    // A file or a link in the place of a folder, because a read-only folder does not stop a test that runs as root.
+    let folder = pebble.folder("", &(site(FIRST) + INTERNAL));
+    folder.write("data/acme", "in the way");
+    let mut server = spawn(&folder);
+    let line = server.line_with(&format!("{FIRST}: cannot obtain a certificate: "));
+    assert!(line.contains(&folder.path("data/acme").display().to_string()), "{line}");
+    check_internal(&folder, pebble.https);
+    drop(server);
+    assert_eq!(pebble.orders(), 0);
+
+    // The certificate is ordered and then cannot be stored: it is served, and not ordered again.
+    let folder = pebble.folder("", &(site(FIRST) + INTERNAL));
+    std::fs::create_dir_all(folder.path("data/certificates")).unwrap();
+    let certificates = folder.path(&format!("data/certificates/localhost-{}-dir", pebble.directory));
+    std::os::unix::fs::symlink(folder.path("missing/missing"), &certificates).unwrap();
+    let mut server = spawn(&folder);
+    let line = server.line_with("the new certificate is served, but the next start orders another");
+    assert!(line.contains(&certificates.display().to_string()), "{line}");
+    assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (1, hello(FIRST)));
+    check_internal(&folder, pebble.https);
+}
+
+/// Pebble with BIND as its resolver. It can connect to no port of our server.
+fn pebble_and_bind() -> Option<(Pebble, Bind)> {
+    let bind = Bind::start("example.test")?;
+    let closed = Settings { is_http_open: false, is_tls_open: false, dns: Some(bind.port), ..Settings::default() };
+    Some((Pebble::start(closed)?, bind))
+}
+
+/// A site for a wildcard and its base with this DNS provider.
+fn wildcard_site(provider: &str, bind: &Bind) -> String {
+    let resolver = bind.port;
+    format!(
+        "*.example.test, example.test {{\n\ttls {{\n\t\tdns {provider}\n\t\tresolvers 127.0.0.1:{resolver}\n\t}}\n\
+         \trespond \"hello from {{host}}\"\n}}\n"
+    )
+}
+
+/// Both certificates arrive, names below the wildcard are served with it, and no TXT record is left.
+#[track_caller]
+fn check_wildcard(folder: &Folder, pebble: &Pebble, bind: &Bind) {
+    let mut server = spawn(folder);
+    for _ in 0..2 {
+        server.line_with("example.test: obtained a certificate from ");
+    }
+    for name in ["a.example.test", "b.example.test", "example.test"] {
+        assert_eq!(pebble.get(name, pebble.https), hello(name));
+    }
+    drop(server);
+    assert_eq!((bind.changes("adding an RR"), bind.changes("deleting an RR")), (2, 2), "{}", bind.log());
+    assert_eq!(pebble.orders(), 2);
+}
+
+// RFC 8555 §8.4, RFC 2136, RFC 8945: a wildcard and its base, whose records have one name, by signed updates of a real server.
+#[test]
+fn dns_01_by_updates() {
+    let Some((pebble, bind)) = pebble_and_bind() else { return };
+    let folder = pebble.folder("", &wildcard_site(&bind.provider(Bind::KEY), &bind));
+    check_wildcard(&folder, &pebble, &bind);
+    // BIND refuses an update with another key, and the log has the reason.
+    let folder = pebble.folder("", &(wildcard_site(&bind.provider("AAAA"), &bind) + INTERNAL));
+    let mut server = spawn(&folder);
+    let line = server.line_with("example.test: cannot obtain a certificate: ");
+    let want = "dns-01: the DNS provider rfc2136 added no TXT record _acme-challenge.example.test: the DNS server answered Not";
+    assert!(line.contains(want), "{line}");
+    check_internal(&folder, pebble.https);
+}
+
+// docs/https.md, "Programs": a program adds and removes the record. If it writes another text, the authority refuses, and the record is
+// removed nevertheless.
+#[test]
+fn dns_01_by_a_program() {
+    let closed = Settings { is_http_open: false, is_tls_open: false, ..Settings::default() };
+    let Some(pebble) = Pebble::start(closed) else { return };
+    let [dns, management] = pebble.dns;
+    let folder = pebble.folder("", "");
+    let log = folder.path("hook.log");
+    let write_hook = |value: &str| {
+        let body = |text: &str| format!("'{{\"host\":\"'$2'\"{text}}}'");
+        let set = body(&format!(",\"value\":\"'{value}'\""));
+        let curl = format!("curl -sSf --noproxy '*' http://127.0.0.1:{management}");
+        let script = format!(
+            "#!/bin/sh\necho \"$1 $2\" >> {}\ncase $1 in\npresent) {curl}/set-txt -d {set} ;;\ncleanup) {curl}/clear-txt -d {} ;;\nesac\n",
+            log.display(),
+            body("")
+        );
+        folder.write("hook", script);
+        make_executable(&folder.path("hook"));
+    };
+    let site = |options: &str| {
+        let program = folder.path("hook");
+        let program = program.display();
+        format!(
+            "*.example.test {{\n\ttls {{\n\t\tdns exec {program}\n\t\tresolvers 127.0.0.1:{dns}\n\t\t{options}\n\t}}\n\
+             \trespond \"hello from {{host}}\"\n}}\n"
+        )
+    };
+    let ports = [pebble.http, pebble.https];
+    write_hook("$3");
+    folder.write("Caddyfile", pebble.caddyfile(&folder, ports, "", &site("")));
+    let mut server = spawn(&folder);
+    server.line_with("*.example.test: obtained a certificate from ");
+    assert_eq!(pebble.get("a.example.test", pebble.https), hello("a.example.test"));
+    drop(server);
+    let calls = || std::fs::read_to_string(&log).unwrap();
+    let both = "present _acme-challenge.example.test.\ncleanup _acme-challenge.example.test.\n";
+    assert_eq!(calls(), both);
+
+    // Without a look at the record only the authority notices that the text is wrong.
+    write_hook("wrong");
+    std::fs::remove_dir_all(folder.path("data")).unwrap();
+    folder.write("Caddyfile", pebble.caddyfile(&folder, ports, "", &site("propagation_timeout -1")));
+    let mut server = spawn(&folder);
+    let line = server.line_with("*.example.test: cannot obtain a certificate: ");
+    assert!(line.contains("the authority could not verify the name: dns-01: "), "{line}");
+    assert_eq!(calls(), both.repeat(2));
+    drop(server);
+
+    // With one, the server itself does.
+    folder.write("Caddyfile", pebble.caddyfile(&folder, ports, "", &site("propagation_timeout 100ms")));
+    let mut server = spawn(&folder);
+    let line = server.line_with("*.example.test: cannot obtain a certificate: ");
+    assert!(
+        line.contains("dns-01: _acme-challenge.example.test: the TXT record was not visible after 0.1 s"),
+        "{line}"
+    );
+    assert_eq!((calls(), pebble.orders()), (both.repeat(3), 3));
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A real Caddy: `./test differential` builds it.
+fn caddy() -> Option<PathBuf> {
+    let built = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tools");
+    let path = std::env::var_os("INTEROP_TOOLS").map_or_else(built, PathBuf::from).join("caddy");
+    if !path.is_file() {
+        eprintln!("skipped: ./test differential builds caddy");
+        return None;
+    }
+    Some(path)
+}
+
+/// Runs Caddy until it serves these names with Pebble's certificates. Killed when dropped.
+struct Caddy(Child);
+
+impl Caddy {
+    fn start(program: &Path, folder: &Folder, pebble: &Pebble, names: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(folder.path(""));
+        command.env("HOME", folder.path("")).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+        let log = File::create(folder.path("caddy.log")).unwrap();
+        let caddy = Self(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        let begun = Instant::now();
+        for name in names {
+            while pebble.get(name, pebble.https) != hello(name) {
+                let log = || std::fs::read_to_string(folder.path("caddy.log")).unwrap();
+                assert!(begun.elapsed() < 2 * PATIENCE, "Caddy does not serve {name}: {}", log());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        caddy
+    }
+}
+
+impl Drop for Caddy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+// CertMagic's storage layout: Causeway takes over a folder that Caddy wrote, the certificates and the account.
+#[test]
+fn a_folder_of_caddy() {
+    let (Some(caddy), Some(pebble)) = (caddy(), Pebble::start(Settings::default())) else { return };
+    let folder = pebble.folder("admin off", &site(FIRST));
+    drop(Caddy::start(&caddy, &folder, &pebble, &[FIRST]));
+    assert_eq!((pebble.orders(), pebble.accounts()), (1, 1));
+    folder
+        .write("Caddyfile", pebble.caddyfile(&folder, [pebble.http, pebble.https], "", &(site(FIRST) + &site(SECOND))));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{SECOND}: obtained a certificate"));
+    for name in [FIRST, SECOND] {
+        assert_eq!(pebble.get(name, pebble.https), hello(name));
+    }
+    // One order by Caddy and one for the new site, both of one account.
+    assert_eq!((pebble.orders(), pebble.accounts()), (2, 1));
+}
+
+// The other way round: Caddy takes over a folder that Causeway wrote.
+#[test]
+fn a_folder_for_caddy() {
+    let (Some(caddy), Some(pebble)) = (caddy(), Pebble::start(Settings::default())) else { return };
+    let folder = pebble.folder("admin off", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    drop(server);
+    folder.write(
+        "Caddyfile",
+        pebble.caddyfile(&folder, [pebble.http, pebble.https], "admin off", &(site(FIRST) + &site(SECOND))),
+    );
+    let _caddy = Caddy::start(&caddy, &folder, &pebble, &[FIRST, SECOND]);
+    assert_eq!((pebble.orders(), pebble.accounts()), (2, 1));
+    let account = format!("data/acme/localhost-{}-dir/users/ops@example.org/ops.json", pebble.directory);
+    let account: Value = serde_json::from_slice(&std::fs::read(folder.path(&account)).unwrap()).unwrap();
+    assert_eq!(account["status"], "valid");
+}

@@ -1,0 +1,191 @@
+//! The directives `log` and `encode`, as an operator uses them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::client::{connect, get};
+use crate::process::Folder;
+
+// Caddy's documentation of `log`: `output file`. Every answered request is in the file when the process has ended.
+#[test]
+fn records_are_in_the_file_when_the_server_ends() {
+    let caddyfile = "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file logs/access.log\n\t}\n\tlog_skip /health\n\t\
+                     respond hello\n}\n";
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    for number in 0..200 {
+        assert_eq!(get(port, &format!("/{number}")).body, "hello");
+    }
+    get(port, "/health");
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let text = std::fs::read_to_string(folder.path("logs/access.log")).unwrap();
+    let targets = text.lines().map(|line| {
+        let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(record["duration"].as_f64().is_some_and(|seconds| seconds > 0.0), "{line}");
+        record["request"]["uri"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(targets.collect::<Vec<_>>(), (0..200).map(|number| format!("/{number}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn mistakes_have_their_place() {
+    for (line, want) in [
+        (
+            "output net udp/localhost",
+            "Caddyfile:5:14: found 'udp/localhost', expected host:port, udp/host:port, unix//path or unixgram//path",
+        ),
+        (
+            "format json {\n\t\t\tduration_format years\n\t\t}",
+            "Caddyfile:6:20: found 'years', expected s, ms, ns or string",
+        ),
+        (
+            "output file /proc/none/a.log",
+            "Caddyfile:5:3: found '/proc/none/a.log: No such file or directory (os error 2)', expected a file that can be written",
+        ),
+    ] {
+        let folder = Folder::with(&[(
+            "Caddyfile",
+            &*format!("http://:0 {{\n\tbind 127.0.0.1\n\trespond hi\n\tlog {{\n\t\t{line}\n\t}}\n}}\n"),
+        )]);
+        let output = folder.output(&["validate"]);
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("Error: {want}\n"), "{line}");
+    }
+}
+
+// RFC 9110 §8.4, §12.5.3, through a proxy too: the content comes back, and the answer names its coding.
+#[test]
+fn answers_are_compressed() {
+    let caddyfile =
+        "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\troot files\n\tencode zstd br gzip\n\tfile_server\n}\n";
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let text = "The quick brown fox jumps over the lazy dog. ".repeat(10_000);
+    std::fs::create_dir(folder.path("files")).unwrap();
+    folder.write("files/long.txt", &text);
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    for coding in ["gzip", "zstd", "br"] {
+        let mut stream = connect(port);
+        let request =
+            format!("GET /long.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("\r\nContent-Encoding: {coding}\r\n")), "{head}");
+        assert!(head.contains("\r\nVary: Accept-Encoding\r\n"), "{head}");
+        assert!(body.len() < text.len() / 10, "{coding}: {}", body.len());
+    }
+    assert!(get(port, "/long.txt").body == text);
+}
+
+/// Parses each line of a file as JSON.
+#[track_caller]
+fn records(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+// Caddy's documentation of the global option `log`: the log `default` takes the server's own messages, and `include` selects loggers.
+#[test]
+fn the_servers_own_messages_go_to_the_logs() {
+    let caddyfile = "{\n\tadmin 127.0.0.1:0\n\tlog {\n\t\toutput file own.log\n\t\tformat json {\n\t\t\tlevel_format upper\n\t\t}\n\t\tlevel \
+                     DEBUG\n\t}\n\tlog quiet {\n\t\toutput file quiet.log\n\t\tinclude admin\n\t}\n}\nhttp://:0 {\n\tbind \
+                     127.0.0.1\n\tlog\n\trespond hello\n}\n";
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let mut server = folder.start(&["run"]);
+    let (port, admin) = (server.port(), server.admin_port());
+    get(port, "/");
+    get(admin, "/config/");
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let own = records(&folder.path("own.log"));
+    let of = |logger: &str| own.iter().filter(|record| record["logger"] == logger).count();
+    assert_eq!((of("http.log.access"), of("admin")), (1, 0), "{own:?}");
+    assert!(own.iter().all(|record| record["ts"].is_f64() && record["level"] != "info"), "{own:?}");
+    let quiet = records(&folder.path("quiet.log"));
+    assert!(quiet.iter().all(|record| record["logger"] == "admin"), "{quiet:?}");
+}
+
+// What logrotate does: it moves the file and sends SIGUSR1. No record is lost, and none is in two files.
+#[test]
+fn moved_files_are_followed() {
+    let caddyfile =
+        "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file a.log\n\t}\n\trespond hello\n}\n";
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    for round in 0..5 {
+        for number in 0..20 {
+            get(port, &format!("/{round}/{number}"));
+        }
+        std::fs::rename(folder.path("a.log"), folder.path(&format!("a.log.{round}"))).unwrap();
+        server.signal(Signal::USR1);
+        // The file exists again without a request.
+        while !folder.path("a.log").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let mut targets = Vec::new();
+    for file in ["a.log.0", "a.log.1", "a.log.2", "a.log.3", "a.log.4", "a.log"] {
+        let uri = |record: &Value| record["request"]["uri"].as_str().unwrap().to_owned();
+        targets.extend(records(&folder.path(file)).iter().map(uri));
+    }
+    let wanted: Vec<_> = (0..5).flat_map(|round| (0..20).map(move |number| format!("/{round}/{number}"))).collect();
+    assert_eq!(targets, wanted);
+}
+
+// Linux, full(4): each write to /dev/full fails for lack of space. Requests go on, and the number of lost lines is reported.
+#[test]
+fn a_full_disk_stops_no_request() {
+    let caddyfile = "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file /dev/full\n\t}\n\trespond hello\n}\n";
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let mut server = folder.start(&["run"]);
+    let port = server.port();
+    for _ in 0..50 {
+        assert_eq!(get(port, "/").body, "hello");
+    }
+    let line = server.line_with("log output /dev/full: could not write");
+    assert!(line.contains("\tERROR\tlog\t") && line.contains("No space left on device"), "{line}");
+}
+
+// Caddy's documentation of `output net`: the collector may be absent at the start with `soft_start`, and may go away and come back.
+#[test]
+fn a_collector_goes_and_comes_back() {
+    let folder = Folder::new();
+    let socket = folder.path("collector.sock");
+    let caddyfile = format!(
+        "{{\n\tadmin off\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\tlog {{\n\t\toutput net unix/{} {{\n\t\t\tsoft_start\n\t\t}}\n\t}}\n\trespond \
+         hello\n}}\n",
+        socket.display()
+    );
+    folder.write("Caddyfile", &caddyfile);
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    let mut sent = 0;
+    let mut received = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..10 {
+            assert_eq!(get(port, &format!("/{sent}")).body, "hello");
+            sent += 1;
+        }
+        let collector = UnixListener::bind(&socket).unwrap();
+        let (stream, _) = collector.accept().unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        while received.len() < sent {
+            let record: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            received.push(record["request"]["uri"].as_str().unwrap().to_owned());
+        }
+        drop((lines, collector));
+        std::fs::remove_file(&socket).unwrap();
+    }
+    assert_eq!(received, (0..sent).map(|number| format!("/{number}")).collect::<Vec<_>>());
+}

@@ -1,0 +1,124 @@
+//! Atomic replacement of whole files.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Whether the new content must survive a power failure. Leaf certificates need not, because they can be signed again
+/// at once: thousands of signatures take the time of a few disk flushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// `replace` flushes the content to disk before it returns.
+    Yes,
+    /// The kernel writes the content back at a time of its choice.
+    No,
+}
+
+/// Minimum age of a temporary file before it is removed as the leftover of a killed process. No replacement takes this
+/// long.
+const LEFT_AFTER: Duration = Duration::from_secs(3600);
+/// Suffix of the temporary files.
+const SUFFIX: &str = ".new";
+
+/// Replaces a file atomically: a reader sees either the old content or the new. The file has mode 0600; missing parent
+/// folders are created with mode 0700. Also removes temporary files of this path that a killed process left more than
+/// an hour ago.
+///
+/// # Errors
+/// Fails if the folder cannot be created or written to, or the disk is full. The old file is then unchanged.
+pub fn replace(path: &Path, content: &[u8], lasting: Lasting) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    make_folder(folder)?;
+    remove_left(folder, name);
+    // The name is random, not the process number: processes in separate containers can have equal numbers.
+    let fresh = path.with_added_extension(format!("{:016x}{SUFFIX}", RandomState::new().hash_one(0)));
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
+        file.write_all(content)?;
+        if lasting == Lasting::No {
+            return fs::rename(&fresh, path);
+        }
+        file.sync_all()?;
+        fs::rename(&fresh, path)?;
+        // The rename is durable only once the folder itself is on disk.
+        File::open(folder)?.sync_all()
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Whether a file is the temporary file of a replacement, in progress or left by a killed process.
+pub(crate) fn is_left(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+    let stem = name.strip_suffix(SUFFIX.as_bytes());
+    let random = stem.and_then(|stem| stem.rsplit(|byte| *byte == b'.').next());
+    random.is_some_and(|random| random.len() == 16 && random.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Removes old temporary files of `name`. Errors are ignored: such a file does not affect a later replacement.
+fn remove_left(folder: &Path, name: &OsStr) {
+    let is_old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > LEFT_AFTER);
+    let prefix = [name.as_encoded_bytes(), b"."].concat();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let other = entry.file_name();
+        let middle =
+            other.as_encoded_bytes().strip_prefix(&*prefix).and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
+        let is_ours = middle.is_some_and(|middle| middle.len() == 16 && middle.iter().all(u8::is_ascii_hexdigit));
+        if is_ours && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Folder;
+
+    // A process killed during a replacement leaves the old file whole and a partial temporary file next to it. The
+    // temporary file does not stop the next replacement, regardless of its process number, and is removed later.
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let folder = Folder::new();
+        let path = folder.path("a.key");
+        replace(&path, b"old", Lasting::Yes).unwrap();
+        let left = |name: &str, age: Duration| {
+            let file = File::create(folder.path(name)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        };
+        let day = Duration::from_secs(86_400);
+        for name in ["a.key.0123456789abcdef.new", "b.key.0123456789abcdef.new", "a.key.txt.new", "a.key.new", "x.new"]
+        {
+            left(name, day);
+        }
+        left("a.key.00000000deadbeef.new", Duration::ZERO);
+        replace(&path, b"new", Lasting::No).unwrap();
+        let mut names: Vec<_> = fs::read_dir(folder.path(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        // Temporary files of other files, unrelated files, and recent temporary files (possibly in use by another
+        // process) remain.
+        let want = [
+            "a.key",
+            "a.key.00000000deadbeef.new",
+            "a.key.new",
+            "a.key.txt.new",
+            "b.key.0123456789abcdef.new",
+            "x.new",
+        ];
+        assert_eq!((names, fs::read(&path).unwrap()), (want.map(str::to_owned).to_vec(), b"new".to_vec()));
+    }
+}

@@ -1,0 +1,114 @@
+//! Storage in a folder of files.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::lock::FileLock;
+use super::{HeldLock, Lock, Storage, safe_key};
+use crate::Error;
+use crate::replace::{Lasting, is_left, make_folder, replace};
+
+/// The folder of locks, next to the values' folders.
+const LOCKS: &str = "locks";
+/// Deepest nesting of folders that [`Storage::list`] reads. It also ends a cycle of symbolic links.
+const DEPTH_MAX: usize = 16;
+
+/// A folder in which each key is a path. Only the process's user can read the values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStorage {
+    root: PathBuf,
+}
+
+impl FileStorage {
+    /// Storage in this folder. The first write creates it.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.root.join(key)
+    }
+
+    /// Adds the keys below `folder`.
+    fn list_folder(&self, folder: &Path, depth: usize, keys: &mut Vec<String>) -> Result<(), Error> {
+        let failed = |error| Error::Read(folder.display().to_string(), error);
+        let entries = match fs::read_dir(folder) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(());
+            }
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            if path.is_dir() {
+                if depth < DEPTH_MAX && path != self.root.join(LOCKS) {
+                    self.list_folder(&path, depth + 1, keys)?;
+                }
+            } else if !is_left(&path)
+                && let Some(key) = path.strip_prefix(&self.root).ok().and_then(Path::to_str)
+            {
+                keys.push(key.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Storage for FileStorage {
+    fn identity(&self) -> String {
+        format!("file_system {}", self.root.display())
+    }
+
+    fn place(&self, key: &str) -> String {
+        self.path(key).display().to_string()
+    }
+
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        match fs::read(self.path(key)) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::Read(self.place(key), error)),
+        }
+    }
+
+    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
+        replace(&self.path(key), value, lasting).map_err(|error| Error::Write(self.place(key), error))
+    }
+
+    fn delete(&self, key: &str) -> Result<(), Error> {
+        match fs::remove_file(self.path(key)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Write(self.place(key), error)),
+            _ => {
+                // Removes the folder of a certificate, which is empty now. It fails if the folder holds other values.
+                if let Some(folder) = self.path(key).parent().filter(|folder| *folder != self.root) {
+                    let _ = fs::remove_dir(folder);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        let mut keys = Vec::new();
+        self.list_folder(&self.path(prefix), 0, &mut keys)?;
+        Ok(keys)
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock, Error> {
+        let folder = self.root.join(LOCKS);
+        make_folder(&folder).map_err(|error| Error::Write(folder.display().to_string(), error))?;
+        let lock = FileLock::wait(&folder.join(format!("{}.lock", safe_key(name))))?;
+        Ok(Lock::new(HeldFileLock { _lock: lock, storage: self.clone() }))
+    }
+}
+
+struct HeldFileLock {
+    _lock: FileLock,
+    storage: FileStorage,
+}
+
+impl HeldLock for HeldFileLock {
+    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
+        self.storage.store(key, value, lasting)
+    }
+}

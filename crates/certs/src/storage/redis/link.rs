@@ -1,0 +1,192 @@
+//! The connections to a server.
+//!
+//! A call takes an idle connection or opens one. After a failure to connect or a lost connection, the server counts as unreachable for
+//! [`RETRY_AFTER`]: calls fail at once, so that work over thousands of names does not wait for thousands of timeouts. The first call after
+//! that tries again, and the others keep failing until it has succeeded.
+
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::{
+    Client, Cmd, Connection, ConnectionAddr, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
+    RedisError, RedisResult, TlsCertificates, Value,
+};
+
+use super::{RedisSpec, RedisTls, TIMEOUT};
+use crate::Error;
+
+/// Connections at once; calls beyond it wait for one.
+const CONNECTIONS_MAX: usize = 16;
+/// How long the server counts as unreachable after a failure.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub(super) struct Link {
+    client: Client,
+    place: String,
+    timeout: Duration,
+    state: Mutex<LinkState>,
+    /// Notified when a connection is free.
+    free: Condvar,
+}
+
+#[derive(Default)]
+struct LinkState {
+    idle: Vec<Connection>,
+    /// Connections that a call uses or opens.
+    used: usize,
+    /// While the server is unreachable: the time of the next attempt, and the reason.
+    down: Option<(Instant, String)>,
+}
+
+/// A free place for a call, with an idle connection if there is one.
+struct CallSlot<'a> {
+    link: &'a Link,
+    idle: Option<Connection>,
+}
+
+impl Link {
+    pub(super) fn new(spec: &RedisSpec) -> Result<Self, Error> {
+        let (host, port) = (spec.host.clone(), spec.port);
+        let addr = match &spec.tls {
+            None => ConnectionAddr::Tcp(host, port),
+            Some(RedisTls { insecure, .. }) => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
+            }
+        };
+        let mut login =
+            RedisConnectionInfo::default().set_db(spec.db.into()).set_lib_name("causeway", env!("CARGO_PKG_VERSION"));
+        if !spec.username.is_empty() {
+            login = login.set_username(&spec.username);
+        }
+        if !spec.password.is_empty() {
+            login = login.set_password(&spec.password);
+        }
+        let refused = |error: RedisError| Error::StorageSetting("redis", error.to_string());
+        let info = addr.into_connection_info().map_err(refused)?.set_redis_settings(login);
+        let client = match spec.tls.as_ref().and_then(|tls| tls.roots.clone()) {
+            Some(roots) => {
+                let certificates = TlsCertificates { client_tls: None, root_cert: Some(roots) };
+                Client::build_with_tls(info, certificates)
+            }
+            None => Client::open(info),
+        };
+        Ok(Self {
+            client: client.map_err(refused)?,
+            place: spec.place(),
+            timeout: spec.timeout.unwrap_or(TIMEOUT),
+            state: Mutex::default(),
+            free: Condvar::new(),
+        })
+    }
+
+    /// Sends a command and returns its response.
+    pub(super) fn query<T: FromRedisValue>(&self, command: &Cmd) -> io::Result<T> {
+        let value: Value = self.call(|connection| command.query(connection))?;
+        redis::from_redis_value(value).map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// Sends commands and returns their responses; an error is one of them.
+    pub(super) fn query_all(&self, commands: &Pipeline) -> io::Result<Vec<Value>> {
+        let count = commands.cmd_iter().count();
+        self.call(|connection| {
+            use redis::ConnectionLike as _;
+            connection.req_packed_commands(&commands.get_packed_pipeline(), 0, count)
+        })
+    }
+
+    /// Performs a call, which must be repeatable: if an idle connection turns out to be closed, the call is repeated on a new one.
+    fn call<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> io::Result<T> {
+        let mut slot = self.slot()?;
+        if let Some(mut connection) = slot.idle.take() {
+            match ask(&mut connection) {
+                Err(error) if is_broken(&error) && !error.is_timeout() => {}
+                result => return self.answered(result, connection),
+            }
+            // The server has probably restarted, so the other idle connections are closed too.
+            self.state().idle.clear();
+        }
+        let mut connection = self.connect().map_err(|error| self.fail(&error))?;
+        let result = ask(&mut connection);
+        self.answered(result, connection)
+    }
+
+    fn connect(&self) -> RedisResult<Connection> {
+        let connection = self.client.get_connection_with_timeout(self.timeout)?;
+        connection.set_read_timeout(Some(self.timeout))?;
+        connection.set_write_timeout(Some(self.timeout))?;
+        Ok(connection)
+    }
+
+    fn answered<T>(&self, result: RedisResult<T>, connection: Connection) -> io::Result<T> {
+        match result {
+            Err(error) if is_broken(&error) => Err(self.fail(&error)),
+            result => {
+                let mut state = self.state();
+                state.idle.push(connection);
+                if state.down.take().is_some() {
+                    tracing::info!("{}: reachable again", self.place);
+                }
+                drop(state);
+                result.map_err(|error| io::Error::other(error.to_string()))
+            }
+        }
+    }
+
+    /// Waits for a place.
+    fn slot(&self) -> io::Result<CallSlot<'_>> {
+        let mut state = self.state();
+        loop {
+            let now = Instant::now();
+            if let Some((again, why)) = &mut state.down {
+                if now < *again {
+                    return Err(io::Error::new(io::ErrorKind::NotConnected, why.clone()));
+                }
+                // This call tries; the others fail until it has a result.
+                *again = now + self.timeout + RETRY_AFTER;
+            }
+            if state.used < CONNECTIONS_MAX {
+                state.used += 1;
+                let idle = state.idle.pop();
+                return Ok(CallSlot { link: self, idle });
+            }
+            state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Marks the server as unreachable.
+    fn fail(&self, error: &RedisError) -> io::Error {
+        let why = if error.is_timeout() {
+            format!("no response within {} ms", self.timeout.as_millis())
+        } else {
+            error.to_string()
+        };
+        let mut state = self.state();
+        state.idle.clear();
+        let before = state.down.replace((Instant::now() + RETRY_AFTER, why.clone()));
+        drop(state);
+        if before.is_none() {
+            tracing::error!("{}: unreachable: {why}; certificates in use stay in use", self.place);
+        }
+        io::Error::new(io::ErrorKind::NotConnected, why)
+    }
+
+    /// Ignores poisoning: every change is one assignment.
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CallSlot<'_> {
+    fn drop(&mut self) {
+        let mut state = self.link.state();
+        state.used -= 1;
+        drop(state);
+        self.link.free.notify_one();
+    }
+}
+
+/// Whether the connection cannot be used any more.
+fn is_broken(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_timeout() || error.is_connection_dropped() || error.is_unrecoverable_error()
+}

@@ -1,0 +1,123 @@
+//! Guesses the intended word: a close spelling, our equivalent of another server's directive, or a misplaced site
+//! address.
+
+/// The known word closest to `written`: at most two edits away, and fewer edits than half of its letters.
+pub(crate) fn near<'a>(known: impl Iterator<Item = &'a str>, written: &str) -> Option<&'a str> {
+    // A swap of two neighbours is one edit.
+    let near = known.map(|known| (strsim::osa_distance(known, written), known));
+    near.filter(|(distance, known)| (1..=2).contains(distance) && *distance * 2 < known.len())
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// As [`near`], among the single words that a sentence lists after "expected" or "one of". Ignores items of several
+/// words, which are examples or descriptions.
+pub(crate) fn near_in_sentence<'a>(sentence: &'a str, written: &str) -> Option<&'a str> {
+    let (_, list) = sentence.rsplit_once("expected ").or_else(|| sentence.rsplit_once("one of "))?;
+    let items = list.split([',', ';']).flat_map(|item| item.split(" or "));
+    let words = items.map(|item| item.trim().trim_matches(['\'', '`', '"']).trim_start_matches("or "));
+    near(words.filter(|word| word.len() > 2 && !word.contains(' ')), written)
+}
+
+/// The equivalent of an nginx or Apache directive.
+pub(crate) fn of_another_server(directive: &str) -> Option<&'static str> {
+    const HINTS: &[(&[&str], &str)] = &[
+        (&["proxy_pass", "ProxyPass", "grpc_pass", "uwsgi_pass"], "reverse_proxy HOST:PORT"),
+        (&["upstream"], "reverse_proxy with several addresses"),
+        (&["fastcgi_pass"], "php_fastcgi HOST:PORT"),
+        (&["location", "<Location"], "handle /path/* { … }"),
+        (&["listen", "Listen"], "a port in the site's address, as in example.com:8080 { … }"),
+        (&["server_name", "ServerName", "ServerAlias"], "the site's address before its block, as in example.com { … }"),
+        (&["server", "<VirtualHost"], "the site's address before its block, as in example.com { … }"),
+        (&["ssl_certificate", "ssl_certificate_key", "SSLCertificateFile", "ssl"], "tls CERTIFICATE KEY"),
+        (&["ssl_protocols", "ssl_ciphers"], "tls { protocols …; ciphers … }"),
+        (&["ssl_client_certificate", "ssl_verify_client"], "tls { client_auth { … } }"),
+        (&["gzip", "gzip_types", "gzip_static", "brotli"], "encode, or precompressed in file_server"),
+        (&["return"], "redir TARGET [STATUS], or respond TEXT [STATUS]"),
+        (&["add_header", "more_set_headers", "Header"], "header FIELD VALUE"),
+        (&["expires"], "header Cache-Control VALUE"),
+        (&["proxy_set_header", "proxy_hide_header"], "header_up and header_down in reverse_proxy { … }"),
+        (&["proxy_read_timeout", "proxy_connect_timeout"], "transport http { read_timeout …; dial_timeout … }"),
+        (&["index", "DirectoryIndex"], "file_server { index … }"),
+        (&["autoindex"], "file_server browse"),
+        (&["alias", "Alias"], "handle_path /path/* { root … }"),
+        (&["DocumentRoot"], "root FOLDER"),
+        (&["error_page", "ErrorDocument"], "handle_errors { … }"),
+        (&["access_log", "error_log", "CustomLog", "ErrorLog"], "log"),
+        (&["client_max_body_size"], "request_body { max_size … }"),
+        (&["auth_basic", "auth_basic_user_file", "AuthType"], "basic_auth { USER HASH }"),
+        (&["auth_request"], "forward_auth HOST:PORT"),
+        (&["allow", "deny", "Require"], "@name remote_ip RANGES, and respond @name 403"),
+        (&["set"], "vars NAME VALUE"),
+        (&["if"], "a named matcher, as in @name path /a*"),
+        (&["include", "Include"], "import FILE"),
+        (&["RewriteRule", "RewriteEngine"], "rewrite, redir or uri"),
+        (&["sub_filter", "sendfile", "tcp_nopush", "worker_processes", "keepalive_timeout"], "no equivalent"),
+    ];
+    // In nginx a line ends with a semicolon, which is a part of the word here.
+    let directive = directive.trim_end_matches(';');
+    HINTS.iter().find(|(names, _)| names.contains(&directive)).map(|(_, hint)| *hint)
+}
+
+/// The equivalent of an nginx variable that `word` contains; returns both.
+pub(crate) fn of_variable(word: &str) -> Option<(&'static str, &'static str)> {
+    const VARIABLES: &[(&str, &str)] = &[
+        ("$request_uri", "{uri}"),
+        ("$document_uri", "{path}"),
+        ("$uri", "{path}"),
+        ("$query_string", "{query}"),
+        ("$args", "{query}"),
+        ("$host", "{host}"),
+        ("$scheme", "{scheme}"),
+        ("$remote_addr", "{remote_host}"),
+        ("$request_method", "{method}"),
+        ("$proxy_add_x_forwarded_for", "nothing: reverse_proxy sends X-Forwarded-For by itself"),
+    ];
+    VARIABLES.iter().find(|(name, _)| word.contains(name)).copied()
+}
+
+/// Whether a word in a directive's position looks like a site address.
+pub(crate) fn is_address(word: &str) -> bool {
+    let word = word.trim_end_matches(',');
+    word.contains("://")
+        || word
+            .split_once(':')
+            .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+        || word == "localhost"
+        || (word.contains('.') && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.*".contains(&byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words() {
+        let known = || ["respond", "reverse_proxy", "log"].into_iter();
+        for (written, want) in [
+            ("respnd", Some("respond")),
+            ("respond", None),
+            ("reverseproxy", Some("reverse_proxy")),
+            ("lo", Some("log")),
+            ("lgo", Some("log")),
+            ("l", None),
+            ("xyz", None),
+            ("a-word-that-is-long-enough", None),
+        ] {
+            assert_eq!(near(known(), written), want, "{written}");
+        }
+        assert_eq!(near_in_sentence("'{}' is none; expected fastest, better or best", "fastst"), Some("fastest"));
+        assert_eq!(near_in_sentence("'{}' is none; expected one such as 16KiB", "much"), None);
+        assert_eq!(near_in_sentence("no list", "fastst"), None);
+    }
+
+    #[test]
+    fn addresses() {
+        for word in [":8081", "b.test", "b.test,", "http://b", "localhost", "*.b.test", "b:80"] {
+            assert!(is_address(word), "{word}");
+        }
+        for word in ["respond", "header_up", "a:b", "x/y", ""] {
+            assert!(!is_address(word), "{word}");
+        }
+    }
+}

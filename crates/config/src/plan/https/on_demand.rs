@@ -1,0 +1,61 @@
+//! On-demand TLS: names whose certificates are obtained when a handshake needs them.
+
+use super::super::certificates::{ManagedName, PublicName};
+use super::super::pki::LOCAL;
+use super::super::tls::{Automation, Issuer};
+use super::{issuer, signed};
+use crate::names;
+
+/// Selects the names for which a handshake may obtain a certificate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnDemand {
+    automation: Automation,
+}
+
+/// A name, and the authorities that sign its certificate.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SignedName {
+    /// By a local authority.
+    Local(ManagedName),
+    /// By public authorities.
+    Public(PublicName),
+}
+
+impl OnDemand {
+    /// `None` if no automation policy is on demand.
+    pub(super) fn new(automation: &Automation) -> Option<Self> {
+        let is_used = automation.policies.iter().any(|policy| policy.on_demand);
+        is_used.then(|| Self { automation: automation.clone() })
+    }
+
+    /// The URL that allows or denies a name: `GET` with the query `domain=NAME`, and a status of 2xx to allow it. `None`: every name for
+    /// which [`name`](Self::name) returns authorities is allowed.
+    pub fn permission(&self) -> Option<&str> {
+        self.automation.permission.as_deref()
+    }
+
+    /// Returns how to obtain a certificate for a server name in lower-case ASCII; `None` if its policy is not on demand, or no certificate
+    /// can be issued for the name.
+    pub fn name(&self, name: &str) -> Option<SignedName> {
+        if name.contains('*') || !names::qualifies(name) || !issuer(name, &self.automation).0.on_demand {
+            return None;
+        }
+        let signed = signed(name.to_owned(), &self.automation);
+        let is_possible = match &signed {
+            SignedName::Local(name) => name.authority != LOCAL || self.uses_local_authority(),
+            SignedName::Public(_) => names::is_public(name),
+        };
+        is_possible.then_some(signed)
+    }
+
+    /// Whether a policy on demand names the authority `local`, or leaves the choice for names that only it can sign.
+    pub(super) fn uses_local_authority(&self) -> bool {
+        let mut policies = self.automation.policies.iter().filter(|policy| policy.on_demand);
+        policies.any(|policy| match policy.issuers.as_slice() {
+            [] => !policy.subjects.is_empty() && policy.subjects.iter().all(|name| !names::is_public(name)),
+            issuers => {
+                issuers.iter().any(|issuer| matches!(issuer, Issuer::Internal { authority, .. } if authority == LOCAL))
+            }
+        })
+    }
+}

@@ -1,0 +1,569 @@
+//! A connection to an upstream.
+//!
+//! ```text
+//! wakeup ─► begin the calls handed over ─► resume woken calls ─► bytes to events ─► produce ─► write ─► read ─► deadline, sleep
+//! ```
+//! An idle connection is kept for later calls. It is read all the same: an end, or bytes that belong to no call, close it.
+//!
+//! - `call`: one call on the connection
+
+mod call;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+use std::time::Instant;
+
+use causeway_message::{ResponseHead, StatusCode, StreamId, Unopened, WaitsFor, WriteList};
+use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as TransportSpec};
+use progress::{Span, is_heard, stage};
+
+use super::line::{Flush, Intake, Line};
+use super::wake::ExchangeWake;
+use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, yield_turn};
+use crate::clock;
+use crate::hold::Read;
+use crate::machine::{ClientEvent, ClientMachine, Streams as _};
+use crate::transport::Transport;
+use crate::upstream::{Link, LinkState, UpstreamPool, WaitingCall};
+use call::{UpstreamCall, framing};
+
+/// Wakers that a connection keeps for later calls.
+const WAKES_KEPT: usize = 16;
+
+/// A connection to an upstream.
+pub(crate) struct ClientConnection<T: Transport> {
+    line: Line<T>,
+    machine: ClientMachine,
+    /// The response head that is being parsed.
+    head: ResponseHead,
+    calls: Vec<UpstreamCall>,
+    origin: Origin,
+    /// Wakers for later calls.
+    wakes: Vec<ExchangeWake>,
+    /// The head of at least one call is queued and not written yet.
+    has_unsent_head: bool,
+    /// The time at which the kernel received the bytes last read, in nanoseconds; 0 when unknown.
+    arrived: u64,
+    /// The time since which the kernel accepts no output.
+    blocked: Option<Instant>,
+    /// It carried a call to its end.
+    is_used: bool,
+    ended: Ended,
+}
+
+/// The upstream, and the connection's place among its other connections.
+struct Origin {
+    pool: Weak<UpstreamPool>,
+    link: Rc<Link>,
+    /// The pool's address. A response may outlive the pool.
+    address: Rc<str>,
+    spec: Arc<TransportSpec>,
+    remote: SocketAddr,
+}
+
+/// The directions of the connection that have ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ended {
+    /// A write failed: the upstream receives nothing more, but bytes from it may still be unread.
+    write_failed: bool,
+    /// The upstream sends nothing more.
+    read: bool,
+    /// We ended our sending side, which ends our direction of a tunnel.
+    write: bool,
+}
+
+impl<T: Transport> ClientConnection<T> {
+    pub(crate) fn new(
+        pool: &Rc<UpstreamPool>,
+        link: Rc<Link>,
+        transport: T,
+        remote: SocketAddr,
+        is_http2: bool,
+    ) -> Self {
+        let spec = Arc::clone(pool.transport());
+        Self {
+            line: Line::new(Rc::clone(pool.core()), transport),
+            machine: ClientMachine::new(is_http2, &spec),
+            head: ResponseHead::new(StatusCode::OK),
+            calls: Vec::new(),
+            origin: Origin { pool: Rc::downgrade(pool), link, address: Rc::clone(pool.address()), spec, remote },
+            wakes: Vec::new(),
+            has_unsent_head: false,
+            arrived: 0,
+            blocked: None,
+            is_used: false,
+            ended: Ended::default(),
+        }
+    }
+
+    fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        let mut out = self.line.begin_turn(task);
+        // Before anything else: held bytes are older than any that a read would bring.
+        if self.line.input.is_held() {
+            self.look_at_hold(task);
+        }
+        let mut flow = self.begin_calls(task, &mut out);
+        if flow.is_continue() {
+            flow = self.rounds(task, &mut out);
+        }
+        if flow.is_continue() {
+            // The pool learns of free room before the deadlines, since a deadline may end the connection as surplus.
+            self.publish();
+            flow = self.watch(task, &mut out);
+        }
+        self.line.end_turn(out);
+        flow
+    }
+
+    fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        for round in 0..ROUNDS_MAX {
+            // Input before output: a response may free a stream, or end a request whose rest is not worth sending.
+            self.resume_woken(task, out);
+            self.handle_input(task, out);
+            self.produce(out);
+            self.flush(task, out);
+            // Calls that waited for the stream of a finished one begin now, because no wakeup announces the free stream.
+            let begun = self.retire() && {
+                self.begin_calls(task, out)?;
+                !self.calls.is_empty()
+            };
+            // Output that the upstream has not accepted when the last call ends has no purpose any more.
+            let is_over = self.machine.wants_close() && (out.is_empty() || self.calls.is_empty());
+            if is_over || self.ended.read && self.calls.is_empty() || self.is_abandoned() {
+                return ControlFlow::Break(());
+            }
+            let may_send = out.is_empty() && !self.ended.write_failed;
+            let more = begun || may_send && self.calls.iter().any(|call| call.could_send(&self.machine));
+            if !more && !self.read(task, out)? {
+                return ControlFlow::Continue(());
+            }
+            // A busy upstream must not keep the worker from its other connections.
+            if round + 1 == ROUNDS_MAX {
+                yield_turn(task);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns whether no further call can come: the pool is gone, or the worker ends.
+    fn is_abandoned(&self) -> bool {
+        self.calls.is_empty() && (self.origin.pool.strong_count() == 0 || self.line.core.lifecycle.is_closed())
+    }
+
+    /// Opens a stream for each call that was handed over, while the machine has room.
+    fn begin_calls(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        while self.machine.room() > 0 && !self.ended.write_failed && self.has_next() {
+            if !self.machine.is_multiplexed() && self.is_used && self.read(task, out)? {
+                // Bytes after a response, or between two, belong to no call. The machine then ends the connection.
+                self.handle_input(task, out);
+                continue;
+            }
+            let Some(WaitingCall { call, is_retry }) = self.next_call() else { break };
+            // It waited in a queue, and its client has gone meanwhile.
+            if call.is_given_up() {
+                continue;
+            }
+            call.begin();
+            // Taken before `open`, because the framing depends on its length; put back below if no stream could be opened.
+            let body = call.take_body().unwrap_or_default();
+            let framing = framing(&body);
+            let scheme = if self.origin.spec.tls.is_some() { Scheme::Https } else { Scheme::Http };
+            let opened = self.machine.open(&call.request(), scheme, framing, out);
+            match opened {
+                Ok(stream) => {
+                    call.set_remote(self.origin.remote);
+                    let wake = self.wakes.pop().unwrap_or_default();
+                    wake.follow(task.waker());
+                    self.has_unsent_head = true;
+                    let address = Rc::clone(&self.origin.address);
+                    self.calls.push(UpstreamCall::new(stream, call, wake, (body, framing), is_retry, address));
+                }
+                Err(Unopened::Head) => call.fail(CallFault::Request),
+                Err(Unopened::Full | Unopened::Ending) => {
+                    call.put_body(body);
+                    // To the front, so that its place in the order stays.
+                    self.origin.link.inbox.borrow_mut().push_front(WaitingCall { call, is_retry });
+                    break;
+                }
+            }
+        }
+        if self.machine.room() == 0
+            && let Some(pool) = self.origin.pool.upgrade()
+        {
+            // First, so that the pool does not count this link among those that are still connecting.
+            self.publish();
+            pool.open_more();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn has_next(&self) -> bool {
+        let is_handed = !self.origin.link.inbox.borrow().is_empty();
+        is_handed || self.origin.pool.upgrade().is_some_and(|pool| pool.has_waiting())
+    }
+
+    /// Takes the next call: one handed to this link first, then one that waits for any link.
+    fn next_call(&self) -> Option<WaitingCall> {
+        let handed = self.origin.link.inbox.borrow_mut().pop_front();
+        handed.or_else(|| self.origin.pool.upgrade()?.next_waiting())
+    }
+
+    /// Reports to the pool how many calls it may hand over.
+    fn publish(&self) {
+        let handed = self.origin.link.inbox.borrow().len();
+        let room = self.machine.room().saturating_sub(handed);
+        let is_idle = self.calls.is_empty() && handed == 0;
+        let ends = self.machine.is_last() || self.ended.read || self.ended.write_failed;
+        self.set_state(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
+    }
+
+    fn set_state(&self, state: LinkState) {
+        if let Some(pool) = self.origin.pool.upgrade() {
+            pool.links().set(&self.origin.link, state);
+        }
+    }
+
+    fn resume_woken(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        let Self { calls, machine, .. } = self;
+        for call in calls {
+            // The task's waker may differ from that of the last turn.
+            call.wake.follow(task.waker());
+            if call.wake.take_ready() {
+                call.resume(machine, out);
+            }
+        }
+    }
+
+    /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the machine's own output is
+    /// waiting, while the profiler delays them, or while a response without a window has no room. Queued request content is no reason:
+    /// an upstream may read none of it before its responses are read.
+    fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
+        let is_full = || self.calls.iter().any(|call| call.is_full(task.waker()));
+        out.len() < 2 * OUTPUT_BYTES_MAX && !self.line.input.is_held() && (self.machine.is_multiplexed() || !is_full())
+    }
+
+    fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        let mut again = self.line.input.has_more();
+        while again && self.may_handle(task, out) {
+            let (used, event) = {
+                let _span = stage::PARSE.enter();
+                self.machine.handle_bytes(clock::now(), self.line.input.bytes(), &mut self.head, out)
+            };
+            // After an event another one may follow that has no bytes of its own, such as an end.
+            let has_event = event.is_some();
+            if let Some(event) = event {
+                self.handle_event(event, out);
+            }
+            self.line.input.consume(used);
+            again = has_event || used > 0 && !self.line.input.is_empty();
+        }
+        self.line.input.handled(again);
+    }
+
+    fn handle_event(&mut self, event: ClientEvent, out: &mut WriteList) {
+        let stream = match &event {
+            ClientEvent::GoAway { .. } => return,
+            ClientEvent::Broken { fault } => return self.fail_all(fault.as_ref().unwrap_or(&CallFault::Malformed)),
+            ClientEvent::Unprocessed { stream } => return self.unprocessed(*stream),
+            ClientEvent::Informational { stream }
+            | ClientEvent::Head { stream, .. }
+            | ClientEvent::Data { stream, .. }
+            | ClientEvent::Trailers { stream }
+            | ClientEvent::End { stream }
+            | ClientEvent::Reset { stream, .. } => *stream,
+        };
+        let Self { calls, machine, line, head, arrived, .. } = self;
+        let Some(call) = calls.iter_mut().rfind(|call| call.stream == stream && !call.is_over()) else {
+            // Content for a call that was given up: its window must be returned all the same.
+            if let ClientEvent::Data { range, .. } = event {
+                machine.release(stream, u32::try_from(range.len()).unwrap_or(u32::MAX), out);
+            }
+            return;
+        };
+        if matches!(event, ClientEvent::Reset { .. }) {
+            call.end_wait(*arrived);
+        } else {
+            call.note_response(*arrived);
+        }
+        match event {
+            ClientEvent::Informational { .. } => {
+                if call.count_interim().is_break() {
+                    machine.reset(stream, out);
+                    call.fail(CallFault::Malformed);
+                } else if head.status() != StatusCode::CONTINUE {
+                    // RFC 9110 §15.2.1: a 100 is for this hop. The client has received its own.
+                    call.call.put_interim(head.status(), std::mem::take(head.fields_mut()));
+                }
+                head.clear();
+            }
+            ClientEvent::Head { body, .. } => {
+                call.handle_head(head, body, machine, out);
+                head.clear();
+            }
+            ClientEvent::Data { range, .. } => {
+                let is_small = (range.len() as u64) < COPIED_BELOW;
+                let is_copied = machine.is_multiplexed() && !call.may_hold(line.input.block_number(), is_small);
+                call.put(Frame::Chunk(line.chunk(range, is_copied)));
+                call.look_at_reader(machine, out);
+            }
+            ClientEvent::Trailers { .. } => {
+                call.put(Frame::Trailers(Box::new(std::mem::take(head.fields_mut()))));
+                call.end(machine, out);
+            }
+            ClientEvent::End { .. } => call.end(machine, out),
+            ClientEvent::Reset { .. } => call.fail(CallFault::Closed),
+            ClientEvent::Unprocessed { .. } | ClientEvent::GoAway { .. } | ClientEvent::Broken { .. } => {}
+        }
+    }
+
+    /// Retries a call on another connection, if that is allowed: the upstream reported that it did not process the request, or closed a reused
+    /// connection without a response.
+    fn unprocessed(&mut self, stream: StreamId) {
+        let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
+        let is_known = self.machine.is_multiplexed();
+        let again = (is_known || self.is_used) && self.calls[at].may_retry(is_known);
+        match self.origin.pool.upgrade() {
+            Some(pool) if again => {
+                self.calls[at].end_wait(0);
+                let UpstreamCall { call, wake, .. } = self.calls.swap_remove(at);
+                self.keep_wake(wake);
+                call.put_body(Body::Empty);
+                // The pool must not choose this connection again.
+                self.set_state(LinkState::Ending);
+                pool.place(WaitingCall { call, is_retry: true });
+            }
+            _ => self.calls[at].fail(CallFault::Closed),
+        }
+    }
+
+    fn fail_all(&mut self, fault: &CallFault) {
+        for call in self.calls.iter_mut().filter(|call| !call.is_over()) {
+            call.fail(fault.clone());
+        }
+    }
+
+    /// Queues content, by rank, until the output is full or every stream has had its share.
+    fn produce(&mut self, out: &mut WriteList) {
+        let Self { calls, machine, line, .. } = self;
+        while out.len() < OUTPUT_BYTES_MAX && !self.ended.write_failed {
+            // Chosen anew after each turn of a stream: the turn may have used up its share, or a rank may have changed.
+            let ready = calls.iter_mut().filter(|call| !call.is_over() && call.may_send(machine));
+            let Some(call) = ready.min_by_key(|call| machine.rank(call.stream)) else { return };
+            call.pump(machine, &line.core, out);
+        }
+    }
+
+    fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        if !out.is_empty() && std::mem::take(&mut self.has_unsent_head) {
+            self.begin_waits();
+        }
+        let before = out.len();
+        match self.line.flush(task, out) {
+            Flush::Complete => self.blocked = None,
+            Flush::Blocked => {
+                // Part of it was written: the upstream reads, so its time limit begins again.
+                if out.len() < before {
+                    self.blocked = None;
+                }
+                self.blocked.get_or_insert_with(clock::now);
+                return;
+            }
+            Flush::Failed => {
+                // The upstream may have responded before it closed, so its bytes are still read to their end.
+                out.clear();
+                self.blocked = None;
+                self.ended.write_failed = true;
+                // If it has sent everything, only our direction of a tunnel was left, and that has failed.
+                self.calls.iter_mut().filter(|call| call.is_half_over()).for_each(|call| call.fail(CallFault::Closed));
+            }
+        }
+        if self.machine.is_half_closed() && !self.ended.write_failed && !std::mem::replace(&mut self.ended.write, true)
+        {
+            // If the transport has no room for its last record, later reads flush it.
+            let _ = self.line.transport.poll_shutdown(task);
+        }
+        self.calls.iter_mut().for_each(|call| call.sending.begin_turn());
+    }
+
+    /// The heads of new calls are being written: from now on these calls wait for the upstream.
+    fn begin_waits(&mut self) {
+        let span = self.profiled_span();
+        self.calls.iter_mut().for_each(|call| call.begin_wait(span));
+    }
+
+    /// Returns the profiler's span for the upstream, while a profile runs.
+    fn profiled_span(&self) -> Option<Span> {
+        if is_heard() { self.origin.pool.upgrade().map(|pool| pool.span()) } else { None }
+    }
+
+    /// Continues the profiler's waits for the upstream.
+    #[cold]
+    fn resume_waits(&mut self) {
+        let span = self.profiled_span();
+        self.calls.iter_mut().for_each(|call| call.resume_wait(span));
+    }
+
+    /// Processes the bytes of a read now, unless the profiler delays them. With several streams it is not known yet which call the bytes
+    /// respond to, so none are delayed.
+    #[cold]
+    fn take_up(&mut self, read: Read, task: &Task<'_>) {
+        self.arrived = read.at;
+        let stamp = self.calls.first().and_then(UpstreamCall::stamp).filter(|_| !self.machine.is_multiplexed());
+        self.line.hold_back(read, stamp, task);
+    }
+
+    /// Processes the delayed bytes if their time has come.
+    #[cold]
+    fn look_at_hold(&mut self, task: &mut Task<'_>) {
+        if let Poll::Ready(read) = self.line.poll_hold(task) {
+            self.take_up(read, task);
+        }
+    }
+
+    /// Removes the calls that are over. Returns whether there were any.
+    fn retire(&mut self) -> bool {
+        let mut freed = false;
+        while let Some(at) = self.calls.iter().position(UpstreamCall::is_over) {
+            let over = self.calls.swap_remove(at);
+            if over.is_cut() && !self.machine.is_multiplexed() {
+                self.line.transport.reset_on_close();
+            }
+            self.keep_wake(over.wake);
+            (freed, self.is_used, self.line.since) = (true, true, clock::now());
+            self.line.input.refresh();
+        }
+        freed
+    }
+
+    fn keep_wake(&mut self, wake: ExchangeWake) {
+        if self.wakes.len() < WAKES_KEPT {
+            self.wakes.push(wake);
+        }
+    }
+
+    /// Reads from the kernel once. Returns whether there were bytes.
+    fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
+        if self.ended.read || !self.may_handle(task, out) {
+            return ControlFlow::Continue(false);
+        }
+        if is_heard() {
+            self.resume_waits();
+        }
+        let is_end = match self.line.read(task) {
+            Intake::Bytes(read) => {
+                if let Some(read) = read {
+                    self.take_up(read, task);
+                }
+                return ControlFlow::Continue(true);
+            }
+            Intake::Nothing => return ControlFlow::Continue(false),
+            Intake::End => true,
+            Intake::Failed => false,
+        };
+        self.ended.read = true;
+        // After a failed write the socket's error is consumed, so the kernel may report an end that is none.
+        let is_orderly = is_end && !self.line.transport.is_cut() && !self.ended.write_failed;
+        self.handle_end(is_orderly, out);
+        // Our direction of a tunnel may continue; the next round retires the calls that are over.
+        if self.calls.iter().any(UpstreamCall::is_half_over) {
+            ControlFlow::Continue(true)
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+
+    /// The upstream sends nothing more. An orderly end may complete a response that only the connection's end delimits.
+    fn handle_end(&mut self, is_orderly: bool, out: &mut WriteList) {
+        self.arrived = 0;
+        let event = if is_orderly { self.machine.handle_eof() } else { self.machine.handle_loss() };
+        match event {
+            None | Some(ClientEvent::Broken { .. }) => {}
+            Some(event) => self.handle_event(event, out),
+        }
+        let goes_on = is_orderly && !self.machine.is_multiplexed();
+        for call in self.calls.iter_mut().filter(|call| !(call.is_over() || goes_on && call.is_half_over())) {
+            call.fail(CallFault::Closed);
+        }
+    }
+
+    /// Sets the next deadline, and handles those that have passed.
+    fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        let now = clock::now();
+        let Self { calls, machine, origin, blocked, .. } = self;
+        let spec = &origin.spec;
+        let mut next: Option<Instant> = None;
+        let mut is_late = false;
+        if let (Some(since), Some(limit)) = (*blocked, spec.write_timeout) {
+            if now >= since + limit {
+                // A reset of single streams would not reach the upstream either.
+                return ControlFlow::Break(());
+            }
+            next = Some(since + limit);
+        }
+        for call in calls.iter_mut() {
+            let Some((deadline, fault)) = call.deadline(machine, spec, blocked.is_some()) else { continue };
+            if now >= deadline {
+                machine.reset(call.stream, out);
+                call.fail(fault);
+                is_late = true;
+            } else {
+                next = Some(next.map_or(deadline, |next| next.min(deadline)));
+            }
+        }
+        if is_late {
+            // The next turn retires these calls, and then sets the deadline of the others.
+            task.waker().wake_by_ref();
+            return ControlFlow::Continue(());
+        }
+        if calls.is_empty() && machine.waits_for() != WaitsFor::Nothing {
+            let is_surplus = origin.pool.upgrade().is_none_or(|pool| pool.links().idle() > spec.idle_max);
+            let deadline = self.line.since + spec.idle_timeout;
+            if is_surplus || now >= deadline {
+                // The protocol's last message, if it has one.
+                machine.drain(out);
+                self.flush(task, out);
+                return ControlFlow::Break(());
+            }
+            next = Some(deadline);
+        }
+        if let Some(next) = next {
+            self.line.set_deadline(next);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl<T: Transport> Future for ClientConnection<T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        clock::polled();
+        {
+            let mut known = self.origin.link.task.borrow_mut();
+            if known.as_ref().is_none_or(|known| !known.will_wake(task.waker())) {
+                *known = Some(task.waker().clone());
+            }
+        }
+        match self.turn(task) {
+            ControlFlow::Continue(()) => Poll::Pending,
+            ControlFlow::Break(()) => Poll::Ready(()),
+        }
+    }
+}
+
+impl<T: Transport> Drop for ClientConnection<T> {
+    fn drop(&mut self) {
+        self.fail_all(&CallFault::Closed);
+        if !self.machine.is_multiplexed() && self.calls.iter().any(UpstreamCall::is_cut) {
+            self.line.transport.reset_on_close();
+        }
+        if let Some(pool) = self.origin.pool.upgrade().filter(|_| !self.line.core.lifecycle.is_closed()) {
+            pool.closed(&self.origin.link);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! One call on a connection: the request that is being sent and the response that is being received.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Instant;
+
+use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
+use causeway_pipeline::upstream::{Carried, FailureKind, report_failure};
+use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Transport};
+use progress::{Span, Stamp};
+
+use super::super::sending::{Sending, Turn};
+use super::super::wake::ExchangeWake;
+use crate::clock;
+use crate::machine::{ClientMachine, Streams as _};
+use crate::worker::Core;
+
+/// Interim responses that a call accepts. RFC 9110 §15.2 allows any number, so without a bound an upstream could send them for ever.
+const INTERIMS_MAX: u16 = 100;
+
+/// The state of the response. A tunnel's two directions end separately, and the call is over when both have.
+///
+/// ```text
+/// Head ──final head──► Body ──end─────────────────────────────────► Over
+///   └────switch──────► Tunnel ──end, our direction open──► Ended ──our end──► Over
+///                        └──end, our direction ended────────────────► Over        any fault ──► Over
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inbound {
+    Head,
+    Body,
+    /// Another protocol's bytes.
+    Tunnel,
+    /// The upstream's direction of the tunnel has ended; ours has not.
+    Ended,
+    Over,
+}
+
+/// The profiler's view of a call. It receives the begin and the end of each wait for the upstream, because an experiment that makes the
+/// upstream faster delays everything else during these waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// The request's head is not sent.
+    NotBegun,
+    /// The call waits for the upstream, and the profiler has recorded that.
+    Reported,
+    /// The upstream has sent something since, or no profile ran when the wait began.
+    Ended,
+    /// A tunnel: neither side waits for the other.
+    Tunnel,
+}
+
+/// A call on a connection.
+pub(super) struct UpstreamCall {
+    pub(super) stream: StreamId,
+    pub(super) call: Carried,
+    pub(super) wake: ExchangeWake,
+    pub(super) sending: Sending,
+    inbound: Inbound,
+    framing: Framing,
+    is_connect: bool,
+    /// It was sent before, on a connection that ended.
+    is_retry: bool,
+    /// It became a tunnel and broke: a plain close would look like the tunnel's orderly end.
+    is_cut: bool,
+    /// Part of a response has arrived: an interim response, a head, content.
+    has_response: bool,
+    /// Interim responses so far.
+    interims: u16,
+    /// The number of the input block that the call's mailbox holds a piece of.
+    block: u32,
+    /// The upstream's address, for the log.
+    upstream: Rc<str>,
+    began: Instant,
+    /// The last time at which the upstream sent bytes for the call or accepted some.
+    since: Instant,
+    /// For the profiler: the begin of the wait for the upstream.
+    stamp: Stamp,
+    wait: Wait,
+}
+
+/// Returns the framing of a request's content.
+pub(super) fn framing(body: &Body) -> Framing {
+    match body {
+        Body::Tunnel(_) => Framing::Tunnel,
+        body => match body.len() {
+            Some(0) => Framing::Empty,
+            Some(bytes) => Framing::Sized(bytes),
+            None => Framing::Stream,
+        },
+    }
+}
+
+impl UpstreamCall {
+    pub(super) fn new(
+        stream: StreamId,
+        call: Carried,
+        wake: ExchangeWake,
+        (body, framing): (Body, Framing),
+        is_retry: bool,
+        upstream: Rc<str>,
+    ) -> Self {
+        // A tunnel's bytes wait for the upstream's consent; everything else follows the head at once.
+        let mut sending = Sending::new();
+        match framing {
+            Framing::Empty => sending.finish(),
+            Framing::Tunnel => sending.begin_held(body),
+            Framing::Sized(bytes) => {
+                sending.announce(bytes);
+                sending.begin(body);
+            }
+            Framing::Stream => sending.begin(body),
+        }
+        let is_connect = call.request().method() == Method::Connect;
+        // No wakeup has happened yet, and the first turn must look at the call.
+        wake.mark();
+        Self {
+            stream,
+            call,
+            wake,
+            sending,
+            inbound: Inbound::Head,
+            framing,
+            is_connect,
+            is_retry,
+            is_cut: false,
+            has_response: false,
+            interims: 0,
+            block: 0,
+            upstream,
+            began: clock::now(),
+            since: clock::now(),
+            stamp: Stamp::default(),
+            wait: Wait::NotBegun,
+        }
+    }
+
+    /// The request's head is being written, if it was not before. `span` is the upstream's, while a profile runs.
+    pub(super) fn begin_wait(&mut self, span: Option<Span>) {
+        if self.wait == Wait::NotBegun {
+            self.wait = Wait::Ended;
+            self.resume_wait(span);
+        }
+    }
+
+    /// The call waits for the upstream (again), unless it is over. Reports the begin of the wait to the profiler.
+    pub(super) fn resume_wait(&mut self, span: Option<Span>) {
+        if self.wait == Wait::Ended
+            && !self.is_over()
+            && let Some(span) = span
+        {
+            progress::called(&mut self.stamp, span);
+            self.wait = Wait::Reported;
+        }
+    }
+
+    /// Part of a response arrived, in a read whose bytes the kernel received at `at`.
+    pub(super) fn note_response(&mut self, at: u64) {
+        self.has_response = true;
+        self.end_wait(at);
+    }
+
+    /// Ends the wait for the upstream: `at` is the time at which the kernel received its bytes, or 0 if no bytes ended the wait.
+    pub(super) fn end_wait(&mut self, at: u64) {
+        if self.wait == Wait::Reported {
+            self.wait = Wait::Ended;
+            progress::answered(self.stamp, at);
+        }
+    }
+
+    /// Returns the begin of the present wait for the upstream.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        (self.wait == Wait::Reported).then_some(self.stamp)
+    }
+
+    fn over(&mut self) {
+        self.inbound = Inbound::Over;
+        self.end_wait(0);
+    }
+
+    /// Ends the call early.
+    fn cut(&mut self) {
+        self.is_cut |= matches!(self.inbound, Inbound::Tunnel | Inbound::Ended);
+        self.over();
+    }
+
+    /// Returns whether the connection is to be closed with a reset, if it carries nothing else.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Returns whether only our direction of a tunnel is open.
+    pub(super) fn is_half_over(&self) -> bool {
+        self.inbound == Inbound::Ended
+    }
+
+    /// Returns whether content of the response may arrive.
+    fn is_receiving(&self) -> bool {
+        matches!(self.inbound, Inbound::Body | Inbound::Tunnel)
+    }
+
+    /// Counts an interim response. Breaks when there were too many.
+    pub(super) fn count_interim(&mut self) -> ControlFlow<()> {
+        self.interims += 1;
+        if self.interims > INTERIMS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.inbound == Inbound::Over
+    }
+
+    /// Returns whether the response's content must wait for its reader, who then wakes `driver`.
+    pub(super) fn is_full(&self, driver: &Waker) -> bool {
+        self.is_receiving() && !self.call.mailbox().has_room(driver)
+    }
+
+    /// Continues after a wakeup by the content's source, by the response's reader, or by a handler that gave the call up.
+    pub(super) fn resume(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
+        // The handler has taken the response to a tunnel's request: the client's side is ready, too.
+        if self.inbound != Inbound::Head && self.call.is_taken() {
+            self.sending.start();
+        }
+        // After the upstream's direction of a tunnel has ended, its reader may be gone. That does not end our direction, which has a
+        // source of its own.
+        let is_tunnel_open = self.inbound == Inbound::Ended && self.sending.is_open();
+        if self.call.is_given_up() && !is_tunnel_open {
+            if self.inbound != Inbound::Over {
+                // RFC 9113 §5.4.2: a reset of the stream spares the connection; over HTTP/1.1 it ends it.
+                machine.reset(self.stream, out);
+                self.cut();
+            }
+            return;
+        }
+        self.call.follow(self.wake.waker());
+        if self.sending.wake() {
+            // Until now the upstream waited for the source, so the upstream's time begins here.
+            self.since = clock::now();
+        }
+        self.look_at_reader(machine, out);
+    }
+
+    /// Returns the bytes that the reader took to the upstream's window.
+    pub(super) fn look_at_reader(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
+        if self.is_receiving() && machine.is_multiplexed() {
+            let mailbox = self.call.mailbox();
+            let taken = mailbox.taken();
+            if taken > 0 {
+                self.since = clock::now();
+                // The window grows by bytes that were taken, not received: a slow client slows the upstream down.
+                machine.release(self.stream, taken, out);
+            }
+            mailbox.notify(self.wake.waker());
+        }
+    }
+
+    /// See [`Sending::may_send`].
+    pub(super) fn may_send(&self, machine: &ClientMachine) -> bool {
+        self.sending.may_send(self.stream, machine)
+    }
+
+    /// See [`Sending::could_send`].
+    pub(super) fn could_send(&self, machine: &ClientMachine) -> bool {
+        self.sending.could_send(self.stream, machine)
+    }
+
+    /// Queues content for one turn.
+    pub(super) fn pump(&mut self, machine: &mut ClientMachine, core: &Core, out: &mut WriteList) {
+        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
+        match turn {
+            Turn::Open => {}
+            Turn::Finished => {
+                self.since = clock::now();
+                // Both directions of the tunnel have ended.
+                if self.inbound == Inbound::Ended {
+                    self.over();
+                }
+            }
+            Turn::Cut(fault) => self.fail(CallFault::RequestBody(fault)),
+            Turn::Panicked => self.fail(CallFault::RequestBody(BodyFault::Source)),
+        }
+    }
+
+    /// Handles the final head.
+    pub(super) fn handle_head(
+        &mut self,
+        head: &mut ResponseHead,
+        body: BodyLength,
+        machine: &mut ClientMachine,
+        out: &mut WriteList,
+    ) {
+        let status = head.status();
+        // RFC 9110 §7.8: 101 accepts the switch; §9.3.6: any 2xx accepts a CONNECT.
+        let tunnel = self.framing == Framing::Tunnel
+            && (status == StatusCode::SWITCHING_PROTOCOLS || self.is_connect && matches!(status.as_u16(), 200..300));
+        if self.framing == Framing::Tunnel && !tunnel {
+            // The upstream refused to switch protocols: an ordinary response.
+            machine.finish(self.stream, out);
+            self.sending.finish();
+        }
+        let length = if let BodyLength::Sized(bytes) = body { Some(bytes) } else { None };
+        if tunnel {
+            self.wait = Wait::Tunnel;
+        }
+        self.inbound = if tunnel { Inbound::Tunnel } else { Inbound::Body };
+        self.since = clock::now();
+        self.call.set_version(machine.version());
+        self.call.put_head(head, length, tunnel);
+        if body == BodyLength::None && !tunnel {
+            self.end(machine, out);
+        }
+    }
+
+    /// Returns whether a piece of content may stay in input block `block`. A small piece may not, if the call holds pieces of other blocks:
+    /// many small pieces would each pin a block.
+    pub(super) fn may_hold(&mut self, block: u32, is_small: bool) -> bool {
+        // An empty mailbox holds no block, so a first piece may always be shared.
+        if is_small && self.block != block && !self.call.mailbox().is_empty() {
+            return false;
+        }
+        self.block = block;
+        true
+    }
+
+    /// Gives a piece of the response to its reader.
+    pub(super) fn put(&mut self, frame: Frame) {
+        self.since = clock::now();
+        self.call.mailbox().push(frame);
+    }
+
+    /// The response is complete. The rest of the request is abandoned, unless it is a tunnel's.
+    pub(super) fn end(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
+        // The other direction of a tunnel may continue for as long as it likes.
+        if self.inbound == Inbound::Tunnel && !self.sending.is_done() {
+            self.inbound = Inbound::Ended;
+            return self.call.mailbox().complete();
+        }
+        self.over();
+        self.call.mailbox().complete();
+        // RFC 9110 §7.5: an upstream may respond before it has read the request; it will not read the rest.
+        if !self.sending.is_done() {
+            machine.reset(self.stream, out);
+        }
+    }
+
+    /// Fails the call: it has no response, or an incomplete one.
+    pub(super) fn fail(&mut self, fault: CallFault) {
+        // The handler compares the time with its own deadline, which may have passed during this turn.
+        clock::refresh();
+        if self.inbound == Inbound::Body
+            && !self.call.is_given_up()
+            && let Some(kind) = fault.kind(true)
+        {
+            self.report(kind, &fault);
+        }
+        self.cut();
+        self.call.fail(fault);
+    }
+
+    /// Logs that the response is incomplete. Before the response's head the waiting handler logs the fault instead.
+    #[cold]
+    fn report(&self, kind: FailureKind, fault: &CallFault) {
+        let now = clock::now();
+        let cause: &dyn fmt::Display =
+            if *fault == CallFault::Closed { &"it closed before the answer's end" } else { fault };
+        report_failure(&self.upstream, kind, now.saturating_duration_since(self.began), cause, now);
+    }
+
+    /// Returns whether the request may be sent again on another connection. Only this function decides it, for every protocol and every
+    /// reason:
+    ///
+    /// - Never after part of a response arrived. The client may have that part, and a second response would continue it. An interim
+    ///   response counts, 100 (Continue) too: it shows that the upstream began to process the request.
+    /// - At most once, and only a request without content, because content is not kept.
+    /// - If the protocol states that the upstream did not process the request (RFC 9113 §8.7), any method; otherwise only an idempotent
+    ///   one (RFC 9110 §9.2.2).
+    pub(super) fn may_retry(&self, is_known_unprocessed: bool) -> bool {
+        !self.has_response
+            && !self.is_retry
+            && self.framing == Framing::Empty
+            && !self.call.is_given_up()
+            && (is_known_unprocessed || self.call.request().method().is_idempotent())
+    }
+
+    /// Returns the deadline of the upstream's next action, and the fault when it passes. `is_blocked`: the kernel accepts no output, so the
+    /// request may not be written yet.
+    pub(super) fn deadline(
+        &mut self,
+        machine: &ClientMachine,
+        transport: &Transport,
+        is_blocked: bool,
+    ) -> Option<(Instant, CallFault)> {
+        // The window or the connection is full: the upstream does not read.
+        if self.sending.has_content() && !machine.writable(self.stream) {
+            return transport.write_timeout.map(|limit| (self.since + limit, CallFault::Stalled));
+        }
+        match self.inbound {
+            // The request's own source may take any time.
+            Inbound::Head if is_blocked || self.sending.is_open() => None,
+            Inbound::Head => transport.head_timeout.map(|limit| (self.since + limit, CallFault::HeadTimedOut)),
+            Inbound::Body | Inbound::Tunnel => {
+                // While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of them, so
+                // the effective limit is up to twice the configured one.
+                let mailbox = self.call.mailbox();
+                if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.taken() > 0 {
+                    self.since = clock::now();
+                }
+                transport.read_timeout.map(|limit| (self.since + limit, CallFault::Stalled))
+            }
+            // Only our direction is left, and the write limit above covers it.
+            Inbound::Ended | Inbound::Over => None,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The part of a connection that does not depend on its role: transport, buffers, timer.
+
+use std::io::IoSlice;
+use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+use std::time::Instant;
+
+use causeway_message::{Chunk, WriteList};
+use progress::{Stamp, is_heard, stage};
+
+use crate::clock;
+use crate::hold::Read;
+use crate::input::Input;
+use crate::timers::TimerKey;
+use crate::transport::{Received, Transport};
+use crate::worker::Core;
+
+/// Pieces of output per system call.
+const SLICES_MAX: usize = 64;
+/// Bytes that a connection discards before it closes even though the peer still sends.
+const DISCARDED_BYTES_MAX: u32 = 1024 * 1024;
+
+/// A connection's transport, its input and output, and its timer. Dropping it removes the timer.
+pub(super) struct Line<T> {
+    pub(super) core: Rc<Core>,
+    pub(super) transport: T,
+    pub(super) input: Input,
+    /// Output that the kernel did not accept yet; only while there is any.
+    output: Option<Box<WriteList>>,
+    /// The connection's slot in the timer wheel, from its first turn on.
+    timer: TimerKey,
+    /// Bytes discarded by [`discard`](Self::discard).
+    discarded: u32,
+    /// The last time at which the connection made progress; its deadlines run from here.
+    pub(super) since: Instant,
+}
+
+/// The result of writing the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flush {
+    /// The kernel has all of it.
+    Complete,
+    /// The kernel has no room for the rest.
+    Blocked,
+    /// The transport failed: the peer receives nothing more.
+    Failed,
+}
+
+/// The result of a read.
+#[derive(Debug)]
+pub(super) enum Intake {
+    /// The input holds more bytes. `Some` while a profile runs: with the kernel's receive time, for
+    /// [`Line::hold_back`].
+    Bytes(Option<Read>),
+    /// There are none now, or there is no room for them.
+    Nothing,
+    /// The peer's end.
+    End,
+    /// The transport failed.
+    Failed,
+}
+
+impl<T: Transport> Line<T> {
+    pub(super) fn new(core: Rc<Core>, transport: T) -> Self {
+        Self {
+            core,
+            transport,
+            input: Input::default(),
+            output: None,
+            timer: TimerKey::UNFILED,
+            discarded: 0,
+            since: clock::now(),
+        }
+    }
+
+    /// Begins a turn and returns the output that is still to be written, or an empty list of the worker's pool.
+    pub(super) fn begin_turn(&mut self, task: &Task<'_>) -> Box<WriteList> {
+        // Not in `new`: the wheel wakes a task, and the task's waker is known from the first poll on.
+        if self.timer == TimerKey::UNFILED {
+            self.timer = self.core.timers.add(task.waker().clone());
+        }
+        // An idle connection holds no list, so ten thousand idle ones cost a pointer each.
+        self.output.take().unwrap_or_else(|| self.core.memory.take_output())
+    }
+
+    /// Ends a turn: keeps the output if some is left, and returns the list to the pool otherwise.
+    pub(super) fn end_turn(&mut self, out: Box<WriteList>) {
+        if out.is_empty() {
+            self.core.memory.put_output(out);
+        } else {
+            self.output = Some(out);
+        }
+    }
+
+    /// Returns whether output is left from the last turn.
+    #[cfg(test)]
+    pub(super) fn has_output(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// Writes the output until the kernel has all of it or accepts no more.
+    pub(super) fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> Flush {
+        if out.is_empty() {
+            return Flush::Complete;
+        }
+        let _span = stage::WRITE.enter();
+        while !out.is_empty() {
+            // On the stack: a list of slices in the connection would borrow its own output.
+            let mut slices = [IoSlice::new(b""); SLICES_MAX];
+            let used = out.slices(&mut slices);
+            match self.transport.poll_write(task, &slices[..used]) {
+                // A write of 0 bytes would repeat for ever, so it counts as a failure below.
+                Poll::Ready(Ok(written)) if written > 0 => {
+                    out.advance(written);
+                    self.since = clock::now();
+                }
+                Poll::Ready(_) => return Flush::Failed,
+                Poll::Pending => return Flush::Blocked,
+            }
+        }
+        Flush::Complete
+    }
+
+    /// Reads once into the input. An idle connection returns its block to the pool.
+    pub(super) fn read(&mut self, task: &mut Task<'_>) -> Intake {
+        if !self.input.make_room(&self.core.memory.blocks) {
+            return Intake::Nothing;
+        }
+        // The kernel's receive times cost a control message per read: only while a profile runs.
+        let is_timed = is_heard();
+        if self.input.retimed(is_timed) {
+            self.transport.keep_times(is_timed);
+        }
+        let read = {
+            let _span = stage::READ.enter();
+            // One read per round, so that a fast sender cannot keep the connection from writing.
+            self.transport.poll_read(task, self.input.room())
+        };
+        match read {
+            Poll::Ready(Ok(Received { bytes: bytes @ 1.., at })) => {
+                self.input.filled(bytes);
+                return Intake::Bytes(is_timed.then(|| Read::new(at)));
+            }
+            // In all other cases the block goes back to the pool if it is empty: the next bytes may be long in coming.
+            Poll::Ready(Ok(_)) => self.input.rest(),
+            Poll::Ready(Err(_)) => {
+                self.input.rest();
+                return Intake::Failed;
+            }
+            Poll::Pending => {
+                self.input.rest();
+                return Intake::Nothing;
+            }
+        }
+        Intake::End
+    }
+
+    /// Reads and discards bytes. Breaks at the peer's end, at the limit of bytes, or when the transport fails.
+    pub(super) fn discard(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        // Closing a socket with unread bytes sends a reset, which can destroy the response in flight (RFC 9112 §9.6). The
+        // bound keeps a peer that never stops from holding the connection.
+        while self.discarded < DISCARDED_BYTES_MAX {
+            // No room: unhandled input fills the block, so nothing can be read any more.
+            if !self.input.make_room(&self.core.memory.blocks) {
+                break;
+            }
+            match self.transport.poll_read(task, self.input.room()) {
+                Poll::Ready(Ok(Received { bytes: bytes @ 1.., .. })) => {
+                    self.discarded += u32::try_from(bytes).unwrap_or(DISCARDED_BYTES_MAX);
+                }
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    self.input.rest();
+                    return ControlFlow::Continue(());
+                }
+            }
+        }
+        ControlFlow::Break(())
+    }
+
+    /// Checks with the profiler whether the bytes of `read` are to be processed later, as if the peer had sent them later. Returns whether they
+    /// are; then the connection is woken when the time has come, and calls [`poll_hold`](Self::poll_hold).
+    #[cold]
+    pub(super) fn hold_back(&mut self, read: Read, stamp: Option<Stamp>, task: &Task<'_>) -> bool {
+        let pause = stamp.and_then(|stamp| progress::hold(stamp, read.at));
+        // A pause too short for a timer is skipped, and the bytes are processed now.
+        let is_held = pause.is_some_and(|pause| self.core.timers.holds.begin(self.timer, read, pause, task.waker()));
+        self.input.hold(is_held);
+        is_held
+    }
+
+    /// Returns the read that the profiler delayed once its time has come. The profiler must then be queried again, because other
+    /// connections may have been delayed further since.
+    #[cold]
+    pub(super) fn poll_hold(&mut self, task: &mut Task<'_>) -> Poll<Read> {
+        self.core.timers.holds.poll(self.timer, task)
+    }
+
+    /// Wakes the connection at `deadline`, unless a later call changes that.
+    pub(super) fn set_deadline(&self, deadline: Instant) {
+        self.core.timers.set(self.timer, deadline);
+    }
+
+    /// Returns a piece of the input as a chunk that shares the input's block, or as a copy.
+    pub(super) fn chunk(&self, range: Range<usize>, is_copied: bool) -> Chunk {
+        // A copy is for small pieces of several streams: each shared one would keep a whole block from the pool.
+        if is_copied { self.input.bytes()[range].to_vec().into() } else { self.input.share(range) }
+    }
+}
+
+impl<T> Drop for Line<T> {
+    fn drop(&mut self) {
+        // The wheel and the holds refer to connections by key, and a key is reused: a stale entry would wake another
+        // connection.
+        if self.input.is_held() {
+            self.core.timers.holds.forget(self.timer);
+        }
+        if self.timer != TimerKey::UNFILED {
+            self.core.timers.remove(self.timer);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The content that an exchange sends: a response's, or an upload's to an upstream.
+//!
+//! ```text
+//! NotBegun ──begin──► Open ──end of the content, finish, cut──► Done
+//!    └─────begin_held──► Held ──start──► Open
+//! ```
+//! Streams that share a connection send in turns: one turn queues at most the stream's quantum, and between two writes of the output a
+//! stream queues at most [`STREAM_BYTES_MAX`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context as Task, Waker};
+use std::time::Instant;
+
+use causeway_message::{StreamId, WriteList};
+use causeway_pipeline::{Body, BodyFault};
+
+use super::OUTPUT_BYTES_MAX;
+use crate::clock;
+use crate::content::{Content, Pull};
+use crate::machine::Streams;
+use crate::worker::Core;
+
+/// Bytes that one stream may add to the output before the output is written.
+pub(super) const STREAM_BYTES_MAX: usize = 64 * 1024;
+
+/// See the module.
+pub(crate) struct Sending {
+    phase: Phase,
+    /// Bytes of content that the stream accepted.
+    sent: u64,
+    /// `sent` when the output was last empty.
+    turn_start: u64,
+    /// Bytes of content that the head announced; 0 if it announced no length.
+    announced: u64,
+}
+
+enum Phase {
+    /// No head is sent yet.
+    NotBegun,
+    /// The head is sent; the content waits for the peer's consent, as a tunnel's does.
+    Held(Content),
+    /// The content is being sent.
+    Open(Content),
+    /// Nothing more is sent.
+    Done,
+}
+
+/// The result of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// More content may follow.
+    Open,
+    /// The content is complete, and the machine has its end.
+    Finished,
+    /// The content ended before its announced length, or its source failed. The stream was reset, so that the peer cannot mistake the
+    /// part for the whole.
+    Cut(BodyFault),
+    /// As `Cut`; the source panicked.
+    Panicked,
+}
+
+impl Sending {
+    /// Before the head.
+    pub(super) fn new() -> Self {
+        Self { phase: Phase::NotBegun, sent: 0, turn_start: 0, announced: 0 }
+    }
+
+    /// Sets the length that the head announces.
+    pub(super) fn announce(&mut self, bytes: u64) {
+        self.announced = bytes;
+    }
+
+    /// Counts content that was sent with the head.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+
+    /// The head is sent, and this content follows.
+    pub(super) fn begin(&mut self, content: Body) {
+        self.phase = Phase::Open(content.into());
+    }
+
+    /// The head is sent; this content follows after [`start`](Self::start).
+    pub(super) fn begin_held(&mut self, content: Body) {
+        self.phase = Phase::Held(content.into());
+    }
+
+    /// Releases held content; otherwise without effect.
+    pub(super) fn start(&mut self) {
+        // Taken out and put back, since the content moves from one variant to another.
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Done) {
+            Phase::Held(content) => Phase::Open(content),
+            phase => phase,
+        };
+    }
+
+    /// Sends nothing more; drops the content.
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    /// Records that the content's source may have woken the exchange. Returns whether the source was pending.
+    pub(super) fn wake(&mut self) -> bool {
+        let Phase::Open(content) = &mut self.phase else { return false };
+        let was_pending = content.is_pending();
+        content.woken();
+        was_pending
+    }
+
+    /// The output was written: the stream may add to it again.
+    pub(super) fn begin_turn(&mut self) {
+        self.turn_start = self.sent;
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.phase, Phase::NotBegun)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open(_))
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done)
+    }
+
+    /// Bytes of content that the stream accepted.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Returns whether content is there, or may be: a source that was not pulled yet counts.
+    pub(super) fn has_content(&self) -> bool {
+        matches!(&self.phase, Phase::Open(content) if !content.is_pending())
+    }
+
+    /// Returns whether there is content that the stream accepts, so that only room in the output is missing.
+    pub(super) fn could_send(&self, stream: StreamId, machine: &impl Streams) -> bool {
+        self.has_content() && machine.writable(stream)
+    }
+
+    /// As [`could_send`](Self::could_send), and the stream has not used up its share of the output.
+    pub(super) fn may_send(&self, stream: StreamId, machine: &impl Streams) -> bool {
+        self.sent - self.turn_start < STREAM_BYTES_MAX as u64 && self.could_send(stream, machine)
+    }
+
+    /// Queues content for one turn: until the stream or the output is full, its quantum is used up, or the source has no more. `since` is
+    /// set when content was queued; `waker` wakes the exchange when a pending source has more.
+    pub(super) fn pump(
+        &mut self,
+        stream: StreamId,
+        machine: &mut impl Streams,
+        core: &Core,
+        waker: &Waker,
+        since: &mut Instant,
+        out: &mut WriteList,
+    ) -> Turn {
+        let Phase::Open(content) = &mut self.phase else { return Turn::Open };
+        // HTTP/1.1 has one stream and an unlimited quantum, hence the saturation.
+        let quantum_end = self.sent.saturating_add(machine.quantum(stream) as u64);
+        let end = quantum_end.min(self.turn_start + STREAM_BYTES_MAX as u64);
+        // Three bounds: the peer's window, the memory of this connection, and the share of this stream.
+        while machine.writable(stream) && out.len() < OUTPUT_BYTES_MAX && self.sent < end {
+            let mut source = Task::from_waker(waker);
+            // A panic may leave the source in any state. It is dropped with its exchange and never pulled again.
+            let pull = catch_unwind(AssertUnwindSafe(|| content.pull(core, &mut source)));
+            match pull {
+                Ok(Pull::Chunk(mut chunk)) => {
+                    // Where streams share the connection, a long piece must not take more than the turn.
+                    let turn = if machine.is_multiplexed() { (end - self.sent) as usize } else { usize::MAX };
+                    let mut part = chunk.slice(0..chunk.len().min(turn));
+                    let len = part.len();
+                    // The machine takes as much as the window allows; the rest stays in the content for a later turn.
+                    machine.send(stream, &mut part, out);
+                    chunk.advance(len - part.len());
+                    self.sent += (len - part.len()) as u64;
+                    *since = clock::now();
+                    content.keep(chunk);
+                }
+                Ok(Pull::Trailers(fields)) => machine.send_trailers(stream, &fields, out),
+                Ok(Pull::Pending) => return Turn::Open,
+                // Content beyond the announced length was cut by the machine, so it does not matter here; missing content does.
+                Ok(Pull::End) if self.sent >= self.announced => {
+                    machine.finish(stream, out);
+                    self.phase = Phase::Done;
+                    return Turn::Finished;
+                }
+                Ok(Pull::End) => return self.cut(Turn::Cut(BodyFault::Source), stream, machine, out),
+                Ok(Pull::Failed(fault)) => return self.cut(Turn::Cut(fault), stream, machine, out),
+                Err(_) => {
+                    core.load.count_panic();
+                    return self.cut(Turn::Panicked, stream, machine, out);
+                }
+            }
+        }
+        Turn::Open
+    }
+
+    #[cold]
+    fn cut(&mut self, turn: Turn, stream: StreamId, machine: &mut impl Streams, out: &mut WriteList) -> Turn {
+        machine.reset(stream, out);
+        self.phase = Phase::Done;
+        turn
+    }
+}

@@ -1,0 +1,530 @@
+//! A connection that a client opened.
+//!
+//! ```text
+//!  Open ──the machine wants to close──► Lingering ──the peer's end, a byte limit, a deadline──► closed
+//!    ├──the peer's end──► HalfClosed ──the machine wants to close──► closed
+//!    └──our end of a tunnel──► WriteClosed ──the peer's end──► HalfClosed
+//! ```
+//! A handler that responds at once never becomes a future: its response is queued in the turn that read the request. An idle
+//! connection holds no exchange slot.
+//!
+//! - `addresses`: the two socket addresses, in little space
+//! - `exchange`: one request and its response
+//! - `intake`: bytes from the kernel, until the peer's end or ours
+//! - `deadlines`: the peer's next action, and its time limit
+
+mod addresses;
+mod deadlines;
+mod exchange;
+mod intake;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+
+use causeway_message::{StatusCode, StreamId, WriteList};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
+use progress::{Stamp, stage};
+
+use super::line::{Flush, Line};
+use super::wake::ExchangeSlot;
+use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, yield_turn};
+use crate::clock;
+use crate::listener::Listener;
+use crate::machine::{BodyLength, Machine, ServerEvent, WaitsFor};
+use crate::recycle::recycle;
+use crate::transport::Transport;
+use crate::worker::Core;
+use addresses::AddressPair;
+use deadlines::AwaitedAction;
+pub(crate) use exchange::Exchange;
+use exchange::Inbound;
+
+/// The profiler's state of a connection from before its first turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) stamp: Stamp,
+    /// The kernel timestamps received bytes.
+    pub(crate) is_timed: bool,
+}
+
+/// A connection that a client opened.
+pub(crate) struct ServerConnection<T: Transport, M: Machine> {
+    line: Line<T>,
+    machine: M,
+    exchanges: Vec<Exchange>,
+    listener: Rc<Listener>,
+    addresses: AddressPair,
+    tls: Option<Rc<TlsFacts>>,
+    /// For the profiler: the last write, which the peer's next bytes respond to.
+    stamp: Stamp,
+    phase: Phase,
+    /// The peer's action that the current deadline is for.
+    awaited: AwaitedAction,
+    drain: DrainStep,
+    /// Bytes of the peer were left unread, so a plain close would send a reset.
+    unclean: bool,
+    /// The number of the listener's plan whose limits the machine has.
+    limits_of: u32,
+    /// The listener's admission number when the connection was accepted. A later number means that the plan admits other peers, or other
+    /// protocols.
+    admission: u32,
+    /// The ending of exchanges that are open when the connection closes.
+    ending: Ending,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The peer ended its sending side; requests that have arrived are still served.
+    HalfClosed,
+    /// We ended our sending side, which ends our direction of a tunnel; the peer may still send.
+    WriteClosed,
+    /// The last response is written. Further bytes of the peer are discarded for a while, because closing with unread bytes sends a reset,
+    /// which may overtake the response.
+    Lingering,
+}
+
+/// The progress of a graceful close after the listener has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DrainStep {
+    /// The listener has not ended.
+    NotBegun,
+    /// Requests that had already arrived are still accepted.
+    LastRead,
+    /// The machine closes gracefully.
+    Draining,
+    /// No further exchange can begin.
+    LastExchange,
+}
+
+// The same over TLS, beside its boxed keys.
+#[cfg(test)]
+const _: () = assert!(size_of::<ServerConnection<crate::tls::TlsStream, crate::machine::Protocol>>() <= 264);
+// The memory of an idle connection, besides the runtime's own task header and registration.
+#[cfg(test)]
+const _: () = assert!(size_of::<ServerConnection<tokio::net::TcpStream, crate::machine::Protocol>>() <= 256);
+
+impl<T: Transport, M: Machine> ServerConnection<T, M> {
+    pub(crate) fn new(
+        core: Rc<Core>,
+        listener: Rc<Listener>,
+        transport: T,
+        machine: M,
+        (peer, local): (SocketAddr, SocketAddr),
+        tls: Option<Rc<TlsFacts>>,
+        admission: u32,
+    ) -> Self {
+        Self {
+            line: Line::new(core, transport),
+            machine,
+            // No table until the first request: a connection that only waits has none.
+            exchanges: Vec::new(),
+            limits_of: listener.renewals(),
+            listener,
+            addresses: AddressPair::new(peer, local),
+            tls,
+            stamp: Stamp::default(),
+            phase: Phase::Open,
+            awaited: AwaitedAction::None,
+            drain: DrainStep::NotBegun,
+            unclean: false,
+            admission,
+            ending: Ending::PeerGone,
+        }
+    }
+
+    /// Takes over the profiler's state from the accept or the TLS handshake.
+    pub(crate) fn known_by(mut self, known: Known) -> Self {
+        self.stamp = known.stamp;
+        self.line.input.retimed(known.is_timed);
+        self
+    }
+
+    fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        let mut out = self.line.begin_turn(task);
+        // Looked at in each turn, since no event of this connection announces a reload.
+        if self.listener.is_ending() || self.is_outdated() {
+            self.drain(task, &mut out);
+        }
+        if self.line.input.is_held() {
+            self.look_at_hold(task);
+        }
+        let mut flow = self.rounds(task, &mut out);
+        if flow.is_continue() {
+            flow = self.watch(task, &mut out);
+        }
+        self.line.end_turn(out);
+        // Idle from here on: the table serves another connection meanwhile.
+        if self.exchanges.is_empty() && self.exchanges.capacity() > 0 {
+            self.line.core.memory.put_table(std::mem::take(&mut self.exchanges));
+        }
+        flow
+    }
+
+    /// Returns whether the listener now admits other connections than when this one was accepted.
+    fn is_outdated(&self) -> bool {
+        self.admission != self.listener.admissions()
+    }
+
+    /// Advances the graceful close by one step.
+    #[cold]
+    fn drain(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        match self.drain {
+            // Only after another poll of the reactor is it known which bytes had arrived before the end.
+            DrainStep::NotBegun => {
+                self.drain = DrainStep::LastRead;
+                yield_turn(task);
+            }
+            DrainStep::LastRead => {
+                self.drain = DrainStep::Draining;
+                self.machine.drain(out);
+            }
+            DrainStep::Draining | DrainStep::LastExchange => {}
+        }
+        if self.drain == DrainStep::Draining && self.machine.is_last() {
+            // An open exchange may last for long, and only a new one would need the listener's plan: the plan is not kept alive for it.
+            self.drain = DrainStep::LastExchange;
+            self.listener = self.listener.without_plan(self.line.core.vacant());
+        }
+    }
+
+    fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        self.resume_woken(task, out);
+        for round in 0..ROUNDS_MAX {
+            if self.phase == Phase::Lingering {
+                // The response is sent, and our side is closed; whatever still arrives has no receiver.
+                return self.line.discard(task);
+            }
+            self.handle_input(task, out);
+            self.produce(task, out);
+            self.flush(task, out)?;
+            // With output left the kernel is full, and its readiness wakes the task; only room with content needs a turn.
+            let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
+            if !more {
+                if self.line.input.is_held() {
+                    return ControlFlow::Continue(());
+                }
+                // While bytes are unhandled there is no read. But bytes that the machine could not use (a part of a head) need one.
+                let left = self.may_handle(task, out) && self.line.input.has_more() && self.line.input.is_fresh();
+                let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
+                // An ending listener still serves requests that had arrived before its end.
+                if closing && !(self.listener.is_ending() && self.read(task, out)?) {
+                    self.begin_close(task)?;
+                    return self.line.discard(task);
+                }
+                if !closing && !left && !self.read(task, out)? {
+                    return ControlFlow::Continue(());
+                }
+            }
+            // One connection with endless content must not keep the worker from the others.
+            if more || round + 1 == ROUNDS_MAX {
+                yield_turn(task);
+                return ControlFlow::Continue(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Resumes the exchanges that their wait, source or reader woke.
+    fn resume_woken(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        let Self { exchanges, machine, line, .. } = self;
+        for exchange in exchanges {
+            // Nothing of an exchange waits once its response is queued, so its waker needs no update.
+            if exchange.follows_wakes() {
+                exchange.wake.follow(task.waker());
+            }
+            if exchange.wake.take_ready() {
+                exchange.resume(machine, &line.core, task, out);
+            } else {
+                exchange.look_at_body(machine, task, out);
+            }
+        }
+    }
+
+    /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the output is full, while the
+    /// profiler delays them, or while a body without a window has no room. The end of each of these wakes the task.
+    fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
+        // A client that sends requests and reads no responses stops here, not in our memory.
+        out.len() < OUTPUT_BYTES_MAX
+            && !self.line.input.is_held()
+            && self.exchanges.len() < self.machine.exchanges_max()
+            && !self.is_full(task)
+    }
+
+    /// Returns whether a request body is waiting for its reader, on a connection without windows.
+    fn is_full(&self, task: &Task<'_>) -> bool {
+        !self.machine.is_multiplexed()
+            && self.exchanges.iter().any(|exchange| {
+                exchange.inbound == Inbound::Open
+                    && !exchange.discards()
+                    && !exchange.cx.mailbox().has_room(task.waker())
+            })
+    }
+
+    fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        let mut spare = None;
+        // The peer's end may have arrived before the response that began the tunnel. The tunnel's end is an event without bytes.
+        let is_end_due = self.phase == Phase::HalfClosed
+            && self.exchanges.last().is_some_and(|exchange| exchange.is_tunnel && exchange.inbound == Inbound::Open);
+        let mut again = self.line.input.has_more() || is_end_due;
+        while again && self.may_handle(task, out) {
+            if self.limits_of != self.listener.renewals() {
+                self.renew_limits();
+            }
+            // The machine writes a head straight into the storage of the exchange to come: the only copy of its bytes.
+            let slot = spare.get_or_insert_with(|| self.line.core.take_slot());
+            let (used, event) = {
+                let _span = stage::PARSE.enter();
+                self.machine.handle_bytes(clock::now(), self.line.input.bytes(), slot.spare.head_mut(), out)
+            };
+            let idle = used == 0 && event.is_none();
+            // The end of a tunnel follows its last bytes, and has no bytes of its own.
+            let data = matches!(event, Some(ServerEvent::Data { .. }));
+            match event {
+                Some(ServerEvent::Head { stream, body, upgrade, .. }) => {
+                    if let Some(slot) = spare.take() {
+                        self.begin(stream, body, upgrade, slot, task, out);
+                    }
+                }
+                Some(event) => self.handle_event(event, &mut spare, task, out),
+                None => {}
+            }
+            self.line.input.consume(used);
+            again = !idle && (data || !self.line.input.is_empty());
+        }
+        // No head came: the storage goes back unused.
+        if let Some(slot) = spare {
+            self.line.core.put_slot(slot);
+        }
+        self.line.input.handled(again);
+    }
+
+    /// Applies the limits of a new plan of the listener, from the next head on.
+    #[cold]
+    fn renew_limits(&mut self) {
+        let ends = matches!(self.drain, DrainStep::Draining | DrainStep::LastExchange);
+        // Only between requests: a head that has begun under the old limits ends under them.
+        if !ends && self.exchanges.is_empty() && self.machine.waits_for() == WaitsFor::KeepAlive {
+            self.machine.renew(&self.listener.plan());
+            self.limits_of = self.listener.renewals();
+        }
+    }
+
+    /// Begins an exchange; `slot` holds its head.
+    fn begin(
+        &mut self,
+        stream: StreamId,
+        body: BodyLength,
+        upgrade: bool,
+        slot: ExchangeSlot,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) {
+        if self.is_outdated() {
+            // RFC 9110 §15.5.20: the present plan might not have accepted this connection. The client may retry on another one.
+            self.line.core.put_slot(slot);
+            self.unclean = true;
+            self.machine.drain(out);
+            return self.machine.refuse(stream, StatusCode::MISDIRECTED_REQUEST, &clock::date(), out);
+        }
+        let (peer, local) = self.addresses.addresses();
+        let plan = self.listener.plan();
+        let at = clock::now();
+        // The time limit of the next head begins here, even if some of its bytes have arrived.
+        self.line.since = at;
+        let scheme = if self.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let arrival = Arrival { peer, local, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
+        let cx = slot.spare.prepare(arrival, &plan.generation);
+        // Known from the head, so a request without a body never waits for its end.
+        let inbound = if body.is_empty() { Inbound::Complete } else { Inbound::Open };
+        match body {
+            _ if inbound == Inbound::Complete => cx.mailbox().complete(),
+            BodyLength::Sized(bytes) => cx.mailbox().announce(bytes),
+            BodyLength::Unknown => cx.mailbox().announce_unsized(),
+            BodyLength::None => {}
+        }
+        if self.exchanges.capacity() == 0 {
+            self.exchanges = self.line.core.memory.take_table();
+        }
+        let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, plan, slot.wake, inbound));
+        exchange.run(&mut self.machine, &self.line.core, task, out);
+    }
+
+    fn handle_event(
+        &mut self,
+        event: ServerEvent,
+        spare: &mut Option<ExchangeSlot>,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) {
+        // Of all events only these two concern the connection and not a stream: its loss, and a fault before a head.
+        let (ServerEvent::Data { stream, .. }
+        | ServerEvent::Head { stream, .. }
+        | ServerEvent::Trailers { stream }
+        | ServerEvent::End { stream }
+        | ServerEvent::Reset { stream }
+        | ServerEvent::Fault { stream: Some(stream), .. }) = event
+        else {
+            self.unclean = true;
+            if event == ServerEvent::Broken {
+                self.exchanges.iter_mut().for_each(|exchange| exchange.give_up(Ending::PeerGone));
+            } else {
+                // A fault without a stream: no response can be sent, and no body continues.
+                self.fail_bodies(BodyFault::Malformed);
+            }
+            return;
+        };
+        // From the back: most events are for the youngest exchange, and over HTTP/1.1 all are.
+        let Some(exchange) = self.exchanges.iter_mut().rfind(|exchange| exchange.stream == stream) else {
+            if let ServerEvent::Fault { fault: status, .. } = event {
+                self.unclean = true;
+                self.machine.refuse(stream, status, &clock::date(), out);
+            }
+            return;
+        };
+        match event {
+            ServerEvent::Data { range, .. } => {
+                let len = range.len() as u64;
+                exchange.received += len;
+                exchange.since = clock::now();
+                if exchange.discards() {
+                    // RFC 9110 §15.5.14: a client may send a body that nobody reads; beyond the bound a reset is cheaper for both.
+                    exchange.discarded += len;
+                    if exchange.discarded > exchange.plan.discard_bytes_max {
+                        exchange.inbound = Inbound::Failed;
+                        self.machine.reset(stream, out);
+                    } else {
+                        self.machine.release(stream, u32::try_from(len).unwrap_or(u32::MAX), out);
+                    }
+                } else {
+                    let mailbox = exchange.cx.mailbox();
+                    let is_copied = len < COPIED_BELOW && self.machine.is_multiplexed() && !mailbox.is_empty();
+                    // By reference where possible. A small piece of several streams is copied, so that it does not pin a block.
+                    mailbox.push(Frame::Chunk(self.line.chunk(range, is_copied)));
+                    if self.machine.is_multiplexed() {
+                        // The reader may be another task, and may empty the mailbox before this task looks at it again.
+                        mailbox.notify(task.waker());
+                    }
+                }
+            }
+            ServerEvent::Trailers { .. } => {
+                if let Some(slot) = spare {
+                    let fields = std::mem::take(slot.spare.head_mut().fields_mut());
+                    exchange.cx.mailbox().push(Frame::Trailers(Box::new(fields)));
+                }
+                exchange.inbound = Inbound::Complete;
+                exchange.cx.mailbox().complete();
+            }
+            ServerEvent::End { .. } => {
+                exchange.inbound = Inbound::Complete;
+                exchange.cx.mailbox().complete();
+            }
+            ServerEvent::Fault { .. } => {
+                exchange.inbound = Inbound::Failed;
+                exchange.cx.mailbox().fail(BodyFault::Malformed);
+            }
+            ServerEvent::Reset { .. } => exchange.give_up(Ending::PeerGone),
+            ServerEvent::Head { .. } | ServerEvent::Broken => {}
+        }
+        // A reader that waited for this continues in this turn.
+        if exchange.wake.take_ready() {
+            exchange.resume(&mut self.machine, &self.line.core, task, out);
+        }
+    }
+
+    /// Queues content, by rank, until the output is full or every stream has had its share.
+    fn produce(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        let Self { exchanges, machine, line, .. } = self;
+        while out.len() < OUTPUT_BYTES_MAX {
+            let ready = exchanges.iter_mut().filter(|exchange| exchange.may_send(machine));
+            let Some(exchange) = ready.min_by_key(|exchange| machine.rank(exchange.stream)) else { return };
+            exchange.pump(machine, &line.core, task, out);
+            // The content may be the request's own body, as an echo sends it. The bytes that it took must return to the peer's window
+            // now: the next turn may be one that waits for exactly these bytes.
+            exchange.look_at_body(machine, task, out);
+        }
+    }
+
+    /// Writes the output. Once the kernel has all of it, ends the exchanges that are over.
+    fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        if !out.is_empty() {
+            // Before the system call: the peer may react before it returns.
+            progress::written(&mut self.stamp);
+        }
+        match self.line.flush(task, out) {
+            Flush::Complete => {}
+            Flush::Blocked => return ControlFlow::Continue(()),
+            Flush::Failed => return ControlFlow::Break(()),
+        }
+        if self.phase == Phase::Open && self.machine.is_half_closed() {
+            self.end_sending(task)?;
+        }
+        self.retire(out)?;
+        self.exchanges.iter_mut().for_each(|exchange| exchange.sending.begin_turn());
+        ControlFlow::Continue(())
+    }
+
+    /// Ends the exchanges that are over. If a response was cut short and the connection carries nothing else, closes the connection with a
+    /// reset: a close without one looks like the end of a response that only the connection's end delimits.
+    fn retire(&mut self, out: &mut WriteList) -> ControlFlow<()> {
+        let Self { exchanges, machine, line, unclean, .. } = self;
+        let closing = machine.wants_close();
+        let awaits_body = machine.waits_for() == WaitsFor::Body;
+        let over = |exchange: &mut Exchange| {
+            exchange.written(&line.core);
+            // Before a close nothing is read for a last exchange whose body has no reader: the lingering close discards these bytes.
+            let last = closing && (exchange.discards() || !awaits_body);
+            let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
+            exchange.sending.is_done() && !reading
+        };
+        let mut is_cut = false;
+        for exchange in exchanges.extract_if(.., over) {
+            *unclean |= exchange.inbound != Inbound::Complete;
+            // Pipelined bytes that the machine had to leave until now may hold the next request.
+            line.input.refresh();
+            is_cut |= exchange.cut && !machine.is_multiplexed();
+            if exchange.inbound == Inbound::Failed {
+                machine.reset(exchange.stream, out);
+            }
+            recycle(&line.core, exchange);
+        }
+        if is_cut {
+            line.transport.reset_on_close();
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl<T: Transport, M: Machine> Future for ServerConnection<T, M> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        clock::polled();
+        match self.turn(task) {
+            ControlFlow::Continue(()) => Poll::Pending,
+            ControlFlow::Break(()) => Poll::Ready(()),
+        }
+    }
+}
+
+impl<T: Transport, M: Machine> Drop for ServerConnection<T, M> {
+    fn drop(&mut self) {
+        for mut exchange in self.exchanges.drain(..) {
+            if exchange.ending == Ending::Complete {
+                exchange.ending = if self.ending == Ending::Complete { Ending::PeerGone } else { self.ending };
+            }
+            exchange.cx.mailbox().fail(BodyFault::PeerGone);
+            recycle(&self.line.core, exchange);
+        }
+        self.line.core.load.observed.closed(self.machine.is_multiplexed());
+        self.line.core.lifecycle.connection_ended();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! The peer's next action, and its time limit.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::task::Context as Task;
+use std::time::{Duration, Instant};
+
+use causeway_message::WriteList;
+use causeway_pipeline::{BodyFault, Ending};
+
+use super::exchange::{Exchange, Inbound, PeerAction};
+use super::{Phase, ServerConnection};
+use crate::clock;
+use crate::machine::{Machine, WaitsFor};
+use crate::transport::Transport;
+
+/// The action of the peer that the connection waits for. Each has its own time limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AwaitedAction {
+    /// None: the server itself is at work.
+    None,
+    /// Begin the next request.
+    Request,
+    /// Complete a request's head.
+    Head,
+    /// Send more of the request's body.
+    Body,
+    /// With streams side by side: the [`PeerAction`] of each stream, each with a deadline of its own.
+    Streams,
+    /// Send or accept bytes in a half-closed tunnel.
+    Tunnel,
+    /// Accept output.
+    Accept,
+    /// Close.
+    Close,
+}
+
+impl<T: Transport, M: Machine> ServerConnection<T, M> {
+    /// Sets the deadline of the peer's next action, or handles that it has passed.
+    pub(super) fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        if self.line.input.is_held() {
+            // The awaited bytes may be among the delayed ones, which are processed soon. The deadline stays as it is until then.
+            return ControlFlow::Continue(());
+        }
+        let awaited = self.awaited_action(task, out);
+        if awaited != self.awaited {
+            self.awaited = awaited;
+            self.line.since = clock::now();
+        }
+        let deadline = if awaited == AwaitedAction::Streams {
+            self.exchanges.iter().filter_map(|exchange| self.stream_deadline(exchange)).min()
+        } else {
+            self.limit(awaited).map(|limit| self.line.since + limit)
+        };
+        let Some(deadline) = deadline else { return ControlFlow::Continue(()) };
+        if clock::now() >= deadline {
+            return self.time_out(awaited, task, out);
+        }
+        self.line.set_deadline(deadline);
+        ControlFlow::Continue(())
+    }
+
+    fn awaited_action(&self, task: &Task<'_>, out: &WriteList) -> AwaitedAction {
+        if self.phase == Phase::Lingering {
+            return AwaitedAction::Close;
+        }
+        if !out.is_empty() {
+            return AwaitedAction::Accept;
+        }
+        if self.phase == Phase::HalfClosed && self.exchanges.iter().any(|exchange| self.hangs(exchange)) {
+            return AwaitedAction::Close;
+        }
+        match self.machine.waits_for() {
+            WaitsFor::KeepAlive if self.exchanges.is_empty() => AwaitedAction::Request,
+            WaitsFor::Head => AwaitedAction::Head,
+            // While backpressure stops the body, the peer is not late.
+            WaitsFor::Body if !self.is_full(task) => AwaitedAction::Body,
+            WaitsFor::Acknowledgement => AwaitedAction::Close,
+            _ if self.machine.is_multiplexed() => AwaitedAction::Streams,
+            _ if self.exchanges.last().is_some_and(Exchange::is_half_closed) => AwaitedAction::Tunnel,
+            _ => AwaitedAction::None,
+        }
+    }
+
+    /// Returns whether the exchange may never end after the peer's end: its handler waits, or its content waits for window.
+    fn hangs(&self, exchange: &Exchange) -> bool {
+        exchange.is_waiting() || exchange.awaited_action(&self.machine) == Some(PeerAction::OpenWindow)
+    }
+
+    /// Returns the deadline of the peer's action that this exchange waits for.
+    fn stream_deadline(&self, exchange: &Exchange) -> Option<Instant> {
+        let timeouts = &exchange.plan.timeouts;
+        let limit = match exchange.awaited_action(&self.machine)? {
+            PeerAction::SendBody => timeouts.body_idle,
+            PeerAction::OpenWindow => timeouts.write_idle,
+            PeerAction::MoveTunnel => timeouts.keep_alive,
+        };
+        Some(exchange.since + limit)
+    }
+
+    fn limit(&self, awaited: AwaitedAction) -> Option<Duration> {
+        // An open exchange keeps the timeouts that it began with.
+        let plan = self.exchanges.last().map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
+        let timeouts = &plan.timeouts;
+        match awaited {
+            AwaitedAction::None | AwaitedAction::Streams => None,
+            // A tunnel has no time limit while both directions are open. A half-closed one ends after the time that a connection may be
+            // idle, unless bytes move.
+            AwaitedAction::Request | AwaitedAction::Tunnel => Some(timeouts.keep_alive),
+            AwaitedAction::Head => Some(timeouts.head),
+            AwaitedAction::Body => Some(timeouts.body_idle),
+            AwaitedAction::Accept => Some(timeouts.write_idle),
+            AwaitedAction::Close => Some(timeouts.linger),
+        }
+    }
+
+    fn time_out(&mut self, awaited: AwaitedAction, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
+        match awaited {
+            AwaitedAction::None => ControlFlow::Break(()),
+            AwaitedAction::Request | AwaitedAction::Close => {
+                // The protocol's last message, if it has one. One attempt: the close does not wait until the peer accepts it.
+                let _ = self.machine.handle_timeout(out);
+                self.flush(task, out)?;
+                ControlFlow::Break(())
+            }
+            AwaitedAction::Accept | AwaitedAction::Tunnel => {
+                self.line.transport.reset_on_close();
+                ControlFlow::Break(())
+            }
+            AwaitedAction::Head => {
+                // RFC 9110 §15.5.9: 408 (Request Timeout).
+                if let Some(event) = self.machine.handle_timeout(out) {
+                    self.handle_event(event, &mut None, task, out);
+                }
+                self.rounds(task, out)?;
+                self.watch(task, out)
+            }
+            AwaitedAction::Streams => {
+                self.time_out_streams(out);
+                self.rounds(task, out)?;
+                self.watch(task, out)
+            }
+            AwaitedAction::Body => {
+                // The body's reader may still respond. Without a reader no exchange needs the rest.
+                if !self.fail_bodies(BodyFault::TimedOut) {
+                    return ControlFlow::Break(());
+                }
+                // The response must be the last one: the rest of the body would be parsed as a request.
+                self.machine.drain(out);
+                self.line.since = clock::now();
+                self.rounds(task, out)?;
+                self.watch(task, out)
+            }
+        }
+    }
+
+    /// Ends the exchanges whose deadlines have passed; other streams continue. The reader of a body may still respond.
+    fn time_out_streams(&mut self, out: &mut WriteList) {
+        let now = clock::now();
+        for at in 0..self.exchanges.len() {
+            if self.stream_deadline(&self.exchanges[at]).is_none_or(|deadline| now < deadline) {
+                continue;
+            }
+            let exchange = &mut self.exchanges[at];
+            exchange.since = now;
+            if exchange.is_waiting() {
+                exchange.inbound = Inbound::Failed;
+                exchange.cx.mailbox().fail(BodyFault::TimedOut);
+            } else {
+                exchange.give_up(Ending::TimedOut);
+                self.machine.reset(exchange.stream, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! One exchange on a client's connection: its context and the two halves of its life.
+//!
+//! ```text
+//! inbound:   Open ──End──► Complete        Open ──fault, deadline──► Failed
+//! sending:   not begun ──response──► open ──last byte queued──► done
+//!                  └───────────────small response────────────────┘
+//! ```
+//! The exchange ends in `recycle` when both halves are over and the kernel has accepted the output.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::Context as Task;
+use std::time::Instant;
+
+use causeway_message::{Method, StatusCode, StreamId, WriteList};
+use causeway_pipeline::route;
+use causeway_pipeline::{Body, BodyFault, Context, Ending, Response, Verdict};
+use progress::{Visit, is_active, stage};
+
+use super::super::sending::{STREAM_BYTES_MAX, Sending, Turn};
+use super::super::wake::ExchangeWake;
+use crate::clock;
+use crate::listener::ListenerPlan;
+use crate::machine::{Framing, Machine};
+use crate::worker::Core;
+
+/// The state of the request's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inbound {
+    /// More bytes may come.
+    Open,
+    /// All of it has been received.
+    Complete,
+    /// It ended early: the peer reset the stream, broke the framing, or was too slow.
+    Failed,
+}
+
+/// The peer's action without which an exchange cannot continue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerAction {
+    /// Send more of the request's body.
+    SendBody,
+    /// Send or accept bytes in a half-closed tunnel.
+    MoveTunnel,
+    /// Open the window for the response's content.
+    OpenWindow,
+}
+
+/// One exchange under way.
+pub(crate) struct Exchange {
+    pub(crate) stream: StreamId,
+    pub(crate) cx: Context,
+    /// The listener's plan when the exchange began; its timeouts hold until the end.
+    pub(crate) plan: Rc<ListenerPlan>,
+    pub(crate) wake: ExchangeWake,
+    pub(crate) inbound: Inbound,
+    pub(crate) sending: Sending,
+    pub(crate) ending: Ending,
+    /// The response was cut short; the peer must not mistake it for a complete one.
+    pub(crate) cut: bool,
+    pub(crate) status: Option<StatusCode>,
+    /// Bytes of request content received.
+    pub(crate) received: u64,
+    /// Of these, bytes that no handler reads any more.
+    pub(crate) discarded: u64,
+    /// The last time at which the peer sent bytes for the exchange or accepted some.
+    pub(crate) since: Instant,
+    /// The response switched protocols: each direction ends by itself.
+    pub(crate) is_tunnel: bool,
+    /// The exchange's begin, for the profiler.
+    visit: Visit,
+    /// The profiler has counted the response.
+    is_counted: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        stream: StreamId,
+        cx: Context,
+        plan: Rc<ListenerPlan>,
+        wake: ExchangeWake,
+        inbound: Inbound,
+    ) -> Self {
+        Self {
+            stream,
+            cx,
+            plan,
+            wake,
+            inbound,
+            sending: Sending::new(),
+            ending: Ending::Complete,
+            cut: false,
+            status: None,
+            received: 0,
+            discarded: 0,
+            since: clock::now(),
+            is_tunnel: false,
+            visit: Visit::begin(),
+            is_counted: false,
+        }
+    }
+
+    /// The kernel has accepted all queued output. Counts the response if it is complete.
+    #[inline]
+    pub(crate) fn written(&mut self, core: &Core) {
+        if self.sending.is_done() && !std::mem::replace(&mut self.is_counted, true) && is_active() {
+            self.count(core);
+        }
+    }
+
+    #[cold]
+    fn count(&self, core: &Core) {
+        // A response that was cut short is not progress. The 500 response after a handler's panic is.
+        if matches!(self.ending, Ending::Complete | Ending::Panicked) && self.cx.is_progress() {
+            self.visit.end(core.answered);
+            if let Some(route) = route::answered(&self.cx) {
+                self.visit.end(route);
+            }
+        }
+    }
+
+    /// Runs the handlers from the start.
+    pub(crate) fn run<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
+        let verdict = self.guarded(core, route::run);
+        self.settle(verdict, machine, out);
+        if self.is_waiting() {
+            self.resume(machine, core, task, out);
+        }
+        self.look_at_body(machine, task, out);
+    }
+
+    /// Continues after a wakeup: polls the handler's wait, and looks at the content's source and at the request's reader.
+    pub(crate) fn resume<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        core: &Core,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) {
+        if self.is_waiting() {
+            // Before the poll, because a future may wake its task during it.
+            self.wake.follow(task.waker());
+            let waker = self.wake.waker().clone();
+            let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
+            self.settle(verdict, machine, out);
+        }
+        // Even if there is no room for content now: `could_send` depends on it.
+        self.sending.wake();
+        self.look_at_body(machine, task, out);
+    }
+
+    /// Queues content for one turn.
+    pub(crate) fn pump<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
+        let _span = stage::ENCODE.enter();
+        self.wake.follow(task.waker());
+        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
+        let ending = match turn {
+            Turn::Open | Turn::Finished => return,
+            Turn::Cut(_) => Ending::BodyFailed,
+            Turn::Panicked => Ending::Panicked,
+        };
+        self.cut = true;
+        if self.ending == Ending::Complete {
+            self.ending = ending;
+        }
+    }
+
+    /// Returns whether there is content that its stream accepts, so that only room in the output is missing.
+    pub(crate) fn could_send<M: Machine>(&self, machine: &M) -> bool {
+        self.sending.could_send(self.stream, machine)
+    }
+
+    /// As [`could_send`](Self::could_send), and the stream has not used up its share of the output.
+    pub(crate) fn may_send<M: Machine>(&self, machine: &M) -> bool {
+        self.sending.may_send(self.stream, machine)
+    }
+
+    /// Returns the peer's action that the exchange waits for, if it waits for the peer.
+    pub(crate) fn awaited_action<M: Machine>(&self, machine: &M) -> Option<PeerAction> {
+        if self.sending.has_content() && !machine.writable(self.stream) {
+            return Some(PeerAction::OpenWindow);
+        }
+        if self.is_tunnel {
+            // The other protocol may be silent for any time while both directions are open.
+            return self.is_half_closed().then_some(PeerAction::MoveTunnel);
+        }
+        let awaits_body = self.inbound == Inbound::Open && (self.discards() || self.cx.mailbox().is_empty());
+        awaits_body.then_some(PeerAction::SendBody)
+    }
+
+    /// Returns whether exactly one direction of a tunnel has ended.
+    pub(crate) fn is_half_closed(&self) -> bool {
+        self.is_tunnel && (self.inbound == Inbound::Open) == self.sending.is_done()
+    }
+
+    /// Ends both halves early, for example because the peer reset the stream: cancels the handlers' wait and drops unread content.
+    pub(crate) fn give_up(&mut self, ending: Ending) {
+        self.cx.cancel_wait();
+        if self.inbound == Inbound::Open {
+            self.inbound = Inbound::Failed;
+            self.cx.mailbox().fail(BodyFault::PeerGone);
+        }
+        if !self.sending.is_done() && self.ending == Ending::Complete {
+            self.ending = ending;
+        }
+        self.sending.finish();
+        // The machine has already returned these bytes to the peer's window, and the exchange may remain for long until its output is
+        // written, so it must not keep the blocks.
+        self.cx.mailbox().discard_unread();
+    }
+
+    /// Returns whether a handler waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.sending.has_begun() && self.cx.is_waiting()
+    }
+
+    /// Returns whether a wakeup can have an effect: after the response is queued, nothing of the exchange waits.
+    pub(crate) fn follows_wakes(&self) -> bool {
+        !self.sending.is_done()
+    }
+
+    /// Returns whether the rest of the request body is to be discarded: the response is queued and no reader is left.
+    pub(crate) fn discards(&self) -> bool {
+        self.sending.is_done() && self.cx.mailbox().is_abandoned()
+    }
+
+    /// Reports to the machine what the body's reader did: it began to read, or took bytes.
+    pub(crate) fn look_at_body<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
+        if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
+            let mailbox = self.cx.mailbox();
+            if mailbox.is_abandoned() {
+                // Both directions are over: further bytes of the peer have no reader.
+                self.inbound = Inbound::Failed;
+                return;
+            }
+            mailbox.follow_reader(task.waker());
+        }
+        if self.inbound == Inbound::Open {
+            let mailbox = self.cx.mailbox();
+            let is_wanted = mailbox.wanted();
+            if is_wanted {
+                machine.send_continue(self.stream, out);
+            }
+            let taken = mailbox.taken();
+            if taken > 0 {
+                // Until now the peer waited for the reader, so the peer's time begins here.
+                self.since = clock::now();
+                machine.release(self.stream, taken, out);
+            }
+            if machine.is_multiplexed() || !is_wanted {
+                // The reader may be another task. It must wake this one, because the peer waits for window, or for 100 (Continue).
+                mailbox.notify(task.waker());
+            }
+        }
+    }
+
+    /// Runs handlers. A panic ends the exchange, not the worker.
+    fn guarded(&mut self, core: &Core, work: impl FnOnce(&mut Context) -> Verdict) -> Option<Verdict> {
+        let _span = stage::ROUTE.enter();
+        let cx = &mut self.cx;
+        // A panic may leave the context in any state; the context is dropped and never used again.
+        let verdict = catch_unwind(AssertUnwindSafe(|| work(cx))).ok();
+        if verdict.is_none() {
+            core.load.count_panic();
+            self.ending = Ending::Panicked;
+        }
+        verdict
+    }
+
+    fn settle<M: Machine>(&mut self, verdict: Option<Verdict>, machine: &mut M, out: &mut WriteList) {
+        for (status, fields) in self.cx.take_informs() {
+            machine.send_informational(self.stream, status, &fields, out);
+        }
+        match verdict {
+            Some(Verdict::Respond(response)) => self.respond(response, machine, out),
+            Some(Verdict::Waiting) => {}
+            Some(Verdict::Abort) => {
+                self.ending = Ending::Aborted;
+                machine.reset(self.stream, out);
+                self.sending.finish();
+            }
+            None => {
+                tracing::error!(peer = %self.cx.arrival().peer, "a handler panicked; its exchange ends");
+                self.status = Some(StatusCode::INTERNAL_SERVER_ERROR);
+                machine.refuse(self.stream, StatusCode::INTERNAL_SERVER_ERROR, &clock::date(), out);
+                self.sending.finish();
+            }
+        }
+    }
+
+    /// Replaces a 1xx status that a handler gave to its final response. RFC 9110 §15.2 allows it only for interim responses, so it is sent
+    /// as one, and 200 follows, as in Go. A 101 without a tunnel is the handler's fault: 500.
+    #[cold]
+    fn after_interim<M: Machine>(&mut self, status: StatusCode, machine: &mut M, out: &mut WriteList) -> StatusCode {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        machine.send_informational(self.stream, status, self.cx.response().fields(), out);
+        StatusCode::OK
+    }
+
+    fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
+        let _span = stage::ENCODE.enter();
+        let Response { mut status, body } = response;
+        if status.is_informational() && !matches!(body, Body::Tunnel(_)) {
+            status = self.after_interim(status, machine, out);
+        }
+        let method = self.cx.original().method();
+        if matches!(body, Body::Tunnel(_)) && method == Method::Connect {
+            // RFC 9110 §9.3.6: a tunnel that CONNECT asked for begins with 2xx, not with 101.
+            status = StatusCode::OK;
+        }
+        let silent = method == Method::Head || status.forbids_content();
+        self.status = Some(status);
+        self.cx.response_mut().set_status(status);
+        let framing = match &body {
+            Body::Tunnel(_) => Framing::Tunnel,
+            body => match body.len() {
+                Some(0) => Framing::Empty,
+                Some(len) => Framing::Sized(len),
+                None => Framing::Stream,
+            },
+        };
+        machine.send_head(self.stream, self.cx.response(), framing, &clock::date(), out);
+        if let Framing::Sized(len) = framing {
+            self.sending.announce(len);
+        }
+        match body {
+            // A chunk longer than a turn waits for its turn among the other streams.
+            Body::Chunk(chunk) if !silent && machine.is_multiplexed() && chunk.len() > STREAM_BYTES_MAX => {
+                return self.sending.begin(Body::Chunk(chunk));
+            }
+            Body::Chunk(mut chunk) if !silent => {
+                let len = chunk.len();
+                machine.send(self.stream, &mut chunk, out);
+                self.sending.count(len - chunk.len());
+                if !chunk.is_empty() {
+                    return self.sending.begin(Body::Chunk(chunk));
+                }
+            }
+            Body::Tunnel(_) => {
+                self.is_tunnel = true;
+                if self.inbound == Inbound::Complete {
+                    // The other protocol's bytes follow the request.
+                    self.inbound = Inbound::Open;
+                    self.cx.mailbox().reopen();
+                }
+                return self.sending.begin(body);
+            }
+            Body::File(_) | Body::Parts(_) | Body::Stream(_) | Body::Incoming(_) if !silent => {
+                return self.sending.begin(body);
+            }
+            _ => {}
+        }
+        machine.finish(self.stream, out);
+        self.sending.finish();
+    }
+}

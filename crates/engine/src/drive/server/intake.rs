@@ -1,0 +1,122 @@
+//! Bytes from the kernel, until the peer's end or ours.
+
+use std::ops::ControlFlow;
+use std::task::{Context as Task, Poll};
+
+use causeway_message::WriteList;
+use causeway_pipeline::{BodyFault, Ending};
+
+use super::super::OUTPUT_BYTES_MAX;
+use super::super::line::Intake;
+use super::deadlines::AwaitedAction;
+use super::exchange::Inbound;
+use super::{Phase, ServerConnection};
+use crate::clock;
+use crate::hold::Read;
+use crate::machine::{Machine, ServerEvent};
+use crate::transport::Transport;
+
+impl<T: Transport, M: Machine> ServerConnection<T, M> {
+    /// Reads from the kernel once. Returns whether there were bytes, or the peer's end.
+    pub(super) fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
+        let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full(task);
+        // With the output full the machine gets no bytes, so a read now could find the peer's end before the bytes ahead of it are handled.
+        let is_held_up = out.len() >= OUTPUT_BYTES_MAX && !self.line.input.is_empty();
+        if !may_read || is_held_up {
+            return ControlFlow::Continue(false);
+        }
+        match self.line.read(task) {
+            Intake::Bytes(read) => {
+                if let Some(read) = read {
+                    self.take_up(read, task);
+                }
+                // A head has one time limit, however slowly its bytes arrive.
+                if self.awaited != AwaitedAction::Head {
+                    self.line.since = clock::now();
+                }
+                ControlFlow::Continue(true)
+            }
+            Intake::End => {
+                self.phase = Phase::HalfClosed;
+                self.peer_ended(task, out)?;
+                ControlFlow::Continue(true)
+            }
+            Intake::Failed => ControlFlow::Break(()),
+            Intake::Nothing => ControlFlow::Continue(false),
+        }
+    }
+
+    /// Processes the bytes of a read now, unless the profiler delays them.
+    #[cold]
+    fn take_up(&mut self, read: Read, task: &Task<'_>) {
+        let at = read.at;
+        if !self.line.hold_back(read, Some(self.stamp), task) {
+            progress::arrived(&mut self.stamp, at);
+        }
+    }
+
+    /// Processes the delayed bytes if their time has come.
+    #[cold]
+    pub(super) fn look_at_hold(&mut self, task: &mut Task<'_>) {
+        if let Poll::Ready(read) = self.line.poll_hold(task) {
+            self.take_up(read, task);
+        }
+    }
+
+    /// Handles the peer's end. The peer may have ended only its sending side, or be gone. Complete requests are still served if that takes no
+    /// longer than a lingering close, and responses under way are sent; then the waits of the remaining handlers are dropped.
+    pub(super) fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        if self.line.transport.is_cut() {
+            // A tunnel's bytes carry no end of their own, so a truncation would go unnoticed.
+            self.fail_bodies(BodyFault::PeerGone);
+        }
+        let event = self.machine.handle_eof();
+        if let Some(ServerEvent::Fault { .. }) = event {
+            // The reader's fault is that the peer is gone, not that its framing is wrong.
+            self.fail_bodies(BodyFault::PeerGone);
+        }
+        if let Some(event) = event {
+            self.handle_event(event, &mut None, task, out);
+        }
+        self.fail_bodies(BodyFault::PeerGone);
+        ControlFlow::Continue(())
+    }
+
+    /// Fails every open request body. Returns whether a handler that has not responded yet can notice it.
+    pub(super) fn fail_bodies(&mut self, fault: BodyFault) -> bool {
+        let mut is_noticed = false;
+        for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.inbound == Inbound::Open) {
+            exchange.inbound = Inbound::Failed;
+            exchange.cx.mailbox().fail(fault);
+            is_noticed |= !exchange.sending.has_begun();
+        }
+        is_noticed
+    }
+
+    /// Ends our sending side after our direction of a tunnel has ended. If the transport has no room for its last record, later reads
+    /// flush it.
+    #[cold]
+    pub(super) fn end_sending(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        self.phase = Phase::WriteClosed;
+        match self.line.transport.poll_shutdown(task) {
+            Poll::Ready(Err(_)) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Closes after the last response. Closing while the kernel holds unread bytes sends a reset, which may overtake the
+    /// response (RFC 9112 §9.6), so first only our sending side ends.
+    pub(super) fn begin_close(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        self.ending = Ending::Complete;
+        if self.phase == Phase::HalfClosed || !self.unclean && self.line.input.is_empty() {
+            return ControlFlow::Break(());
+        }
+        if let Poll::Ready(Err(_)) = self.line.transport.poll_shutdown(task) {
+            return ControlFlow::Break(());
+        }
+        self.line.input.forget();
+        self.phase = Phase::Lingering;
+        self.line.since = clock::now();
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,61 @@
+//! A wire in memory: what the peer sent, what it was sent, and how much of that it takes for now.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+
+use crate::transport::{Received, Transport};
+
+pub(super) struct Wire {
+    pub(super) inbound: VecDeque<u8>,
+    pub(super) outbound: Vec<u8>,
+    /// Bytes that the peer takes before a write waits.
+    pub(super) room: usize,
+    /// Whether times are kept, since that was last said.
+    pub(super) timed: Option<bool>,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self { inbound: VecDeque::new(), outbound: Vec::new(), room: usize::MAX, timed: None }
+    }
+}
+
+/// The driver's end. Waiting registers nothing: a test polls when it has changed something.
+pub(super) struct WireEnd(pub(super) Rc<RefCell<Wire>>);
+
+impl Transport for WireEnd {
+    fn poll_read(&mut self, _: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
+        let wire = &mut *self.0.borrow_mut();
+        if wire.inbound.is_empty() {
+            return Poll::Pending;
+        }
+        let len = bytes.len().min(wire.inbound.len());
+        bytes.iter_mut().zip(wire.inbound.drain(..len)).for_each(|(place, byte)| *place = byte);
+        Poll::Ready(Ok(len.into()))
+    }
+
+    fn keep_times(&self, on: bool) {
+        self.0.borrow_mut().timed = Some(on);
+    }
+
+    fn poll_write(&mut self, _: &mut Task<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let wire = &mut *self.0.borrow_mut();
+        let mut written = 0;
+        for slice in bytes {
+            let len = slice.len().min(wire.room);
+            wire.outbound.extend_from_slice(&slice[..len]);
+            wire.room -= if wire.room == usize::MAX { 0 } else { len };
+            written += len;
+        }
+        if written == 0 { Poll::Pending } else { Poll::Ready(Ok(written)) }
+    }
+
+    fn poll_shutdown(&mut self, _: &mut Task<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn reset_on_close(&self) {}
+}

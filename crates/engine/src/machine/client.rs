@@ -1,0 +1,201 @@
+//! A client's machine, for connections to upstreams: HTTP/1.1 or HTTP/2 as the configuration or ALPN decides.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use causeway_h1 as h1;
+use causeway_h1::HeadFault;
+use causeway_h2 as h2;
+use causeway_message::{
+    Chunk, FieldMap, Framing, Head, ResponseHead, StreamId, Unopened, Version, WaitsFor, WriteList,
+};
+use causeway_pipeline::{CallFault, Scheme, Transport};
+
+use super::Streams;
+
+/// An event of a client's machine.
+pub(crate) type ClientEvent = causeway_message::ClientEvent<CallFault>;
+
+/// A machine in the client's role.
+pub(crate) enum ClientMachine {
+    Http1(Box<h1::Client>),
+    Http2(Box<h2::Client>),
+}
+
+/// Runs the same expression on either machine.
+macro_rules! either {
+    ($machine:expr, $it:ident => $work:expr) => {
+        match $machine {
+            ClientMachine::Http1($it) => $work,
+            ClientMachine::Http2($it) => $work,
+        }
+    };
+}
+
+impl ClientMachine {
+    pub(crate) fn new(is_http2: bool, transport: &Transport) -> Self {
+        let (head_bytes_max, trailers_bytes_max) = (transport.head_bytes_max, transport.trailers_bytes_max);
+        // Boxed, so that a connection is not as large as the larger of the two machines.
+        if is_http2 {
+            let settings = h2::Settings { head_bytes_max, trailers_bytes_max, ..h2::Settings::client() };
+            Self::Http2(Box::new(h2::Client::new(Rc::new(settings))))
+        } else {
+            // The configured limits apply to both versions, so a fallback to HTTP/1.1 changes none of them.
+            let limits = h1::Limits { head_bytes_max, trailers_bytes_max, ..h1::Limits::default() };
+            Self::Http1(Box::new(h1::Client::new(Rc::new(limits))))
+        }
+    }
+
+    /// Returns the version of the last response.
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Self::Http1(machine) => machine.version(),
+            Self::Http2(_) => Version::Http2,
+        }
+    }
+
+    /// Returns how many exchanges can begin now.
+    pub(crate) fn room(&self) -> usize {
+        either!(self, machine => machine.room())
+    }
+
+    /// Begins an exchange. After an error nothing was queued.
+    pub(crate) fn open(
+        &mut self,
+        head: &Head,
+        scheme: Scheme,
+        framing: Framing,
+        out: &mut WriteList,
+    ) -> Result<StreamId, Unopened> {
+        match self {
+            // HTTP/1.1 has no scheme in an origin-form request (RFC 9112 §3.2.1).
+            Self::Http1(machine) => machine.open(head, framing, out),
+            Self::Http2(machine) => machine.open(head, scheme, framing, out),
+        }
+    }
+
+    pub(crate) fn handle_bytes(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        head: &mut ResponseHead,
+        out: &mut WriteList,
+    ) -> (usize, Option<ClientEvent>) {
+        match self {
+            Self::Http1(machine) => {
+                // Only HTTP/2 has limits on rates, so only it needs the time.
+                let handled = machine.handle_bytes(bytes, head, out);
+                (handled.consumed, handled.event.map(of_http1))
+            }
+            Self::Http2(machine) => {
+                let handled = machine.handle_bytes(now, bytes, head, out);
+                (handled.consumed, handled.event.map(of_http2))
+            }
+        }
+    }
+
+    pub(crate) fn handle_eof(&mut self) -> Option<ClientEvent> {
+        match self {
+            Self::Http1(machine) => machine.handle_eof().map(of_http1),
+            Self::Http2(machine) => machine.handle_eof().map(of_http2),
+        }
+    }
+
+    /// The connection failed: unlike the orderly end, this completes no response.
+    pub(crate) fn handle_loss(&mut self) -> Option<ClientEvent> {
+        match self {
+            Self::Http1(machine) => machine.handle_loss().map(of_http1),
+            // HTTP/2 delimits every response itself, so the kind of end makes no difference (RFC 9113 §8.1).
+            Self::Http2(machine) => machine.handle_eof().map(of_http2),
+        }
+    }
+}
+
+impl Streams for ClientMachine {
+    fn is_multiplexed(&self) -> bool {
+        matches!(self, Self::Http2(_))
+    }
+
+    fn waits_for(&self) -> WaitsFor {
+        either!(self, machine => machine.waits_for())
+    }
+
+    fn wants_close(&self) -> bool {
+        either!(self, machine => machine.wants_close())
+    }
+
+    fn is_half_closed(&self) -> bool {
+        match self {
+            Self::Http1(machine) => machine.is_half_closed(),
+            Self::Http2(_) => false,
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        either!(self, machine => machine.is_last())
+    }
+
+    fn writable(&self, stream: StreamId) -> bool {
+        either!(self, machine => machine.writable(stream))
+    }
+
+    fn rank(&self, stream: StreamId) -> u64 {
+        match self {
+            // One stream at a time: there is nothing to rank.
+            Self::Http1(_) => 0,
+            Self::Http2(machine) => machine.rank(stream),
+        }
+    }
+
+    fn quantum(&self, stream: StreamId) -> usize {
+        match self {
+            Self::Http1(_) => usize::MAX,
+            Self::Http2(machine) => machine.quantum(stream),
+        }
+    }
+
+    fn drain(&mut self, out: &mut WriteList) {
+        match self {
+            Self::Http1(machine) => machine.drain(),
+            Self::Http2(machine) => machine.drain(out),
+        }
+    }
+
+    fn release(&mut self, stream: StreamId, bytes: u32, out: &mut WriteList) {
+        // HTTP/1.1 has no windows: the kernel's buffer is the backpressure.
+        if let Self::Http2(machine) = self {
+            machine.release(stream, bytes, out);
+        }
+    }
+
+    fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
+        either!(self, machine => machine.send(stream, chunk, out));
+    }
+
+    fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
+        either!(self, machine => machine.send_trailers(stream, fields, out));
+    }
+
+    fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
+        either!(self, machine => machine.finish(stream, out));
+    }
+
+    fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
+        match self {
+            Self::Http1(machine) => machine.reset(stream),
+            Self::Http2(machine) => machine.reset(stream, out),
+        }
+    }
+}
+
+fn of_http1(event: h1::ClientEvent) -> ClientEvent {
+    event.map_fault(|fault| match fault {
+        // Distinguished, because the operator can raise these limits; a malformed response is the upstream's defect.
+        HeadFault::HeadTooLong | HeadFault::TooManyFields | HeadFault::TrailersTooLong => CallFault::TooLarge,
+        _ => CallFault::Malformed,
+    })
+}
+
+fn of_http2(event: h2::ClientEvent) -> ClientEvent {
+    event.map_fault(|_| CallFault::Malformed)
+}

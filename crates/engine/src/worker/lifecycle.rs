@@ -1,0 +1,81 @@
+//! How a worker ends.
+//!
+//! ```text
+//!   running ──drain──► draining ──its last connection ends──► closed
+//!      └───────────────────────── stop ──────────────────────────▲
+//! ```
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::Load;
+use crate::clock;
+
+/// The phase of a worker's life.
+pub(crate) struct Lifecycle {
+    is_draining: Cell<bool>,
+    is_closed: Cell<bool>,
+    /// When the shutdown begins or began; a shutdown may be announced before its time.
+    shutdown_at: Cell<Option<Instant>>,
+    /// Notified when a connection ends during a drain.
+    ended: tokio::sync::Notify,
+    load: Arc<Load>,
+}
+
+impl Lifecycle {
+    pub(super) fn new(load: Arc<Load>) -> Self {
+        Self {
+            is_draining: Cell::new(false),
+            is_closed: Cell::new(false),
+            shutdown_at: Cell::default(),
+            ended: tokio::sync::Notify::new(),
+            load,
+        }
+    }
+
+    pub(crate) fn announce_shutdown(&self, at: Instant) {
+        self.shutdown_at.set(Some(at));
+    }
+
+    pub(super) fn shutdown_at(&self) -> Option<Instant> {
+        self.shutdown_at.get()
+    }
+
+    /// Returns whether the worker ends with its last connection.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.get()
+    }
+
+    pub(super) fn drain(&self) {
+        self.is_draining.set(true);
+        // An announced time stays: it is the time that clients were told.
+        self.shutdown_at.set(self.shutdown_at.get().or(Some(clock::now())));
+    }
+
+    /// Counts the end of a connection.
+    pub(crate) fn connection_ended(&self) {
+        self.load.connections.fetch_sub(1, Ordering::Relaxed);
+        // Outside of a drain nothing waits for it.
+        if self.is_draining() {
+            self.ended.notify_one();
+        }
+    }
+
+    /// Waits until no connection is left. Only ends of connections during a drain are noticed.
+    pub(crate) async fn idle(&self) {
+        while self.load.connections.load(Ordering::Relaxed) > 0 {
+            self.ended.notified().await;
+        }
+    }
+
+    /// Returns whether the worker ends, and all of its tasks with it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.get()
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.set(true);
+    }
+}

@@ -1,0 +1,40 @@
+//! A worker's counters, which other threads read.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::observer::Observed;
+
+/// Counters of one worker. They give no order to other memory, so all accesses are relaxed.
+#[derive(Default)]
+pub(crate) struct Load {
+    /// Connections that the worker has, including those handed to it that it has not begun; other workers read it when
+    /// they accept.
+    pub(crate) connections: AtomicUsize,
+    /// Panics of handlers.
+    pub(crate) panics: AtomicU64,
+    /// Slots, blocks and write lists that were allocated because the pool was empty.
+    pub(crate) slots_made: AtomicU64,
+    pub(crate) blocks_made: AtomicU64,
+    pub(crate) lists_made: AtomicU64,
+    /// Blocks lent, and blocks returned on the worker's own thread, since the start. Only that thread writes these two.
+    pub(crate) blocks_lent: AtomicU64,
+    pub(crate) blocks_home: AtomicU64,
+    /// Blocks returned on other threads.
+    pub(crate) blocks_home_from_afar: AtomicU64,
+    pub(crate) observed: Observed,
+}
+
+impl Load {
+    /// Returns the number of blocks in use. Exact while the worker is idle.
+    pub(crate) fn blocks_lent(&self) -> u64 {
+        let home = self.blocks_home.load(Ordering::Relaxed) + self.blocks_home_from_afar.load(Ordering::Relaxed);
+        // Read after the returns, so that a block returned in between does not make the difference negative; the
+        // reads may still be reordered.
+        self.blocks_lent.load(Ordering::Relaxed).saturating_sub(home)
+    }
+
+    /// Counts a panic of a handler.
+    pub(crate) fn count_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+}

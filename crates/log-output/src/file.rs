@@ -1,0 +1,223 @@
+//! A log file: it is rolled when it is full or at given times, and opened anew when it was moved or removed.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::roll::{Cause, RollSpec, Roller};
+use crate::writer::{Batch, Progress};
+
+/// Caddy's defaults.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+/// How long a file that could not be renamed grows beyond its limit before the next attempt.
+const ROLL_AGAIN: Duration = Duration::from_secs(60);
+/// How often the failure to open a file anew is reported.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// A file as a configuration describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSpec {
+    /// The path; relative to the working folder.
+    pub path: PathBuf,
+    /// Permissions, which an existing file gets too. `None`: 0600 for a new file.
+    pub mode: Option<u32>,
+    /// Permissions of folders that are created.
+    pub folder_mode: FolderMode,
+    /// `None`: the file is never rolled.
+    pub roll: Option<RollSpec>,
+}
+
+/// Permissions of the folders that are created for a file. The process's umask applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FolderMode {
+    /// 0700.
+    #[default]
+    Private,
+    /// These permissions.
+    Fixed(u32),
+    /// Those of the nearest folder that exists.
+    Inherit,
+    /// Those of the file; who may read it may also search the folder.
+    FromFile,
+}
+
+/// An open log file.
+pub(crate) struct LogFile {
+    spec: FileSpec,
+    file: File,
+    bytes: u64,
+    /// Device and inode of the open file.
+    identity: (u64, u64),
+    /// Pipes and devices have neither a size nor a successor.
+    is_regular: bool,
+    roller: Option<Roller>,
+    /// No attempt to roll before this time.
+    roll_not_before: Option<Instant>,
+    /// No further report that the file cannot be opened before this time.
+    quiet_until: Option<Instant>,
+}
+
+impl LogFile {
+    pub(crate) fn open(spec: FileSpec) -> io::Result<Self> {
+        let (file, bytes, identity, is_regular) = open(&spec)?;
+        let roller = spec.roll.clone().map(|roll| Roller::new(roll, spec.path.clone(), spec.file_mode()));
+        Ok(Self { spec, file, bytes, identity, is_regular, roller, roll_not_before: None, quiet_until: None })
+    }
+
+    pub(crate) fn configure(&mut self, spec: FileSpec) {
+        let is_new_roll = spec.roll != self.spec.roll;
+        self.spec = spec;
+        if is_new_roll {
+            let FileSpec { roll, path, .. } = &self.spec;
+            self.roller = roll.clone().map(|roll| Roller::new(roll, path.clone(), self.spec.file_mode()));
+        }
+        // Also applies new permissions.
+        self.reopen();
+    }
+
+    /// Opens the path anew. If that fails, lines go to the open file.
+    pub(crate) fn reopen(&mut self) {
+        match open(&self.spec) {
+            Ok((file, bytes, identity, is_regular)) => {
+                (self.file, self.bytes, self.identity, self.is_regular) = (file, bytes, identity, is_regular);
+            }
+            Err(error) => {
+                if self.quiet_until.is_none_or(|until| Instant::now() >= until) {
+                    self.quiet_until = Some(Instant::now() + REPORT_EVERY);
+                    let path = self.spec.path.display();
+                    tracing::error!(
+                        "log file {path}: cannot open it anew: {error}; writing to the file that was moved or removed"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Opens the path anew if another file, or none, has its name.
+    fn follow(&mut self) {
+        let now = fs::metadata(&self.spec.path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        if now != Some(self.identity) {
+            self.reopen();
+        }
+    }
+
+    /// Writes whole lines, from `first` on; rolls between two lines.
+    pub(crate) fn write(&mut self, batch: &Batch, first: usize) -> Progress {
+        self.follow();
+        let mut line = first;
+        while line < batch.len() {
+            let mut end = batch.len();
+            if let Some(roller) = self.roller.as_ref().filter(|_| self.is_regular && self.may_roll()) {
+                end = line + batch.fitting(line, roller.bytes_max().saturating_sub(self.bytes));
+                if end == line && self.bytes > 0 {
+                    self.roll(Cause::Size);
+                    continue;
+                }
+                // A line that is longer than a file gets a file of its own.
+                end = end.max(line + 1);
+            }
+            if let Err((done, error)) = append(&mut self.file, batch.lines(line, end)) {
+                let lines = batch.fitting(line, done as u64).min(end - line);
+                let whole = batch.lines(line, line + lines).len();
+                self.cut(whole as u64, done as u64);
+                return Progress { lines: line + lines - first, fault: Some(error) };
+            }
+            self.bytes += batch.lines(line, end).len() as u64;
+            line = end;
+        }
+        Progress { lines: line - first, fault: None }
+    }
+
+    /// Removes the part of a line that was written before the disk was full, so that each line of the file is whole.
+    fn cut(&mut self, whole: u64, written: u64) {
+        let length = self.file.metadata().map(|metadata| metadata.len());
+        // Not if another process writes to the file too: its lines would be removed.
+        if self.is_regular && whole < written && length.is_ok_and(|length| length == self.bytes + written) {
+            // A failure leaves a line without its end.
+            let _ = self.file.set_len(self.bytes + whole);
+        }
+        self.bytes += whole;
+    }
+
+    /// Rolls the file if its time has come.
+    pub(crate) fn keep_schedule(&mut self) {
+        let is_due = self.roller.as_mut().is_some_and(Roller::is_due);
+        // An empty file has no lines to keep.
+        if is_due && self.is_regular && self.bytes > 0 && self.may_roll() {
+            self.follow();
+            self.roll(Cause::Time);
+        }
+    }
+
+    fn may_roll(&self) -> bool {
+        self.roll_not_before.is_none_or(|time| Instant::now() >= time)
+    }
+
+    fn roll(&mut self, cause: Cause) {
+        let Some(roller) = &mut self.roller else { return };
+        self.roll_not_before = None;
+        match roller.rename(cause) {
+            Ok(()) => self.reopen(),
+            Err(error) => {
+                self.roll_not_before = Some(Instant::now() + ROLL_AGAIN);
+                tracing::error!("log file {}: cannot roll it: {error}", self.spec.path.display());
+            }
+        }
+    }
+}
+
+impl FileSpec {
+    fn file_mode(&self) -> u32 {
+        self.mode.unwrap_or(FILE_MODE)
+    }
+}
+
+/// Opens a log file and returns it with its length, its device and inode, and whether it is a regular file.
+fn open(spec: &FileSpec) -> io::Result<(File, u64, (u64, u64), bool)> {
+    if let Some(folder) = spec.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let mode = folder_mode(spec, folder);
+        DirBuilder::new().recursive(true).mode(mode).create(folder)?;
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(spec.file_mode()).open(&spec.path)?;
+    let metadata = file.metadata()?;
+    if let Some(mode) = spec.mode.filter(|_| metadata.is_file())
+        && metadata.permissions().mode() & 0o777 != mode & 0o777
+    {
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok((file, metadata.len(), (metadata.dev(), metadata.ino()), metadata.is_file()))
+}
+
+fn folder_mode(spec: &FileSpec, folder: &Path) -> u32 {
+    // Who may read may also search.
+    let searchable = |mode: u32| mode | (mode & 0o444) >> 2;
+    match spec.folder_mode {
+        FolderMode::Private => FOLDER_MODE,
+        FolderMode::Fixed(mode) => mode,
+        FolderMode::FromFile => searchable(spec.file_mode() & 0o777) | 0o200,
+        FolderMode::Inherit => {
+            let nearest = folder.ancestors().find_map(|folder| {
+                let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+                fs::metadata(folder).ok()
+            });
+            nearest.map_or(FOLDER_MODE, |metadata| searchable(metadata.permissions().mode() & 0o777))
+        }
+    }
+}
+
+/// Writes all bytes; an error has the number of bytes that were written before.
+fn append(file: &mut File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.write(&bytes[done..]) {
+            Ok(0) => return Err((done, io::ErrorKind::WriteZero.into())),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err((done, error)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # In reading order
+//! - [`Output`]: an open output and its queue; servers and configurations that name the same output share it
+//! - `writer`: the thread of an output
+//! - `file`: a file with its permissions; `roll`: when it is renamed, compressed and removed
+//! - `net`: a connection to a collector
+//! - [`Pool`]: objects for reuse
+//! - [`TimeLayout`]: times in Go's notation, for lines and for the names of files
+
+mod file;
+mod layout;
+mod net;
+mod output;
+mod pool;
+mod roll;
+mod writer;
+
+pub use file::{FileSpec, FolderMode};
+pub use layout::{TimeLayout, Zone};
+pub use net::{NetSpec, Network};
+pub use output::{Output, OutputSpec, WhenFull, flush_all, reopen_all};
+pub use pool::Pool;
+pub use roll::{Compression, RollSpec};

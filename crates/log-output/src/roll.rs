@@ -1,0 +1,276 @@
+//! The rolling of log files: when a file is renamed, and how many renamed files are kept, in which form.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, SystemTime};
+
+use crate::layout::{TimeLayout, Zone};
+
+/// The time in the name of a rolled file, as Caddy writes it.
+const STAMP: &str = "2006-01-02T15-04-05.000";
+/// Endings of compressed files.
+const ENDINGS: [&str; 2] = [".gz", ".zst"];
+/// Ending of a file that is being compressed.
+const UNFINISHED: &str = ".part";
+const MINUTE: Duration = Duration::from_secs(60);
+/// Minutes in which a time of day comes again, also on a day with 25 hours.
+const SEARCH_MINUTES: u32 = 25 * 60 + 1;
+
+/// When a file is rolled, and which rolled files are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RollSpec {
+    /// Rolled before it becomes larger than this.
+    pub bytes_max: u64,
+    /// Rolled this long after it was opened or rolled.
+    pub interval: Option<Duration>,
+    /// Rolled at these minutes of each hour.
+    pub minutes: Vec<u8>,
+    /// Rolled at these times of each day, as hour and minute.
+    pub times: Vec<(u8, u8)>,
+    /// Largest number of rolled files.
+    pub keep: usize,
+    /// Older rolled files are removed.
+    pub keep_for: Duration,
+    /// The form of rolled files.
+    pub compression: Compression,
+    /// The zone of [`times`](Self::times) and of the time in the names of rolled files.
+    pub zone: Zone,
+    /// The layout of the time in the names of rolled files; `None`: `2006-01-02T15-04-05.000`.
+    pub stamp: Option<String>,
+}
+
+/// The form of rolled files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// As they were written.
+    None,
+    /// With the ending `.gz`.
+    #[default]
+    Gzip,
+    /// With the ending `.zst`.
+    Zstd,
+}
+
+/// Why a file is rolled; a part of its new name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cause {
+    Size,
+    Time,
+}
+
+/// The schedule of a file, and the thread that compresses and removes rolled files.
+pub(crate) struct Roller {
+    spec: RollSpec,
+    path: PathBuf,
+    mode: u32,
+    stamp: TimeLayout,
+    /// The next time at which the file is rolled.
+    next: Option<SystemTime>,
+    /// Wakes the thread. Its queue holds one request, which covers all files that were rolled before it.
+    sweeper: Option<SyncSender<()>>,
+}
+
+impl Roller {
+    pub(crate) fn new(spec: RollSpec, path: PathBuf, mode: u32) -> Self {
+        let stamp = TimeLayout::new(spec.stamp.as_deref().unwrap_or(STAMP), spec.zone);
+        let next = next(&spec, SystemTime::now());
+        Self { spec, path, mode, stamp, next, sweeper: None }
+    }
+
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.spec.bytes_max
+    }
+
+    /// Returns whether the time to roll has come, and sets the next one.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let now = SystemTime::now();
+        let is_due = self.next.is_some_and(|next| now >= next);
+        if is_due {
+            self.next = next(&self.spec, now);
+        }
+        is_due
+    }
+
+    /// Renames the file to `NAME-TIME-CAUSE.EXT`, and lets the thread compress it.
+    pub(crate) fn rename(&mut self, cause: Cause) -> io::Result<()> {
+        let (stem, extension) = parts(&self.path);
+        let mut stamp = Vec::new();
+        self.stamp.write(SystemTime::now(), &mut stamp);
+        let cause = match cause {
+            Cause::Size => "size",
+            Cause::Time => "time",
+        };
+        // The operator's layout may contain a `/`.
+        let stamp = String::from_utf8_lossy(&stamp).replace('/', "-");
+        let mut name = format!("{stem}-{stamp}-{cause}{extension}");
+        let mut number = 1;
+        while ["", ENDINGS[0], ENDINGS[1]]
+            .iter()
+            .any(|ending| self.path.with_file_name(format!("{name}{ending}")).exists())
+        {
+            name = format!("{stem}-{stamp}-{number}-{cause}{extension}");
+            number += 1;
+        }
+        fs::rename(&self.path, self.path.with_file_name(name))?;
+        if self.spec.interval.is_some() {
+            self.next = next(&self.spec, SystemTime::now());
+        }
+        if self.sweeper.is_none() {
+            self.sweeper = Some(self.start_sweeper()?);
+        }
+        if let Some(sweeper) = &self.sweeper {
+            // Full: the request in the queue covers this file too.
+            let _ = sweeper.try_send(());
+        }
+        Ok(())
+    }
+
+    /// Starts the thread that compresses and removes files, so that the log is written in the meantime. It ends with the roller.
+    fn start_sweeper(&self) -> io::Result<SyncSender<()>> {
+        let (sweeper, requests) = sync_channel(1);
+        let (path, mode, spec) = (self.path.clone(), self.mode, self.spec.clone());
+        std::thread::Builder::new().name("log-roll".into()).spawn(move || {
+            while requests.recv().is_ok() {
+                sweep(&path, mode, &spec);
+            }
+        })?;
+        Ok(sweeper)
+    }
+}
+
+/// Returns the first time after `now` at which the file is rolled.
+fn next(spec: &RollSpec, now: SystemTime) -> Option<SystemTime> {
+    let interval = spec.interval.and_then(|interval| now.checked_add(interval));
+    let clock = (!spec.minutes.is_empty() || !spec.times.is_empty()).then(|| {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(since - since % 60);
+        let minutes = (1..=SEARCH_MINUTES).map(|count| minute + MINUTE * count);
+        minutes.into_iter().find(|time| {
+            let local = spec.zone.civil(*time);
+            let (hour, minute) = (local.hour().unsigned_abs(), local.minute().unsigned_abs());
+            spec.minutes.contains(&minute) || spec.times.contains(&(hour, minute))
+        })
+    });
+    [interval, clock.flatten()].into_iter().flatten().min()
+}
+
+/// Splits the name of a file before its last `.`.
+fn parts(path: &Path) -> (String, String) {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+    (stem, extension.unwrap_or_default())
+}
+
+/// Compresses rolled files, and removes those beyond the number and the age to keep.
+fn sweep(path: &Path, mode: u32, spec: &RollSpec) {
+    let mut rolled = rolled(path);
+    // The newest first.
+    rolled.sort_by(|one, two| two.cmp(one));
+    let oldest = SystemTime::now().checked_sub(spec.keep_for);
+    for (index, (modified, path)) in rolled.iter().enumerate() {
+        if index >= spec.keep || oldest.is_some_and(|oldest| *modified < oldest) {
+            // Another process may have removed it.
+            let _ = fs::remove_file(path);
+        } else if spec.compression != Compression::None
+            && !is_compressed(path)
+            && let Err(error) = compress(path, *modified, mode, spec.compression)
+        {
+            tracing::warn!("log file {}: cannot compress it: {error}", path.display());
+        }
+    }
+}
+
+/// Returns the rolled files of `path`, each with the time of its last line.
+fn rolled(path: &Path) -> Vec<(SystemTime, PathBuf)> {
+    let (stem, extension) = parts(path);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_rolled = |name: &str| {
+        let rest = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-'))?;
+        let rest = ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)).unwrap_or(rest);
+        let rest = rest.strip_suffix(&extension)?;
+        // The cause ends the names that this version writes; files of earlier versions have none, but their time has a fixed form.
+        let is_old = rest.len() >= STAMP.len() && rest.as_bytes()[10] == b'T';
+        (is_old || rest.ends_with("-size") || rest.ends_with("-time")).then_some(())
+    };
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| is_rolled(&entry.file_name().to_string_lossy()).is_some())
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect()
+}
+
+fn is_compressed(path: &Path) -> bool {
+    ENDINGS.iter().any(|ending| path.to_string_lossy().ends_with(ending))
+}
+
+/// Replaces a file by its compressed form, which keeps the time of the last line.
+fn compress(path: &Path, modified: SystemTime, mode: u32, compression: Compression) -> io::Result<()> {
+    let with = |ending: &str| PathBuf::from(format!("{}{ending}", path.display()));
+    let ending = if compression == Compression::Zstd { ENDINGS[1] } else { ENDINGS[0] };
+    let unfinished = with(UNFINISHED);
+    let target = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished)?;
+    let mut source = File::open(path)?;
+    let written = match compression {
+        Compression::Zstd => {
+            let mut encoder = zstd::Encoder::new(target, 0)?;
+            io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish())
+        }
+        Compression::None | Compression::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(target, flate2::Compression::default());
+            io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish())
+        }
+    };
+    // Renamed only when it is whole and on the disk: a crash leaves the original.
+    let done = written.and_then(|file| {
+        file.set_modified(modified)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, with(ending))?;
+        fs::remove_file(path)
+    });
+    if done.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(interval: Option<Duration>, minutes: &[u8], times: &[(u8, u8)]) -> RollSpec {
+        RollSpec {
+            bytes_max: 1,
+            interval,
+            minutes: minutes.to_vec(),
+            times: times.to_vec(),
+            keep: 1,
+            keep_for: MINUTE,
+            compression: Compression::None,
+            zone: Zone::Utc,
+            stamp: None,
+        }
+    }
+
+    // Caddy's documentation of `output file`: `roll_interval`, `roll_minutes`, `roll_at`.
+    #[test]
+    fn times_to_roll() {
+        // 2026-11-21 20:54:25
+        let now = 1_795_294_465;
+        for (spec, want) in [
+            (spec(None, &[], &[]), None),
+            (spec(Some(Duration::from_secs(90)), &[], &[]), Some(now + 90)),
+            (spec(None, &[54, 55], &[]), Some(now + 35)),
+            (spec(None, &[54], &[]), Some(now + 35 + 59 * 60)),
+            (spec(None, &[], &[(20, 54)]), Some(now - 25 + 24 * 3600)),
+            (spec(None, &[], &[(0, 0), (21, 0)]), Some(now + 35 + 5 * 60)),
+            (spec(Some(MINUTE), &[], &[(21, 0)]), Some(now + 60)),
+        ] {
+            let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(next(&spec, at(now)), want.map(at), "{spec:?}");
+        }
+    }
+}

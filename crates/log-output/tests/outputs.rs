@@ -1,0 +1,208 @@
+//! Outputs as a server uses them: lines from several threads, files that are rolled, moved and full, collectors that go away.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use causeway_log_output::{
+    Compression, FileSpec, FolderMode, NetSpec, Network, Output, OutputSpec, RollSpec, WhenFull, Zone, flush_all,
+    reopen_all,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A folder that is removed at the end.
+struct LogFolder(PathBuf);
+
+impl LogFolder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("causeway-log-output-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> FileSpec {
+        FileSpec { path: self.0.join(name), mode: None, folder_mode: FolderMode::Private, roll: None }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for LogFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn roll(bytes_max: u64, compression: Compression) -> RollSpec {
+    RollSpec {
+        bytes_max,
+        interval: None,
+        minutes: Vec::new(),
+        times: Vec::new(),
+        keep: 1000,
+        keep_for: Duration::from_secs(3600),
+        compression,
+        zone: Zone::Utc,
+        stamp: None,
+    }
+}
+
+fn write(output: &Output, line: &str) {
+    output.write(WhenFull::Wait, |buffer| {
+        buffer.extend_from_slice(line.as_bytes());
+        buffer.push(b'\n');
+    });
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+// Every line is in exactly one file, whole, while files are rolled and opened anew, and threads write at once.
+#[test]
+fn no_line_is_lost_or_torn() {
+    let folder = LogFolder::new("soak");
+    let spec = FileSpec { roll: Some(roll(4096, Compression::None)), ..folder.file("a.log") };
+    let output = Output::open(&OutputSpec::File(spec)).unwrap();
+    let (threads, count) = (4, 2000);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let output = &output;
+            scope.spawn(move || {
+                for number in 0..count {
+                    write(output, &format!("<{thread} {number} {}>", "x".repeat(number % 50)));
+                    if number % 500 == 0 {
+                        reopen_all();
+                    }
+                }
+            });
+        }
+    });
+    flush_all(LIMIT);
+    let mut found = vec![Vec::new(); threads];
+    let names = folder.names();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(std::fs::metadata(folder.0.join(&name)).unwrap().len() <= 4096, "{name}");
+        for line in lines(&folder.0.join(&name)) {
+            let words: Vec<_> =
+                line.strip_prefix('<').and_then(|line| line.strip_suffix('>')).unwrap().split(' ').collect();
+            found[words[0].parse::<usize>().unwrap()].push(words[1].parse::<usize>().unwrap());
+        }
+    }
+    for mut numbers in found {
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+    }
+}
+
+// Caddy's documentation of `output file`: `mode`, `dir_mode`, `roll_compression`; new options apply when a configuration takes effect.
+#[test]
+fn permissions_and_compression() {
+    let folder = LogFolder::new("modes");
+    let mode = |path: &str| std::fs::metadata(folder.0.join(path)).unwrap().permissions().mode() & 0o777;
+    for (name, file_mode, folder_mode, want) in [
+        ("private", None, FolderMode::Private, (0o700, 0o600)),
+        ("fixed", Some(0o640), FolderMode::Fixed(0o710), (0o710, 0o640)),
+        ("from_file", Some(0o640), FolderMode::FromFile, (0o750, 0o640)),
+    ] {
+        let spec = FileSpec { mode: file_mode, folder_mode, ..folder.file(&format!("{name}/a.log")) };
+        let _output = Output::open(&OutputSpec::File(spec)).unwrap();
+        assert_eq!((mode(name), mode(&format!("{name}/a.log"))), want, "{name}");
+    }
+    let spec = folder.file("zstd.log");
+    let output = Output::open(&OutputSpec::File(spec.clone())).unwrap();
+    write(&output, "one");
+    let rolled = FileSpec { mode: Some(0o644), roll: Some(roll(5, Compression::Zstd)), ..spec };
+    let again = Output::open(&OutputSpec::File(rolled.clone())).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&output, &again), "the same file is opened once");
+    again.configure(&OutputSpec::File(rolled));
+    write(&output, "two");
+    flush_all(LIMIT);
+    assert_eq!((mode("zstd.log"), lines(&folder.0.join("zstd.log"))), (0o644, vec!["two".to_owned()]));
+    let compressed = loop {
+        match folder.names().into_iter().find(|name| name.ends_with("-size.log.zst")) {
+            Some(name) => break folder.0.join(name),
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    assert_eq!(zstd::decode_all(&*std::fs::read(compressed).unwrap()).unwrap(), b"one\n");
+}
+
+// A full disk, and a folder in which no file can be made: lines are lost, the output works again when the cause is gone.
+#[test]
+fn faults_of_files() {
+    let folder = LogFolder::new("faults");
+    let full = FileSpec { path: "/dev/full".into(), roll: Some(roll(1, Compression::None)), ..folder.file("") };
+    let output = Output::open(&OutputSpec::File(full)).unwrap();
+    (0..100).for_each(|_| write(&output, "lost"));
+    flush_all(LIMIT);
+    let output = Output::open(&OutputSpec::File(folder.file("sub/a.log"))).unwrap();
+    write(&output, "before");
+    flush_all(LIMIT);
+    std::fs::rename(folder.0.join("sub"), folder.0.join("moved")).unwrap();
+    std::fs::write(folder.0.join("sub"), "no folder").unwrap();
+    write(&output, "to the moved file");
+    flush_all(LIMIT);
+    std::fs::remove_file(folder.0.join("sub")).unwrap();
+    write(&output, "after");
+    flush_all(LIMIT);
+    assert_eq!(lines(&folder.0.join("moved/a.log")), ["before", "to the moved file"]);
+    assert_eq!(lines(&folder.0.join("sub/a.log")), ["after"]);
+    assert!(Output::open(&OutputSpec::File(folder.file("sub/a.log/b"))).is_err());
+}
+
+// A collector that closes its connection: lines wait, and the next connection begins with a whole line.
+#[test]
+fn a_collector_over_tcp() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let spec = |soft_start| {
+        OutputSpec::Net(NetSpec { network: Network::Tcp, address: address.clone(), dial_timeout: LIMIT, soft_start })
+    };
+    let output = Output::open(&spec(false)).unwrap();
+    for round in 0..5 {
+        // The first connection is made when the output is opened, each further one for a line after the close.
+        if round > 0 {
+            write(&output, &format!("{round} again"));
+        }
+        let (stream, _) = listener.accept().unwrap();
+        let mut received = BufReader::new(stream).lines();
+        if round > 0 {
+            assert_eq!(received.next().unwrap().unwrap(), format!("{round} again"));
+        }
+        for number in 0..100 {
+            write(&output, &format!("{round} {number}"));
+            assert_eq!(received.next().unwrap().unwrap(), format!("{round} {number}"));
+        }
+    }
+}
+
+// Without a soft start an absent collector is an error; over UDP each line is a datagram.
+#[test]
+fn a_collector_over_udp() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let net = |network, address: &str, soft_start| {
+        OutputSpec::Net(NetSpec { network, address: address.into(), dial_timeout: LIMIT, soft_start })
+    };
+    let output = Output::open(&net(Network::Udp, &address, false)).unwrap();
+    for number in 0..20 {
+        write(&output, &number.to_string());
+        let mut datagram = [0; 16];
+        let count = socket.recv(&mut datagram).unwrap();
+        assert_eq!(&datagram[..count], format!("{number}\n").as_bytes());
+    }
+    assert!(Output::open(&net(Network::Unix, "/none/collector.sock", false)).is_err());
+    assert!(Output::open(&net(Network::Unix, "/none/collector.sock", true)).is_ok());
+}

@@ -1,0 +1,227 @@
+//! The fields of an access record, with Caddy's names and order.
+
+use std::fmt::Write as _;
+
+use causeway_message::{FieldMap, NameRef, Version};
+use causeway_pipeline::{Context, Outcome, TlsFacts};
+
+use super::Slots;
+use crate::logs::{FieldSink, Fields, LogValue};
+
+/// Fields whose values are replaced by `REDACTED` unless `log_credentials` is on; Caddy's list.
+const CREDENTIALS: [&str; 4] = ["Cookie", "Set-Cookie", "Authorization", "Proxy-Authorization"];
+/// Length of a field name that fits without an allocation.
+const NAME_BYTES: usize = 64;
+
+/// A request that is over.
+pub(super) struct Record<'r> {
+    pub(super) cx: &'r Context,
+    pub(super) outcome: &'r Outcome,
+    pub(super) slots: &'r Slots,
+    pub(super) credentials: bool,
+}
+
+impl Record<'_> {
+    pub(super) fn status(&self) -> u16 {
+        self.outcome.status.map_or(0, causeway_message::StatusCode::as_u16)
+    }
+
+    fn headers<'h>(&self, fields: &'h FieldMap, side: Side) -> Headers<'h> {
+        Headers { fields, side, credentials: self.credentials }
+    }
+}
+
+impl Fields for Record<'_> {
+    fn visit(&self, sink: &mut dyn FieldSink) {
+        let Self { cx, outcome, slots, .. } = self;
+        sink.object("request", &RequestFields(self));
+        sink.value("bytes_read", LogValue::Unsigned(outcome.received));
+        sink.value("user_id", LogValue::Text(cx.variable(slots.user).unwrap_or_default()));
+        sink.value("duration", LogValue::Duration(outcome.took));
+        sink.value("size", LogValue::Unsigned(outcome.sent));
+        sink.value("status", LogValue::Unsigned(self.status().into()));
+        sink.object("resp_headers", &self.headers(cx.response().fields(), Side::Response));
+        let plan = cx.generation().plan();
+        for (key, slot) in plan.family(slots.texts) {
+            if let Some(text) = cx.variable(*slot) {
+                sink.value(key, LogValue::Text(text));
+            }
+        }
+        for (key, slot) in plan.family(slots.numbers) {
+            let Some(text) = cx.variable(*slot) else { continue };
+            let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+            sink.value(key, number.map_or(LogValue::Text(text), LogValue::Unsigned));
+        }
+    }
+}
+
+/// The object `request`.
+struct RequestFields<'r>(&'r Record<'r>);
+
+impl Fields for RequestFields<'_> {
+    fn visit(&self, sink: &mut dyn FieldSink) {
+        let cx = self.0.cx;
+        let (arrival, head) = (cx.arrival(), cx.original());
+        let mut text = ShortText::default();
+        let mut address = |sink: &mut dyn FieldSink, key: &str, value: &dyn std::fmt::Display| {
+            text.len = 0;
+            // An address is shorter than the buffer.
+            let _ = write!(text, "{value}");
+            sink.value(key, LogValue::Text(text.bytes()));
+        };
+        address(sink, "remote_ip", &arrival.peer.ip().to_canonical());
+        address(sink, "remote_port", &arrival.peer.port());
+        address(sink, "client_ip", &cx.known_client().ip);
+        let version = if head.version() == Version::Http2 { "HTTP/2.0" } else { head.version().as_str() };
+        for (key, value) in [
+            ("proto", version),
+            ("method", head.method().as_str()),
+            ("host", head.authority().unwrap_or_default()),
+            ("uri", head.target().as_str()),
+        ] {
+            sink.value(key, LogValue::Text(value.as_bytes()));
+        }
+        sink.object("headers", &self.0.headers(head.fields(), Side::Request));
+        // As in Go, the coding of the transfer is no field of the request.
+        if head.fields().get(NameRef::Other("transfer-encoding")).is_some() {
+            let codings = |take: &mut dyn FnMut(&[u8])| {
+                head.fields().get_all(NameRef::Other("transfer-encoding")).for_each(&mut *take);
+            };
+            sink.value("transfer_encoding", LogValue::Texts(&codings));
+        }
+        if let Some(tls) = arrival.tls.as_deref() {
+            sink.object("tls", &TlsFields(tls));
+        }
+    }
+}
+
+/// The message that a field belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Request,
+    Response,
+}
+
+/// Header fields: a list of values for each name, which is in Go's canonical form.
+struct Headers<'h> {
+    fields: &'h FieldMap,
+    side: Side,
+    credentials: bool,
+}
+
+impl Fields for Headers<'_> {
+    fn visit(&self, sink: &mut dyn FieldSink) {
+        let is_left_out = |name: &str| {
+            self.side == Side::Request
+                && (name.eq_ignore_ascii_case("host") || name.eq_ignore_ascii_case("transfer-encoding"))
+        };
+        for (index, (name, _)) in self.fields.iter().enumerate() {
+            let name = name.as_str();
+            // All values of a name are one member, at its first place.
+            let is_repeat = self.fields.iter().take(index).any(|(other, _)| other.as_str().eq_ignore_ascii_case(name));
+            if is_repeat || is_left_out(name) {
+                continue;
+            }
+            let is_secret = !self.credentials && CREDENTIALS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
+            let values = |take: &mut dyn FnMut(&[u8])| {
+                if is_secret {
+                    take(b"REDACTED");
+                } else {
+                    self.fields.get_all(NameRef::Other(name)).for_each(&mut *take);
+                }
+            };
+            canonical(name, |name| sink.value(name, LogValue::Texts(&values)));
+        }
+    }
+}
+
+/// The object `tls` of a request.
+struct TlsFields<'t>(&'t TlsFacts);
+
+impl Fields for TlsFields<'_> {
+    fn visit(&self, sink: &mut dyn FieldSink) {
+        let tls = self.0;
+        sink.value("resumed", LogValue::Bool(tls.resumed));
+        sink.value("version", LogValue::Unsigned(tls_version(tls.version)));
+        sink.value("cipher_suite", LogValue::Unsigned(suite_number(tls.cipher_suite)));
+        sink.value("proto", LogValue::Text(tls.protocol.as_bytes()));
+        sink.value("server_name", LogValue::Text(tls.server_name.as_deref().unwrap_or_default().as_bytes()));
+        // Encrypted Client Hello is not built.
+        sink.value("ech", LogValue::Bool(false));
+    }
+}
+
+/// A short text on the stack.
+struct ShortText {
+    text: [u8; NAME_BYTES],
+    len: usize,
+}
+
+impl Default for ShortText {
+    fn default() -> Self {
+        Self { text: [0; NAME_BYTES], len: 0 }
+    }
+}
+
+impl ShortText {
+    fn bytes(&self) -> &[u8] {
+        &self.text[..self.len]
+    }
+}
+
+impl std::fmt::Write for ShortText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.len + text.len();
+        self.text.get_mut(self.len..end).ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// Passes a field name in Go's canonical form: `content-type` becomes `Content-Type`. Allocates only for an unusually long name.
+fn canonical(name: &str, take: impl FnOnce(&str)) {
+    let mut text = ShortText::default();
+    if text.write_str(name).is_err() {
+        let mut name = name.to_owned();
+        capitalise(&mut name);
+        take(&name);
+        return;
+    }
+    // The letters' cases do not change the validity of UTF-8, and a name is ASCII.
+    let Ok(name) = std::str::from_utf8_mut(&mut text.text[..text.len]) else { return };
+    capitalise(name);
+    take(name);
+}
+
+fn capitalise(name: &mut str) {
+    name.make_ascii_lowercase();
+    let mut start = 0;
+    while start < name.len() {
+        let end = name[start..].find('-').map_or(name.len(), |at| start + at);
+        if let Some(first) = name.get_mut(start..(start + 1).min(end)) {
+            first.make_ascii_uppercase();
+        }
+        start = end + 1;
+    }
+}
+
+/// The version's number in the protocol (RFC 8446 §4.2.1).
+fn tls_version(name: &str) -> u64 {
+    if name == "tls1.2" { 0x0303 } else { 0x0304 }
+}
+
+/// The registered number of a cipher suite; 0 for one that this version does not negotiate.
+fn suite_number(name: &str) -> u64 {
+    match name {
+        "TLS_AES_128_GCM_SHA256" => 0x1301,
+        "TLS_AES_256_GCM_SHA384" => 0x1302,
+        "TLS_CHACHA20_POLY1305_SHA256" => 0x1303,
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => 0xc02b,
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" => 0xc02c,
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => 0xc02f,
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => 0xc030,
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca8,
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca9,
+        _ => 0,
+    }
+}

@@ -1,0 +1,493 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use causeway_pipeline::Registry;
+use causeway_testkit::{Kit, Request};
+use serde_json::json;
+
+use super::*;
+use crate::logs::flush_all;
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("causeway-access-log-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    crate::register(&mut registry);
+    registry
+}
+
+fn routes(config: Value, respond: Value) -> Value {
+    let (mut config, mut respond) = (config, respond);
+    config["handler"] = "access_log".into();
+    respond["handler"] = "static_response".into();
+    if let Some(logs) = config["logs"].as_object_mut() {
+        logs.insert("default".into(), discarded());
+    }
+    json!([{ "handle": [config] }, { "handle": [respond] }])
+}
+
+/// The log `default`, which would print every record.
+fn discarded() -> Value {
+    json!({ "writer": { "output": "discard" } })
+}
+
+fn kit(config: Value, respond: Value) -> Kit {
+    Kit::new(&registry(), &routes(config, respond))
+}
+
+fn log(file: &str, include: &str) -> Value {
+    json!({ "writer": { "output": "file", "filename": file }, "encoder": { "format": "json" }, "include": [include] })
+}
+
+#[track_caller]
+fn lines(path: impl AsRef<Path>) -> Vec<Value> {
+    flush_all(Duration::from_secs(10));
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+// Caddy's documentation, "Structured logs": the members of an access record; credentials are redacted unless log_credentials is on.
+#[test]
+fn a_record_has_caddys_shape() {
+    let folder = Folder::new("shape");
+    let file = folder.file("a.log");
+    for credentials in [false, true] {
+        let config = json!({ "default": "log0", "credentials": credentials, "logs": { "log0": log(&file, "http.log.access.log0") } });
+        let respond = json!({ "body": "hello", "headers": { "Set-Cookie": ["s=1"], "X-Two": ["a", "b\"\\"] } });
+        let mut kit = kit(config, respond);
+        let request = Request::new("POST", "/p?q=1")
+            .field("cookie", "c=1")
+            .field("x-a", "1")
+            .field("X-A", "é\té")
+            .content("body");
+        assert_eq!(kit.send(&request).text(), "hello");
+        let lines = lines(&file);
+        let line = lines.last().expect("a record");
+        let redacted = |value: &str| if credentials { json!([value]) } else { json!(["REDACTED"]) };
+        assert_eq!(
+            (&line["level"], &line["logger"], &line["msg"]),
+            (&json!("info"), &json!("http.log.access.log0"), &json!("handled request"))
+        );
+        assert!(line["ts"].as_f64().is_some_and(|ts| ts > 1e9) && line["duration"].as_f64().is_some(), "{line}");
+        let asked = &line["request"];
+        assert_eq!(
+            (&asked["method"], &asked["uri"], &asked["proto"]),
+            (&json!("POST"), &json!("/p?q=1"), &json!("HTTP/1.1"))
+        );
+        assert_eq!((&asked["remote_ip"], &asked["client_ip"]), (&asked["client_ip"], &asked["remote_ip"]));
+        assert_eq!((&asked["headers"]["Cookie"], &asked["headers"]["X-A"]), (&redacted("c=1"), &json!(["1", "é\té"])));
+        assert!(asked["headers"].get("Host").is_none(), "{line}");
+        assert_eq!((&line["size"], &line["status"], &line["user_id"]), (&json!(5), &json!(200), &json!("")));
+        assert_eq!(
+            (&line["resp_headers"]["X-Two"], &line["resp_headers"]["Set-Cookie"]),
+            (&json!(["a", "b\"\\"]), &redacted("s=1"))
+        );
+    }
+}
+
+// Caddy's documentation of `log`: `hostnames`, `no_hostname`, the level, include and exclude, log_skip.
+#[test]
+fn records_go_to_the_logs_that_accept_them() {
+    let folder = Folder::new("which");
+    let [one, wild, rest, errors] = ["one", "wild", "rest", "errors"].map(|name| folder.file(name));
+    let mut loud = log(&errors, "http.log.access");
+    loud["level"] = "ERROR".into();
+    let mut others = log(&rest, "http.log.access");
+    others["exclude"] = json!(["http.log.access.one", "http.log.access.wild"]);
+    let config = json!({
+        "names": { "a.example": ["one"], "*.b.example": ["wild", "one"] },
+        "skip_hosts": ["skipped.example"],
+        "logs": { "one": log(&one, "http.log.access.one"), "wild": log(&wild, "http.log.access.wild"), "rest": others, "errors": loud },
+    });
+    let mut routes = routes(config, json!({ "status_code": "{http.request.uri.query.s}" }));
+    routes
+        .as_array_mut()
+        .unwrap()
+        .insert(1, json!({ "match": [{ "path": ["/skip"] }], "handle": [{ "handler": "vars", "log_skip": true }] }));
+    let mut kit = Kit::new(&registry(), &routes);
+    for (host, target) in [
+        ("a.example", "/1?s=200"),
+        ("A.Example:8080", "/2?s=500"),
+        ("x.b.example", "/3?s=200"),
+        ("c.example", "/4?s=404"),
+        ("skipped.example", "/5?s=200"),
+        ("a.example", "/skip?s=200"),
+    ] {
+        kit.send(&Request::get(target).without("Host").field("Host", host));
+    }
+    let targets = |file: &str| -> Vec<String> {
+        lines(file)
+            .iter()
+            .map(|line| line["request"]["uri"].as_str().unwrap().split('?').next().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(targets(&one), ["/1", "/2", "/3"]);
+    assert_eq!(targets(&wild), ["/3"]);
+    assert_eq!(targets(&rest), ["/4"]);
+    assert_eq!(targets(&errors), ["/2"]);
+    assert_eq!(lines(&errors)[0]["level"], "error");
+}
+
+// Caddy's documentation of `output file`: a full file is renamed and compressed, and old ones are removed.
+#[test]
+fn files_are_rolled() {
+    let folder = Folder::new("roll");
+    let file = folder.file("access.log");
+    let mut log = log(&file, "http.log.access");
+    log["writer"]["roll_size_mb"] = 1.into();
+    log["writer"]["roll_keep"] = 2.into();
+    let mut kit = kit(json!({ "logs": { "log": log } }), json!({ "body": "x" }));
+    let long = "v".repeat(7000);
+    let count = 700;
+    for number in 0..count {
+        kit.send(&Request::get(&format!("/{number}")).field("X-Long", &long));
+        if number % 100 == 99 {
+            flush_all(Duration::from_secs(20));
+        }
+    }
+    let last = lines(&file);
+    assert!(std::fs::metadata(&file).unwrap().len() <= 1024 * 1024);
+    // Another thread compresses and removes rolled files.
+    let rolled = loop {
+        let names =
+            std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut rolled: Vec<_> = names.filter(|name| name != "access.log").collect();
+        rolled.sort();
+        if rolled.len() == 2
+            && rolled.iter().all(|name| name.starts_with("access-20") && name.ends_with("-size.log.gz"))
+        {
+            break rolled;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // The newest rolled file ends where the present one begins.
+    let mut text = String::new();
+    let newest = std::fs::File::open(folder.0.join(&rolled[1])).unwrap();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(newest), &mut text).unwrap();
+    let before: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let number = |line: &Value| -> u32 { line["request"]["uri"].as_str().unwrap()[1..].parse().unwrap() };
+    assert_eq!(number(&before) + 1, number(&last[0]));
+    assert_eq!(number(last.last().unwrap()), count - 1);
+}
+
+// logrotate moves a file away, or somebody removes it: records go to a new file of that name.
+#[test]
+fn a_file_that_was_moved_is_opened_anew() {
+    let folder = Folder::new("moved");
+    let file = folder.file("a.log");
+    let mut kit = kit(json!({ "logs": { "log": log(&file, "http.log.access") } }), json!({ "body": "x" }));
+    kit.send(&Request::get("/before"));
+    assert_eq!(lines(&file).len(), 1);
+    std::fs::rename(&file, folder.file("a.log.1")).unwrap();
+    kit.send(&Request::get("/after"));
+    assert_eq!(lines(&file).len(), 1, "the next record is in a new file");
+    std::fs::remove_file(&file).unwrap();
+    kit.send(&Request::get("/after"));
+    assert_eq!((lines(folder.file("a.log.1")).len(), lines(&file).len()), (1, 1), "no record is lost");
+}
+
+/// Returns the lines of one request to a server with one log of this format.
+#[track_caller]
+fn formatted(name: &str, encoder: Value, append: &[Value], request: &Request) -> String {
+    let folder = Folder::new(name);
+    let file = folder.file("a.log");
+    let log =
+        json!({ "writer": { "output": "file", "filename": file }, "encoder": encoder, "include": ["http.log.access"] });
+    let mut handlers =
+        vec![json!({ "handler": "access_log", "logs": { "l": log, "default": discarded() }, "credentials": true })];
+    handlers.extend(append.iter().cloned());
+    let answer = json!({ "handler": "static_response", "body": "hello", "headers": {
+        "Set-Cookie": ["s=1; Path=/", "t=2; Secure"], "X-Two": ["a", "b"] } });
+    handlers.push(answer);
+    let routes: Vec<_> = handlers.iter().map(|handler| json!({ "handle": [handler] })).collect();
+    // The kit keeps the output open until its lines are written.
+    let mut kit = Kit::new(&registry(), &routes.into());
+    kit.send(request);
+    flush_all(Duration::from_secs(10));
+    std::fs::read_to_string(file).unwrap()
+}
+
+// Caddy's documentation of `format filter`: each filter, and fields of every depth. Numbers and objects have no text to change.
+#[test]
+fn filters() {
+    let hash = "2c624232";
+    let actions = |name: &str| {
+        json!([
+            { "type": "replace", name: "r", "value": "R" }, { "type": "delete", name: "d" }, { "type": "hash", name: "h" },
+        ])
+    };
+    for (field, filter, want) in [
+        ("status", json!({ "filter": "delete" }), json!(null)),
+        ("status", json!({ "filter": "replace", "value": "x" }), json!("x")),
+        ("status", json!({ "filter": "hash" }), json!(200)),
+        ("request>headers", json!({ "filter": "replace", "value": "none" }), json!("none")),
+        ("request>headers>X-Ip", json!({ "filter": "hash" }), json!(["f7a2ef7d"])),
+        ("request>method", json!({ "filter": "regexp", "regexp": "(G)(E)", "value": "$2${1}x" }), json!("EGxT")),
+        ("request>method", json!({ "filter": "regexp", "regexp": "P", "value": "-" }), json!("GET")),
+        (
+            "request>method",
+            json!({ "filter": "multi_regexp", "operations": [{ "regexp": "G", "value": "T" }, { "regexp": "T", "value": "_" }] }),
+            json!("_E_"),
+        ),
+        (
+            "request>headers>X-Ip",
+            json!({ "filter": "ip_mask", "ipv4_cidr": 16, "ipv6_cidr": 32 }),
+            json!(["10.1.0.0, [2001:db8::]:80, unknown, 10.1.0.0:9"]),
+        ),
+        (
+            "request>headers>X-Ip",
+            json!({ "filter": "ip_mask", "ipv4_cidr": 8 }),
+            json!(["10.0.0.0, <nil>, unknown, 10.0.0.0:9"]),
+        ),
+        (
+            "request>uri",
+            json!({ "filter": "query", "actions": actions("parameter") }),
+            json!(format!("/p?a=%2F+b&h={hash}&r=R&r=R")),
+        ),
+        (
+            "request>headers>Cookie",
+            json!({ "filter": "cookie", "actions": actions("name") }),
+            json!([format!("a=1; r=R; h={hash}")]),
+        ),
+        (
+            "resp_headers>Set-Cookie",
+            json!({ "filter": "set_cookie", "actions": [{ "type": "replace", "name": "s", "value": "R" }, { "type": "delete", "name": "t" }] }),
+            json!(["s=R; Path=/"]),
+        ),
+    ] {
+        let request = Request::get("/p?r=1&h=42&d=3&r=2&a=%2f+b&bad=%zz")
+            .field("X-Ip", "10.1.2.3, [2001:db8:1::1]:80, unknown, 10.1.2.3:9")
+            .field("Cookie", "a=1; r=1; d=2; h=42");
+        let encoder = json!({ "format": "filter", "wrap": { "format": "json" }, "fields": { field: filter } });
+        let line = formatted("filters", encoder, &[], &request);
+        let line: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let found = field.split('>').fold(&line, |value, key| &value[key]);
+        let is_hash = |value: &Value| value.to_string().contains(hash);
+        if is_hash(&want) {
+            // The hash of `42` is computed here, so that the table shows its place only.
+            let digits = sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix("42"));
+            let digits: String = digits.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(found.to_string(), want.to_string().replace(hash, &digits), "{field} {filter}");
+        } else if filter["filter"] == "hash" && found.is_array() {
+            assert_eq!(found[0].as_str().map(str::len), Some(8), "{field}: four bytes in hexadecimal digits");
+        } else {
+            assert_eq!(*found, want, "{field} {filter}");
+        }
+        assert_eq!(line["request"]["host"], "localhost", "the other fields stay");
+    }
+    let rename = json!({ "format": "filter", "wrap": { "format": "json" }, "fields": { "request>uri": { "filter": "rename", "name": "target" } } });
+    let line: Value = serde_json::from_str(&formatted("rename", rename, &[], &Request::get("/x"))).unwrap();
+    assert_eq!((&line["request"]["target"], &line["request"]["uri"]), (&json!("/x"), &Value::Null));
+}
+
+// Caddy's documentation of `format append`, of the options of `json`, and of `log_append`.
+#[test]
+fn appended_fields_and_options() {
+    let encoder = json!({
+        "format": "append",
+        "fields": { "zone": "eu", "number": 7, "rate": 0.5, "on": true, "brace": "a {b}" },
+        "wrap": {
+            "format": "filter",
+            "fields": { "zone": { "filter": "replace", "value": "inner" } },
+            "wrap": {
+                "format": "json", "time_key": "time", "level_key": "", "message_key": "message", "name_key": "name",
+                "time_format": "2006", "duration_format": "string", "line_ending": "\r\n",
+            },
+        },
+    });
+    let append = [
+        json!({ "handler": "vars", "v": "variable" }),
+        json!({ "handler": "log_append", "key": "port", "value": "{http.request.local.port}" }),
+        json!({ "handler": "log_append", "key": "var", "value": "v" }),
+        json!({ "handler": "log_append", "key": "constant", "value": "plain" }),
+        json!({ "handler": "log_append", "key": "early", "value": "{http.request.method}", "early": true }),
+    ];
+    let line = formatted("append", encoder, &append, &Request::get("/"));
+    assert!(line.ends_with("}\r\n"), "{line:?}");
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert!(line["time"].as_str().is_some_and(|year| year.len() == 4) && line["port"].is_u64(), "{line}");
+    assert!(line["duration"].as_str().is_some_and(|span| span.ends_with('s')), "{line}");
+    for (key, want) in [
+        ("level", json!(null)),
+        ("message", json!("handled request")),
+        ("name", json!("http.log.access")),
+        ("zone", json!("inner")),
+        ("number", json!(7)),
+        ("rate", json!(0.5)),
+        ("on", json!(true)),
+        ("brace", json!("a {b}")),
+        ("var", json!("variable")),
+        ("constant", json!("plain")),
+        ("early", json!("GET")),
+    ] {
+        assert_eq!(line[key], want, "{key}");
+    }
+}
+
+// caddyserver/transform-encoder: the values of fields, alternatives, elements of lists, and what stands for an absent value.
+#[test]
+fn transformed_lines() {
+    for (template, options, want) in [
+        ("{common_log}", json!({ "time_format": "2006" }), r#"IP - - [YEAR] "GET /p HTTP/1.1" 200 5"#),
+        ("{combined_log}", json!({ "time_format": "2006" }), r#"IP - - [YEAR] "GET /p HTTP/1.1" 200 5 "-" "a \"b""#),
+        ("{nope:request>method} {nope>x} {resp_headers>X-Two>[1]} {", json!({ "placeholder": "?" }), "GET ? b {"),
+        (
+            "{resp_headers>X-Two}{request>headers>User-Agent>[0]}",
+            json!({ "unescape_strings": true }),
+            r#"["a","b"]a "b"#,
+        ),
+        ("{level} {logger} {msg}", json!({ "level_format": "upper" }), "INFO http.log.access handled request"),
+    ] {
+        let mut encoder = options;
+        encoder["format"] = "transform".into();
+        encoder["template"] = template.into();
+        let line = formatted("transform", encoder, &[], &Request::get("/p").field("User-Agent", "a \"b"));
+        let ip = line.split(' ').next().unwrap_or_default();
+        assert_eq!(line, format!("{want}\n").replace("YEAR", "2030").replace("IP", ip), "{template}");
+    }
+}
+
+// Caddy's documentation: `log_name` selects loggers, `log_level` is the record's level; without an entry in `include` no log takes it.
+#[test]
+fn names_and_levels_of_a_request() {
+    let folder = Folder::new("names");
+    let [one, two] = ["one", "two"].map(|name| folder.file(name));
+    let mut logs = json!({ "one": log(&one, "http.log.access.one"), "two": log(&two, "http.log.access.two"), "default": discarded() });
+    logs["two"]["level"] = "WARN".into();
+    let handler = json!({ "handler": "access_log", "default": "one", "logs": logs });
+    let vars = |path: &str, names: Value, level: Value| {
+        let mut vars = json!({ "handler": "vars", "access_logger_names": names });
+        if level.is_string() {
+            vars["log_level"] = level;
+        }
+        json!({ "match": [{ "path": [path] }], "handle": [vars] })
+    };
+    let routes = json!([
+        { "handle": [handler] },
+        vars("/both", json!(["one", "two"]), json!("error")),
+        vars("/two", json!(["two"]), json!("warn")),
+        vars("/quiet", json!(["two"]), json!(null)),
+        vars("/none", json!(null), json!(null)),
+        { "handle": [{ "handler": "static_response" }] },
+    ]);
+    let mut kit = Kit::new(&registry(), &routes);
+    for path in ["/", "/both", "/two", "/quiet", "/none"] {
+        kit.send(&Request::get(path));
+    }
+    let seen = |file: &str| -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        lines(file).iter().map(|line| (text(&line["request"]["uri"]), text(&line["level"]))).collect()
+    };
+    let pair = |path: &str, level: &str| (path.to_owned(), level.to_owned());
+    assert_eq!(seen(&one), [pair("/", "info"), pair("/both", "error"), pair("/none", "info")]);
+    assert_eq!(seen(&two), [pair("/both", "error"), pair("/two", "warn")]);
+}
+
+// Two logs write to one file: with equal options they share it, with others they are refused.
+#[test]
+fn logs_of_one_file() {
+    let folder = Folder::new("shared");
+    let file = folder.file("a.log");
+    let mut logs = json!({ "one": log(&file, "http.log.access"), "two": log(&file, "http.log.access") });
+    let mut kit = kit(json!({ "logs": logs }), json!({}));
+    (0..100).for_each(|_| drop(kit.send(&Request::get("/"))));
+    assert_eq!(lines(&file).len(), 200);
+    logs["two"]["writer"]["roll_keep"] = 3.into();
+    let routes = routes(json!({ "logs": logs }), json!({}));
+    let error = Kit::build(&registry(), &routes, &json!([])).err().expect("a mistake").to_string();
+    assert_eq!(
+        error,
+        format!(
+            "routes[0].handle[0].logs.two.writer: found 'other options for {file}', expected the options that the log 'one' has for it"
+        )
+    );
+}
+
+#[test]
+fn mistakes() {
+    let folder = Folder::new("mistakes");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    std::fs::write(folder.file("file"), "").unwrap();
+    let below = folder.file("file/a.log");
+    for (log, want) in [
+        (
+            json!({ "writer": { "output": "syslog" } }),
+            "writer: no log writer module 'syslog' is built into this version".to_owned(),
+        ),
+        (
+            json!({ "writer": { "output": "stdout", "mode": "1" } }),
+            "writer: found 'mode', expected no options of this output".into(),
+        ),
+        (
+            json!({ "writer": { "output": "file", "filename": "a", "mode": "9" } }),
+            "writer.mode: found '9', expected permissions in octal digits, such as 0640".into(),
+        ),
+        (
+            json!({ "writer": { "output": "file", "filename": below } }),
+            format!("writer: found '{below}: File exists (os error 17)', expected a file that can be written"),
+        ),
+        (
+            json!({ "writer": { "output": "file", "filename": "a", "roll_at": ["24:00"] } }),
+            "writer: found '24:00', expected times of day, such as 00:00".into(),
+        ),
+        (
+            json!({ "writer": { "output": "net", "address": "tcp/localhost" } }),
+            "writer.address: found 'tcp/localhost', expected host:port, udp/host:port, unix//path or unixgram//path"
+                .into(),
+        ),
+        (
+            json!({ "encoder": { "format": "xml" } }),
+            "encoder: no log encoder module 'xml' is built into this version".into(),
+        ),
+        (
+            json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "blur" } } } }),
+            "encoder.fields.a: no log filter module 'blur' is built into this version".into(),
+        ),
+        (
+            json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "hash", "value": "x" } } } }),
+            "encoder.fields.a: found 'value', expected options of the filter 'hash'".into(),
+        ),
+        (
+            json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "ip_mask", "ipv4_cidr": 33 } } } }),
+            "encoder.fields.a.ipv4_cidr: found '33', expected bits from 0 to 32".into(),
+        ),
+        (
+            json!({ "encoder": { "format": "json", "duration_format": "years" } }),
+            "encoder.duration_format: found 'years', expected s, ms, ns or string".into(),
+        ),
+        (
+            json!({ "encoder": { "format": "transform", "template": "{request>}" } }),
+            "encoder.template: found '{request>}', expected the name of a field, such as {request>remote_ip}".into(),
+        ),
+        (json!({ "queue_full": "panic" }), "queue_full: found 'panic', expected drop or wait".into()),
+        (
+            json!({ "include": ["a"], "exclude": ["b"] }),
+            "include: found 'a', expected a name within a name of 'exclude', or one that contains it".into(),
+        ),
+        (json!({ "level": "LOUD" }), "level: found 'LOUD', expected DEBUG, INFO, WARN, ERROR, PANIC or FATAL".into()),
+    ] {
+        let error = Kit::build(&registry(), &routes(json!({ "logs": { "l": log } }), json!({})), &json!([]))
+            .err()
+            .expect("a mistake");
+        assert_eq!(error.to_string(), format!("routes[0].handle[0].logs.l.{want}"));
+    }
+}

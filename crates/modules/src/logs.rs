@@ -1,0 +1,19 @@
+//! Logs: `logging.logs` of a configuration. Records of requests and the server's own messages are entries, which every log takes whose
+//! names and level admit them.
+//!
+//! In reading order:
+//! - [`Entry`], [`Fields`]: a message and its fields, which are visited and never copied
+//! - [`Logs`], [`Log`]: all logs of a configuration
+//! - `sampling`: how many similar entries a log takes
+//! - `destination`: the outputs, as JSON describes them
+//! - `format`: an entry as a line
+
+mod destination;
+mod entry;
+mod format;
+mod log;
+mod sampling;
+
+pub use causeway_log_output::{Output, flush_all, reopen_all};
+pub use entry::{Entry, FieldSink, Fields, Level, LogValue, TextList};
+pub use log::{Log, Logs};

@@ -1,0 +1,118 @@
+//! Single-flight for file system lookups: concurrent requests for one key share one job. Otherwise a burst of requests
+//! (after a start, or for a file that was just created) would fill the queue of the file thread pool with duplicate
+//! work.
+//!
+//! A lookup runs in its own task, so it continues for the other requests when the first client disconnects. When all of
+//! them are gone, the job is cancelled unless a thread has started it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+use causeway_pipeline::worker::{Busy, Work, WorkKind, offload};
+use causeway_pipeline::{Context, Generation, StateId};
+use futures_channel::oneshot::{Canceled, Receiver, Sender, channel};
+use progress::Stamp;
+
+/// The senders for all requests that wait for one lookup.
+type Waiters<R> = Vec<Sender<(R, Stamp)>>;
+
+/// A future for the outcome of a lookup.
+pub(crate) struct Look<R>(Receiver<(R, Stamp)>);
+
+impl<R> Future for Look<R> {
+    type Output = Result<R, Canceled>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        Poll::Ready(ready!(Pin::new(&mut self.0).poll(task)).map(|(outcome, stamp)| {
+            progress::after_receive(stamp, Duration::ZERO);
+            outcome
+        }))
+    }
+}
+
+/// The lookups in progress on one worker, by key.
+pub(crate) struct SingleFlight<R>(RefCell<HashMap<Rc<[u8]>, Waiters<R>>>);
+
+impl<R: Clone + 'static> SingleFlight<R> {
+    pub(crate) fn new() -> Self {
+        Self(RefCell::default())
+    }
+
+    /// Joins the lookup in progress for `key`, or starts one: `job` runs on the file thread pool, then `then` runs on
+    /// the worker with its result (`None` if the job panicked).
+    ///
+    /// # Errors
+    /// If the pool's queue is full.
+    pub(crate) fn join<T: Send + 'static>(
+        cx: &Context,
+        id: StateId<Self>,
+        key: &[u8],
+        job: impl FnOnce() -> T + Send + 'static,
+        then: impl FnOnce(Option<T>) -> R + 'static,
+    ) -> Result<Look<R>, Busy> {
+        let (sender, receiver) = channel();
+        let generation = Rc::clone(cx.generation());
+        if let Some(waiting) = generation.state(id).0.borrow_mut().get_mut(key) {
+            waiting.push(sender);
+            return Ok(Look(receiver));
+        }
+        // Submit before registering: a rejected job must not leave an entry that later requests would join.
+        let job = offload(&**cx.worker(), Work::of(WorkKind::File), job)?;
+        let key: Rc<[u8]> = key.into();
+        generation.state(id).0.borrow_mut().insert(Rc::clone(&key), vec![sender]);
+        // Owned by the task: its drop removes the entry, however the task ends.
+        let under_way = UnderWay { generation, id, key };
+        cx.worker().spawn(Box::pin(async move {
+            let mut job = job;
+            let done = poll_fn(|task| {
+                // Poll the job first, so that a finished result is not lost to a late cancellation.
+                if let Poll::Ready(done) = Pin::new(&mut job).poll(task) {
+                    return Poll::Ready(Some(done));
+                }
+                if under_way.is_abandoned(task) { Poll::Ready(None) } else { Poll::Pending }
+            });
+            let Some(done) = done.await else { return };
+            let outcome = then(done);
+            let mut stamp = Stamp::default();
+            progress::before_send(&mut stamp);
+            for sender in under_way.end() {
+                // The receiver is gone if its request was cancelled.
+                let _ = sender.send((outcome.clone(), stamp));
+            }
+        }));
+        Ok(Look(receiver))
+    }
+}
+
+/// A lookup in progress. Its drop, also during a panic, removes the entry, so that no request waits forever.
+struct UnderWay<R: 'static> {
+    generation: Rc<Generation>,
+    id: StateId<SingleFlight<R>>,
+    key: Rc<[u8]>,
+}
+
+impl<R> UnderWay<R> {
+    /// Returns whether every request that waited for this lookup is gone. Otherwise registers the task for a wakeup
+    /// when one of them goes.
+    fn is_abandoned(&self, task: &mut Task<'_>) -> bool {
+        let mut looks = self.generation.state(self.id).0.borrow_mut();
+        let Some(waiting) = looks.get_mut(&self.key) else { return true };
+        waiting.retain_mut(|sender| sender.poll_canceled(task).is_pending());
+        waiting.is_empty()
+    }
+
+    fn end(&self) -> Waiters<R> {
+        self.generation.state(self.id).0.borrow_mut().remove(&self.key).unwrap_or_default()
+    }
+}
+
+impl<R> Drop for UnderWay<R> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,75 @@
+//! The response so far: its fields, the interim responses before it, and an upstream's response that routes handle.
+
+use std::rc::Rc;
+
+use causeway_message::{FieldMap, ResponseHead, StatusCode};
+
+use super::{Context, KEPT_BYTES_MAX};
+use crate::upstream::{Call, Finish};
+
+pub(super) struct ResponseState {
+    pub(super) head: ResponseHead,
+    /// Interim responses that the engine has not taken yet.
+    interim: Vec<(StatusCode, FieldMap)>,
+    /// An upstream's response that response routes handle.
+    held: Option<(Call, Rc<dyn Finish>)>,
+}
+
+impl ResponseState {
+    pub(super) fn new() -> Self {
+        Self { head: ResponseHead::new(StatusCode::OK), interim: Vec::new(), held: None }
+    }
+
+    pub(super) fn reset(&mut self) {
+        let Self { head, interim, held } = self;
+        head.clear();
+        head.give_back(KEPT_BYTES_MAX);
+        interim.clear();
+        *held = None;
+    }
+}
+
+impl Context {
+    /// Returns the response's fields, which exist from the start of the exchange.
+    #[inline]
+    pub fn response(&self) -> &ResponseHead {
+        &self.0.response.head
+    }
+
+    /// Returns the response's fields for changes.
+    #[inline]
+    pub fn response_mut(&mut self) -> &mut ResponseHead {
+        &mut self.0.response.head
+    }
+
+    /// Queues an interim response, such as 103 (Early Hints) (RFC 9110 §15.2). `status` is 1xx, except 100, which the
+    /// engine sends itself, and 101, which is [`crate::Response::switch`]. Panics for any other status.
+    pub fn inform(&mut self, status: StatusCode, fields: FieldMap) {
+        assert!(status.is_informational() && !matches!(status.as_u16(), 100 | 101));
+        // The response that transports the carried one cannot contain an interim response.
+        if self.0.carried.carrier.is_some() {
+            return;
+        }
+        self.0.response.interim.push((status, fields));
+    }
+
+    /// Holds an upstream's response for the response routes. Drops, and so cancels, a call that is held already.
+    pub fn hold_answer(&mut self, call: Call, owner: Rc<dyn Finish>) {
+        self.0.response.held = Some((call, owner));
+    }
+
+    /// Returns the held response.
+    pub fn held_answer(&self) -> Option<&Call> {
+        self.0.response.held.as_ref().map(|(call, _)| call)
+    }
+
+    /// Takes the held response, with the handler that can forward it.
+    pub fn take_held_answer(&mut self) -> Option<(Call, Rc<dyn Finish>)> {
+        self.0.response.held.take()
+    }
+
+    /// Drains the interim responses that handlers queued since the last call, in order.
+    pub fn take_informs(&mut self) -> impl Iterator<Item = (StatusCode, FieldMap)> {
+        self.0.response.interim.drain(..)
+    }
+}
