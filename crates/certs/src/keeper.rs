@@ -418,6 +418,26 @@ impl Keeper {
         managed.chain(public).cloned().collect()
     }
 
+    /// Makes room for one more name on demand: at `max` or more, drops one and its certificate. Storage still has the certificate.
+    pub fn make_room_on_demand(&self, max: usize) {
+        let mut kept = self.kept();
+        let local = kept.held.iter().filter(|(managed, _)| managed.on_demand).count();
+        let public = kept.public.values().filter(|state| state.public.on_demand).count();
+        if local + public < max {
+            return;
+        }
+        let old = if local >= public {
+            let oldest = kept.held.iter().position(|(managed, _)| managed.on_demand);
+            oldest.map(|index| kept.held.remove(index).1)
+        } else {
+            let name = kept.public.values().find(|state| state.public.on_demand).map(|state| state.public.name.clone());
+            name.and_then(|name| kept.public.remove(&name)?.issued).map(|issued| issued.certificate)
+        };
+        if let Some(old) = old {
+            self.store.swap(Some(&old), None);
+        }
+    }
+
     /// Describes every name that the keeper serves or waits for, sorted by name.
     pub fn names(&self) -> Vec<NameRecord> {
         let kept = self.kept();

@@ -13,11 +13,13 @@
 //! - [`http2`]: a client on a raw socket for running servers, which can break the protocol's rules
 //! - [`counting`]: an allocator that counts, to assert that code does not allocate
 //! - [`random`]: repeatable random numbers
+//! - [`ports`]: ports for servers that a test starts later
 
 mod answer;
 pub mod counting;
 pub mod http2;
 mod kit;
+pub mod ports;
 pub mod random;
 mod request;
 mod upstream;

@@ -199,12 +199,7 @@ async fn is_allowed(shared: &Shared, name: &str) -> bool {
 impl Shared {
     async fn sign(&self, name: &str, signed: SignedName, failures: usize) -> Result<Arc<Certificate>, String> {
         let keeper = Arc::clone(&self.keeper);
-        let keeper_full = self.keeper.names_on_demand();
-        if keeper_full.len() >= NAMES_MAX
-            && let Some(other) = keeper_full.first()
-        {
-            self.keeper.remove(other);
-        }
+        self.keeper.make_room_on_demand(NAMES_MAX);
         match signed {
             SignedName::Local(written) => {
                 let managed = managed(&written, true);

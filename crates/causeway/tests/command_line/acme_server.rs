@@ -1,18 +1,14 @@
 //! The handler `acme_server`: one server is the authority, another process orders a certificate from it. Also `trust` and `untrust`.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 
+use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use super::client::send;
 use super::process::{Folder, ServerProcess};
 
 pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
-
-pub(super) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
 
 /// An authority at `https://localhost:PORT/acme/local/directory`, whose clients answer HTTP-01 and TLS-ALPN-01 on these ports.
 pub(super) struct Authority {

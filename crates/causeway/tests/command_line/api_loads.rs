@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use crate::client::{ReceivedResponse, connect, get, send, send_body};
@@ -36,10 +37,6 @@ fn load(admin: u16, kind: &str, body: &str) -> ReceivedResponse {
 fn read(admin: u16, path: &str) -> Value {
     let answer = send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")]);
     serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"))
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 #[test]

@@ -6,14 +6,12 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_port;
+
 use crate::client::get;
 use crate::process::Folder;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
 
 /// A folder with a Caddyfile that sets the ports of the site and of the API.
 struct Background {
@@ -94,8 +92,7 @@ fn start_reload_stop() {
     let want = format!("Error: Caddyfile:6:7: found 'unix//run/x', {expected}");
     assert_eq!(it.run(&["reload"]), (Some(1), String::new(), want));
     // Only the server can detect a port in use.
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).unwrap();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
     it.folder.write("Caddyfile", good.replace(&format!(":{}", it.site), &format!(":{port}")));
     let (status, _, err) = it.run(&["reload"]);

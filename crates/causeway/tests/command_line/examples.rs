@@ -1,7 +1,8 @@
 //! Every Caddyfile under `examples/` behaves as its comment describes.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+
+use causeway_testkit::ports::free_port;
 
 use crate::client::{connect, get, send, send_body};
 use crate::http2::{program, said};
@@ -120,10 +121,6 @@ fn matchers() {
             ("GET /nope", &[], 404, "there is nothing here\n"),
         ],
     );
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 #[test]

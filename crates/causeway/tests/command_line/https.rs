@@ -1,9 +1,9 @@
 //! Sites over TLS, requested by curl. Skipped without curl.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use super::client::{ReceivedResponse, get, send, send_body};
@@ -38,10 +38,6 @@ fn leaf(folder: &Folder, host: &str, port: u16) -> String {
 /// Sends a GET to the admin API.
 fn ask(admin: u16, path: &str) -> ReceivedResponse {
     send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")])
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 fn caddyfile(options: &str, sites: &str) -> Folder {

@@ -1,9 +1,9 @@
 //! `file-server` and `respond`.
 
 use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Stdio;
 
+use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
 use crate::client::{get, send};
@@ -184,14 +184,8 @@ fn a_range_of_ports() {
     }
 }
 
-/// Returns the first of two adjacent ports that are currently free.
+/// Returns the first of two adjacent free ports.
 fn pair_of_free_ports() -> u16 {
-    for _ in 0..100 {
-        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = first.local_addr().unwrap().port();
-        if port < u16::MAX && TcpListener::bind((Ipv4Addr::LOCALHOST, port + 1)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no two neighbouring ports are free");
+    let mut pairs = std::iter::repeat_with(|| (free_port(), free_port()));
+    pairs.find(|(first, second)| first + 1 == *second).expect("there is always a next pair").0
 }

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
 use crate::client::{connect, get};
@@ -133,9 +134,7 @@ fn a_second_instance_is_refused() {
 #[test]
 fn nothing_is_half_started() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let [taken_port, free_port] = [&taken, &free].map(|listener| listener.local_addr().unwrap().port());
-    drop(free);
+    let (taken_port, free_port) = (taken.local_addr().unwrap().port(), free_port());
     let caddyfile =
         format!("http://127.0.0.1:{free_port}, http://127.0.0.1:{taken_port} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n");
     let folder = Folder::with(&[("Caddyfile", &caddyfile)]);

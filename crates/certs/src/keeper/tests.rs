@@ -282,6 +282,30 @@ fn names_on_demand() {
     assert_eq!(keeper.names().iter().map(|record| &*record.name).collect::<Vec<_>>(), ["localhost", "used.example"]);
 }
 
+// On-demand TLS: ever new names do not make memory grow without bound, whichever kind of authority signs for them.
+#[test]
+fn names_on_demand_are_bounded() {
+    let folder = Folder::new();
+    let keeper = open(&folder, &[local("localhost")], None, now());
+    let public = Public { name: String::new(), authorities: Vec::new(), renewal_ratio: 0.1, on_demand: true };
+    for number in 0..4 {
+        for kind in ["public", "local"] {
+            keeper.make_room_on_demand(3);
+            let name = format!("{kind}{number}.example");
+            if kind == "local" {
+                keeper.add_managed(Managed { on_demand: true, ..local(&name) }, now()).unwrap();
+            } else {
+                keeper.add(Public { name: name.clone(), ..public.clone() }).unwrap();
+            }
+            let known = keeper.names_on_demand();
+            assert!(known.len() <= 3 && known.contains(&name), "{known:?}");
+        }
+    }
+    let served = |number| keeper.store().find(Some(&format!("local{number}.example")), &[]).is_some();
+    assert!(!served(0) && served(3), "a name that leaves memory is no longer served");
+    leaf(&keeper, "localhost");
+}
+
 // A public name that a handshake adds is found in storage; after its removal storage still has it.
 #[test]
 fn a_public_name_is_added_and_removed() {

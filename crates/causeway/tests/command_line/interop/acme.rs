@@ -2,11 +2,12 @@
 //! 127.0.0.1. Also skipped without curl.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_ports;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -204,12 +205,6 @@ impl Drop for Pebble {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Ports that were free together a moment ago.
-fn free_ports<const N: usize>() -> [u16; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
 fn curl(arguments: &[&str]) -> Result<String, String> {

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::peer::tool;
-use crate::acme_server::{Authority, free_port};
+use causeway_testkit::ports::free_port;
+
+use crate::acme_server::Authority;
 use crate::process::Folder;
 
 const PATIENCE: Duration = Duration::from_secs(30);

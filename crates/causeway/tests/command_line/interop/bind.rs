@@ -1,10 +1,12 @@
 //! BIND, a real DNS server that accepts signed updates of one zone.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use causeway_testkit::ports::free_port;
 
 use crate::process::Folder;
 
@@ -28,7 +30,7 @@ impl Bind {
             return None;
         };
         let folder = Folder::new();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let at = folder.path("").display().to_string();
         let key = Self::KEY;
         folder.write(
