@@ -4,7 +4,9 @@
 //! - `unbuilt`: rejects Caddy's options that this version does not support
 //! - `transport`, `tls`: compile the JSON to the settings of upstream connections
 //! - `backend`, `address`: the upstreams, and each worker's state of them
+//! - `health`: active and passive health checks
 //! - `policy`, `cookie`: load balancing
+//! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
 //! - `exchange`: the call to the upstream
 //! - `carriage`, `httpgrpc`: the wire form of requests and responses
@@ -12,7 +14,8 @@
 //! - `handle_response`, `copy`: routes for selected responses, and the handlers that copy a response
 //! - `placeholders`: `{http.reverse_proxy.…}`
 //!
-//! All counters belong to one worker: requests in progress, round-robin positions, connections.
+//! Connections and round-robin positions belong to one worker. Failures, results of health checks and the bound of requests in progress are
+//! those of all workers.
 
 mod address;
 mod answer;
@@ -23,10 +26,12 @@ pub mod copy;
 mod exchange;
 mod forwarded;
 mod handle_response;
+mod health;
 mod httpgrpc;
 mod placeholders;
 mod policy;
 mod request;
+mod retry;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -39,7 +44,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use causeway_message::StatusCode;
-use causeway_pipeline::upstream::{FailureKind, report_failure};
 use causeway_pipeline::{
     Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Transport,
 };
@@ -53,8 +57,10 @@ use crate::rewrite::Rewrite;
 use backend::{Backend, UpstreamConfig};
 use carriage::Carriage;
 use handle_response::ResponseRoutes;
+use health::{Checker, HealthChecks, PassiveChecks};
 use placeholders::Named;
 use policy::{SelectionPolicy, Turn};
+use retry::Retries;
 
 /// The JSON's shape. Nested values are parsed in place, so that an error names their position.
 #[derive(Deserialize)]
@@ -65,6 +71,7 @@ struct ReverseProxyConfig {
     dynamic_upstreams: Option<IgnoredAny>,
     transport: Option<IgnoredAny>,
     load_balancing: Option<IgnoredAny>,
+    health_checks: Option<IgnoredAny>,
     headers: Option<IgnoredAny>,
     rewrite: Option<IgnoredAny>,
     #[serde(default)]
@@ -79,7 +86,6 @@ struct ReverseProxyConfig {
 /// Caddy's options that this version does not support.
 const UNBUILT: &[&str] = &[
     "circuit_breaker",
-    "health_checks",
     "proxy_status_name",
     "request_buffers",
     "response_buffers",
@@ -93,6 +99,10 @@ const UNBUILT: &[&str] = &[
 struct ReverseProxyPlan {
     backends: Box<[Backend]>,
     policy: SelectionPolicy,
+    retries: Option<Retries>,
+    passive: Option<PassiveChecks>,
+    /// Keeps the active health checks running while the plan exists.
+    _checker: Option<Arc<Checker>>,
     carriage: Carriage,
     transport: Arc<Transport>,
     headers: Option<Headers>,
@@ -112,7 +122,6 @@ struct Local {
 }
 
 struct ReverseProxy {
-    plan: Arc<ReverseProxyPlan>,
     local: StateId<Rc<Local>>,
 }
 
@@ -137,11 +146,25 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     if written.upstreams.is_empty() {
         return build.at("upstreams", |build| Err(build.refuse("none", "at least one upstream")));
     }
+    let checks = HealthChecks::build(present(written.health_checks.is_some(), "health_checks"), build)?;
+    if checks.active.is_some() && !transport.carriage.is_http() {
+        return build.at("health_checks", |build| {
+            Err(build.refuse("active", "passive checks only: httpgrpc has no active health checks"))
+        });
+    }
     let mut backends = Vec::with_capacity(written.upstreams.len());
     for (index, backend) in written.upstreams.iter().enumerate() {
-        backends.push(build.at(format!("upstreams[{index}]"), |build| Backend::build(backend, &transport, build))?);
+        let backend =
+            build.at(format!("upstreams[{index}]"), |build| Backend::build(backend, &transport, &checks, build));
+        backends.push(backend?);
     }
-    let policy = SelectionPolicy::build(present(written.load_balancing.is_some(), "load_balancing"), &backends, build)?;
+    let HealthChecks { active, passive } = checks;
+    let checker = active.map(|active| {
+        let targets = backends.iter().filter_map(Backend::check_target).collect();
+        Checker::launch(active, targets, &transport.transport, build)
+    });
+    let balancing = present(written.load_balancing.is_some(), "load_balancing");
+    let (policy, retries) = SelectionPolicy::build(balancing, &backends, build)?;
     let headers = match present(written.headers.is_some(), "headers") {
         Some(headers) => Some(build.at("headers", |build| Headers::build(headers, build))?),
         None => None,
@@ -162,6 +185,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let plan = Arc::new(ReverseProxyPlan {
         backends: backends.into(),
         policy,
+        retries,
+        passive,
+        _checker: checker,
         carriage: transport.carriage,
         transport: transport.transport,
         headers,
@@ -171,32 +197,15 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_routes: response_routes.into(),
         placeholders: build.family(placeholders::PREFIX),
     });
-    let shared = Arc::clone(&plan);
-    let local = build
-        .state(move |_| Rc::new(Local { plan: Arc::clone(&shared), turn: Turn::default(), named: OnceCell::new() }));
-    Ok(Box::new(ReverseProxy { plan, local }))
+    let local =
+        build.state(move |_| Rc::new(Local { plan: Arc::clone(&plan), turn: Turn::default(), named: OnceCell::new() }));
+    Ok(Box::new(ReverseProxy { local }))
 }
 
 impl Handler for ReverseProxy {
     fn enter(&self, cx: &mut Context) -> Step {
         let local = Rc::clone(cx.generation().state(self.local));
-        let Some(number) = self.plan.policy.select(cx, &self.plan.backends, &local.turn) else {
-            let now = cx.worker().now();
-            let took = now.saturating_duration_since(cx.arrival().at);
-            let fault = nobody();
-            // There may be many upstreams; the first one identifies the handler in the log.
-            let first = self.plan.backends.first().map_or("", |backend| &*backend.dial);
-            report_failure(first, FailureKind::Unavailable, took, &fault.reason, now);
-            return Step::Fail(fault);
-        };
-        let backend = &self.plan.backends[number];
-        let begun = backend
-            .place(cx, self.plan.carriage, &self.plan.transport)
-            .and_then(|place| exchange::begin(cx, local, number, place));
-        match begun {
-            Ok(step) => step,
-            Err(fault) => Step::Fail(fault),
-        }
+        exchange::start(cx, local)
     }
 
     // Reached only through `handle_response`, after its routes have responded: the held upstream response is not
@@ -210,11 +219,6 @@ impl Handler for ReverseProxy {
         drop(cx.take_held_answer());
         Step::Fail(fault)
     }
-}
-
-#[cold]
-fn nobody() -> Fault {
-    Fault { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Text("no upstreams available".into()) }
 }
 
 /// A fault caused by an upstream: 502.

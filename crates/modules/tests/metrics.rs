@@ -321,8 +321,9 @@ fn upstreams() {
     assert_eq!(healthy(), [line("10.0.0.1:80", 1), line("10.0.0.2:80", 1)]);
     // A second handler finds it unhealthy.
     let other = registry.metrics().upstream("10.0.0.2:80");
-    other.set(false);
+    let check = other.check("GET /");
+    check.set_up(false);
     assert_eq!(healthy(), [line("10.0.0.1:80", 1), line("10.0.0.2:80", 0)]);
-    drop((kit, other));
+    drop((kit, other, check));
     assert_eq!(healthy(), [""; 0]);
 }

@@ -89,6 +89,20 @@ fn with_any_policy() {
     }
 }
 
+// Armed retries and health checks cost a request nothing.
+#[test]
+fn with_retries_and_health_checks() {
+    let options = json!({
+        "upstreams": [{ "dial": "a:1", "max_requests": 9 }, { "dial": "b:1" }],
+        "load_balancing": { "retries": 3, "try_duration": "5s", "retry_match": [{ "method": ["GET", "POST"] }] },
+        "health_checks": {
+            "active": { "uri": "/health" },
+            "passive": { "fail_duration": "30s", "max_fails": 2, "unhealthy_status": [5], "unhealthy_latency": "10s", "unhealthy_request_count": 99 },
+        },
+    });
+    check(options, &get());
+}
+
 // A response that runs routes, one of which forwards it.
 #[test]
 fn routes_for_answers() {

@@ -13,11 +13,13 @@ mod meter;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use causeway_message::Method;
 use rustc_hash::FxHashMap;
+
+use crate::upstream::{UpstreamStatus, UpstreamTable};
 
 pub use exposition::{Buckets, Exposition, Family, Format, Kind, Label, Number};
 
@@ -91,7 +93,6 @@ struct Book {
     observed: FxHashMap<Box<str>, HostId>,
     totals: Vec<Owned<(SeriesId, HostId), Totals>>,
     distributions: Vec<Owned<(SeriesId, HostId, CodeAndMethod), Distributions>>,
-    upstreams: Vec<Weak<UpstreamHealth>>,
     /// Requests and failed requests to the administration API, by path, method and status code.
     admin: BTreeMap<(&'static str, &'static str, u16), (u64, u64)>,
 }
@@ -120,24 +121,12 @@ type Collector = Box<dyn Fn(&mut Exposition) + Send + Sync>;
 #[derive(Default)]
 pub struct Metrics {
     book: Mutex<Book>,
+    upstreams: UpstreamTable,
     collectors: Mutex<BTreeMap<&'static str, Collector>>,
     scrapes: AtomicU64,
     is_last_load_good: AtomicBool,
     /// Milliseconds since the Unix epoch; 0 before the first configuration.
     loaded_ms: AtomicU64,
-}
-
-/// The health of an upstream, as a scrape shows it while this exists.
-pub struct UpstreamHealth {
-    dial: Box<str>,
-    is_healthy: AtomicBool,
-}
-
-impl UpstreamHealth {
-    /// Sets whether the upstream is healthy.
-    pub fn set(&self, is_healthy: bool) {
-        self.is_healthy.store(is_healthy, Ordering::Relaxed);
-    }
 }
 
 impl Metrics {
@@ -151,13 +140,14 @@ impl Metrics {
         self.collectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists an upstream until the handle is dropped. It counts as healthy until [`UpstreamHealth::set`].
-    pub fn upstream(&self, dial: &str) -> Arc<UpstreamHealth> {
-        let health = Arc::new(UpstreamHealth { dial: dial.into(), is_healthy: AtomicBool::new(true) });
-        let mut book = self.book();
-        book.upstreams.retain(|known| known.strong_count() > 0);
-        book.upstreams.push(Arc::downgrade(&health));
-        health
+    /// Returns the shared state of the upstream with this address; the upstream is listed until all handles are dropped.
+    pub fn upstream(&self, dial: &str) -> Arc<UpstreamStatus> {
+        self.upstreams.get(dial)
+    }
+
+    /// Returns the upstreams of the plans that exist.
+    pub fn upstreams(&self) -> Vec<Arc<UpstreamStatus>> {
+        self.upstreams.all()
     }
 
     /// Records that a configuration took effect, or was refused.
@@ -200,7 +190,7 @@ impl Metrics {
         page.single("caddy_config_last_reload_success_timestamp_seconds", Kind::Gauge, help, loaded);
         let book = self.book();
         expose_admin(&book, page);
-        expose_upstreams(&book, page);
+        expose_upstreams(&self.upstreams(), page);
         expose_totals(&book, page);
         expose_distributions(&book, page);
     }
@@ -332,16 +322,14 @@ fn expose_admin(book: &Book, page: &mut Exposition) {
     }
 }
 
-fn expose_upstreams(book: &Book, page: &mut Exposition) {
-    let mut healthy: BTreeMap<Box<str>, bool> = BTreeMap::new();
-    for health in book.upstreams.iter().filter_map(Weak::upgrade) {
-        // Several handlers may have the upstream: it is healthy if all of them find it so.
-        *healthy.entry(health.dial.clone()).or_insert(true) &= health.is_healthy.load(Ordering::Relaxed);
-    }
+fn expose_upstreams(upstreams: &[Arc<UpstreamStatus>], page: &mut Exposition) {
+    let now = Instant::now();
     let help = "Health status of reverse proxy upstreams.";
     let family = page.family("caddy_reverse_proxy_upstreams_healthy", Kind::Gauge, help);
-    for (dial, is_healthy) in healthy {
-        family.sample(&[("upstream", &dial)], is_healthy);
+    let mut upstreams: Vec<_> = upstreams.iter().collect();
+    upstreams.sort_by_key(|status| status.dial());
+    for status in upstreams {
+        family.sample(&[("upstream", status.dial())], status.is_healthy(now));
     }
 }
 

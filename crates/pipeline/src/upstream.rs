@@ -10,8 +10,10 @@
 //!
 //! - `transport`: versions, TLS and limits of calls
 //! - `report`: log lines for failed calls
+//! - `status`: the state of an upstream that all workers share
 
 mod report;
+mod status;
 mod transport;
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -30,6 +32,8 @@ use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
 use crate::handler::Step;
 pub use report::{FailureKind, report_failure};
+pub(crate) use status::UpstreamTable;
+pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
 pub use transport::{Roots, TlsClient, Transport, Versions};
 
 /// Bytes of heads for which a pooled record keeps room.
@@ -340,6 +344,11 @@ impl Call {
         self.0.stamp_send();
         // `carry` may fail the call at once, so the record must be complete before it.
         upstream.carry(Carried(Rc::clone(&self.0)));
+    }
+
+    /// Takes the request body back, if the engine has not taken it: nothing of the request was sent then.
+    pub fn take_unsent_body(&self) -> Option<Body> {
+        self.0.body.borrow_mut().take()
     }
 
     /// Polls for the next event of the response; call it again after an [`CallEvent::Interim`].

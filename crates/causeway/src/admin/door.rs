@@ -59,8 +59,16 @@ impl Handler for Door {
 
 /// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
 fn endpoint(path: &str) -> Option<&'static str> {
-    const EXACT: [&str; 7] =
-        ["/load", "/adapt", "/stop", "/metrics", "/causal", "/causeway/status", "/causeway/certificates"];
+    const EXACT: [&str; 8] = [
+        "/load",
+        "/adapt",
+        "/stop",
+        "/metrics",
+        "/reverse_proxy/upstreams",
+        "/causal",
+        "/causeway/status",
+        "/causeway/certificates",
+    ];
     const BELOW: [&str; 4] = ["/config/", "/id/", "/pki/", "/causal/"];
     let exact = EXACT.into_iter().find(|endpoint| *endpoint == path);
     exact.or_else(|| BELOW.into_iter().find(|endpoint| path.starts_with(endpoint)))
@@ -129,7 +137,10 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         "/metrics" => Err(AdminResponse::error(405, "method not allowed")),
         "/causeway/status" if method == Method::Get => Ok(AdminCommand::Status),
         "/causeway/certificates" if method == Method::Get => Ok(AdminCommand::Certificates),
-        "/causeway/status" | "/causeway/certificates" => Err(AdminResponse::error(405, "method not allowed")),
+        "/reverse_proxy/upstreams" if method == Method::Get => Ok(AdminCommand::Upstreams),
+        "/causeway/status" | "/causeway/certificates" | "/reverse_proxy/upstreams" => {
+            Err(AdminResponse::error(405, "method not allowed"))
+        }
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
             let verb = match method {
                 Method::Get => return Ok(AdminCommand::Read { path }),
@@ -152,8 +163,8 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
 }
 
 fn nothing_at(path: &str) -> AdminResponse {
-    let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /causal, /causeway/status and \
-                 /causeway/certificates";
+    let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, \
+                 /causal, /causeway/status and /causeway/certificates";
     AdminResponse::error(404, format!("no endpoint at {path}; {words}"))
 }
 

@@ -29,6 +29,7 @@ pub(super) enum AdminCommand {
     Stop,
     Status,
     Certificates,
+    Upstreams,
     Metrics(Format),
     Causal(causal::ProfileCommand),
 }
@@ -66,6 +67,7 @@ pub(super) async fn perform(
         AdminCommand::Stop => return context.stop().await,
         AdminCommand::Status => return context.status().await,
         AdminCommand::Certificates => return context.certificates().await,
+        AdminCommand::Upstreams => return context.upstreams(),
         AdminCommand::Metrics(format) => context.metrics(format).await,
         AdminCommand::Causal(ask) => match text(body, causal::BODY_BYTES_MAX).await {
             Ok(body) => return causal::perform(ask, body, context.worker).await,
@@ -130,6 +132,16 @@ impl CommandContext {
             Some(names) => AdminResponse::json(&names.iter().map(certificate).collect()),
             None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
         }
+    }
+
+    /// Responds as Caddy, whose order of upstreams is random.
+    fn upstreams(&self) -> AdminResponse {
+        let now = self.worker.now();
+        let upstreams = self.office.metrics.upstreams();
+        let shown = upstreams.iter().map(|upstream| {
+            json!({ "address": upstream.dial(), "num_requests": upstream.requests(), "fails": upstream.failures(now) })
+        });
+        AdminResponse::json(&shown.collect())
     }
 
     async fn status(&self) -> AdminResponse {

@@ -78,7 +78,7 @@ fn reading() {
             "/nope",
             404,
             json!(
-                "no endpoint at /nope; the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /causal, /causeway/status and /causeway/certificates"
+                "no endpoint at /nope; the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, /causal, /causeway/status and /causeway/certificates"
             ),
         ),
         ("/load", 405, json!("method not allowed")),
@@ -96,6 +96,8 @@ fn reading() {
     }
     check(admin, "OPTIONS /config/", &[], "", 405, json!("method OPTIONS not allowed"));
     check(admin, "GET /causeway/status", &[], "", 200, json!({ "connections": 0, "live_plans": 1, "panics": 0 }));
+    check(admin, "GET /reverse_proxy/upstreams", &[], "", 200, json!([]));
+    check(admin, "POST /reverse_proxy/upstreams", &[], "", 405, json!("method not allowed"));
     check(admin, "POST /causeway/status", &[], "", 405, json!("method not allowed"));
     check(admin, "TRACE /config/", &[], "", 405, json!("method TRACE not allowed"));
     check(admin, "HEAD /config/", &[], "", 405, json!(""));

@@ -48,3 +48,4 @@ mod process;
 mod quick;
 mod run;
 mod signals;
+mod upstreams;

@@ -45,6 +45,13 @@ impl Address {
         Ok(Self { host: bare.into(), port: port.into(), authority: rest.into() })
     }
 
+    /// Returns the same host with another port.
+    pub(super) fn with_port(&self, port: u16) -> Self {
+        let host = &self.host;
+        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        Self { host: host.clone(), port: port.to_string().into(), authority: authority.into() }
+    }
+
     /// Returns the address to connect to. Without a host it is localhost, as in Go.
     pub(super) fn to_dial(&self) -> Cow<'_, str> {
         if self.host.is_empty() { format!("localhost:{}", self.port).into() } else { (&*self.authority).into() }

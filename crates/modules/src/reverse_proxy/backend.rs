@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_message::StatusCode;
-use causeway_pipeline::metrics::UpstreamHealth;
+use causeway_pipeline::upstream::{RequestCount, UpstreamStatus};
 use causeway_pipeline::{
     Build, BuildError, Context, Fault, Reason, StateId, Tally, Template, Transport, Upstream, Versions, Worker,
 };
@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::carriage::Carriage;
+use super::health::{HealthChecks, Target, UpstreamHealth};
 use super::httpgrpc::dns::Named;
 use super::transport;
 
@@ -37,15 +38,15 @@ impl UpstreamConfig {
 pub(super) struct Backend {
     /// As configured. Identifies the upstream in hashes, cookies and kept states.
     pub(super) dial: Box<str>,
+    /// For all workers together.
     pub(super) requests_max: Option<u32>,
     load: StateId<Rc<ActiveRequests>>,
     at: At,
-    /// Lists the upstream in the metrics while the plan exists.
-    _health: Arc<UpstreamHealth>,
+    health: UpstreamHealth,
 }
 
 enum At {
-    Fixed(StateId<Rc<AddressPool>>),
+    Fixed(Address, StateId<Rc<AddressPool>>),
     /// An address with placeholders, expanded for each request.
     Live {
         dial: Template,
@@ -53,17 +54,16 @@ enum At {
     },
 }
 
-/// The number of requests in progress to an upstream on one worker.
-#[derive(Default)]
-pub(super) struct ActiveRequests(Cell<u32>);
+/// The requests in progress to an upstream on one worker.
+pub(super) struct ActiveRequests(Arc<RequestCount>);
 
 impl Tally for ActiveRequests {
     fn begin(&self) {
-        self.0.set(self.0.get() + 1);
+        self.0.begin();
     }
 
     fn end(&self) {
-        self.0.set(self.0.get().saturating_sub(1));
+        self.0.end();
     }
 }
 
@@ -71,6 +71,7 @@ impl Backend {
     pub(super) fn build(
         written: &UpstreamConfig,
         transport: &transport::Built,
+        checks: &HealthChecks,
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {
         let dial = written.dial.as_str();
@@ -91,19 +92,39 @@ impl Backend {
                 // Equal addresses with equal transports share their connections, also across handlers and reloads.
                 let key = format!("reverse_proxy place {} {is_name} {}", address.authority, transport.key);
                 let transport = Arc::clone(&transport.transport);
+                let pooled = address.clone();
                 let make = move |worker: &Rc<dyn Worker>| {
-                    Rc::new(AddressPool::new(address.clone(), is_name, worker, &transport))
+                    Rc::new(AddressPool::new(pooled.clone(), is_name, worker, &transport))
                 };
-                At::Fixed(build.kept_state(key, make))
+                At::Fixed(address, build.kept_state(key, make))
             }
         };
+        let status = build.metrics().upstream(dial);
+        let health = UpstreamHealth::new(Arc::clone(&status), checks, &transport.key);
+        let own_max = u32::try_from(written.max_requests).ok().filter(|&max| max > 0);
         Ok(Self {
-            load: build.kept_state(format!("reverse_proxy load {dial}"), |_| Rc::default()),
+            load: build.kept_state(format!("reverse_proxy load {dial}"), move |_| {
+                Rc::new(ActiveRequests(status.add_worker()))
+            }),
             dial: dial.into(),
-            requests_max: u32::try_from(written.max_requests).ok().filter(|&max| max > 0),
+            requests_max: own_max.or(checks.passive.as_ref().and_then(|checks| checks.requests_max)),
             at,
-            _health: build.metrics().upstream(dial),
+            health,
         })
+    }
+
+    /// The state that all workers share.
+    pub(super) fn status(&self) -> &UpstreamStatus {
+        &self.health.status
+    }
+
+    /// Returns the upstream for the active health checks; `None` if it has none.
+    pub(super) fn check_target(&self) -> Option<Target> {
+        let check = self.health.check()?;
+        match &self.at {
+            At::Fixed(address, _) => Some(check.target(&self.dial, address)),
+            At::Live { .. } => None,
+        }
     }
 
     /// Number of requests in progress on this worker.
@@ -115,9 +136,9 @@ impl Backend {
         Rc::clone(cx.generation().state(self.load))
     }
 
-    /// Returns whether the upstream is below its limit of requests.
+    /// Returns whether the upstream is healthy and below its limit of requests.
     pub(super) fn is_available(&self, cx: &Context) -> bool {
-        self.requests_max.is_none_or(|max| self.requests(cx) < max)
+        self.health.is_up(cx.worker().now()) && self.requests_max.is_none_or(|max| self.status().requests() < max)
     }
 
     /// Returns the address for this request. Fails with 500 if the expanded address is not valid.
@@ -128,7 +149,7 @@ impl Backend {
         transport: &Arc<Transport>,
     ) -> Result<Rc<AddressPool>, Fault> {
         match &self.at {
-            At::Fixed(place) => Ok(Rc::clone(cx.generation().state(*place))),
+            At::Fixed(_, place) => Ok(Rc::clone(cx.generation().state(*place))),
             At::Live { dial, places } => cx.rendered(dial, |cx, text| {
                 let text = std::str::from_utf8(text).unwrap_or_default();
                 let places = cx.generation().state(*places);

@@ -62,6 +62,10 @@ impl Cookie {
         if let Some(seconds) = self.max_age {
             cookie = cookie.max_age(seconds);
         }
+        // A retry may have selected another upstream before.
+        let is_ours =
+            |value: &[u8]| value.strip_prefix(self.name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='));
+        cx.response_mut().fields_mut().retain(|name, value| name != names::SET_COOKIE.into() || !is_ours(value));
         cx.response_mut().set_cookie(&cookie);
     }
 }

@@ -1,4 +1,4 @@
-//! A call to an upstream: sends the request, waits for the response, and dispatches it.
+//! A call to an upstream: selects it, sends the request, waits for the response, and dispatches it; or tries again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,11 +8,13 @@ use std::time::Instant;
 
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
+use causeway_pipeline::worker::Sleep;
 use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
 
 use super::backend::AddressPool;
+use super::retry::{Attempt, Replay, Tries};
 use super::switch::Switch;
-use super::{Local, bad_gateway, request};
+use super::{Local, ReverseProxyPlan, bad_gateway, request};
 
 /// Most interim (1xx) responses that are forwarded for one call.
 pub(super) const INTERIMS_MAX: u8 = 64;
@@ -27,13 +29,73 @@ pub(super) struct PendingCall {
     pub(super) has_content: bool,
     pub(super) began: Instant,
     interims: u8,
+    tries: Tries,
+    /// Holds the request's body for another attempt.
+    replay: Option<Replay>,
+}
+
+/// The request's body, for the next attempt.
+enum Content {
+    /// No attempt has taken it from the exchange.
+    Untaken,
+    /// An earlier attempt took it, and left it as it was.
+    Back(Body),
+    /// An earlier attempt may have read it; it was kept.
+    Kept(Replay),
+}
+
+/// Selects an upstream, sends the request to it, and waits for the response.
+pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
+    let tries = Tries::first(cx);
+    attempt(cx, local, tries, Content::Untaken, None)
+}
+
+/// One attempt. `before` is the fault of the attempt before, if there was one.
+fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, before: Option<Fault>) -> Step {
+    let plan = &local.plan;
+    let Some(number) = plan.policy.select(cx, &plan.backends, &local.turn) else {
+        let fault = before.unwrap_or_else(|| {
+            let now = cx.worker().now();
+            let took = now.saturating_duration_since(cx.arrival().at);
+            let fault = no_upstream();
+            // There may be many upstreams; the first one identifies the handler in the log.
+            let first = plan.backends.first().map_or("", |backend| &*backend.dial);
+            report_failure(first, FailureKind::Unavailable, took, &fault.reason, now);
+            fault
+        });
+        return retry(cx, local, tries, content, fault, Attempt::NoUpstream);
+    };
+    let place = plan.backends[number].place(cx, plan.carriage, &plan.transport);
+    match place.and_then(|place| begin(cx, local, number, place, tries, content)) {
+        Ok(step) => step,
+        Err(fault) => Step::Fail(fault),
+    }
+}
+
+/// Makes another attempt after a pause, or fails with the fault of this one.
+fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
+    let pause = local.plan.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, failed));
+    let Some(pause) = pause else { return Step::Fail(fault) };
+    let tries = tries.next();
+    if pause.is_zero() {
+        return attempt(cx, local, tries, content, Some(fault));
+    }
+    let sleep = Sleep::until(Rc::clone(cx.worker()), cx.worker().now() + pause);
+    cx.wait(sleep, move |cx, ()| attempt(cx, local, tries, content, Some(fault)))
 }
 
 /// Sends the request to an address, and waits for the response.
 ///
 /// # Errors
 /// If the request cannot be forwarded.
-pub(super) fn begin(cx: &mut Context, local: Rc<Local>, number: usize, place: Rc<AddressPool>) -> Result<Step, Fault> {
+fn begin(
+    cx: &mut Context,
+    local: Rc<Local>,
+    number: usize,
+    place: Rc<AddressPool>,
+    tries: Tries,
+    content: Content,
+) -> Result<Step, Fault> {
     let plan = &*local.plan;
     let backend = &plan.backends[number];
     let mut switch = Switch::of(cx)?;
@@ -41,7 +103,7 @@ pub(super) fn begin(cx: &mut Context, local: Rc<Local>, number: usize, place: Rc
         switch = switch.over_http2()?;
     }
     // Before the head is filled: header operations may use these placeholders.
-    local.named(cx).chosen(cx, backend, &place);
+    local.named(cx).chosen(cx, backend, &place, tries.retries);
     let upstream = match switch {
         Switch::None => &place.upstream,
         Switch::Upgrade | Switch::Connect => place.switching(cx.worker(), &plan.transport),
@@ -50,25 +112,59 @@ pub(super) fn begin(cx: &mut Context, local: Rc<Local>, number: usize, place: Rc
     // Counted until the call is dropped, after its response was read.
     call.count(backend.load(cx));
     request::fill(cx, &call, plan, &place, switch)?;
-    let content = match (switch, plan.drops_body) {
-        (Switch::None, true) => Body::Empty,
-        (Switch::None, false) => match cx.take_body() {
-            Some(body) if !body.is_empty() => Body::Incoming(body),
-            _ => Body::Empty,
-        },
-        // The content of the tunnel, in case the upstream switches.
-        (Switch::Upgrade | Switch::Connect, _) => match cx.take_body() {
-            Some(body) => Body::Tunnel(Box::new(body)),
-            None => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
-        },
-    };
+    let (content, replay) = take_content(cx, plan, switch, content)?;
     let has_content = !matches!(content, Body::Empty);
     let content = plan.carriage.wrap(cx, &call, content, &place)?;
     call.send(content, &**upstream);
     let began = cx.worker().now();
-    let asked =
-        PendingCall { local, backend: number, place: Rc::clone(&place), switch, has_content, began, interims: 0 };
+    let asked = PendingCall {
+        local,
+        backend: number,
+        place: Rc::clone(&place),
+        switch,
+        has_content,
+        began,
+        interims: 0,
+        tries,
+        replay,
+    };
     Ok(cx.wait(Answering(Some((call, asked))), answered))
+}
+
+/// Sends a request without content to the same address once more.
+pub(super) fn repeat(cx: &mut Context, asked: PendingCall) -> Step {
+    let PendingCall { local, backend, place, tries, .. } = asked;
+    begin(cx, local, backend, place, tries, Content::Back(Body::Empty)).unwrap_or_else(Step::Fail)
+}
+
+/// Returns the request's body, and its copy for another attempt.
+fn take_content(
+    cx: &mut Context,
+    plan: &ReverseProxyPlan,
+    switch: Switch,
+    content: Content,
+) -> Result<(Body, Option<Replay>), Fault> {
+    let untouched = match content {
+        Content::Back(body) => return Ok((body, None)),
+        Content::Kept(replay) => return Ok((replay.body(), Some(replay))),
+        Content::Untaken if switch == Switch::None && plan.drops_body => return Ok((Body::Empty, None)),
+        Content::Untaken => cx.take_body(),
+    };
+    Ok(match (switch, untouched) {
+        (Switch::None, Some(body)) if !body.is_empty() => {
+            // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
+            if plan.carriage.is_http() && plan.retries.as_ref().is_some_and(|retries| retries.allows(cx)) {
+                let replay = Replay::new(body);
+                (replay.body(), Some(replay))
+            } else {
+                (Body::Incoming(body), None)
+            }
+        }
+        (Switch::None, _) => (Body::Empty, None),
+        // The content of the tunnel, in case the upstream switches.
+        (Switch::Upgrade | Switch::Connect, Some(body)) => (Body::Tunnel(Box::new(body)), None),
+        (Switch::Upgrade | Switch::Connect, None) => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    })
 }
 
 /// Waits for the next head of a call. Dropping it cancels the call.
@@ -98,7 +194,13 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
         }
         // 101 and a tunnel must come together: either one alone is a protocol error of the upstream.
         Ok(CallEvent::Head { tunnel }) if tunnel == (call.head().status() == StatusCode::SWITCHING_PROTOCOLS) => {
-            let carriage = asked.local.plan.carriage;
+            let plan = &asked.local.plan;
+            if let Some(checks) = &plan.passive {
+                let now = cx.worker().now();
+                let took = now.saturating_duration_since(asked.began);
+                checks.answered(plan.backends[asked.backend].status(), call.head().status(), took, now);
+            }
+            let carriage = plan.carriage;
             let (place, began) = (Rc::clone(&asked.place), asked.began);
             match carriage.unwrap(cx, call, asked) {
                 Step::Fail(fault) => refused(cx, &place, began, fault),
@@ -116,11 +218,34 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             let told = plan.transport.head_timeout.filter(|_| !plan.carriage.is_http());
             let took = cx.worker().now().saturating_duration_since(asked.began);
             let is_late = told.is_some_and(|limit| took >= limit);
-            if let Some(kind) = fault.kind(false) {
-                report_failure(&asked.place.address.authority, kind, took, &fault, cx.worker().now());
+            let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
+            let now = cx.worker().now();
+            report_failure(&asked.place.address.authority, kind, took, &fault, now);
+            // Busy is our own limit, not a failure of the upstream.
+            if let Some(checks) = plan.passive.as_ref().filter(|_| fault != CallFault::Busy) {
+                checks.failed(plan.backends[asked.backend].status(), now);
             }
-            Step::Fail(failed(&asked.place, fault, is_late))
+            let attempted = Attempt::of(&fault);
+            let content = content_left(&call, &asked);
+            drop(call);
+            let fault = failed(&asked.place, fault, is_late);
+            match content {
+                Some(content) => retry(cx, asked.local, asked.tries, content, fault, attempted),
+                None => Step::Fail(fault),
+            }
         }
+    }
+}
+
+/// Returns the body for another attempt; `None` if it is lost.
+fn content_left(call: &Call, asked: &PendingCall) -> Option<Content> {
+    // No frame of it was read, so it is whole.
+    let unsent = call.take_unsent_body();
+    match (&asked.replay, unsent) {
+        (Some(replay), _) => replay.is_whole().then(|| Content::Kept(replay.clone())),
+        // In another wire form it contains this attempt's head.
+        (None, Some(body)) if asked.local.plan.carriage.is_http() => Some(Content::Back(body)),
+        (None, _) => (!asked.has_content).then_some(Content::Back(Body::Empty)),
     }
 }
 
@@ -142,6 +267,11 @@ fn inform(cx: &mut Context, status: StatusCode, mut fields: FieldMap) {
     }
     super::answer::strip(&mut fields);
     cx.inform(status, fields);
+}
+
+#[cold]
+fn no_upstream() -> Fault {
+    Fault { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Text("no upstreams available".into()) }
 }
 
 /// As Caddy's statusError: 502 for a failed call, 504 for a timeout; a fault of the client's own body keeps its status.

@@ -31,6 +31,7 @@ enum OfUpstream {
     Requests,
     MaxRequests,
     Fails,
+    Retries,
 }
 
 /// Set when the response's head is received.
@@ -44,6 +45,9 @@ enum OfAnswer {
 
 impl OfUpstream {
     fn find(name: &str) -> Option<Self> {
+        if name == "retries" {
+            return Some(Self::Retries);
+        }
         Some(match name.strip_prefix("upstream.")? {
             "address" => Self::Address,
             "hostport" => Self::HostPort,
@@ -84,7 +88,7 @@ impl Local {
 impl Named {
     /// Sets the placeholders about the selected upstream. Unsets those about a response, which an earlier proxy may
     /// have set.
-    pub(super) fn chosen(&self, cx: &mut Context, backend: &Backend, place: &AddressPool) {
+    pub(super) fn chosen(&self, cx: &mut Context, backend: &Backend, place: &AddressPool, retries: u32) {
         for (_, id) in &self.of_answer {
             cx.unset_variable(*id);
         }
@@ -97,10 +101,10 @@ impl Named {
                     OfUpstream::HostPort => text.write_all(address.authority.as_bytes()),
                     OfUpstream::Host => text.write_all(address.host.as_bytes()),
                     OfUpstream::Port => text.write_all(address.port.as_bytes()),
-                    OfUpstream::Requests => write!(text, "{}", backend.requests(cx)),
+                    OfUpstream::Requests => write!(text, "{}", backend.status().requests()),
                     OfUpstream::MaxRequests => write!(text, "{}", backend.requests_max.unwrap_or(0)),
-                    // Without health checks no failures are counted.
-                    OfUpstream::Fails => text.write_all(b"0"),
+                    OfUpstream::Fails => write!(text, "{}", backend.status().failures(cx.worker().now())),
+                    OfUpstream::Retries => write!(text, "{retries}"),
                 };
                 cx.set_variable_text(*id, text);
             });

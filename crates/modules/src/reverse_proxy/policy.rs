@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 
 use causeway_message::{FieldName, NameRef, names};
+use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{Build, BuildError, Context, Template};
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use twox_hash::XxHash64;
 
 use super::backend::Backend;
 use super::cookie::Cookie;
-use super::unbuilt;
+use super::retry::Retries;
 
 pub(super) enum SelectionPolicy {
     Random,
@@ -63,32 +64,37 @@ struct SelectionPolicyConfig {
     field: Option<String>,
     name: Option<String>,
     secret: Option<String>,
-    max_age: Option<causeway_pipeline::build::DurationConfig>,
+    max_age: Option<DurationConfig>,
     fallback: Option<Value>,
 }
 
-const UNBUILT: &[&str] = &["retries", "retry_match", "try_duration", "try_interval"];
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LoadBalancingConfig {
+    selection_policy: Option<Value>,
+    #[serde(default)]
+    pub(super) retries: i64,
+    pub(super) try_duration: Option<DurationConfig>,
+    pub(super) try_interval: Option<DurationConfig>,
+    #[serde(default)]
+    pub(super) retry_match: Vec<Value>,
+}
 
 impl SelectionPolicy {
-    /// Compiles `load_balancing`. The default is random.
+    /// Compiles `load_balancing`: the policy, random by default, and the retries.
     pub(super) fn build(
         value: Option<&Value>,
         backends: &[Backend],
         build: &mut Build<'_>,
-    ) -> Result<Self, BuildError> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Outer {
-            selection_policy: Option<Value>,
-        }
-        let Some(value) = value else { return Ok(Self::Random) };
+    ) -> Result<(Self, Option<Retries>), BuildError> {
+        let Some(value) = value else { return Ok((Self::Random, None)) };
         build.at("load_balancing", |build| {
-            unbuilt::refuse(value, UNBUILT, build)?;
-            let outer: Outer = build.parse(value)?;
-            match outer.selection_policy {
-                Some(policy) => build.at("selection_policy", |build| Self::of(&policy, backends, build)),
-                None => Ok(Self::Random),
-            }
+            let written: LoadBalancingConfig = build.parse(value)?;
+            let policy = match &written.selection_policy {
+                Some(policy) => build.at("selection_policy", |build| Self::of(policy, backends, build))?,
+                None => Self::Random,
+            };
+            Ok((policy, Retries::build(&written, build)?))
         })
     }
 

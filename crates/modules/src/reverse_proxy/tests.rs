@@ -3,14 +3,18 @@
 //! - `answer`: the response, and failures
 //! - `httpgrpc`: requests and responses in gRPC messages
 //! - `policy`: load balancing
+//! - `health`: health checks
+//! - `retry`: further attempts
 //! - `tunnel`: protocol switches
 //! - `routes`: `handle_response`
 
 mod answer;
+mod health;
 mod httpgrpc;
 mod load;
 mod policy;
 mod request;
+mod retry;
 mod routes;
 mod tunnel;
 

@@ -37,6 +37,11 @@ struct ProxyTransportConfig {
     /// between proxy and upstream is invisible to the client.
     #[serde(rename = "compression")]
     _compression: Option<bool>,
+    /// Accepted without effect: all connections of a worker read into blocks of one size, and write without a buffer.
+    #[serde(rename = "read_buffer_size")]
+    _read_buffer_size: i64,
+    #[serde(rename = "write_buffer_size")]
+    _write_buffer_size: i64,
 }
 
 const UNBUILT: &[&str] = &[
@@ -46,9 +51,7 @@ const UNBUILT: &[&str] = &[
     "local_address",
     "network_proxy",
     "proxy_protocol",
-    "read_buffer_size",
     "resolver",
-    "write_buffer_size",
 ];
 
 #[derive(Deserialize, Default)]

@@ -43,7 +43,7 @@ pub(super) fn unwrap(
             asked.place.unstream(now + UNKNOWN_FOR);
             if !asked.has_content {
                 drop(call);
-                return exchange::begin(cx, asked.local, asked.backend, asked.place).unwrap_or_else(Step::Fail);
+                return exchange::repeat(cx, asked);
             }
             Step::Fail(not_streamed(cx, &asked))
         }

@@ -13,10 +13,6 @@ fn refused(options: Value) -> String {
 #[test]
 fn what_is_not_built_is_refused_with_its_place() {
     for (options, want) in [
-        (
-            json!({ "health_checks": { "active": {} } }),
-            "routes[0].handle[0].health_checks: found 'an object', expected nothing: `health_checks` is not built into this version",
-        ),
         (json!({ "request_buffers": 1 }), "request_buffers: found '1', expected nothing"),
         (json!({ "response_buffers": 1 }), "response_buffers"),
         (json!({ "dynamic_upstreams": { "source": "a" } }), "dynamic_upstreams"),
@@ -26,8 +22,18 @@ fn what_is_not_built_is_refused_with_its_place() {
         (json!({ "stream_buffer_size": 1 }), "stream_buffer_size"),
         (json!({ "verbose_logs": true }), "verbose_logs"),
         (json!({ "proxy_status_name": "a" }), "proxy_status_name"),
-        (json!({ "load_balancing": { "retries": 1 } }), "load_balancing.retries: found '1', expected nothing"),
-        (json!({ "load_balancing": { "try_duration": "1s" } }), "load_balancing.try_duration"),
+        (json!({ "load_balancing": { "try_duration": "soon" } }), "load_balancing.try_duration: found 'soon'"),
+        (json!({ "load_balancing": { "retry_match": [{ "no": 1 }] } }), "retry_match[0]"),
+        (json!({ "health_checks": { "passive": { "max_fails": -1 } } }), "passive.max_fails: found '-1'"),
+        (json!({ "health_checks": { "passive": { "fails": 1 } } }), "unknown field `fails`"),
+        (json!({ "health_checks": { "active": { "uri": "/", "method": "A B" } } }), "active.method: found 'A B'"),
+        (json!({ "health_checks": { "active": { "port": 70000 } } }), "active.port: found '70000'"),
+        (json!({ "health_checks": { "active": { "uri": "/", "expect_body": "(" } } }), "active.expect_body: found '('"),
+        (json!({ "health_checks": { "active": { "uri": "/", "upstream": "a" } } }), "active.upstream: found 'a'"),
+        (
+            json!({ "health_checks": { "active": { "uri": "/", "headers": { "X-A": ["{http.request.host}"] } } } }),
+            "active.headers: found '{http.request.host}', expected no placeholder of a request",
+        ),
         (
             json!({ "load_balancing": { "selection_policy": { "policy": "best" } } }),
             "selection_policy.policy: found 'best', expected random,",

@@ -71,12 +71,15 @@ fn limits_of_requests() {
         assert_eq!(exchange(&mut kit, &Request::get("/"), &[]).status, 200, "{policy}: there is room again");
     }
     // A request counts until its response is read, and a configuration that keeps the upstream keeps the count.
-    let mut kit = of(json!({ "policy": "first" }), &upstreams[..1]);
+    let (registry, routes) =
+        (super::registry(), json!([{ "handle": [super::proxy(json!({ "upstreams": upstreams[..1] }))] }]));
+    let mut kit = Kit::new(&registry, &routes);
     let (call, pending) = ask(&mut kit, &Request::get("/"));
     call.answer(200, &[], Some(0));
     assert_eq!(kit.send(&Request::get("/")).status, 503);
-    let routes = json!([{ "handle": [super::proxy(json!({ "upstreams": upstreams[..1] }))] }]);
-    kit.reload(&super::registry(), &routes, &Value::Null);
+    // The limit is for all workers together.
+    assert_eq!(Kit::new(&registry, &routes).send(&Request::get("/")).status, 503);
+    kit.reload(&registry, &routes, &Value::Null);
     assert_eq!(kit.send(&Request::get("/")).status, 503);
     call.end();
     assert_eq!(pending.finish(&mut kit).status, 200);

@@ -1,0 +1,160 @@
+//! Health checks: `health_checks` of the handler.
+//!
+//! - Passive checks count failures of ordinary requests ([`PassiveChecks`]).
+//! - Active checks send requests of their own at an interval (`active`).
+//!
+//! Both write to the upstream's [`UpstreamStatus`], which all workers share and which outlives a reload.
+
+mod active;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_message::StatusCode;
+use causeway_pipeline::build::DurationConfig;
+use causeway_pipeline::upstream::{FAILURES_MAX, UpstreamStatus};
+use causeway_pipeline::{Build, BuildError};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+pub(super) use active::{ActiveChecks, Checker, Target};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HealthChecksConfig {
+    active: Option<IgnoredAny>,
+    passive: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PassiveConfig {
+    fail_duration: Option<DurationConfig>,
+    #[serde(default)]
+    max_fails: i64,
+    #[serde(default)]
+    unhealthy_request_count: i64,
+    #[serde(default)]
+    unhealthy_status: Vec<u16>,
+    unhealthy_latency: Option<DurationConfig>,
+}
+
+/// The handler's health checks.
+#[derive(Default)]
+pub(super) struct HealthChecks {
+    pub(super) active: Option<ActiveChecks>,
+    pub(super) passive: Option<PassiveChecks>,
+}
+
+impl HealthChecks {
+    /// Compiles `health_checks`.
+    pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let Some(value) = value else { return Ok(Self::default()) };
+        build.at("health_checks", |build| {
+            let written: HealthChecksConfig = build.parse(value)?;
+            let active = match written.active {
+                Some(_) => build.at("active", |build| ActiveChecks::build(&value["active"], build))?,
+                None => None,
+            };
+            let passive = match written.passive {
+                Some(_) => Some(build.at("passive", |build| PassiveChecks::build(&value["passive"], build))?),
+                None => None,
+            };
+            Ok(Self { active, passive })
+        })
+    }
+}
+
+/// Which requests count as failures of their upstream, and how many of them make it unavailable.
+pub(super) struct PassiveChecks {
+    /// How long a failure counts; `None` counts none.
+    fail_duration: Option<Duration>,
+    /// An upstream with as many failures gets no requests.
+    pub(super) failures_max: u32,
+    /// The bound of requests in progress for upstreams without a bound of their own.
+    pub(super) requests_max: Option<u32>,
+    /// Codes, and classes such as 5 for 5xx.
+    unhealthy_status: Box<[u16]>,
+    unhealthy_latency: Option<Duration>,
+}
+
+impl PassiveChecks {
+    fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let written: PassiveConfig = build.parse(value)?;
+        let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
+            Some(written) => build.at(key, |build| written.read(build)),
+            None => Ok(None),
+        };
+        let fail_duration = duration("fail_duration", &written.fail_duration)?;
+        let unhealthy_latency = duration("unhealthy_latency", &written.unhealthy_latency)?;
+        let failures_max = match written.max_fails {
+            0 => 1,
+            max => match u32::try_from(max) {
+                Ok(max) if max as usize <= FAILURES_MAX => max,
+                _ => {
+                    let expected = format!("a number from 1 to {FAILURES_MAX}, or 0 for 1");
+                    return build.at("max_fails", |build| Err(build.refuse(max.to_string(), expected)));
+                }
+            },
+        };
+        Ok(Self {
+            fail_duration,
+            failures_max,
+            requests_max: u32::try_from(written.unhealthy_request_count).ok().filter(|&max| max > 0),
+            unhealthy_status: written.unhealthy_status.into(),
+            unhealthy_latency,
+        })
+    }
+
+    /// A request has failed.
+    pub(super) fn failed(&self, status: &UpstreamStatus, now: Instant) {
+        if let Some(kept) = self.fail_duration {
+            status.add_failure(now, kept);
+        }
+    }
+
+    /// The head of a response has arrived, `took` after the request. As in Caddy, a response that is both late and of an unhealthy status
+    /// counts twice, and so does a status that two entries name.
+    pub(super) fn answered(&self, status: &UpstreamStatus, code: StatusCode, took: Duration, now: Instant) {
+        for _ in self.unhealthy_status.iter().filter(|&&unhealthy| is_of(code, unhealthy)) {
+            self.failed(status, now);
+        }
+        if self.unhealthy_latency.is_some_and(|limit| took >= limit) {
+            self.failed(status, now);
+        }
+    }
+}
+
+/// Returns whether a status is `wanted`: a code, or a class such as 2 for 2xx.
+fn is_of(code: StatusCode, wanted: u16) -> bool {
+    let code = code.as_u16();
+    code == wanted || wanted < 100 && code / 100 == wanted
+}
+
+/// The health of an upstream as its handler sees it.
+pub(super) struct UpstreamHealth {
+    pub(super) status: Arc<UpstreamStatus>,
+    check: Option<active::Check>,
+    failures_max: Option<u32>,
+}
+
+impl UpstreamHealth {
+    pub(super) fn new(status: Arc<UpstreamStatus>, checks: &HealthChecks, transport_key: &str) -> Self {
+        let passive = checks.passive.as_ref();
+        let failures_max = passive.filter(|checks| checks.fail_duration.is_some()).map(|checks| checks.failures_max);
+        status.set_failures_limit(failures_max.unwrap_or(0));
+        let check = checks.active.as_ref().map(|checks| checks.of(&status, transport_key));
+        Self { status, check, failures_max: passive.map(|checks| checks.failures_max) }
+    }
+
+    /// Returns whether the upstream may get requests.
+    pub(super) fn is_up(&self, now: Instant) -> bool {
+        self.check.as_ref().is_none_or(|check| check.is_up())
+            && self.failures_max.is_none_or(|max| self.status.failures(now) < max)
+    }
+
+    pub(super) fn check(&self) -> Option<&active::Check> {
+        self.check.as_ref()
+    }
+}

@@ -1,0 +1,410 @@
+//! Active health checks: requests to each upstream at an interval, by one worker.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use causeway_message::{FieldName, Method, StatusCode, names};
+use causeway_pipeline::build::DurationConfig;
+use causeway_pipeline::upstream::{CallEvent, CheckStatus, UpstreamStatus};
+use causeway_pipeline::worker::Sleep;
+use causeway_pipeline::{Body, Build, BuildError, Call, Transport, Upstream, Worker};
+use causeway_pipeline::{BodyFault, Frame};
+use regex::bytes::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::address::Address;
+use super::is_of;
+use crate::regexp::Expression;
+use crate::rendered::with_field_value;
+
+/// Caddy's defaults.
+const INTERVAL: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest body that is searched for `expect_body`, unless `max_size` is smaller.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Redirects that a check follows, if it follows any; Go's limit.
+const REDIRECTS_MAX: usize = 10;
+/// In header values: the upstream that is checked.
+const TARGET: &str = "{http.reverse_proxy.active.target_upstream}";
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct ActiveConfig {
+    path: String,
+    uri: String,
+    upstream: String,
+    port: i64,
+    headers: BTreeMap<String, Vec<String>>,
+    method: String,
+    body: String,
+    follow_redirects: bool,
+    interval: Option<DurationConfig>,
+    timeout: Option<DurationConfig>,
+    passes: i64,
+    fails: i64,
+    max_size: i64,
+    expect_status: u16,
+    expect_body: String,
+}
+
+/// The settings of a handler's active checks.
+pub(in super::super) struct ActiveChecks {
+    /// The settings as text: equal checks of an upstream share their result.
+    key: String,
+    method: Box<str>,
+    /// Path and query.
+    target: Box<str>,
+    /// Sent to this address instead of the upstream's.
+    elsewhere: Option<Address>,
+    port: Option<u16>,
+    headers: Vec<(FieldName, String)>,
+    body: Vec<u8>,
+    follows_redirects: bool,
+    interval: Duration,
+    timeout: Duration,
+    passes: u32,
+    fails: u32,
+    body_bytes_max: usize,
+    /// A code or a class; 0 for 2xx.
+    expected_status: u16,
+    expected_body: Option<Regex>,
+}
+
+/// One upstream's check.
+pub(in super::super) struct Check(Arc<CheckStatus>);
+
+impl Check {
+    pub(super) fn is_up(&self) -> bool {
+        self.0.is_up()
+    }
+
+    /// Returns the checked upstream, for the checker.
+    pub(in super::super) fn target(&self, dial: &str, address: &Address) -> Target {
+        Target { dial: dial.into(), address: address.clone(), check: Arc::clone(&self.0) }
+    }
+}
+
+impl ActiveChecks {
+    /// Compiles `health_checks.active`; `None` if it sets neither a URI nor a port: only these enable the checks.
+    pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Option<Self>, BuildError> {
+        let written: ActiveConfig = build.parse(value)?;
+        if written.uri.is_empty() && written.path.is_empty() && written.port == 0 {
+            return Ok(None);
+        }
+        let mut duration = |key: &str, written: &Option<DurationConfig>, default| match written {
+            Some(written) => build.at(key, |build| written.read(build)).map(|limit| limit.unwrap_or(default)),
+            None => Ok(default),
+        };
+        let interval = duration("interval", &written.interval, INTERVAL)?;
+        let timeout = duration("timeout", &written.timeout, TIMEOUT)?;
+        let method = if written.method.is_empty() { "GET" } else { &written.method };
+        if Method::parse(method.as_bytes()).is_none() {
+            return build.at("method", |build| Err(build.refuse(method, "a method")));
+        }
+        let uri = if written.uri.is_empty() { &written.path } else { &written.uri };
+        let port = match u16::try_from(written.port) {
+            Ok(port) => (port > 0).then_some(port),
+            Err(_) => {
+                return build.at("port", |build| Err(build.refuse(written.port.to_string(), "a port up to 65535")));
+            }
+        };
+        let elsewhere = match &*written.upstream {
+            "" => None,
+            text => match Address::parse(text) {
+                Ok(address) => Some(address),
+                Err(expected) => return build.at("upstream", |build| Err(build.refuse(text, expected))),
+            },
+        };
+        let mut headers = Vec::new();
+        for (name, values) in &written.headers {
+            let Some(name) = FieldName::parse(name) else {
+                return build.at("headers", |build| Err(build.refuse(name, "a field name")));
+            };
+            for value in values {
+                headers.push((name.clone(), build.at("headers", |build| literal(value, build))?));
+            }
+        }
+        let body = build.at("body", |build| literal(&written.body, build))?.into_bytes();
+        let expected_body = match &*written.expect_body {
+            "" => None,
+            pattern => Some(build.at("expect_body", |build| Expression::build(pattern, build))?.regex),
+        };
+        let count = |written: i64| u32::try_from(written).unwrap_or(if written < 1 { 1 } else { u32::MAX }).max(1);
+        Ok(Some(Self {
+            key: value.to_string(),
+            method: method.into(),
+            target: target(uri),
+            elsewhere,
+            port,
+            headers,
+            body,
+            follows_redirects: written.follow_redirects,
+            // A shorter interval would do nothing but check.
+            interval: interval.max(Duration::from_millis(1)),
+            timeout,
+            passes: count(written.passes),
+            fails: count(written.fails),
+            body_bytes_max: usize::try_from(written.max_size)
+                .ok()
+                .filter(|&max| max > 0)
+                .map_or(BODY_BYTES_MAX, |max| max.min(BODY_BYTES_MAX)),
+            expected_status: written.expect_status,
+            expected_body,
+        }))
+    }
+
+    /// Returns the check of an upstream, with the result that an earlier plan's check of equal settings left.
+    pub(super) fn of(&self, status: &UpstreamStatus, transport_key: &str) -> Check {
+        Check(status.check(&format!("{} {transport_key}", self.key)))
+    }
+
+    /// Returns where the checks of the upstream at `address` go.
+    fn place(&self, address: &Address) -> Address {
+        match (&self.elsewhere, self.port) {
+            (Some(elsewhere), _) => elsewhere.clone(),
+            (None, Some(port)) => address.with_port(port),
+            (None, None) => address.clone(),
+        }
+    }
+}
+
+/// Returns a text without placeholders, or with those that are known at load. A check belongs to no request, so other placeholders have no
+/// value.
+fn literal(text: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
+    // Replaced for each upstream.
+    let spared = text.replace(TARGET, "\0");
+    match build.template_of_known(&spared).literal() {
+        Some(text) => Ok(text.replace('\0', TARGET)),
+        None => Err(build.refuse(text, format!("no placeholder of a request; {TARGET} is the upstream"))),
+    }
+}
+
+/// Returns path and query of a URI reference.
+fn target(uri: &str) -> Box<str> {
+    let uri = uri.split('#').next().unwrap_or_default();
+    let path = match uri.split_once("://") {
+        Some((_, rest)) => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
+        None => uri,
+    };
+    if path.starts_with('/') { path.into() } else { format!("/{path}").into() }
+}
+
+/// One upstream of the handler, as its checks need it.
+pub(in super::super) struct Target {
+    dial: Box<str>,
+    address: Address,
+    check: Arc<CheckStatus>,
+}
+
+/// The checks of a handler's upstreams, for as long as its plan exists.
+pub(in super::super) struct Checker {
+    checks: ActiveChecks,
+    targets: Box<[Target]>,
+    transport: Arc<Transport>,
+}
+
+impl Checker {
+    /// Starts the checks when the plan is put into use, on the worker that gets it first.
+    pub(in super::super) fn launch(
+        checks: ActiveChecks,
+        targets: Vec<Target>,
+        transport: &Arc<Transport>,
+        build: &mut Build<'_>,
+    ) -> Arc<Self> {
+        let checker = Arc::new(Self { checks, targets: targets.into(), transport: Arc::clone(transport) });
+        let (launched, is_running) = (Arc::downgrade(&checker), AtomicBool::new(false));
+        build.state(move |worker| {
+            if is_running.swap(true, Ordering::Relaxed) {
+                return;
+            }
+            let count = launched.upgrade().map_or(0, |checker| checker.targets.len());
+            for index in 0..count {
+                worker.spawn(Box::pin(run(Weak::clone(&launched), index, Rc::clone(worker))));
+            }
+        });
+        checker
+    }
+}
+
+/// Checks one upstream until the plan is gone or another plan checks it.
+async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
+    let mut number = None;
+    // Connections of their own: one that is kept open between two checks takes no place of a request's.
+    let mut upstream = None;
+    // Results in a row that contradict the present state.
+    let mut streak = 0;
+    loop {
+        let Some(checker) = checker.upgrade() else { return };
+        let (checks, target) = (&checker.checks, &checker.targets[index]);
+        let number = *number.get_or_insert_with(|| target.check.own());
+        if !target.check.is_owner(number) {
+            return;
+        }
+        let place = checks.place(&target.address);
+        let upstream = upstream.get_or_insert_with(|| worker.upstream(&place.to_dial(), &checker.transport));
+        let outcome = checker.check(target, &place, upstream, &worker).await;
+        if let Err(cause) = &outcome {
+            tracing::debug!(upstream = &*target.dial, cause, "an active health check failed");
+        }
+        let is_up = outcome.is_ok();
+        streak = if is_up == target.check.is_up() { 0 } else { streak + 1 };
+        let needed = if is_up { checks.passes } else { checks.fails };
+        if streak >= needed && target.check.set_up(is_up) {
+            streak = 0;
+            match outcome {
+                Ok(()) => tracing::info!(upstream = &*target.dial, "an upstream is healthy again"),
+                Err(cause) => tracing::warn!(
+                    upstream = &*target.dial,
+                    cause,
+                    "an upstream gets no requests: its active health check fails"
+                ),
+            }
+        }
+        let next = worker.now() + checks.interval;
+        drop(checker);
+        Sleep::until(Rc::clone(&worker), next).await;
+    }
+}
+
+impl Checker {
+    /// Sends one check, and follows redirects if that is set. The error is the reason of a failure.
+    async fn check(
+        &self,
+        target: &Target,
+        place: &Address,
+        upstream: &Rc<dyn Upstream>,
+        worker: &Rc<dyn Worker>,
+    ) -> Result<(), String> {
+        let mut end = Some(Sleep::until(Rc::clone(worker), worker.now() + self.checks.timeout));
+        let mut method = self.checks.method.clone();
+        let mut path = self.checks.target.clone();
+        let mut host: Option<Box<str>> = None;
+        for _ in 0..=REDIRECTS_MAX {
+            let call = upstream.calls().take();
+            self.fill(&call, target, host.as_deref().unwrap_or(&place.authority), &method, &path)?;
+            let has_body = !self.checks.body.is_empty() && *method == *self.checks.method;
+            let body = if has_body { Body::Chunk(self.checks.body.clone().into()) } else { Body::Empty };
+            call.send(body, &**upstream);
+            let status = head(&call, &mut end).await?;
+            let redirect = if self.checks.follows_redirects { location(&call, status) } else { None };
+            let Some((next_host, next_path)) = redirect else {
+                return self.judge(call, status, &mut end).await;
+            };
+            // RFC 9110 §15.4: 307 and 308 keep the method, the others make it a GET.
+            if !matches!(status.as_u16(), 307 | 308) && *method != *"HEAD" {
+                method = "GET".into();
+            }
+            host = next_host.or(host);
+            path = next_path;
+        }
+        Err(format!("more than {REDIRECTS_MAX} redirects"))
+    }
+
+    fn fill(&self, call: &Call, target: &Target, host: &str, method: &str, path: &str) -> Result<(), String> {
+        let mut request = call.request_mut();
+        request.set_method(Method::parse(method.as_bytes()).unwrap_or(Method::Get));
+        request.set_target(path).map_err(|_| format!("{path} is no request target"))?;
+        let fields = request.fields_mut();
+        with_field_value(host.as_bytes(), |value| fields.insert(names::HOST, value));
+        with_field_value(b"Causeway", |value| fields.insert(names::USER_AGENT, value));
+        for (name, value) in &self.checks.headers {
+            let value = value.replace(TARGET, &target.dial);
+            with_field_value(value.as_bytes(), |value| {
+                // One Host only; the configured one replaces the address. So does a configured User-Agent.
+                if name.as_ref() == names::HOST.into() || name.as_ref() == names::USER_AGENT.into() {
+                    fields.insert(name, value);
+                } else {
+                    fields.append(name, value);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Decides by the response whether the check has passed.
+    async fn judge(&self, call: Call, status: StatusCode, end: &mut Option<Sleep>) -> Result<(), String> {
+        let wanted = if self.checks.expected_status == 0 { 2 } else { self.checks.expected_status };
+        if !is_of(status, wanted) {
+            return Err(format!("its status is {}", status.as_u16()));
+        }
+        // Read in any case, so that the connection can be used again.
+        let text = self.body(&call, end).await?;
+        match &self.checks.expected_body {
+            Some(expected) if !expected.is_match(&text) => Err("its content is not as expected".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn body(&self, call: &Call, end: &mut Option<Sleep>) -> Result<Vec<u8>, String> {
+        let mut text = Vec::new();
+        loop {
+            let frame = poll_fn(|task| match Sleep::is_over(end, task) {
+                true => Poll::Ready(Some(Err(BodyFault::TimedOut))),
+                false => call.poll_content(task),
+            });
+            match frame.await {
+                None => return Ok(text),
+                Some(Ok(Frame::Chunk(chunk))) => {
+                    let left = self.checks.body_bytes_max - text.len();
+                    text.extend_from_slice(&chunk.as_slice()[..chunk.len().min(left)]);
+                    if chunk.len() >= left {
+                        return Ok(text);
+                    }
+                }
+                Some(Ok(Frame::Trailers(_))) => {}
+                Some(Err(fault)) => return Err(format!("reading its content: {fault}")),
+            }
+        }
+    }
+}
+
+/// Waits for the final head.
+async fn head(call: &Call, end: &mut Option<Sleep>) -> Result<StatusCode, String> {
+    loop {
+        let event = poll_fn(|task| match Sleep::is_over(end, task) {
+            true => Poll::Ready(Err("it did not respond in time".to_owned())),
+            false => call.poll_answer(task).map_err(|fault| fault.to_string()),
+        });
+        if let CallEvent::Head { .. } = event.await? {
+            return Ok(call.head().status());
+        }
+    }
+}
+
+/// Returns the host, if it names one, and the path of a redirect's `Location`. The request still goes to the same upstream.
+fn location(call: &Call, status: StatusCode) -> Option<(Option<Box<str>>, Box<str>)> {
+    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let head = call.head();
+    let text = std::str::from_utf8(head.fields().get(names::LOCATION)?).ok()?;
+    let host = text.split_once("://").map(|(_, rest)| &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]);
+    Some((host.map(Box::from), target(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::target;
+
+    // Caddy takes the path and the query of `health_uri`, and ignores a scheme and a host.
+    #[test]
+    fn targets() {
+        for (uri, want) in [
+            ("/health", "/health"),
+            ("/health?deep=1#part", "/health?deep=1"),
+            ("health", "/health"),
+            ("", "/"),
+            ("http://a.example/health", "/health"),
+            ("http://a.example", "/"),
+            ("http://a.example?x", "/?x"),
+        ] {
+            assert_eq!(&*target(uri), want, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+use std::io;
+use std::time::Duration;
+
+use causeway_pipeline::{Body, BodyStream as _, CallFault, Frame};
+use causeway_testkit::{FakeCall, Kit, Pending, Request, TestResponse};
+use serde_json::{Value, json};
+
+use super::{ask, kit};
+
+fn three(balancing: Value) -> Kit {
+    let mut balancing = balancing;
+    balancing["selection_policy"] = json!({ "policy": "round_robin" });
+    kit(json!({ "upstreams": [{ "dial": "c:1" }, { "dial": "a:1" }, { "dial": "b:1" }], "load_balancing": balancing }))
+}
+
+fn refused() -> CallFault {
+    CallFault::Connect(io::ErrorKind::ConnectionRefused)
+}
+
+/// Fails the call, and returns the next one; the response if there is none.
+fn again(
+    kit: &mut Kit,
+    call: FakeCall,
+    pending: Pending,
+    fault: CallFault,
+) -> Result<(FakeCall, Pending), Box<TestResponse>> {
+    call.carried.fail(fault);
+    drop(call);
+    match pending.poll(kit) {
+        Ok(response) => Err(Box::new(response)),
+        Err(pending) => Ok((kit.worker().take_call().expect("another attempt"), pending)),
+    }
+}
+
+fn text(call: &FakeCall) -> String {
+    let mut text = Vec::new();
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut push = |frame| {
+        if let Frame::Chunk(chunk) = frame {
+            text.extend_from_slice(chunk.as_slice());
+        }
+    };
+    match call.take_body().expect("a body") {
+        Body::Empty => {}
+        Body::Chunk(chunk) => push(Frame::Chunk(chunk)),
+        Body::Stream(mut stream) => {
+            while let std::task::Poll::Ready(Some(Ok(frame))) = stream.poll_frame(&mut task) {
+                push(frame);
+            }
+        }
+        Body::Incoming(mut body) => {
+            while let std::task::Poll::Ready(Some(Ok(frame))) = body.poll_frame(&mut task) {
+                push(frame);
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+    String::from_utf8(text).unwrap()
+}
+
+// Caddy, `lb_retries`: so many further attempts, each with the next upstream, if the connection failed.
+#[test]
+fn attempts_are_counted() {
+    let mut kit = three(json!({ "retries": 2 }));
+    let (first, pending) = ask(&mut kit, &Request::get("/").field("X-A", "1"));
+    assert_eq!(&*first.address, "a:1");
+    let wanted = first.request_text();
+    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    assert_eq!((&*second.address, second.request_text()), ("b:1", wanted));
+    let (third, pending) = again(&mut kit, second, pending, refused()).unwrap();
+    assert_eq!(&*third.address, "c:1");
+    assert_eq!(again(&mut kit, third, pending, refused()).err().unwrap().status, 502);
+    // The second attempt succeeds.
+    let (first, pending) = ask(&mut kit, &Request::get("/"));
+    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    second.answer(200, &[], Some(0));
+    second.end();
+    drop(second);
+    assert_eq!(pending.finish(&mut kit).status, 200);
+    // By default there is one attempt.
+    let mut kit = three(json!({}));
+    let (first, pending) = ask(&mut kit, &Request::get("/"));
+    assert_eq!(again(&mut kit, first, pending, refused()).err().unwrap().status, 502);
+}
+
+// Caddy, `lb_try_duration` and `lb_try_interval`, 250 ms by default.
+#[test]
+fn attempts_take_a_time() {
+    let mut kit = three(json!({ "try_duration": "1s" }));
+    let (mut call, mut pending) = ask(&mut kit, &Request::get("/"));
+    for attempt in 1.. {
+        call.carried.fail(refused());
+        drop(call);
+        pending = match pending.poll(&mut kit) {
+            Ok(response) => {
+                assert_eq!((response.status, attempt), (502, 5), "the time is over");
+                return;
+            }
+            Err(pending) => pending,
+        };
+        assert!(kit.worker().take_call().is_none(), "it pauses");
+        kit.worker().advance(Duration::from_millis(250));
+        pending = pending.poll(&mut kit).unwrap_err();
+        call = kit.worker().take_call().expect("another attempt");
+    }
+}
+
+// Caddy: while no upstream is available, the request waits for one, for as long as attempts are allowed.
+#[test]
+fn a_wait_for_an_upstream() {
+    let upstreams = json!([{ "dial": "a:1", "max_requests": 1 }]);
+    let mut kit =
+        kit(json!({ "upstreams": upstreams, "load_balancing": { "try_duration": "1s", "try_interval": "100ms" } }));
+    let (held, holder) = ask(&mut kit, &Request::get("/"));
+    let waiting = kit.send_pending(&Request::get("/")).unwrap_err();
+    kit.worker().advance(Duration::from_millis(100));
+    let waiting = waiting.poll(&mut kit).unwrap_err();
+    held.answer(200, &[], Some(0));
+    held.end();
+    drop(held);
+    holder.finish(&mut kit);
+    kit.worker().advance(Duration::from_millis(100));
+    let waiting = waiting.poll(&mut kit).unwrap_err();
+    let call = kit.worker().take_call().expect("its turn has come");
+    call.answer(200, &[], Some(0));
+    call.end();
+    drop(call);
+    assert_eq!(waiting.finish(&mut kit).status, 200);
+    let (held, holder) = ask(&mut kit, &Request::get("/"));
+    let mut waiting = kit.send_pending(&Request::get("/")).unwrap_err();
+    for _ in 0..20 {
+        kit.worker().advance(Duration::from_millis(100));
+        waiting = match waiting.poll(&mut kit) {
+            Ok(response) => {
+                assert_eq!(response.status, 503);
+                holder.cancel(&mut kit);
+                drop(held);
+                return;
+            }
+            Err(waiting) => waiting,
+        };
+    }
+    panic!("it waits for longer than a second");
+}
+
+// With `lb_retries` alone there is no pause between attempts, but a wait for an upstream neither spins nor recurses.
+#[test]
+fn a_wait_without_interval() {
+    let options = json!({
+        "upstreams": [{ "dial": "a:1" }],
+        "load_balancing": { "retries": 500 },
+        "health_checks": { "passive": { "fail_duration": "10s" } },
+    });
+    let mut kit = kit(options);
+    let (call, mut pending) = ask(&mut kit, &Request::get("/"));
+    call.carried.fail(refused());
+    drop(call);
+    for attempts in 0..501 {
+        pending = match pending.poll(&mut kit) {
+            // The response is that of the attempt that failed.
+            Ok(response) => return assert_eq!((response.status, attempts), (502, 499)),
+            Err(pending) => pending,
+        };
+        kit.worker().advance(Duration::from_millis(1));
+    }
+    panic!("it waits for more than 500 attempts");
+}
+
+// A POST of which nothing was sent is never lost; one that an upstream may have acted on is never sent twice.
+#[test]
+fn requests_with_content() {
+    let mut kit = three(json!({ "retries": 2 }));
+    let post = Request::new("POST", "/").content("to be kept");
+    let (first, pending) = ask(&mut kit, &post);
+    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    assert_eq!(text(&second), "to be kept");
+    assert_eq!(again(&mut kit, second, pending, CallFault::Closed).err().unwrap().status, 502);
+    for (method, is_again) in [("GET", true), ("HEAD", false), ("PUT", false), ("POST", false)] {
+        let (call, pending) = ask(&mut kit, &Request::new(method, "/"));
+        let next = again(&mut kit, call, pending, CallFault::HeadTimedOut);
+        assert_eq!(next.is_ok(), is_again, "{method}");
+        if let Ok((_, pending)) = next {
+            pending.cancel(&mut kit);
+        }
+    }
+    // The client's own mistake is no reason for another attempt.
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let fault = CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone);
+    assert_eq!(again(&mut kit, call, pending, fault).err().unwrap().status, 400);
+}
+
+// Caddy, `lb_retry_match`: a request that matches is sent again although an upstream may have acted on it, with its content.
+#[test]
+fn requests_that_may_be_repeated() {
+    let matching = json!([{ "method": ["POST"], "path": ["/twice*"] }, { "method": ["DELETE"] }]);
+    let mut kit = three(json!({ "retries": 2, "retry_match": matching }));
+    for (method, path, is_again) in
+        [("POST", "/twice", true), ("POST", "/once", false), ("DELETE", "/", true), ("GET", "/", false)]
+    {
+        let (call, pending) = ask(&mut kit, &Request::new(method, path).content("again and again"));
+        assert_eq!(text(&call), "again and again");
+        match again(&mut kit, call, pending, CallFault::Closed) {
+            Ok((call, pending)) => {
+                assert!(is_again, "{method} {path}");
+                assert_eq!(text(&call), "again and again");
+                let (call, pending) = again(&mut kit, call, pending, CallFault::Closed).unwrap();
+                assert_eq!(text(&call), "again and again");
+                pending.cancel(&mut kit);
+            }
+            Err(response) => assert!(!is_again && response.status == 502, "{method} {path}"),
+        }
+    }
+    // A body that is longer than the bound is sent once.
+    let long = "x".repeat(300 * 1024);
+    let (call, pending) = ask(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
+    assert_eq!(text(&call), long);
+    assert_eq!(again(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
+    // But a part that was not read before the failure is still there.
+    let (call, pending) = ask(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
+    let (call, pending) = again(&mut kit, call, pending, refused()).unwrap();
+    assert_eq!(text(&call), long);
+    pending.cancel(&mut kit);
+}
+
+// A retry sets the cookie of the upstream that it selects, and no other.
+#[test]
+fn one_cookie() {
+    let mut kit = kit(json!({
+        "upstreams": [{ "dial": "a:1" }, { "dial": "b:1" }],
+        "load_balancing": { "retries": 1, "selection_policy": { "policy": "cookie", "fallback": { "policy": "round_robin" } } },
+    }));
+    let (first, pending) = ask(&mut kit, &Request::get("/"));
+    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    second.answer(200, &[], Some(0));
+    second.end();
+    drop(second);
+    let response = pending.finish(&mut kit);
+    assert_eq!(response.values("Set-Cookie").count(), 1);
+}
