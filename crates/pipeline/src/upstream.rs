@@ -126,6 +126,8 @@ impl fmt::Display for CallFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resolve(kind) => write!(f, "looking up the address: {kind}"),
+            // Only a Unix socket can be missing; for a host that is unknown the look-up fails.
+            Self::Connect(io::ErrorKind::NotFound) => f.write_str("connecting: the socket does not exist"),
             Self::Connect(kind) => write!(f, "connecting: {kind}"),
             Self::ConnectTimedOut => f.write_str("connecting took too long"),
             Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
@@ -398,7 +400,7 @@ impl Call {
         }
     }
 
-    /// Returns the call's remote address, once it is connected.
+    /// Returns the call's remote address, once it is connected. `None` for a Unix socket.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.0.remote.get()
     }

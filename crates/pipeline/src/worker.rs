@@ -56,7 +56,8 @@ pub trait Worker {
     /// Returns 64 random bits. Not for secrets.
     fn random(&self) -> u64;
 
-    /// Creates an upstream with its own connection pool. It connects on the first call; dropping it closes the idle
+    /// Creates an upstream with its own connection pool: `address` is `host:port`, or `unix/` with the path of a Unix
+    /// socket (`@name` for one in the abstract namespace). It connects on the first call; dropping it closes the idle
     /// connections.
     fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream>;
 

@@ -63,7 +63,8 @@ struct Origin {
     /// The pool's address. A response may outlive the pool.
     address: Rc<str>,
     spec: Arc<TransportSpec>,
-    remote: SocketAddr,
+    /// `None` for a Unix socket.
+    remote: Option<SocketAddr>,
 }
 
 /// The directions of the connection that have ended.
@@ -82,7 +83,7 @@ impl<T: Transport> ClientConnection<T> {
         pool: &Rc<UpstreamPool>,
         link: Rc<Link>,
         transport: T,
-        remote: SocketAddr,
+        remote: Option<SocketAddr>,
         is_http2: bool,
     ) -> Self {
         let spec = Arc::clone(pool.transport());
@@ -176,7 +177,9 @@ impl<T: Transport> ClientConnection<T> {
             let opened = self.machine.open(&call.request(), scheme, framing, out);
             match opened {
                 Ok(stream) => {
-                    call.set_remote(self.origin.remote);
+                    if let Some(remote) = self.origin.remote {
+                        call.set_remote(remote);
+                    }
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
                     self.has_unsent_head = true;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::IoSlice;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
@@ -40,14 +41,18 @@ pub(crate) struct Connected {
 }
 
 impl Connector {
-    /// Creates a connector for the upstream at `host`. The first use of the system's authorities reads them from disk, so this
-    /// may block.
+    /// Creates a connector for the upstream at `host`; `None` for a Unix socket, which has no name. The first use of the
+    /// system's authorities reads them from disk, so this may block.
     ///
     /// # Errors
     /// The name, a root, the certificate or its key is invalid; the text is for the operator.
-    pub(crate) fn new(spec: &TlsClient, versions: Versions, host: &str) -> Result<Self, String> {
-        let name = spec.server_name.as_deref().unwrap_or(host);
-        let name = ServerName::try_from(name.to_owned()).map_err(|error| format!("'{name}': {error}"))?;
+    pub(crate) fn new(spec: &TlsClient, versions: Versions, host: Option<&str>) -> Result<Self, String> {
+        let name = match spec.server_name.as_deref().or(host) {
+            Some(name) => ServerName::try_from(name.to_owned()).map_err(|error| format!("'{name}': {error}"))?,
+            // Not verified, and not sent, because it is an IP address (RFC 6066 §3).
+            None if spec.insecure => ServerName::IpAddress(Ipv4Addr::LOCALHOST.into()),
+            None => return Err("a Unix socket has no name to verify: tls_server_name is needed".into()),
+        };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

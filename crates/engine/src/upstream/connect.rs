@@ -1,13 +1,15 @@
-//! Opens a connection to an upstream: address look-up, TCP, TLS.
+//! Opens a connection to an upstream: address look-up, TCP or a Unix socket, TLS.
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{CallFault, Versions};
-use socket2::SockRef;
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 
 use super::{Link, UpstreamPool};
@@ -15,6 +17,11 @@ use crate::drive::ClientConnection;
 use crate::tls::{Connected, Connector};
 use crate::transport::keepalive;
 use crate::worker::Core;
+
+/// The network of Unix sockets in an upstream's address.
+const UNIX: &str = "unix/";
+/// The pause before the next attempt to connect to a Unix socket whose queue of connections is full.
+const SOCKET_FULL_PAUSE: Duration = Duration::from_millis(10);
 
 /// The task of a connection, from the first attempt to the close.
 pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
@@ -70,9 +77,16 @@ enum Reached {
     Protected(Connected),
 }
 
-async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, SocketAddr), CallFault> {
+/// The second value is the remote address; `None` for a Unix socket.
+async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>), CallFault> {
     let core = &pool.core;
-    let (stream, remote) = connect(core, &pool.address).await?;
+    let (stream, remote) = match pool.address.strip_prefix(UNIX) {
+        Some(path) => (connect_socket(path).await?, None),
+        None => {
+            let (stream, remote) = connect(core, &pool.address).await?;
+            (stream, Some(remote))
+        }
+    };
     if pool.transport.tls.is_none() {
         return Ok((Reached::Clear(stream), remote));
     }
@@ -92,7 +106,8 @@ async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallFault> 
     let (transport, address) = (Arc::clone(&pool.transport), Box::<str>::from(&*pool.address));
     let making = offload(&*pool.core.worker(), Work::of(WorkKind::File), move || {
         let spec = transport.tls.as_deref().ok_or("in the clear")?;
-        Connector::new(spec, transport.versions, host_of(&address))
+        let host = if address.starts_with(UNIX) { None } else { Some(host_of(&address)) };
+        Connector::new(spec, transport.versions, host)
     });
     let made = making.map_err(|_| CallFault::Busy)?.await;
     let made = Rc::new(made.unwrap_or(Err("its making panicked".into())).map_err(CallFault::Tls)?);
@@ -125,6 +140,31 @@ async fn connect(core: &Rc<Core>, address: &str) -> Result<(TcpStream, SocketAdd
         }
     }
     Err(fault)
+}
+
+/// Connects to a Unix socket. The result is a [`TcpStream`] because that type only needs a stream socket: with one
+/// type, connections and TLS exist once for both networks. Options of TCP are never set on it.
+async fn connect_socket(path: &str) -> Result<TcpStream, CallFault> {
+    let fault = |error: &io::Error| CallFault::Connect(error.kind());
+    // The abstract namespace: in the kernel's form the name begins with a zero byte.
+    let address = match path.strip_prefix('@') {
+        Some(name) => SockAddr::unix(format!("\0{name}")),
+        None => SockAddr::unix(path),
+    };
+    let address = address.map_err(|error| fault(&error))?;
+    loop {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).map_err(|error| fault(&error))?;
+        match socket.connect(&address) {
+            Ok(()) => {
+                let stream = std::net::TcpStream::from(OwnedFd::from(socket));
+                return TcpStream::from_std(stream).map_err(|error| fault(&error));
+            }
+            // unix(7): the socket's queue is full, and no event reports that it no longer is. Programs with few
+            // processes, such as php-fpm, get bursts that are longer than their queue. The caller's timeout ends this.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(SOCKET_FULL_PAUSE).await,
+            Err(error) => return Err(fault(&error)),
+        }
+    }
 }
 
 async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, CallFault> {

@@ -2,13 +2,31 @@
 
 use std::borrow::Cow;
 
-/// A parsed `[tcp/]host:port`.
+/// The longest path of a Unix socket in bytes: the kernel's field has 108, and one of them is the final zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The name of a Unix socket in `Host`. A path is not a valid value there.
+// DEVIATES Caddy: Go's client sends an empty `Host`, and over HTTP/2 fails.
+const SOCKET_HOST: &str = "localhost";
+
+/// A parsed `[tcp/]host:port` or `unix/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
+    network: Network,
+    /// The host, or the socket's path.
     pub(super) host: Box<str>,
+    /// The port; `0` for a socket, as in Caddy.
     pub(super) port: Box<str>,
-    /// `host:port`, with brackets around an IPv6 address.
+    /// `host:port`, with brackets around an IPv6 address; or the socket's path.
     pub(super) authority: Box<str>,
+    /// The address in errors and logs: `host:port`, or `unix/` and the path.
+    pub(super) name: Box<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Network {
+    Tcp,
+    Unix,
 }
 
 impl Address {
@@ -17,8 +35,12 @@ impl Address {
     pub(super) fn parse(text: &str) -> Result<Self, Cow<'static, str>> {
         let rest = match text.split_once('/') {
             Some(("tcp", rest)) => rest,
-            Some((network @ ("unix" | "unix+h2c" | "tcp4" | "tcp6" | "udp" | "udp4" | "udp6"), _)) => {
-                return Err(format!("HOST:PORT; upstreams at `{network}/` are not built into this version").into());
+            Some(("unix", path)) => return Self::parse_socket(path),
+            // Caddy's Caddyfile splits this network to `unix` and the version.
+            Some(("unix+h2c", _)) => return Err("unix/PATH, and `h2c` in the transport's `versions`".into()),
+            Some((network @ ("tcp4" | "tcp6" | "udp" | "udp4" | "udp6" | "unixgram" | "unixpacket"), _)) => {
+                let expected = "HOST:PORT or unix/PATH; upstreams at";
+                return Err(format!("{expected} `{network}/` are not built into this version").into());
             }
             Some(_) => return Err("HOST:PORT".into()),
             None => text,
@@ -42,19 +64,68 @@ impl Address {
         if !is_host {
             return Err("HOST:PORT, an IPv6 address in brackets".into());
         }
-        Ok(Self { host: bare.into(), port: port.into(), authority: rest.into() })
+        Ok(Self {
+            network: Network::Tcp,
+            host: bare.into(),
+            port: port.into(),
+            authority: rest.into(),
+            name: rest.into(),
+        })
     }
 
-    /// Returns the same host with another port.
+    /// Returns the same host with a port of TCP; for a Unix socket, the machine itself.
     pub(super) fn with_port(&self, port: u16) -> Self {
-        let host = &self.host;
-        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        Self { host: host.clone(), port: port.to_string().into(), authority: authority.into() }
+        let host = if self.network == Network::Unix { SOCKET_HOST } else { &self.host };
+        let authority: Box<str> =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }.into();
+        let port = port.to_string().into();
+        Self { network: Network::Tcp, host: host.into(), port, name: authority.clone(), authority }
     }
 
-    /// Returns the address to connect to. Without a host it is localhost, as in Go.
+    /// Parses the path of a Unix socket; `@` at its start is a name in the abstract namespace.
+    fn parse_socket(path: &str) -> Result<Self, Cow<'static, str>> {
+        if path.trim_start_matches('@').is_empty() {
+            return Err("unix/PATH with a path".into());
+        }
+        if path.contains('|') {
+            return Err("unix/PATH without permissions, which are for listeners".into());
+        }
+        if path.len() > SOCKET_PATH_BYTES_MAX || path.contains('\0') {
+            return Err(
+                format!("unix/PATH with a path of at most {SOCKET_PATH_BYTES_MAX} bytes, none of them zero").into()
+            );
+        }
+        let name = format!("unix/{path}");
+        Ok(Self {
+            network: Network::Unix,
+            host: path.into(),
+            port: "0".into(),
+            authority: path.into(),
+            name: name.into(),
+        })
+    }
+
+    /// Returns the address to connect to, as [`Worker::upstream`] expects it. Without a host it is localhost, as in Go.
+    ///
+    /// [`Worker::upstream`]: causeway_pipeline::Worker::upstream
     pub(super) fn to_dial(&self) -> Cow<'_, str> {
-        if self.host.is_empty() { format!("localhost:{}", self.port).into() } else { (&*self.authority).into() }
+        if self.host.is_empty() { format!("localhost:{}", self.port).into() } else { (&*self.name).into() }
+    }
+
+    /// Returns the upstream's own name as a value of `Host`.
+    pub(super) fn host_value(&self) -> &str {
+        match self.network {
+            Network::Tcp => &self.authority,
+            Network::Unix => SOCKET_HOST,
+        }
+    }
+
+    /// Appends the address with its network.
+    pub(super) fn put_with_network(&self, out: &mut Vec<u8>) {
+        if self.network == Network::Tcp {
+            out.extend_from_slice(b"tcp/");
+        }
+        out.extend_from_slice(self.name.as_bytes());
     }
 }
 
@@ -81,8 +152,20 @@ mod tests {
             ("::1:80", Err("HOST:PORT, an IPv6 address in brackets")),
             ("[::g]:80", Err("HOST:PORT, an IPv6 address in brackets")),
             ("a b:80", Err("HOST:PORT, an IPv6 address in brackets")),
-            ("unix//run/x.sock", Err("HOST:PORT; upstreams at `unix/` are not built into this version")),
             ("http://a:80", Err("HOST:PORT")),
+            ("unix//run/x.sock", Ok(("/run/x.sock", "0", "unix//run/x.sock"))),
+            ("unix/x.sock", Ok(("x.sock", "0", "unix/x.sock"))),
+            ("unix//run/a:b c", Ok(("/run/a:b c", "0", "unix//run/a:b c"))),
+            ("unix/@name", Ok(("@name", "0", "unix/@name"))),
+            ("unix/", Err("unix/PATH with a path")),
+            ("unix/@", Err("unix/PATH with a path")),
+            ("unix//run/x.sock|0222", Err("unix/PATH without permissions, which are for listeners")),
+            ("unix//run/x\0", Err("unix/PATH with a path of at most 107 bytes, none of them zero")),
+            ("unix+h2c//run/x.sock", Err("unix/PATH, and `h2c` in the transport's `versions`")),
+            (
+                "unixgram//run/x.sock",
+                Err("HOST:PORT or unix/PATH; upstreams at `unixgram/` are not built into this version"),
+            ),
         ] {
             let found = Address::parse(text);
             let found = found.as_ref().map(|found| (&*found.host, &*found.port, found.to_dial()));
@@ -91,6 +174,23 @@ mod tests {
                 (Err(found), Err(want)) => assert_eq!(found, want, "{text}"),
                 (found, want) => panic!("{text}: {found:?}, not {want:?}"),
             }
+        }
+        let path = |bytes: usize| format!("unix//{}", "x".repeat(bytes - 1));
+        assert!(Address::parse(&path(SOCKET_PATH_BYTES_MAX)).is_ok());
+        assert!(Address::parse(&path(SOCKET_PATH_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn the_names_of_an_address() {
+        for (text, host, network) in [
+            ("a.test:80", "a.test:80", "tcp/a.test:80"),
+            ("tcp/a.test:80", "a.test:80", "tcp/a.test:80"),
+            ("unix//run/x.sock", "localhost", "unix//run/x.sock"),
+        ] {
+            let address = Address::parse(text).unwrap();
+            let mut out = Vec::new();
+            address.put_with_network(&mut out);
+            assert_eq!((address.host_value(), &*out), (host, network.as_bytes()), "{text}");
         }
     }
 }

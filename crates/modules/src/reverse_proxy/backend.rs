@@ -90,7 +90,7 @@ impl Backend {
                     Err(expected) => return build.at("dial", |build| Err(build.refuse(dial, expected))),
                 };
                 // Equal addresses with equal transports share their connections, also across handlers and reloads.
-                let key = format!("reverse_proxy place {} {is_name} {}", address.authority, transport.key);
+                let key = format!("reverse_proxy place {} {is_name} {}", address.name, transport.key);
                 let transport = Arc::clone(&transport.transport);
                 let pooled = address.clone();
                 let make = move |worker: &Rc<dyn Worker>| {

@@ -220,7 +220,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             let is_late = told.is_some_and(|limit| took >= limit);
             let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
             let now = cx.worker().now();
-            report_failure(&asked.place.address.authority, kind, took, &fault, now);
+            report_failure(&asked.place.address.name, kind, took, &fault, now);
             // Busy is our own limit, not a failure of the upstream.
             if let Some(checks) = plan.passive.as_ref().filter(|_| fault != CallFault::Busy) {
                 checks.failed(plan.backends[asked.backend].status(), now);
@@ -255,7 +255,7 @@ fn refused(cx: &Context, place: &AddressPool, began: Instant, fault: Fault) -> S
     if matches!(fault.status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) {
         let now = cx.worker().now();
         let took = now.saturating_duration_since(began);
-        report_failure(&place.address.authority, FailureKind::Unusable, took, &fault.reason, now);
+        report_failure(&place.address.name, FailureKind::Unusable, took, &fault.reason, now);
     }
     Step::Fail(fault)
 }
@@ -284,5 +284,5 @@ fn failed(place: &AddressPool, fault: CallFault, is_late: bool) -> Fault {
         CallFault::Busy => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     };
-    Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", place.address.authority).into()) }
+    Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", place.address.name).into()) }
 }

@@ -97,7 +97,10 @@ impl Named {
                 let address = &place.address;
                 // Writing to a vector cannot fail.
                 let _ = match fact {
-                    OfUpstream::Address => write!(text, "tcp/{}", address.authority),
+                    OfUpstream::Address => {
+                        address.put_with_network(text);
+                        Ok(())
+                    }
                     OfUpstream::HostPort => text.write_all(address.authority.as_bytes()),
                     OfUpstream::Host => text.write_all(address.host.as_bytes()),
                     OfUpstream::Port => text.write_all(address.port.as_bytes()),

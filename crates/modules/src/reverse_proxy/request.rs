@@ -190,8 +190,8 @@ fn ask_by_upgrade(cx: &Context, call: &Call) {
 }
 
 fn name_upstream(call: &Call, place: &AddressPool) {
-    let authority = place.address.authority.as_bytes();
-    with_field_value(authority, |host| call.request_mut().fields_mut().insert(names::HOST, host));
+    let name = place.address.host_value().as_bytes();
+    with_field_value(name, |host| call.request_mut().fields_mut().insert(names::HOST, host));
 }
 
 /// Returns whether a response field belongs to the upstream's connection.

@@ -287,7 +287,7 @@ impl Checker {
         let mut host: Option<Box<str>> = None;
         for _ in 0..=REDIRECTS_MAX {
             let call = upstream.calls().take();
-            self.fill(&call, target, host.as_deref().unwrap_or(&place.authority), &method, &path)?;
+            self.fill(&call, target, host.as_deref().unwrap_or(place.host_value()), &method, &path)?;
             let has_body = !self.checks.body.is_empty() && *method == *self.checks.method;
             let body = if has_body { Body::Chunk(self.checks.body.clone().into()) } else { Body::Empty };
             call.send(body, &**upstream);

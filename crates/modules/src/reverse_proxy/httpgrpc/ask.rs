@@ -119,7 +119,7 @@ fn fill(
                 request.set_target(path).expect("the services' paths are targets");
                 let fields = request.fields_mut();
                 let host = cx.head().authority().filter(|host| options.forward_host && !host.is_empty());
-                let host = host.unwrap_or(&place.address.authority);
+                let host = host.unwrap_or_else(|| place.address.host_value());
                 with_field_value(host.as_bytes(), |host| fields.insert(names::HOST, host));
                 fields.insert(names::CONTENT_TYPE, FieldValue::from_static(CONTENT_TYPE));
                 fields.insert(names::TE, FieldValue::from_static("trailers"));

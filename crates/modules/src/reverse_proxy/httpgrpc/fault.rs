@@ -30,7 +30,7 @@ pub(super) fn fault_of(asked: &PendingCall, failed: Failed) -> Fault {
         Failed::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {fault}")),
         Failed::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
     };
-    Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.place.address.authority).into()) }
+    Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.place.address.name).into()) }
 }
 
 fn http_status(has_content: bool, code: Code) -> StatusCode {

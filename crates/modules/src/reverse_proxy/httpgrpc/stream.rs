@@ -56,7 +56,7 @@ pub(super) fn unwrap(
 fn not_streamed(cx: &Context, asked: &PendingCall) -> Fault {
     let is_known = cx.head().fields().content_length().ok().flatten().is_some();
     let status = if is_known { StatusCode::CONTENT_TOO_LARGE } else { StatusCode::BAD_GATEWAY };
-    let words = format!("upstream {}: it does not implement the streaming service", asked.place.address.authority);
+    let words = format!("upstream {}: it does not implement the streaming service", asked.place.address.name);
     Fault { status, reason: Reason::Text(words.into()) }
 }
 
