@@ -172,6 +172,14 @@ impl TimeLayout {
             }
         }
     }
+
+    /// Returns a time as text; otherwise as [`write`](Self::write).
+    pub fn text(&self, time: SystemTime) -> String {
+        let mut out = Vec::new();
+        self.write(time, &mut out);
+        // All pieces are UTF-8.
+        String::from_utf8_lossy(&out).into_owned()
+    }
 }
 
 /// Returns the part at the start of `rest`, and its length in bytes.

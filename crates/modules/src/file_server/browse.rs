@@ -4,14 +4,12 @@
 //! - [`list`]: the sorted entries of a folder
 //! - [`page`]: the listing as an HTML page
 //! - [`plain`]: the listing as JSON and as text
-//! - [`calendar`]: dates as pages and JSON show them
 //! - [`turns`]: a limit on concurrent listings
 //!
 //! A listing of many files takes much time and memory. So a worker caches it for a second, as [`crate::fresh`]
 //! describes, and all responses share its bytes, even across a revalidation that yields equal bytes. Few listings are
 //! made concurrently, so that they do not fill the queue ahead of requests for single files.
 
-mod calendar;
 mod list;
 mod page;
 mod plain;

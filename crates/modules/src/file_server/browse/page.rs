@@ -5,11 +5,15 @@
 
 use std::fmt::Write as _;
 
+use causeway_log_output::{TimeLayout, Zone};
 use causeway_message::path::push_escape;
 
 use super::ListingQuery;
-use super::calendar::Moment;
 use super::list::{Item, Listing, Order, Sort};
+
+/// Go's layouts of the times in a page, with and without seconds. JSON has the exact one too.
+pub(super) const TIME_EXACT: &str = "2006-01-02T15:04:05Z07:00";
+const TIME_SHORT: &str = "2006-01-02 15:04";
 
 const STYLE: &str = include_str!("style.css");
 const ICONS: &str = include_str!("icons.svg");
@@ -116,8 +120,9 @@ impl Page {
                 "<use href=\"#up\"/></svg>Parent folder</a></td><td class=\"size\"></td><td class=\"time\"></td></tr>",
             );
         }
+        let times = [TIME_EXACT, TIME_SHORT].map(|layout| TimeLayout::new(layout, Zone::Utc));
         for item in &listing.items {
-            self.row(item);
+            self.row(item, &times);
         }
         if listing.total() == 0 {
             self.put("<tr class=\"none\"><td colspan=\"3\">This folder is empty.</td></tr>");
@@ -158,7 +163,7 @@ impl Page {
         }
     }
 
-    fn row(&mut self, item: &Item) {
+    fn row(&mut self, item: &Item, times: &[TimeLayout; 2]) {
         let (kind, label) = kind(item);
         self.print(format_args!("<tr class=\"entry\"><td class=\"name\"><a href=\"{}\">", link(item)));
         self.print(format_args!(
@@ -178,8 +183,7 @@ impl Page {
         } else {
             self.size(item.len);
         }
-        let moment = Moment::of(item.modified);
-        let (exact, short) = (moment.rfc3339(), moment.short());
+        let [exact, short] = times.each_ref().map(|layout| layout.text(item.modified));
         self.print(format_args!(
             "</td><td class=\"time\"><time datetime=\"{exact}\" title=\"{exact}\">{short}</time></td></tr>"
         ));

@@ -2,26 +2,30 @@
 
 use std::fmt::Write as _;
 
+use causeway_log_output::{TimeLayout, Zone};
 use serde_json::{Value, json};
 
-use super::calendar::Moment;
 use super::list::{Item, Listing};
-use super::page::{human_size, link};
+use super::page::{TIME_EXACT, human_size, link};
+
+/// Go's layout of the times in a text.
+const TIME_LONG: &str = "January 2, 2006 at 15:04:05";
 
 /// Renders an array of objects with Caddy's keys.
 pub(super) fn json(listing: &Listing) -> Vec<u8> {
-    let items: Vec<Value> = listing.items.iter().map(object).collect();
+    let exact = TimeLayout::new(TIME_EXACT, Zone::Utc);
+    let items: Vec<Value> = listing.items.iter().map(|item| object(item, &exact)).collect();
     let mut bytes = Value::Array(items).to_string().into_bytes();
     bytes.push(b'\n');
     bytes
 }
 
-fn object(item: &Item) -> Value {
+fn object(item: &Item, exact: &TimeLayout) -> Value {
     let mut object = json!({
         "name": name(item),
         "size": item.len,
         "url": link(item),
-        "mod_time": Moment::of(item.modified).rfc3339(),
+        "mod_time": exact.text(item.modified),
         "mode": go_mode(item.mode),
         "is_dir": item.is_folder,
         "is_symlink": item.is_symlink,
@@ -48,15 +52,14 @@ fn name(item: &Item) -> String {
 
 /// Renders an aligned table. Control characters in a name would break it, or the reader's terminal: they become `?`.
 pub(super) fn text(listing: &Listing) -> Vec<u8> {
+    let long = TimeLayout::new(TIME_LONG, Zone::Utc);
     let rows: Vec<[String; 3]> = listing
         .items
         .iter()
         .map(|item| {
             let name = name(item).replace(char::is_control, "?");
             let size = if item.is_folder { "-".to_owned() } else { human_size(item.len) };
-            let moment = Moment::of(item.modified);
-            let Moment { year, day, hour, minute, second, .. } = moment;
-            [name, size, format!("{} {day}, {year} at {hour:02}:{minute:02}:{second:02}", moment.month_name())]
+            [name, size, long.text(item.modified)]
         })
         .collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(8);
