@@ -1,4 +1,10 @@
 //! The open challenges of this process. A static table, because any listener of the process may receive the authority's request.
+//!
+//! - `stored`: open challenges in storage, for other processes
+//! - `shared`: answers the challenges that other processes have opened
+
+mod shared;
+mod stored;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,6 +14,9 @@ use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+pub use shared::{AuthoritiesOf, SharedChallenges, Sought, shared_http_answer, shared_tls_certificate};
+pub(crate) use stored::{Published, StoredChallenge};
 
 use crate::AcmeError;
 use crate::dns::Presented;
@@ -37,47 +46,59 @@ pub fn tls_certificate(server_name: &str) -> Option<Arc<CertifiedKey>> {
     challenges().tls.get(server_name).cloned()
 }
 
-/// An open challenge. Dropping it closes the challenge, DNS-01 in the background.
+/// An open challenge. Dropping it closes the challenge; values in storage and DNS records are removed in the background.
 #[derive(Debug)]
 pub(crate) enum Open {
-    Local(#[expect(dead_code, reason = "only dropped")] Entry),
+    Local {
+        #[expect(dead_code, reason = "only dropped")]
+        entry: Entry,
+        /// For other processes, if storage has it.
+        published: Option<Published>,
+    },
     Dns(Presented),
 }
 
 impl Open {
     /// Opens an HTTP-01 challenge.
-    pub(crate) fn http(token: &str, key_authorization: &str) -> Self {
+    pub(crate) fn http(token: &str, key_authorization: &str, published: Option<Published>) -> Self {
         challenges().http.insert(token.to_owned(), key_authorization.to_owned());
-        Self::Local(Entry::Http(token.to_owned()))
+        Self::Local { entry: Entry::Http(token.to_owned()), published }
     }
 
     /// Opens a TLS-ALPN-01 challenge for a DNS name in lower case or an IP address. `digest` is the SHA-256 digest of the key authorization.
-    pub(crate) fn tls(name: &str, digest: &[u8]) -> Result<Self, AcmeError> {
-        // RFC 8737 §3: a self-signed certificate with exactly this name and the digest in a critical extension.
-        let mut params = CertificateParams::new(vec![name.to_owned()])?;
-        params.distinguished_name = DistinguishedName::new();
-        params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
-        let key = KeyPair::generate()?;
-        let certificate = params.self_signed(&key)?;
-        let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let signer = any_supported_type(&der).map_err(|error| AcmeError::Key(error.to_string()))?;
-        let certified = CertifiedKey::new(vec![certificate.der().clone()], signer);
+    pub(crate) fn tls(name: &str, digest: &[u8], published: Option<Published>) -> Result<Self, AcmeError> {
+        let certificate = certificate(name, digest)?;
         let server_name = server_name(name);
-        challenges().tls.insert(server_name.clone(), Arc::new(certified));
-        Ok(Self::Local(Entry::Tls(server_name)))
+        challenges().tls.insert(server_name.clone(), Arc::new(certificate));
+        Ok(Self::Local { entry: Entry::Tls(server_name), published })
     }
 
     /// Closes the challenge and waits until that is done.
     pub(crate) async fn close(self) {
-        if let Self::Dns(presented) = self {
-            presented.remove().await;
+        match self {
+            Self::Dns(presented) => presented.remove().await,
+            Self::Local { published: Some(published), .. } => published.remove().await,
+            Self::Local { published: None, .. } => {}
         }
     }
 }
 
+/// Makes the certificate of a TLS-ALPN-01 challenge (RFC 8737 §3): self-signed, with exactly this name, and the digest in a critical
+/// extension.
+fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, AcmeError> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let signer = any_supported_type(&der).map_err(|error| AcmeError::Key(error.to_string()))?;
+    Ok(CertifiedKey::new(vec![certificate.der().clone()], signer))
+}
+
 /// Returns the server name by which the authority requests `name`'s challenge certificate. For an IP address it is the reverse DNS name
 /// (RFC 8738 §6), because a ClientHello cannot carry an address.
-pub(crate) fn server_name(name: &str) -> String {
+pub fn server_name(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Err(_) => name.to_owned(),
         Ok(IpAddr::V4(ip)) => {

@@ -24,6 +24,8 @@ pub struct Issuer {
     pub http: bool,
     /// Whether TLS-ALPN-01 may be used. It needs port 443 of each name.
     pub tls_alpn: bool,
+    /// Whether the open challenges are in storage, so that other processes with it can answer them.
+    pub is_distributed: bool,
     /// The settings for DNS-01, which wildcards need. If set, no other challenge is used, as in Caddy.
     pub dns: Option<DnsChallenge>,
 }
@@ -48,6 +50,7 @@ impl Default for Issuer {
             profile: String::new(),
             http: true,
             tls_alpn: true,
+            is_distributed: true,
             dns: None,
         }
     }

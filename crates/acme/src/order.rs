@@ -11,7 +11,7 @@ use instant_acme::{
 use rcgen::{CertificateParams, DistinguishedName};
 use rustls_pki_types::CertificateDer;
 
-use crate::challenge::Open;
+use crate::challenge::{Open, Published, StoredChallenge};
 use crate::dns::DnsChallenge;
 use crate::step::{is_problem, step};
 use crate::{AcmeError, Issuer, account};
@@ -52,7 +52,7 @@ pub struct Wanted<'a> {
 /// # Errors
 /// Returns the reason why the authority issued nothing.
 pub async fn obtain(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
-    let Wanted { name, key, attempt, replaces } = wanted;
+    let Wanted { name, replaces, .. } = wanted;
     let account = account::open(issuer, storage).await?;
     let identifiers = [match name.parse::<IpAddr>() {
         Ok(ip) => Identifier::Ip(ip),
@@ -69,14 +69,14 @@ pub async fn obtain(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage
                 }
                 order => order?,
             };
-            complete(issuer, name, order, attempt, key).await
+            complete(issuer, Wanted { attempt, ..wanted }, order, storage).await
         };
         let patience = ORDER_PATIENCE + issuer.dns.as_ref().map_or(Duration::ZERO, DnsChallenge::patience);
         tokio::time::timeout(patience, work).await.unwrap_or(Err(AcmeError::Slow(patience)))
     };
-    match order(account.clone(), attempt).await {
+    match order(account.clone(), wanted.attempt).await {
         Err(AcmeError::Unverified(first)) if issuer.dns.is_none() && issuer.http && issuer.tls_alpn => {
-            let second = order(account, attempt + 1).await;
+            let second = order(account, wanted.attempt + 1).await;
             second.map_err(|error| match error {
                 AcmeError::Unverified(second) => AcmeError::Unverified(format!("{first}; {second}")),
                 error => error,
@@ -113,24 +113,23 @@ async fn place(
 /// Proves that this server controls the name, and has the certificate signed.
 async fn complete(
     issuer: &Issuer,
-    name: &str,
+    wanted: Wanted<'_>,
     mut order: Order,
-    attempt: usize,
-    kind: KeyKind,
+    storage: &SharedStorage,
 ) -> Result<Issued, AcmeError> {
     let retries = RetryPolicy::new().timeout(PATIENCE);
     // Fetches the authorizations. An order for one name has one, so repeating the step repeats no other request.
     step!(fetched(&mut order))?;
     // The challenges stay open until the order is ready or has failed.
     let mut open = Vec::new();
-    let proven = prove(issuer, name, &mut order, attempt, &mut open).await;
+    let proven = prove(issuer, wanted, &mut order, storage, &mut open).await;
     for challenge in open {
         challenge.close().await;
     }
     proven?;
-    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    let mut params = CertificateParams::new(vec![wanted.name.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
-    let key = generate_key(kind)?;
+    let key = generate_key(wanted.key)?;
     let request = params.serialize_request(&key)?;
     step!(order.finalize_csr(request.der()))?;
     let chain = step!(order.poll_certificate(&retries))?;
@@ -140,9 +139,9 @@ async fn complete(
 /// Answers a challenge of each authorization, and waits until the authority has verified them.
 async fn prove(
     issuer: &Issuer,
-    name: &str,
+    wanted: Wanted<'_>,
     order: &mut Order,
-    attempt: usize,
+    storage: &SharedStorage,
     open: &mut Vec<Open>,
 ) -> Result<(), AcmeError> {
     let mut authorizations = order.authorizations();
@@ -150,7 +149,7 @@ async fn prove(
         let authorization = authorization?;
         match authorization.status {
             AuthorizationStatus::Valid => {}
-            AuthorizationStatus::Pending => answer(issuer, name, authorization, attempt, open).await?,
+            AuthorizationStatus::Pending => answer(issuer, wanted, authorization, storage, open).await?,
             status => return Err(AcmeError::Unverified(format!("the authorization is {status:?}"))),
         }
     }
@@ -176,11 +175,12 @@ async fn fetched(order: &mut Order) -> Result<(), Error> {
 /// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready.
 async fn answer(
     issuer: &Issuer,
-    name: &str,
+    wanted: Wanted<'_>,
     mut authorization: AuthorizationHandle<'_>,
-    attempt: usize,
+    storage: &SharedStorage,
     open: &mut Vec<Open>,
 ) -> Result<(), AcmeError> {
+    let Wanted { name, attempt, .. } = wanted;
     let offered: Vec<_> = authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
     let usable = |kind: &ChallengeType| match kind {
         ChallengeType::Dns01 => issuer.dns.is_some(),
@@ -205,10 +205,18 @@ async fn answer(
     let kind = usable.swap_remove(attempt % usable.len());
     let mut challenge = authorization.challenge(kind).ok_or_else(none)?;
     let authorized = challenge.key_authorization();
+    let (url, token) = (&challenge.url, &challenge.token);
+    // In storage before the authority begins to verify it.
     open.push(match (&challenge.r#type, &issuer.dns) {
         (ChallengeType::Dns01, Some(dns)) => Open::Dns(dns.present(name, authorized.dns_value()).await?),
-        (ChallengeType::Http01, _) => Open::http(&challenge.token, authorized.as_str()),
-        _ => Open::tls(name, authorized.digest().as_ref())?,
+        (ChallengeType::Http01, _) => {
+            let stored = StoredChallenge::http(name, url, token, authorized.as_str());
+            Open::http(token, authorized.as_str(), Published::new(issuer, storage, stored).await)
+        }
+        _ => {
+            let stored = StoredChallenge::tls_alpn(name, url, token, authorized.as_str());
+            Open::tls(name, authorized.digest().as_ref(), Published::new(issuer, storage, stored).await)?
+        }
     });
     step!(challenge.set_ready())?;
     Ok(())

@@ -1,6 +1,7 @@
 //! The handler that answers HTTP-01 challenges. Automatic HTTPS puts it before the routes of the servers on the HTTP port.
 
-use causeway_message::StatusCode;
+use causeway_acme::challenge::{http_answer, shared_http_answer};
+use causeway_message::{Method, StatusCode};
 use causeway_pipeline::{Context, Handler, Registry, Response, Step};
 
 /// The handler's module name; `causeway_config` uses it for the routes that it adds.
@@ -13,15 +14,27 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.handler(NAME, |_, _| Ok(Box::new(AcmeChallenge)));
 }
 
-/// Responds with the key authorization of an open challenge. Any other request continues to the site.
+/// Responds with the key authorization of an open challenge of this server, or of another one with the same storage. Any other request
+/// continues to the site.
 struct AcmeChallenge;
 
 impl Handler for AcmeChallenge {
     fn enter(&self, cx: &mut Context) -> Step {
         let token = cx.path().strip_prefix(PREFIX).and_then(|token| std::str::from_utf8(token).ok());
-        match token.and_then(causeway_acme::challenge::http_answer) {
-            Some(answer) => Step::Respond(Response::chunk(StatusCode::OK, answer.into_bytes().into())),
+        let Some(token) = token else { return Step::Next };
+        if let Some(answer) = http_answer(token) {
+            return respond(answer);
+        }
+        if cx.head().method() != Method::Get {
+            return Step::Next;
+        }
+        match shared_http_answer(cx.host(), token) {
+            Some(sought) => cx.wait(sought, |_, answer| answer.map_or(Step::Next, respond)),
             None => Step::Next,
         }
     }
+}
+
+fn respond(answer: String) -> Step {
+    Step::Respond(Response::chunk(StatusCode::OK, answer.into_bytes().into()))
 }

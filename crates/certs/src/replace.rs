@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Whether the new content must survive a power failure. Leaf certificates need not, because they can be signed again
@@ -21,6 +21,8 @@ pub enum Lasting {
 /// Minimum age of a temporary file before it is removed as the leftover of a killed process. No replacement takes this
 /// long.
 const LEFT_AFTER: Duration = Duration::from_secs(3600);
+/// How often a replacement creates its folder, if another process removes it meanwhile.
+const FOLDER_TRIES: usize = 16;
 /// Suffix of the temporary files.
 const SUFFIX: &str = ".new";
 
@@ -34,12 +36,22 @@ pub fn replace(path: &Path, content: &[u8], lasting: Lasting) -> io::Result<()> 
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidFilename.into());
     };
-    make_folder(folder)?;
-    remove_left(folder, name);
-    // The name is random, not the process number: processes in separate containers can have equal numbers.
-    let fresh = path.with_added_extension(format!("{:016x}{SUFFIX}", RandomState::new().hash_one(0)));
-    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
-        file.write_all(content)?;
+    let begun = || {
+        make_folder(folder)?;
+        remove_left(folder, name);
+        fresh_file(path)
+    };
+    // Another process may remove the folder, which it has found empty, before the new file is in it. `AlreadyExists` is the error of a folder that
+    // disappears while it is created.
+    let has_gone = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists);
+    let mut tries = 1;
+    let (fresh, mut file) = loop {
+        match begun() {
+            Err(error) if has_gone(&error) && tries < FOLDER_TRIES => tries += 1,
+            begun => break begun?,
+        }
+    };
+    let written = file.write_all(content).and_then(|()| {
         if lasting == Lasting::No {
             return fs::rename(&fresh, path);
         }
@@ -52,6 +64,14 @@ pub fn replace(path: &Path, content: &[u8], lasting: Lasting) -> io::Result<()> 
         let _ = fs::remove_file(&fresh);
     }
     written
+}
+
+/// Creates a temporary file next to `path`.
+fn fresh_file(path: &Path) -> io::Result<(PathBuf, File)> {
+    // The name is random, not the process number: processes in separate containers can have equal numbers.
+    let fresh = path.with_added_extension(format!("{:016x}{SUFFIX}", RandomState::new().hash_one(0)));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    Ok((fresh, file))
 }
 
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {

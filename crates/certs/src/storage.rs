@@ -9,7 +9,7 @@ mod redis;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use file::FileStorage;
 pub use redis::{Compression, RedisSpec, RedisStorage, RedisTls};
@@ -38,6 +38,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Read`] if the storage fails.
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Returns when a value was written; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Read`] if the storage fails.
+    fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error>;
 
     /// Replaces a value atomically: a reader sees the old value or the new one.
     ///

@@ -70,6 +70,12 @@ pub trait Certificates: Send + Sync + fmt::Debug {
     fn challenge(&self, _server_name: &str) -> Option<Arc<CertifiedKey>> {
         None
     }
+
+    /// Starts to look for a challenge that [`challenge`](Self::challenge) does not have, because another server has opened it. The client has
+    /// offered `acme-tls/1` and nothing else. The handshake waits for the result within its own time limit. Must not block.
+    fn shared_challenge(&self, _server_name: &str) -> Option<ObtainedCertificate> {
+        None
+    }
 }
 
 /// The rustls types that an implementation of [`Certificates`] needs.

@@ -1,14 +1,15 @@
 //! Obtains and renews certificates of public authorities in the background, one task for each name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use causeway_acme::challenge::{self, AuthoritiesOf};
 use causeway_acme::{
     AcmeError, DnsChallenge, DnsProvider, ExternalAccount, Issuer, PROPAGATION_TIMEOUT, RenewalAdvisor, Wanted,
 };
 use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, Public, SharedStorage};
-use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName};
+use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName, SignedName};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use tokio::sync::Semaphore;
@@ -79,10 +80,44 @@ fn issuers(written: &PublicName) -> Vec<Issuer> {
             profile: written.profile.clone(),
             http: !written.no_http,
             tls_alpn: !written.no_tls_alpn,
+            is_distributed: !written.no_distributed,
             dns: written.dns.as_deref().and_then(dns_challenge),
         }
     };
     written.issuers.iter().map(issuer).collect()
+}
+
+/// Returns the look-up of the authorities with which a name can have an open challenge in storage: for the names of `orders`, and for those of
+/// which a handshake obtains the certificate.
+pub(super) fn authorities_of(orders: &[Order], on_demand: Option<plan::OnDemand>) -> AuthoritiesOf {
+    // Thousands of names have few different lists.
+    let mut lists: HashSet<Arc<[String]>> = HashSet::new();
+    let mut names = HashMap::with_capacity(orders.len());
+    for Order { public, issuers, .. } in orders {
+        let keys = challenge_keys(issuers);
+        let list = match lists.get(&*keys) {
+            Some(list) => Arc::clone(list),
+            None => Arc::from(keys),
+        };
+        lists.insert(Arc::clone(&list));
+        // An IP address has another name in a ClientHello.
+        names.insert(challenge::server_name(&public.name), Arc::clone(&list));
+        names.insert(public.name.clone(), list);
+    }
+    Box::new(move |name| match (names.get(name), &on_demand) {
+        (Some(list), _) => Some(Arc::clone(list)).filter(|list| !list.is_empty()),
+        (None, Some(on_demand)) => match on_demand.name(name)? {
+            SignedName::Public(written) => Some(Arc::from(challenge_keys(&issuers(&written)))),
+            SignedName::Local(_) => None,
+        },
+        (None, None) => None,
+    })
+}
+
+/// The storage keys of the authorities whose challenges are in storage.
+fn challenge_keys(issuers: &[Issuer]) -> Vec<String> {
+    let shared = issuers.iter().filter(|issuer| issuer.is_distributed && issuer.dns.is_none());
+    shared.map(Issuer::storage_key).collect()
 }
 
 /// Checks the DNS providers' settings, as far as the configuration's own code does not.

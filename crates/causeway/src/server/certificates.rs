@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use causeway_acme::challenge::{self, SharedChallenges};
 use causeway_certs::{
     Authority, AuthoritySpec, Certificate, CertificatePlan, Keeper, LoadedSource, Managed, NameRecord, PairFiles,
     SharedStorage, Store,
@@ -21,7 +22,7 @@ use causeway_engine::ObtainedCertificate;
 use causeway_engine::certificate::CertifiedKey;
 use tokio::task::AbortHandle;
 
-use super::acme::{Attempt, Order, Renewals};
+use super::acme::{self, Attempt, Order, Renewals};
 use super::fault::LoadFault;
 use super::on_demand::{OnDemand, Permission};
 
@@ -63,6 +64,8 @@ pub(super) struct Custody {
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
     on_demand: Option<OnDemand>,
+    /// Answers the challenges of other servers with this storage.
+    _challenges: Option<SharedChallenges>,
 }
 
 impl Custody {
@@ -106,12 +109,15 @@ impl Custody {
         // one.
         let renewal = tokio::spawn(renew(Arc::clone(&keeper))).abort_handle();
         let renewals = Renewals::new(&keeper);
+        let has_challenges = !orders.is_empty() || on_demand.is_some();
+        let challenges =
+            has_challenges.then(|| SharedChallenges::new(&storage, acme::authorities_of(&orders, on_demand.cloned())));
         for order in orders {
             renewals.start(order, permission.clone());
         }
         let on_demand = on_demand.cloned();
         let on_demand = on_demand.map(|names| OnDemand::new(names, permission, &keeper, &storage, &renewals));
-        Ok(Self { keeper, storage, renewal, renewals, on_demand })
+        Ok(Self { keeper, storage, renewal, renewals, on_demand, _challenges: challenges })
     }
 
     /// Returns the look-up for TLS handshakes. It sees renewed certificates at once.
@@ -183,7 +189,11 @@ impl causeway_engine::Certificates for Finder {
     }
 
     fn challenge(&self, server_name: &str) -> Option<Arc<CertifiedKey>> {
-        causeway_acme::challenge::tls_certificate(server_name)
+        challenge::tls_certificate(server_name)
+    }
+
+    fn shared_challenge(&self, server_name: &str) -> Option<ObtainedCertificate> {
+        challenge::shared_tls_certificate(server_name)
     }
 }
 

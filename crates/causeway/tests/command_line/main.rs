@@ -46,6 +46,7 @@ mod metrics;
 mod mistakes;
 mod process;
 mod quick;
+mod redis;
 mod run;
 mod signals;
 mod upstreams;

@@ -1,6 +1,7 @@
 //! Storage in a folder of files.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use std::{fs, io};
 
 use super::lock::FileLock;
@@ -66,6 +67,14 @@ impl Storage for FileStorage {
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         match fs::read(self.path(key)) {
             Ok(value) => Ok(Some(value)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::Read(self.place(key), error)),
+        }
+    }
+
+    fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
+        match fs::metadata(self.path(key)).and_then(|facts| facts.modified()) {
+            Ok(modified) => Ok(Some(modified)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::Read(self.place(key), error)),
         }

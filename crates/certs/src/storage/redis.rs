@@ -203,6 +203,11 @@ impl Storage for RedisStorage {
         record.map(decode).transpose().map_err(|why| Error::BadValue(self.place(key), why))
     }
 
+    fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
+        let modified = self.record(key)?.map(|record| record::modified(&record));
+        modified.transpose().map_err(|why| Error::BadValue(self.place(key), why))
+    }
+
     /// Redis's own settings say whether a value survives a power failure.
     fn store(&self, key: &str, value: &[u8], _lasting: Lasting) -> Result<(), Error> {
         self.write(key, value, None).map(drop)

@@ -34,6 +34,9 @@ fn values_are_kept_for_their_owner_only() {
     storage.store("a/b/c.crt", b"one", Lasting::Yes).unwrap();
     storage.store("a/b/c.crt", b"two", Lasting::No).unwrap();
     assert_eq!(storage.load("a/b/c.crt").unwrap().as_deref(), Some(&b"two"[..]));
+    let age = storage.modified("a/b/c.crt").unwrap().unwrap().elapsed().unwrap_or_default();
+    assert!(age < Duration::from_secs(60), "{age:?}");
+    assert_eq!(storage.modified("a/missing").unwrap(), None);
     let mode = |path: &str| fs::metadata(folder.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("data"), mode("data/a/b"), mode("data/a/b/c.crt")), (0o700, 0o700, 0o600));
     assert_eq!(fs::read_dir(folder.path("data/a/b")).unwrap().count(), 1, "no temporary file remains");
@@ -82,5 +85,25 @@ fn a_name_is_held_by_one() {
         drop(storage.lock("another").unwrap());
         drop(held);
         receiver.recv().unwrap();
+    });
+}
+
+// Processes that store and remove values in one folder, as open challenges are: the folder disappears with its last value, and no write fails
+// because of that.
+#[test]
+fn a_folder_that_comes_and_goes() {
+    let folder = Folder::new();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let folder = &folder;
+            scope.spawn(move || {
+                let storage = FileStorage::new(folder.path(""));
+                for _ in 0..500 {
+                    let key = format!("tokens/{thread}.json");
+                    storage.store(&key, b"{}", Lasting::No).unwrap();
+                    storage.delete(&key).unwrap();
+                }
+            });
+        }
     });
 }

@@ -153,6 +153,8 @@ pub struct AcmeIssuer {
     pub no_http: bool,
     /// Whether the challenge TLS-ALPN-01 is disabled.
     pub no_tls_alpn: bool,
+    /// Whether open challenges stay in this process, instead of in storage for other servers.
+    pub no_distributed: bool,
     /// The challenge DNS-01, which then is the only one. Boxed: it is as large as all other settings together.
     pub dns: Option<Box<DnsChallenge>>,
 }

@@ -31,7 +31,7 @@ use rustls::{HandshakeKind, ServerConfig, SignatureAlgorithm};
 use tokio::net::TcpStream;
 
 use super::inbound::RecordBuffer;
-use super::plan::{CHALLENGE_ALPN, TlsPlan};
+use super::plan::{CHALLENGE_ALPN, ChallengeCertificate, TlsPlan, challenge_config};
 use super::record::ALERT_BYTES;
 use super::records::{Keys, Records};
 use super::session::Session;
@@ -166,7 +166,14 @@ impl Handshake {
             return Err(Refusal::alert(alert::DECODE_ERROR));
         }
         let secret = Arc::new(WriteSecret::server());
-        if let Some(config) = self.plan.challenge(&hello, name.as_deref(), &secret) {
+        let challenge = match self.plan.challenge(&hello, name.as_deref()) {
+            Some(ChallengeCertificate::Open(certificate)) => Some(certificate),
+            Some(ChallengeCertificate::Sought(mut sought)) => {
+                self.wait(|_, task| sought.as_mut().poll(task).map(Ok)).await?
+            }
+            None => None,
+        };
+        if let Some(config) = challenge.and_then(|certificate| challenge_config(certificate, &secret)) {
             drop(accepted);
             return self.exchange(config, inbound, secret, false).await.map(|session| (session, None));
         }

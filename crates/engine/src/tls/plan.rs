@@ -54,6 +54,13 @@ pub(crate) struct TlsPlan {
     certificates: Option<Arc<dyn Certificates>>,
 }
 
+/// The certificate that answers a challenge.
+pub(super) enum ChallengeCertificate {
+    Open(Arc<CertifiedKey>),
+    /// Another server may have opened the challenge.
+    Sought(ObtainedCertificate),
+}
+
 /// One policy: its matchers and its rustls configuration.
 #[derive(Debug)]
 pub(super) struct CompiledPolicy {
@@ -109,26 +116,20 @@ impl TlsPlan {
         self.policies.iter().find(|policy| policy.is_met(server_name, peer, local))
     }
 
-    /// Returns the configuration for a handshake that verifies a TLS-ALPN-01 challenge (RFC 8737 §4): the client offers `acme-tls/1`, and a
+    /// Returns the certificate for a handshake that verifies a TLS-ALPN-01 challenge (RFC 8737 §4): the client offers `acme-tls/1`, and a
     /// challenge for its server name is open.
-    pub(super) fn challenge(
-        &self,
-        hello: &ClientHello<'_>,
-        server_name: Option<&str>,
-        secret: &Arc<WriteSecret>,
-    ) -> Option<Arc<ServerConfig>> {
+    pub(super) fn challenge(&self, hello: &ClientHello<'_>, server_name: Option<&str>) -> Option<ChallengeCertificate> {
         // RFC 8737 §3: the validating authority offers this protocol and no other, and sends no request.
-        if !hello.alpn()?.any(|name| name == CHALLENGE_ALPN) {
+        let mut offers = hello.alpn()?;
+        let is_only = offers.next()? == CHALLENGE_ALPN && offers.next().is_none();
+        if !is_only && !hello.alpn()?.any(|name| name == CHALLENGE_ALPN) {
             return None;
         }
-        let certificate = self.certificates.as_ref()?.challenge(server_name?)?;
-        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().ok()?.with_no_client_auth();
-        let mut config = builder.with_cert_resolver(Arc::new(ResolvedCertificate(certificate)));
-        config.alpn_protocols = vec![CHALLENGE_ALPN.to_vec()];
-        config.key_log = Arc::clone(secret) as _;
-        config.enable_secret_extraction = true;
-        Some(Arc::new(config))
+        let certificates = self.certificates.as_ref()?;
+        let open = certificates.challenge(server_name?).map(ChallengeCertificate::Open);
+        open.or_else(|| {
+            certificates.shared_challenge(server_name?).filter(|_| is_only).map(ChallengeCertificate::Sought)
+        })
     }
 
     /// Finds the certificate for a server name, in CertMagic's order: for the name itself; without a name, for our own address, then for
@@ -171,6 +172,17 @@ impl TlsPlan {
     fn find(&self, policy: &CompiledPolicy, name: &str) -> Option<Arc<CertifiedKey>> {
         self.certificates.as_ref()?.find(Some(name), &policy.spec.certificate_tags)
     }
+}
+
+/// Returns the configuration for a handshake that verifies a challenge.
+pub(super) fn challenge_config(certificate: Arc<CertifiedKey>, secret: &Arc<WriteSecret>) -> Option<Arc<ServerConfig>> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().ok()?.with_no_client_auth();
+    let mut config = builder.with_cert_resolver(Arc::new(ResolvedCertificate(certificate)));
+    config.alpn_protocols = vec![CHALLENGE_ALPN.to_vec()];
+    config.key_log = Arc::clone(secret) as _;
+    config.enable_secret_extraction = true;
+    Some(Arc::new(config))
 }
 
 impl CompiledPolicy {

@@ -5,9 +5,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::tls::VERSIONS;
+use super::support::tls::{VERSIONS, connect};
 use super::support::{Close, PATIENCE, TestClient, bytes};
-use super::{SHORT, TlsServerFixture, client_hello, serves};
+use super::{SHORT, TlsServerFixture, client_hello, refused, serves};
 
 /// The response is that of Go's server.
 #[test]
@@ -52,6 +52,44 @@ fn nonsense_is_refused() {
     bench.server.await_connections(0);
     serves(&mut bench.connect(&bench.config()));
     assert_eq!(bench.server.engine().panics(), 0);
+}
+
+// RFC 8737 §3: an authority offers `acme-tls/1` only. Its handshake waits until the challenge of another server is found. A client that offers
+// another protocol too is no authority, and gets the usual certificate.
+#[test]
+fn a_challenge_of_another_server() {
+    let bench = TlsServerFixture::new(|_| ());
+    let challenge = bench.authority.sign(&["test"]);
+    let (usual, other) = (bench.authority.sign(&["test"]), challenge.chain[0].clone());
+    bench.store.put("test", "", usual);
+    bench.store.share_challenge("test", challenge);
+    for version in VERSIONS {
+        for (offered, want) in
+            [(&["acme-tls/1"][..], true), (&["acme-tls/1", "http/1.1"], false), (&["http/1.1", "acme-tls/1"], false)]
+        {
+            let mut config = bench.authority.client(&[version]);
+            config.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
+            let mut client = bench.connect(&Arc::new(config));
+            if want {
+                // The handshake succeeds, and the connection then ends without a response.
+                while client.stream.conn.is_handshaking() {
+                    client.stream.conn.complete_io(&mut client.stream.sock).unwrap();
+                }
+                assert_eq!(client.stream.conn.alpn_protocol(), Some(&b"acme-tls/1"[..]));
+            } else {
+                serves(&mut client);
+            }
+            let served = client.stream.conn.peer_certificates().unwrap()[0] == other;
+            assert_eq!(served, want, "{version:?} {offered:?}");
+        }
+        // No server has opened a challenge for this name.
+        bench.store.put("none", "", bench.authority.sign(&["none"]));
+        let mut config = bench.authority.client(&[version]);
+        config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+        let error = refused(connect(bench.server.address(), &Arc::new(config), "none"));
+        assert!(error.contains("NoApplicationProtocol") || error.contains("no application protocol"), "{error}");
+    }
+    bench.server.await_connections(0);
 }
 
 /// A client that sends its ClientHello in two parts, split at `at`.

@@ -1,5 +1,9 @@
 //! Certificates by ACME from Pebble, Let's Encrypt's test authority, with its DNS server pebble-challtestsrv, which resolves every name to
 //! 127.0.0.1. Also skipped without curl.
+//!
+//! - `fleet`: three servers with one storage
+
+mod fleet;
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpStream};

@@ -121,6 +121,13 @@ impl Codec {
     }
 }
 
+/// Returns the date of a record, or the reason if the record is malformed.
+pub(super) fn modified(record: &[u8]) -> Result<SystemTime, String> {
+    let record: Record = serde_json::from_slice(record).map_err(|error| error.to_string())?;
+    let modified = OffsetDateTime::parse(&record.modified, &Rfc3339);
+    modified.map(SystemTime::from).map_err(|_| format!("found the date '{}'", record.modified))
+}
+
 fn unpack(packed: impl Read) -> Result<Vec<u8>, String> {
     let mut value = Vec::new();
     packed.take(DECOMPRESSED_MAX + 1).read_to_end(&mut value).map_err(|error| error.to_string())?;

@@ -101,6 +101,9 @@ fn values() {
     }
     storage.store("a/b/c.crt", b"two", Lasting::No).unwrap();
     assert_eq!(storage.load("a/b/c.crt").unwrap().as_deref(), Some(&b"two"[..]));
+    let age = storage.modified("a/b/c.crt").unwrap().unwrap().elapsed().unwrap_or_default();
+    assert!(age < Duration::from_secs(60), "{age:?}");
+    assert_eq!(storage.modified("a/b/missing").unwrap(), None);
     drop(storage.lock("n").unwrap());
     assert_eq!(sorted(storage.list("").unwrap()), ["a/b/c.crt", "a/b/c.key", "a/d/e.json", "f"]);
     assert_eq!(sorted(storage.list("a/b").unwrap()), ["a/b/c.crt", "a/b/c.key"]);

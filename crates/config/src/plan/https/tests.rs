@@ -318,6 +318,7 @@ fn what_an_acme_issuer_says() {
             root: Some("r.pem".into()),
             no_http: true,
             no_tls_alpn: true,
+            no_distributed: true,
             dns: None,
         }],
         renewal_ratio: Some(0.5),
@@ -543,10 +544,6 @@ fn what_is_refused() {
         (acme(json!({ "preferred_chains": {} })), unbuilt(&format!("{at}.issuers[0].preferred_chains"), "{}")),
         (acme(json!({ "certificate_lifetime": 1 })), unbuilt(&format!("{at}.issuers[0].certificate_lifetime"), "1")),
         (acme(json!({ "network_proxy": {} })), unbuilt(&format!("{at}.issuers[0].network_proxy"), "{}")),
-        (
-            acme(json!({ "challenges": { "distributed": true } })),
-            unbuilt(&format!("{at}.issuers[0].challenges.distributed"), "true"),
-        ),
         (
             acme(json!({ "trusted_roots_pem_files": ["a", "b"] })),
             format!("{at}.issuers[0].trusted_roots_pem_files: found '2 files', expected one file"),

@@ -143,7 +143,7 @@ struct ChallengesConfig {
     #[serde(default, rename = "bind_host")]
     _bind_host: String,
     #[serde(default)]
-    distributed: Option<Value>,
+    distributed: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
@@ -377,7 +377,6 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     }
     let challenges = written.challenges.unwrap_or_default();
     let dns = build.at("challenges", |build| {
-        refuse("distributed", &challenges.distributed, build)?;
         let dns = challenges.dns.as_ref();
         build.at("dns", |build| dns.map(|dns| dns::challenge(dns, defaults, build).map(Box::new)).transpose())
     })?;
@@ -400,6 +399,7 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
         root,
         no_http: challenges.http.disabled,
         no_tls_alpn: challenges.tls_alpn.disabled,
+        no_distributed: challenges.distributed == Some(false),
         dns,
     })
 }

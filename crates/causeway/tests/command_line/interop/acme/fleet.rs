@@ -1,0 +1,148 @@
+//! A fleet: three servers with one storage. A load balancer spreads the connections to one address over them. Pebble verifies each challenge by three
+//! connections, so each server has to answer it.
+
+use std::io;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::*;
+use crate::redis::RedisProcess;
+
+/// Forwards connections to `port` to the backends in turn, until the test program ends. Returns the number of connections so far.
+fn balance(port: u16, backends: [u16; 3]) -> Arc<AtomicUsize> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        for client in listener.incoming().map(Result::unwrap) {
+            let backend = backends[counted.fetch_add(1, Ordering::Relaxed) % 3];
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, backend)) else { continue };
+            for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+    count
+}
+
+/// Free ports below those that the system gives to connections and to the other tests, which run meanwhile.
+fn member_ports() -> [u16; 2] {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let first = 10_000 + std::process::id() % 500 * 40;
+    [(); 2].map(|()| {
+        loop {
+            let port = first + u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap();
+            let port = u16::try_from(port).unwrap();
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return port;
+            }
+        }
+    })
+}
+
+/// Starts three servers with this storage, which obtain one certificate for a site with these properties of its issuer, and serve it.
+#[track_caller]
+fn check(pebble: &Pebble, properties: &str, storage: &str) {
+    let folder = Folder::new();
+    let ports = [(); 3].map(|()| member_ports());
+    let balanced =
+        [balance(pebble.http, ports.map(|[http, _]| http)), balance(pebble.https, ports.map(|[_, https]| https))];
+    // Pebble answers no server before all of them listen.
+    pebble.signal(Signal::STOP);
+    let servers: Vec<_> = (0..3)
+        .map(|number| {
+            let text = pebble.caddyfile(&folder, ports[number], "", &site_with(FIRST, properties));
+            let own = format!("storage file_system {}", folder.path("data").display());
+            assert!(text.contains(&own));
+            let name = format!("{number}/Caddyfile");
+            folder.write(&name, text.replace(&own, if storage.is_empty() { &own } else { storage }));
+            folder.start(&["run", "--config", &name])
+        })
+        .collect();
+    pebble.signal(Signal::CONT);
+    let begun = Instant::now();
+    for [_, https] in ports {
+        while pebble.get(FIRST, https) != hello(FIRST) {
+            assert!(begun.elapsed() < 2 * PATIENCE, "no certificate for all servers: {}", pebble.log());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let connections = balanced.map(|count| count.load(Ordering::Relaxed));
+    assert!(connections.iter().sum::<usize>() >= 3, "{connections:?}");
+    drop(servers);
+    assert_eq!((pebble.orders(), pebble.accounts()), (1, 1), "{}", pebble.log());
+    if storage.is_empty() {
+        // RFC 8555 §8: the challenge was removed when it closed.
+        let tokens = folder.path(&format!("data/acme/localhost-{}-dir/challenge_tokens", pebble.directory));
+        assert!(!tokens.exists());
+    }
+}
+
+fn http_only() -> Option<Pebble> {
+    Pebble::start(Settings { is_tls_open: false, ..Settings::default() })
+}
+
+fn tls_only() -> Option<Pebble> {
+    Pebble::start(Settings { is_http_open: false, ..Settings::default() })
+}
+
+// CertMagic's `distributedSolver`: any instance with the storage answers the challenge that one of them has begun.
+#[test]
+fn http_01_with_a_folder() {
+    let Some(pebble) = http_only() else { return };
+    check(&pebble, "disable_tlsalpn_challenge", "");
+}
+
+#[test]
+fn tls_alpn_01_with_a_folder() {
+    let Some(pebble) = tls_only() else { return };
+    check(&pebble, "disable_http_challenge", "");
+}
+
+#[test]
+fn http_01_with_redis() {
+    let (Some(pebble), Some(redis)) = (http_only(), RedisProcess::start()) else { return };
+    check(&pebble, "disable_tlsalpn_challenge", &redis.caddyfile());
+    assert_eq!(redis.keys("*challenge_tokens*"), [""; 0]);
+}
+
+#[test]
+fn tls_alpn_01_with_redis() {
+    let (Some(pebble), Some(redis)) = (tls_only(), RedisProcess::start()) else { return };
+    check(&pebble, "disable_http_challenge", &redis.caddyfile());
+    assert_eq!(redis.keys("*challenge_tokens*"), [""; 0]);
+}
+
+// A Causeway answers the challenge of a Caddy with the same folder, in acmez's JSON: Caddy's ports are not those that Pebble verifies.
+#[test]
+fn a_challenge_of_caddy() {
+    let (Some(caddy), Some(pebble)) = (caddy(), http_only()) else { return };
+    let folder = pebble.folder("", &site_with(FIRST, "disable_tlsalpn_challenge"));
+    let ports = member_ports();
+    let other = pebble.folder("", "");
+    let text = pebble.caddyfile(&folder, ports, "admin off", &site_with(FIRST, "disable_tlsalpn_challenge"));
+    other.write("Caddyfile", text);
+    // Causeway's own order ends before it reaches Pebble, because another process holds the lock of the name.
+    std::fs::create_dir_all(folder.path("data/locks")).unwrap();
+    let lock = File::create(folder.path(&format!("data/locks/issue_cert_{FIRST}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let server = folder.start(&["run"]);
+    let mut command = Command::new(caddy);
+    command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(other.path(""));
+    command.env("HOME", other.path("")).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+    let log = File::create(other.path("caddy.log")).unwrap();
+    let _caddy = Caddy(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+    let begun = Instant::now();
+    while pebble.get(FIRST, ports[1]) != hello(FIRST) {
+        let log = || std::fs::read_to_string(other.path("caddy.log")).unwrap();
+        assert!(begun.elapsed() < 2 * PATIENCE, "Caddy does not serve {FIRST}: {}", log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop(server);
+    assert_eq!(pebble.orders(), 1);
+}
