@@ -10,6 +10,7 @@
 //! - `client`: `stop` and `reload`, clients of a running server's admin API
 //! - `profile`: `profile`, a client of the causal profiler
 //! - `trust`: `trust` and `untrust`
+//! - `storage`: `storage export` and `storage import`
 //! - `modules`: `list-modules`
 //! - `output`: output to the operator
 //!
@@ -27,6 +28,7 @@ mod quick;
 mod serve;
 mod source;
 mod start;
+mod storage;
 mod trust;
 
 use std::net::SocketAddr;
@@ -69,6 +71,9 @@ enum Command {
     Trust(trust::Trust),
     /// Remove a root certificate from the trust stores of this machine
     Untrust(trust::Untrust),
+    /// Export or import the certificates, keys and accounts in a storage
+    #[command(subcommand)]
+    Storage(storage::StorageCommand),
     /// Serve the files of a folder
     FileServer(quick::FileServer),
     /// Answer every request with a fixed response
@@ -176,6 +181,7 @@ impl Cli {
             Command::Profile(profile) => profile.run(),
             Command::Trust(trust) => trust.run(),
             Command::Untrust(untrust) => untrust.run(),
+            Command::Storage(command) => command.run(),
             Command::FileServer(flags) => flags.run(),
             Command::Respond(flags) => flags.run(),
             Command::Adapt(adapt) => adapt.run(),

@@ -57,6 +57,7 @@ pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, Stop
 pub use fault::{ChangeFault, LoadFault};
 pub use ids::IdFault;
 pub use source::ConfigFile;
+pub use storage::open_storage;
 pub use tree::{TreeFault, Verb};
 
 use crate::admin::{self, Admin, Office, Rules};

@@ -169,6 +169,15 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
     load_with(json, registry, &|_| Ok(Vec::new()))
 }
 
+/// Reads only where a configuration stores certificates and authorities.
+///
+/// # Errors
+/// Returns the first invalid value, with its JSON path.
+pub fn load_storage(json: &Value, registry: &Registry) -> Result<Storage, LoadError> {
+    let written = json.get("storage").filter(|written| !written.is_null());
+    Ok(storage::read(written, &mut Build::new(registry))?)
+}
+
 /// Compiles a configuration; `names_of` reads the certificates that it loads. Blocks on files and on name resolution.
 ///
 /// # Errors

@@ -4,7 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use causeway_certs::{Compression, Error, FileStorage, RedisSpec, RedisStorage, RedisTls, SharedStorage};
-use causeway_config::plan::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Storage};
+use causeway_config::plan::{self, RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Storage};
+use causeway_pipeline::Registry;
+use serde_json::Value;
+
+use super::LoadFault;
+
+/// Opens the storage that a configuration sets, or the folder `default`, for callers that need nothing else of the configuration. Connects to no
+/// server yet.
+///
+/// # Errors
+/// Returns the setting that cannot be used.
+pub fn open_storage(config: &Value, registry: &Registry, default: &Path) -> Result<SharedStorage, LoadFault> {
+    let written = plan::load_storage(config, registry).map_err(LoadFault::Config)?;
+    Ok(open(&written, default)?)
+}
 
 /// Returns the storage that a configuration sets, or the folder `default`. Connects to no server yet.
 ///

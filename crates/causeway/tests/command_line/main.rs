@@ -18,6 +18,7 @@
 //! - `absent`: `null` in JSON
 //! - `metrics`: the content of a scrape
 //! - `acme_server`: our own ACME authority; `trust` and `untrust`
+//! - `storage`: export, import and clean-up of storage; `redis`: a Redis server for tests
 //! - `matchers`: every matcher, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
@@ -49,4 +50,5 @@ mod quick;
 mod redis;
 mod run;
 mod signals;
+mod storage;
 mod upstreams;

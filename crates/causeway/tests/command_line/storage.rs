@@ -1,0 +1,148 @@
+//! `causeway storage export` and `causeway storage import`.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::process::Folder;
+use crate::redis::RedisProcess;
+
+/// A site of the local authority, so that the storage has something.
+const SITE: &str = "a.localhost:0 {\n\ttls internal\n}\n";
+
+fn caddyfile(storage: &str) -> String {
+    format!("{{\n\tskip_install_trust\n\tauto_https disable_redirects\n\t{storage}\n}}\n{SITE}")
+}
+
+/// The files of a folder, except for locks and the time of the clean-up.
+fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !name.starts_with("locks/") && name != "last_clean.json" {
+                found.insert(name, std::fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// A folder whose server has run, with `data` as its storage.
+fn used() -> Folder {
+    let folder = Folder::new();
+    folder.write("Caddyfile", caddyfile(&format!("storage file_system {}", folder.path("data").display())));
+    drop(folder.start(&["run"]));
+    folder
+}
+
+// Caddy's `storage export` and `storage import`: one archive between two storages, with keys as names.
+#[test]
+fn from_folder_to_folder() {
+    let folder = used();
+    let before = files(&folder.path("data"));
+    assert!(before.contains_key("pki/authorities/local/root.key"), "{:?}", before.keys());
+    let said = succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "all.tar"]));
+    assert!(said.contains(" values of file_system "), "{said}");
+    let mode = std::fs::metadata(folder.path("all.tar")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it has private keys");
+    let other = format!("storage file_system {}", folder.path("other").display());
+    folder.write("other.json", succeeded_adapt(&folder, &caddyfile(&other)));
+    let said = succeeded(&folder.output(&["storage", "import", "-c", "other.json", "-i", "all.tar"]));
+    assert!(said.contains(" values into file_system "), "{said}");
+    assert_eq!(files(&folder.path("other")), before);
+}
+
+fn succeeded_adapt(folder: &Folder, text: &str) -> Vec<u8> {
+    folder.write("adapted/Caddyfile", text);
+    folder.output(&["adapt", "--config", "adapted/Caddyfile"]).stdout
+}
+
+// The same by Redis, through pipes.
+#[test]
+fn from_folder_to_redis_and_back() {
+    let Some(redis) = RedisProcess::start() else { return };
+    let folder = used();
+    let before = files(&folder.path("data"));
+    folder.write("redis.caddyfile", caddyfile(&redis.caddyfile()));
+    folder.write("back.caddyfile", caddyfile(&format!("storage file_system {}", folder.path("back").display())));
+    let program = env!("CARGO_BIN_EXE_causeway");
+    for (from, to) in [("Caddyfile", "redis.caddyfile"), ("redis.caddyfile", "back.caddyfile")] {
+        let pipe = format!("{program} storage export -c {from} -o - | {program} storage import -c {to} -i -");
+        let output = Command::new("bash").args(["-o", "pipefail", "-c", &pipe]).current_dir(folder.path("")).output();
+        succeeded(&output.unwrap());
+    }
+    assert!(redis.keys("*root.key").contains(&"caddy/pki/authorities/local/root.key".to_owned()));
+    assert_eq!(files(&folder.path("back")), before);
+}
+
+// GNU tar reads the archive, and its archives are read: with folders, with `./` in front, and with long names.
+#[test]
+fn archives_of_another_program() {
+    let folder = used();
+    let long = format!("certificates/ca/{0}/{0}.crt", "a".repeat(120));
+    folder.write(&format!("data/{long}"), "x");
+    succeeded(&folder.output(&["storage", "export", "-o", "all.tar"]));
+    let listed =
+        Command::new("tar").args(["--list", "--file", "all.tar"]).current_dir(folder.path("")).output().unwrap();
+    let listed = succeeded(&listed);
+    assert!(listed.lines().any(|line| line == long) && !listed.contains("locks"), "{listed}");
+    let packed = Command::new("tar").args(["-cf", "own.tar", "-C", "data", "."]).current_dir(folder.path("")).status();
+    assert!(packed.unwrap().success());
+    folder.write("new.caddyfile", caddyfile(&format!("storage file_system {}", folder.path("new").display())));
+    succeeded(&folder.output(&["storage", "import", "-c", "new.caddyfile", "-i", "own.tar"]));
+    assert_eq!(files(&folder.path("new")), files(&folder.path("data")));
+}
+
+#[test]
+fn mistakes() {
+    let folder = used();
+    let refused = |arguments: &[&str]| {
+        let output = folder.output(&[&["storage"], arguments].concat());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.starts_with("Error: ") && text.lines().count() == 1, "{text}");
+        text
+    };
+    for (arguments, want) in [
+        (&["export"][..], "--output"),
+        (&["import"], "--input"),
+        (&["export", "-c", "missing", "-o", "x"], "missing"),
+        (&["import", "-i", "missing.tar"], "missing.tar"),
+        (&["import", "-c", "-", "-i", "-"], "standard input for one of them"),
+        (&["export", "-o", "missing/x.tar"], "missing/x.tar"),
+    ] {
+        let text = refused(arguments);
+        assert!(text.contains(want), "{text}");
+    }
+    // An archive that would write outside of the storage, one with a link, and no archive.
+    std::fs::create_dir(folder.path("evil")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.path("evil/link")).unwrap();
+    folder.write("evil/file", "x");
+    for (arguments, want) in [
+        (&["--transform", "s,^file,../../outside,", "file"][..], "out of the storage"),
+        (&["--transform", "s,^file,/tmp/outside,", "file"], "out of the storage"),
+        (&["link"], "expected files only"),
+    ] {
+        let mut tar = Command::new("tar");
+        tar.args(["-P", "-cf", "../evil.tar"]).args(arguments).current_dir(folder.path("evil"));
+        assert!(tar.status().unwrap().success());
+        let text = refused(&["import", "-i", "evil.tar"]);
+        assert!(text.contains(want), "{text}");
+    }
+    folder.write("evil.tar", "nonsense");
+    refused(&["import", "-i", "evil.tar"]);
+    assert!(!folder.path("outside").exists());
+}
