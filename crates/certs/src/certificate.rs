@@ -148,7 +148,8 @@ fn is_public_key(leaf: &X509Certificate<'_>, own: &[u8]) -> bool {
     leaf.public_key().subject_public_key.data == own.subject_public_key.data
 }
 
-fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
+/// The leaf's names, as [`Certificate::names`] describes them.
+pub(crate) fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
     let common = leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok()).map(str::to_lowercase);
     let mut names: Vec<String> = common.take(1).filter(|name| !name.is_empty()).collect();
     let alternatives = leaf.subject_alternative_name().ok().flatten();

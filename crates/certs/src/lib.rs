@@ -8,6 +8,7 @@
 //!   unusable private key for error messages
 //! - `store`: selects a certificate for a handshake
 //! - `storage`: persistent keys and values, laid out as Caddy's; `replace`: atomic replacement of one file
+//! - `clean`: removes expired certificates and old challenges from a storage
 //! - [`trust`]: root certificates in the trust stores of this machine
 //!
 //! This crate never sees configuration text or a connection of a client. Every function can block on disk or on a signature, except
@@ -15,6 +16,7 @@
 
 mod authority;
 mod certificate;
+mod clean;
 mod error;
 mod keeper;
 mod key;
@@ -27,6 +29,7 @@ pub mod trust;
 
 pub use authority::{Authority, AuthoritySpec, PairFiles, SignedBy};
 pub use certificate::Certificate;
+pub use clean::{Cleaned, clean};
 pub use error::Error;
 pub use keeper::{CertificatePlan, IssuedCertificate, Keeper, KeyKind, Managed, NameRecord, Public, generate_key};
 pub use load::{LoadedSource, load};

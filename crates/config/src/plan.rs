@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 pub use admin::{Admin, AdminAddress, Switch};
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateSource, Certificates, DnsChallenge, DnsProvider,
-    KeyKind, ManagedName, PropagationLimit, PublicName,
+    KeyKind, ManagedName, PropagationLimit, PublicName, StorageCleaning,
 };
 pub use https::{OnDemand, SignedName};
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
@@ -221,6 +221,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         public,
         on_demand,
         look_every: tls.automation.look_every,
+        cleaning: tls.cleaning,
     };
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,

@@ -11,23 +11,27 @@ use std::time::{Duration, SystemTime};
 
 use causeway_acme::challenge::{self, SharedChallenges};
 use causeway_certs::{
-    Authority, AuthoritySpec, Certificate, CertificatePlan, Keeper, LoadedSource, Managed, NameRecord, PairFiles,
-    SharedStorage, Store,
+    Authority, AuthoritySpec, Certificate, CertificatePlan, Cleaned, Keeper, LoadedSource, Managed, NameRecord,
+    PairFiles, SharedStorage, Store,
 };
 use causeway_config::plan::{
     CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName,
-    SignedName,
+    SignedName, StorageCleaning,
 };
 use causeway_engine::ObtainedCertificate;
 use causeway_engine::certificate::CertifiedKey;
 use tokio::task::AbortHandle;
 
-use super::acme::{self, Attempt, Order, Renewals};
+use super::acme::{self, Attempt, Order, Renewals, blocking};
 use super::fault::LoadFault;
 use super::on_demand::{OnDemand, Permission};
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
 const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// How often a storage is cleaned; Caddy's value. And the shortest pause between two attempts.
+const CLEAN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+const CLEAN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the default certificate folder: `causeway` in the user's data folder.
 pub fn data_folder() -> PathBuf {
@@ -61,6 +65,7 @@ pub(super) struct Custody {
     keeper: Arc<Keeper>,
     storage: SharedStorage,
     renewal: AbortHandle,
+    cleaning: Option<AbortHandle>,
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
     on_demand: Option<OnDemand>,
@@ -115,9 +120,11 @@ impl Custody {
         for order in orders {
             renewals.start(order, permission.clone());
         }
+        let cleaning = clean_every(wanted);
+        let cleaning = cleaning.map(|interval| tokio::spawn(clean(storage.clone(), interval)).abort_handle());
         let on_demand = on_demand.cloned();
         let on_demand = on_demand.map(|names| OnDemand::new(names, permission, &keeper, &storage, &renewals));
-        Ok(Self { keeper, storage, renewal, renewals, on_demand, _challenges: challenges })
+        Ok(Self { keeper, storage, renewal, cleaning, renewals, on_demand, _challenges: challenges })
     }
 
     /// Returns the look-up for TLS handshakes. It sees renewed certificates at once.
@@ -200,6 +207,7 @@ impl causeway_engine::Certificates for Finder {
 impl Drop for Custody {
     fn drop(&mut self) {
         self.renewal.abort();
+        self.cleaning.iter().for_each(AbortHandle::abort);
         self.renewals.stop();
     }
 }
@@ -249,6 +257,40 @@ async fn renew(keeper: Arc<Keeper>) {
         let next = tokio::task::spawn_blocking(move || at_work.renew(SystemTime::now())).await;
         // A panic was already reported by its thread; certificates are renewed early enough to wait for the next round.
         tokio::time::sleep(next.unwrap_or(LOOK_EVERY)).await;
+    }
+}
+
+/// Returns the interval at which the storage is cleaned; `None` for a configuration that stores no certificates.
+fn clean_every(wanted: &Certificates) -> Option<Duration> {
+    if wanted.authorities.is_empty() && wanted.public.is_empty() && wanted.on_demand.is_none() {
+        return None;
+    }
+    match wanted.cleaning {
+        StorageCleaning::Default => Some(CLEAN_EVERY),
+        StorageCleaning::Every(interval) => Some(interval),
+        StorageCleaning::Never => None,
+    }
+}
+
+/// Cleans the storage until it is aborted. The work runs on a blocking thread.
+async fn clean(storage: SharedStorage, interval: Duration) {
+    loop {
+        let at_work = storage.clone();
+        let cleaned = blocking(move || causeway_certs::clean(&*at_work, interval, SystemTime::now())).await;
+        let pause = match cleaned {
+            Ok(Ok(Cleaned::NotDue(left))) => left,
+            Ok(Ok(Cleaned::Removed { certificates, challenges })) => {
+                tracing::debug!(certificates, challenges, "cleaned the storage");
+                interval
+            }
+            Ok(Err(error)) => {
+                tracing::warn!("cannot clean the storage: {error}");
+                interval
+            }
+            // The task has panicked.
+            Err(_) => interval,
+        };
+        tokio::time::sleep(pause.max(CLEAN_PAUSE)).await;
     }
 }
 

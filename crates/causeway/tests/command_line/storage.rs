@@ -1,9 +1,10 @@
-//! `causeway storage export` and `causeway storage import`.
+//! `causeway storage export` and `causeway storage import`, and the clean-up of storage.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use crate::process::Folder;
 use crate::redis::RedisProcess;
@@ -145,4 +146,38 @@ fn mistakes() {
     folder.write("evil.tar", "nonsense");
     refused(&["import", "-i", "evil.tar"]);
     assert!(!folder.path("outside").exists());
+}
+
+// Caddy's `storage_clean_interval`: the server removes old values, and records the time for all servers with the storage.
+#[test]
+fn storage_is_cleaned() {
+    let folder = Folder::new();
+    let at = "acme/ca/challenge_tokens/a.example.json";
+    let data = format!("storage file_system {}", folder.path("data").display());
+    let start = |options: &str| {
+        folder.write(&format!("data/{at}"), "{}");
+        let file = std::fs::File::options().write(true).open(folder.path(&format!("data/{at}"))).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(2 * 86_400)).unwrap();
+        folder.write("Caddyfile", caddyfile(&format!("{data}\n\t{options}")));
+        folder.start(&["run"])
+    };
+    let is_cleaned = || {
+        let begun = Instant::now();
+        while folder.path(&format!("data/{at}")).exists() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it is not cleaned");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    drop(start("storage_clean_interval off"));
+    assert!(!folder.path("data/last_clean.json").exists());
+    let server = start("");
+    is_cleaned();
+    drop(server);
+    // Cleaned lately, unless the interval is shorter.
+    let record = std::fs::read(folder.path("data/last_clean.json")).unwrap();
+    drop(start(""));
+    assert_eq!(std::fs::read(folder.path("data/last_clean.json")).unwrap(), record);
+    let server = start("storage_clean_interval 1s");
+    is_cleaned();
+    drop(server);
 }

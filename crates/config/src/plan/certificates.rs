@@ -26,6 +26,20 @@ pub struct Certificates {
     pub dns_providers: Vec<DnsProvider>,
     /// The longest time between two renewal checks; `None`: the default.
     pub look_every: Option<Duration>,
+    /// When expired certificates are removed from storage.
+    pub cleaning: StorageCleaning,
+}
+
+/// How often a storage is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StorageCleaning {
+    /// At the default interval.
+    #[default]
+    Default,
+    /// At this interval.
+    Every(Duration),
+    /// Never.
+    Never,
 }
 
 /// One configured source of the operator's certificates.

@@ -10,7 +10,7 @@ use causeway_pipeline::{Build, BuildError, punycode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::certificates::CertificateSource;
+use super::certificates::{CertificateSource, StorageCleaning};
 use super::refuse;
 
 pub(super) use automation::{Automation, AutomationPolicy, Issuer, matches_wildcard};
@@ -29,11 +29,11 @@ pub(super) struct TlsConfig {
     /// Ignored: OCSP responses are never stapled.
     #[serde(default, rename = "disable_ocsp_stapling")]
     _disable_ocsp_stapling: bool,
-    /// Both ignored: storage is neither checked at startup nor cleaned.
+    /// Ignored: storage is not checked before an order, so that one that is full does not prevent a renewal.
     #[serde(default, rename = "disable_storage_check")]
     _disable_storage_check: bool,
-    #[serde(default, rename = "disable_storage_clean")]
-    _disable_storage_clean: bool,
+    #[serde(default)]
+    disable_storage_clean: bool,
     #[serde(default)]
     encrypted_client_hello: Option<Value>,
     #[serde(default)]
@@ -85,6 +85,7 @@ pub(super) struct Tls {
     /// Names to manage even if no site uses them.
     pub(super) automate: Vec<String>,
     pub(super) automation: Automation,
+    pub(super) cleaning: StorageCleaning,
 }
 
 impl TlsConfig {
@@ -108,7 +109,12 @@ impl TlsConfig {
                 Some(written) => build.at("automation", |build| written.read(&defaults, build))?,
                 None => Automation::default(),
             };
-            Ok(Tls { sources, automate, automation })
+            let cleaning = match automation.clean_every {
+                _ if self.disable_storage_clean => StorageCleaning::Never,
+                Some(interval) => StorageCleaning::Every(interval),
+                None => StorageCleaning::Default,
+            };
+            Ok(Tls { sources, automate, automation, cleaning })
         })
     }
 }

@@ -253,7 +253,7 @@ fn who_signs() {
 fn what_policies_say_of_certificates() {
     let config = json!({ "apps": {
         "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["a.localhost"]) } } },
-        "tls": { "automation": { "renew_interval": "1m", "policies": [{
+        "tls": { "automation": { "renew_interval": "1m", "storage_clean_interval": "12h", "policies": [{
             "subjects": ["a.localhost"], "key_type": "rsa2048", "renewal_window_ratio": 0.5, "reuse_private_keys": true,
             "issuers": [{ "module": "internal", "ca": "mine", "lifetime": "1h", "sign_with_root": true }],
         }] } },
@@ -276,6 +276,7 @@ fn what_policies_say_of_certificates() {
     };
     assert_eq!(certificates.managed, [want]);
     assert_eq!(certificates.look_every, Some(day / 24 / 60));
+    assert_eq!(certificates.cleaning, super::super::StorageCleaning::Every(day / 2));
     let files = |certificate: &str, key: Option<&str>| {
         Some(super::super::CertificateFiles { certificate: certificate.into(), key: key.map(Into::into) })
     };

@@ -26,7 +26,7 @@ pub(super) struct AutomationConfig {
     #[serde(default)]
     renew_interval: Option<DurationConfig>,
     #[serde(default)]
-    storage_clean_interval: Option<Value>,
+    storage_clean_interval: Option<DurationConfig>,
 }
 
 #[derive(Deserialize)]
@@ -161,6 +161,7 @@ struct ChallengeConfig {
 pub(in super::super) struct Automation {
     pub(in super::super) policies: Vec<AutomationPolicy>,
     pub(in super::super) look_every: Option<Duration>,
+    pub(in super::super) clean_every: Option<Duration>,
     /// The URL that allows or denies a name for which a handshake would obtain a certificate.
     pub(in super::super) permission: Option<String>,
     /// Index of the policy with this exact subject. A hash table, because there can be thousands of names.
@@ -262,18 +263,18 @@ pub(in super::super) fn matches_wildcard(name: &str, pattern: &str) -> bool {
 
 impl AutomationConfig {
     pub(super) fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Automation, BuildError> {
-        for (key, value) in
-            [("ocsp_interval", &self.ocsp_interval), ("storage_clean_interval", &self.storage_clean_interval)]
-        {
-            refuse(key, value, build)?;
-        }
+        refuse("ocsp_interval", &self.ocsp_interval, build)?;
+        let clean_every = self.storage_clean_interval.as_ref();
+        let clean_every =
+            build.at("storage_clean_interval", |build| clean_every.map(|span| span.duration(build)).transpose())?;
+        let clean_every = clean_every.filter(|interval| !interval.is_zero());
         let look_every = self.renew_interval.as_ref();
         let look_every = build.at("renew_interval", |build| look_every.map(|span| span.duration(build)).transpose())?;
         let permission = match &self.on_demand {
             Some(written) => build.at("on_demand", |build| written.read(build))?,
             None => None,
         };
-        let mut automation = Automation { look_every, permission, ..Automation::default() };
+        let mut automation = Automation { look_every, clean_every, permission, ..Automation::default() };
         for (index, written) in self.policies.iter().enumerate() {
             build.at(format!("policies[{index}]"), |build| {
                 let policy = written.read(defaults, build)?;
