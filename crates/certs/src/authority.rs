@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::certificate::{moment, renew_at};
+use super::certificate::{is_early, moment, renew_at};
 use super::replace::Lasting;
 use super::storage::{Lock, SharedStorage, Storage, safe_key};
 use super::{Certificate, Error, pem};
@@ -97,6 +97,13 @@ struct Signer {
     not_after: SystemTime,
 }
 
+impl Signer {
+    /// Whether it needs no renewal. A clock that was ahead has signed an intermediate that is not valid yet.
+    fn is_fresh(&self, spec: &AuthoritySpec, now: SystemTime) -> bool {
+        now < renew_at(self.not_before, self.not_after, spec.renewal_ratio) && !is_early(self.not_before, now)
+    }
+}
+
 impl Authority {
     /// Loads the authority from storage or from the operator's files, and generates the missing certificates. Blocks.
     ///
@@ -126,7 +133,7 @@ impl Authority {
             Some(files) => intermediate_from(files, &spec)?,
             None => {
                 let stored = stored_intermediate(&spec, &**storage, &root)?;
-                match stored.filter(|signer| now < renew_at(signer.not_before, signer.not_after, spec.renewal_ratio)) {
+                match stored.filter(|signer| signer.is_fresh(&spec, now)) {
                     Some(signer) => signer,
                     None => make_intermediate(&spec, (&**storage, &lock), &root, &root_place, now)?,
                 }
@@ -169,15 +176,14 @@ impl Authority {
 
     /// Renews the intermediate if it is due. Returns whether it was.
     pub(crate) fn renew(&mut self, now: SystemTime) -> Result<bool, Error> {
-        if self.renew_at().is_none_or(|at| now < at) {
+        if self.spec.intermediate.is_some() || self.signer.is_fresh(&self.spec, now) {
             return Ok(false);
         }
         // Several processes can share the storage: only one may replace the intermediate.
         let lock = self.storage.lock(&format!("pki_{}", self.spec.id))?;
         // Another process may have renewed it while this one waited for the lock.
         let stored = stored_intermediate(&self.spec, &*self.storage, &self.root)?;
-        let fresh = |signer: &Signer| now < renew_at(signer.not_before, signer.not_after, self.spec.renewal_ratio);
-        self.signer = match stored.filter(fresh) {
+        self.signer = match stored.filter(|signer| signer.is_fresh(&self.spec, now)) {
             Some(signer) => signer,
             None => make_intermediate(&self.spec, (&*self.storage, &lock), &self.root, &self.root_place, now)?,
         };
@@ -213,6 +219,9 @@ impl Authority {
             SignedBy::Intermediate => self.signer.not_after,
             SignedBy::Root => read_validity(&self.root, &place)?.1,
         };
+        if signer_ends <= now {
+            return Err(Error::SignerExpired(self.spec.id.clone()));
+        }
         if now + lifetime > signer_ends {
             tracing::warn!("{name}: shortening its certificate's lifetime: its issuer expires first");
         }

@@ -15,6 +15,9 @@ use x509_parser::prelude::{ASN1Time, FromDer as _, SubjectPublicKeyInfo, X509Cer
 use super::Error;
 use super::key::kind;
 
+/// How much the clocks of servers with one storage may differ.
+const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+
 /// A chain, leaf first, with the leaf's private key. The constructor has checked that the key belongs to the leaf.
 #[derive(Debug)]
 pub struct Certificate {
@@ -117,10 +120,21 @@ impl Certificate {
         self.not_before <= now && now < self.not_after
     }
 
+    /// Whether the validity begins in the future, by more than the clocks of two servers differ. Such a certificate was signed while this
+    /// machine's clock was ahead.
+    pub(crate) fn is_early(&self, now: SystemTime) -> bool {
+        is_early(self.not_before, now)
+    }
+
     /// When to renew: when `ratio` of the leaf's lifetime remains.
     pub fn renew_at(&self, ratio: f64) -> SystemTime {
         renew_at(self.not_before, self.not_after, ratio)
     }
+}
+
+/// As [`Certificate::is_early`], for the start of a validity.
+pub(crate) fn is_early(not_before: SystemTime, now: SystemTime) -> bool {
+    now + CLOCK_SKEW < not_before
 }
 
 /// The moment at which `ratio` (clamped to 0..=1) of the period remains.

@@ -50,6 +50,8 @@ pub enum Error {
         /// The root's remaining lifetime.
         root_left: Duration,
     },
+    /// The intermediate or root that is to sign has expired: the authority's ID.
+    SignerExpired(String),
     /// Signing failed: the name in the certificate, and the cause.
     Sign(String, String),
     /// The operating system's random number generator failed.
@@ -97,6 +99,12 @@ impl fmt::Display for Error {
                  lifetime, expected an intermediate_lifetime below {} s",
                 root_left.as_secs()
             ),
+            Self::SignerExpired(id) => {
+                write!(
+                    f,
+                    "certificate authority '{id}': the certificate that signs has expired; is this machine's clock right?"
+                )
+            }
             Self::Sign(name, why) => write!(f, "{name}: cannot sign its certificate: {why}"),
             Self::Random => f.write_str("the system's random number generator failed"),
         }

@@ -168,7 +168,7 @@ impl Keeper {
         for managed in managed {
             let authority = authority(&authorities, &managed.authority);
             let known = known.get(&managed.name).filter(|(before, certificate)| {
-                *before == managed && now < due(before, certificate) && authority.leads_here(certificate)
+                *before == managed && !is_due(before, certificate, now) && authority.leads_here(certificate)
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
@@ -397,7 +397,7 @@ impl Keeper {
         let mut kept = self.kept();
         let mut due_now = Vec::new();
         kept.held.retain(|(managed, certificate)| {
-            if now < due(managed, certificate) {
+            if !is_due(managed, certificate, now) {
                 return true;
             }
             if managed.on_demand && !certificate.is_used() {
@@ -493,6 +493,11 @@ fn authority<'a>(authorities: &'a [Authority], id: &str) -> &'a Authority {
 
 fn due(managed: &Managed, certificate: &Certificate) -> SystemTime {
     certificate.renew_at(managed.renewal_ratio)
+}
+
+/// Whether to renew now. A clock that was ahead has signed certificates that are not valid yet.
+fn is_due(managed: &Managed, certificate: &Certificate, now: SystemTime) -> bool {
+    due(managed, certificate) <= now || certificate.is_early(now)
 }
 
 /// Returns the certificate in storage if it is fresh, or else signs and stores a new one.

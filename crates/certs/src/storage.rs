@@ -118,4 +118,6 @@ pub fn safe_key(name: &str) -> String {
 }
 
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod tests;

@@ -1,3 +1,4 @@
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -233,6 +234,52 @@ fn a_lost_lock_writes_nothing() {
     drop(lost);
     // The first release in the queue is that of the lost lock.
     drop(storage.lock("m").unwrap());
+    assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"by the next"[..]));
+    next.store("x", b"again", Lasting::Yes).unwrap();
+}
+
+const HOLDER_PORT: &str = "CERTS_HOLDER_PORT";
+
+/// The process that is frozen in the next test: holds a lock, and writes when it reads a line. In an ordinary run it does nothing.
+#[test]
+fn holder() {
+    let Ok(port) = std::env::var(HOLDER_PORT) else { return };
+    let storage = RedisStorage::new(&RedisSpec::new("127.0.0.1", port.parse().unwrap())).unwrap();
+    let held = storage.lock("n").unwrap();
+    held.store("x", b"by the holder", Lasting::Yes).unwrap();
+    println!("held");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    match held.store("x", b"too late", Lasting::Yes) {
+        Err(Error::LockLost(_)) => println!("lost"),
+        stored => println!("{stored:?}"),
+    }
+}
+
+// Of two processes, one is frozen with the lock for longer than the lock's expiry, as a suspended virtual machine is. When it continues, it
+// cannot overwrite the value of the process that took the lock meanwhile.
+#[test]
+fn a_frozen_holder_writes_nothing() {
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "storage::redis::tests::holder", "--nocapture", "--test-threads", "1"]);
+    command.env(HOLDER_PORT, server.port.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // After the name of the test.
+    lines.find(|line| line.ends_with("held")).unwrap();
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+    };
+    signal("-STOP");
+    server.ask(&["PEXPIRE", "caddy/locks/n", "1"]);
+    let storage = server.storage();
+    let next = storage.lock("n").unwrap();
+    next.store("x", b"by the next", Lasting::Yes).unwrap();
+    signal("-CONT");
+    writeln!(child.stdin.take().unwrap()).unwrap();
+    let outcome = lines.find(|line| line == "lost" || line.contains("Ok") || line.contains("Err"));
+    assert_eq!(outcome.as_deref(), Some("lost"));
+    assert!(child.wait().unwrap().success());
     assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"by the next"[..]));
     next.store("x", b"again", Lasting::Yes).unwrap();
 }
