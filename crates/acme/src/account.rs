@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use causeway_certs::{Lasting, SharedStorage, Storage, safe_key};
+use causeway_certs::{Lasting, Lock, SharedStorage, Storage, safe_key};
 use instant_acme::{Account, AccountBuilder, ExternalAccountKey, Key, NewAccount};
 use rcgen::KeyPair;
 use rustls_pki_types::pem::PemObject as _;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::step::step;
-use crate::{AcmeError, ExternalAccount, Issuer, zerossl};
+use crate::{AcmeError, ExternalAccount, Issuer, signed, zerossl};
 
 /// How long the authority may take to answer before the order: instant-acme itself waits for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,46 +67,61 @@ async fn register(issuer: &Issuer, storage: &SharedStorage, lost: Option<&str>) 
         Some(account) => Some(account.clone()),
         None => zerossl::external_account(issuer).await?,
     };
-    let external = external.as_ref().map(external_key).transpose()?;
-    // instant-acme cannot bind a given key to an external account.
-    let is_reusable = lost.is_none() && external.is_none();
-    let at = key_at.clone();
-    let stored = blocking(storage, move |storage| if is_reusable { read_key(&at, storage) } else { Ok(None) }).await?;
-    let (account, key) = match stored {
-        Some(key) => {
-            let signer = || Ok::<_, AcmeError>((Key::from_pkcs8_der(key.clone_key())?, key.clone_key().into()));
-            let (account, _) = step!(client(issuer)?.create_from_key(signer()?, issuer.directory.clone()))?;
-            (account, key)
-        }
+    let lock = Arc::new(lock);
+    let account = match external {
         None => {
+            let at = key_at.clone();
+            let is_reusable = lost.is_none();
+            let found = blocking(storage, move |storage| if is_reusable { read_key(&at, storage) } else { Ok(None) });
+            let key = match found.await? {
+                Some(key) => key,
+                None => {
+                    let (_, key) = Key::generate_pkcs8()?;
+                    // Before the registration: a process that is killed meanwhile finds its account again by the key.
+                    store_key(&key, key_at, storage, &lock).await?;
+                    key
+                }
+            };
+            let url = signed::register(issuer, &key, new.contact).await?;
+            connect(issuer, StoredAccount { url, key }).await?
+        }
+        Some(external) => {
+            let external = external_key(&external)?;
             let (account, credentials) =
-                step!(client(issuer)?.create(&new, issuer.directory.clone(), external.as_ref()))?;
-            (account, credentials.private_key().clone_key())
+                step!(client(issuer)?.create(&new, issuer.directory.clone(), Some(&external)))?;
+            store_key(credentials.private_key(), key_at, storage, &lock).await?;
+            account
         }
     };
-    let pem = KeyPair::try_from(&PrivateKeyDer::from(key))?.serialize_pem();
     let record = json!({
         "status": "valid",
         "contact": new.contact,
         "termsOfServiceAgreed": true,
         "location": account.id(),
     });
-    blocking(storage, move |_| {
-        // The key first: with the key alone the account can be found again.
-        lock.store(&key_at, pem.as_bytes(), Lasting::Yes)?;
-        Ok(lock.store(&account_at, format!("{record:#}").as_bytes(), Lasting::Yes)?)
-    })
-    .await?;
+    blocking(storage, move |_| Ok(lock.store(&account_at, format!("{record:#}").as_bytes(), Lasting::Yes)?)).await?;
     Ok(account)
 }
 
-/// An account in storage.
-struct StoredAccount {
-    url: String,
-    key: PrivatePkcs8KeyDer<'static>,
+async fn store_key(
+    key: &PrivatePkcs8KeyDer<'_>,
+    at: String,
+    storage: &SharedStorage,
+    lock: &Arc<Lock>,
+) -> Result<(), AcmeError> {
+    let pem = KeyPair::try_from(&PrivateKeyDer::from(key.clone_key()))?.serialize_pem();
+    let lock = Arc::clone(lock);
+    blocking(storage, move |_| Ok(lock.store(&at, pem.as_bytes(), Lasting::Yes)?)).await
 }
 
-async fn read(issuer: &Issuer, storage: &SharedStorage) -> Result<Option<StoredAccount>, AcmeError> {
+/// An account in storage.
+pub(crate) struct StoredAccount {
+    pub(crate) url: String,
+    pub(crate) key: PrivatePkcs8KeyDer<'static>,
+}
+
+/// Reads the issuer's account; `None` if storage has none.
+pub(crate) async fn read(issuer: &Issuer, storage: &SharedStorage) -> Result<Option<StoredAccount>, AcmeError> {
     let [account_at, key_at] = storage_keys(issuer);
     blocking(storage, move |storage| {
         let Some(key) = read_key(&key_at, storage)? else { return Ok(None) };

@@ -16,6 +16,8 @@ pub enum AcmeError {
     Unverified(String),
     /// The authority offers these challenges, and not one that this server can answer and the configuration allows (the second text).
     NoChallenge(String, &'static str),
+    /// The test authority with this directory issued nothing, so the authority itself got no order.
+    Test(String, Box<Self>),
     /// The TXT record of DNS-01 could not be presented.
     Dns(DnsError),
     /// A request outside the protocol's own connection failed.
@@ -51,6 +53,7 @@ impl fmt::Display for AcmeError {
             }
             Self::Unverified(detail) => write!(f, "the authority could not verify the name: {detail}"),
             Self::NoChallenge(offered, expected) => write!(f, "found the challenges {offered}, expected {expected}"),
+            Self::Test(directory, error) => write!(f, "the test authority {directory} issued nothing: {error}"),
             Self::Dns(error) => error.fmt(f),
             Self::Http(error) => error.fmt(f),
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),

@@ -191,6 +191,11 @@ impl HttpResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
+
+    /// Returns all headers of this name whose values are visible ASCII.
+    pub fn headers<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r str> {
+        self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+    }
 }
 
 /// The reason why a request got no response. Displays no header and no body, which may hold secrets.

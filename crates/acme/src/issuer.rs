@@ -1,17 +1,25 @@
 //! An authority and the account to use there.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use crate::chains::ChainPreference;
 use crate::dns::DnsChallenge;
 
 /// Let's Encrypt's directory, the default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// The directory of Let's Encrypt's test authority.
+pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
 /// An authority, and the settings for certificates from it.
 #[derive(Debug, Clone)]
 pub struct Issuer {
     /// The URL of the authority's directory (RFC 8555 §7.1.1).
     pub directory: String,
+    /// The directory of a test authority with looser rate limits. After a failure, it has to issue a certificate, which is discarded, before the
+    /// authority gets the next order.
+    pub test_directory: Option<String>,
     /// The account's contact address; may be empty.
     pub email: String,
     /// An account that the operator has at the authority outside ACME (RFC 8555 §7.3.4).
@@ -20,6 +28,10 @@ pub struct Issuer {
     pub root: Option<PathBuf>,
     /// The certificate profile to request; empty: the authority's default.
     pub profile: String,
+    /// The lifetime to request; `None`: the authority decides. Many authorities refuse such requests.
+    pub lifetime: Option<Duration>,
+    /// The choice between several chains; `None`: the authority's first one.
+    pub chains: Option<ChainPreference>,
     /// Whether HTTP-01 may be used. It needs port 80 of each name.
     pub http: bool,
     /// Whether TLS-ALPN-01 may be used. It needs port 443 of each name.
@@ -44,10 +56,13 @@ impl Default for Issuer {
     fn default() -> Self {
         Self {
             directory: LETS_ENCRYPT.to_owned(),
+            test_directory: None,
             email: String::new(),
             external_account: None,
             root: None,
             profile: String::new(),
+            lifetime: None,
+            chains: None,
             http: true,
             tls_alpn: true,
             is_distributed: true,
@@ -57,6 +72,17 @@ impl Default for Issuer {
 }
 
 impl Issuer {
+    /// Returns the issuer for attempts that only test whether the authority can verify a name.
+    pub(crate) fn test(&self) -> Option<Self> {
+        let directory = self.test_directory.as_ref().filter(|test| **test != self.directory)?;
+        Some(Self { directory: directory.clone(), test_directory: None, chains: None, ..self.clone() })
+    }
+
+    /// Returns the names in storage keys of the authority and its test authority.
+    pub fn storage_keys(&self) -> Vec<String> {
+        std::iter::once(self.storage_key()).chain(self.test().map(|test| test.storage_key())).collect()
+    }
+
     /// Returns the authority's name in storage keys. It is Caddy's, so that both find each other's certificates: the directory's host and
     /// path, with `-` between their parts.
     pub fn storage_key(&self) -> String {

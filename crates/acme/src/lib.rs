@@ -4,6 +4,7 @@
 //! - `issuer`: an authority and the account to use there
 //! - `account`: the account's key and URL in storage
 //! - `order`: one certificate from an authority
+//! - `chains`: the choice between the chains that the authority offers; `signed`: requests that instant-acme cannot make
 //! - `renewal`: the renewal time that the authority suggests
 //! - `dns`: the challenge DNS-01, and the DNS providers that write its records
 //! - `step`: repeats a step of the protocol if the authority rejects its nonce
@@ -14,6 +15,7 @@
 //! - [`server`]: an authority of our own
 
 mod account;
+mod chains;
 pub mod challenge;
 mod dns;
 mod error;
@@ -22,14 +24,16 @@ mod issuer;
 mod order;
 mod renewal;
 pub mod server;
+mod signed;
 mod step;
 mod zerossl;
 
+pub use chains::ChainPreference;
 pub use dns::{
     DnsChallenge, DnsError, DnsProvider, Hidden, PROPAGATION_TIMEOUT, ProviderError, SettingError, ZoneError,
 };
 pub use error::AcmeError;
-pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT};
+pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING};
 pub use order::{Issued, Wanted, obtain};
 pub use renewal::{RenewalAdvice, RenewalAdvisor};
 

@@ -1,7 +1,7 @@
 //! One certificate from an authority: the order, its challenges, and the certificate request (RFC 8555 §7.4).
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use causeway_certs::{KeyKind, SharedStorage, generate_key};
 use instant_acme::{
@@ -10,9 +10,13 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, DistinguishedName};
 use rustls_pki_types::CertificateDer;
+use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::challenge::{Open, Published, StoredChallenge};
 use crate::dns::DnsChallenge;
+use crate::signed::SignedRequests;
 use crate::step::{is_problem, step};
 use crate::{AcmeError, Issuer, account};
 
@@ -43,7 +47,10 @@ pub struct Wanted<'a> {
     pub replaces: Option<&'a CertificateDer<'static>>,
 }
 
-/// Obtains a certificate. With a DNS provider only DNS-01 is used. Otherwise, if the authority cannot verify one of TLS-ALPN-01 and HTTP-01,
+/// Obtains a certificate. After a failure (`attempt`), the test authority has to issue one first, if there is one: its rate limits are looser,
+/// so that a mistake that is still there does not exhaust those of the authority.
+///
+/// With a DNS provider only DNS-01 is used. Otherwise, if the authority cannot verify one of TLS-ALPN-01 and HTTP-01,
 /// tries the other one with a new order, because one of the two ports may not be reachable from outside.
 ///
 /// These two challenges are open in [`challenge`](crate::challenge) while this runs. A record of DNS-01 is removed at the end, in the
@@ -52,6 +59,14 @@ pub struct Wanted<'a> {
 /// # Errors
 /// Returns the reason why the authority issued nothing.
 pub async fn obtain(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
+    if let Some(test) = issuer.test().filter(|_| wanted.attempt > 0) {
+        let tested = Box::pin(obtain_from(&test, Wanted { replaces: None, ..wanted }, storage)).await;
+        tested.map_err(|error| AcmeError::Test(test.directory.clone(), Box::new(error)))?;
+    }
+    obtain_from(issuer, wanted, storage).await
+}
+
+async fn obtain_from(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
     let Wanted { name, replaces, .. } = wanted;
     let account = account::open(issuer, storage).await?;
     let identifiers = [match name.parse::<IpAddr>() {
@@ -61,11 +76,11 @@ pub async fn obtain(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage
     let identifiers = &identifiers;
     let order = |account: Account, attempt: usize| async move {
         let work = async {
-            let order = match place(&account, issuer, identifiers, replaces).await {
+            let order = match place(&account, issuer, identifiers, replaces, storage).await {
                 // The account was deleted there, or the authority has lost it.
-                Err(error) if is_problem(&error, "accountDoesNotExist") => {
+                Err(AcmeError::Protocol(error)) if is_problem(&error, "accountDoesNotExist") => {
                     let account = account::replace(issuer, storage, account.id()).await?;
-                    place(&account, issuer, identifiers, replaces).await?
+                    place(&account, issuer, identifiers, replaces, storage).await?
                 }
                 order => order?,
             };
@@ -92,7 +107,11 @@ async fn place(
     issuer: &Issuer,
     identifiers: &[Identifier],
     replaces: Option<&CertificateDer<'static>>,
-) -> Result<Order, Error> {
+    storage: &SharedStorage,
+) -> Result<Order, AcmeError> {
+    if let Some(lifetime) = issuer.lifetime {
+        return place_with_lifetime(account, issuer, identifiers, lifetime, storage).await;
+    }
     let new = || match &*issuer.profile {
         "" => NewOrder::new(identifiers),
         profile => NewOrder::new(identifiers).profile(profile),
@@ -104,10 +123,34 @@ async fn place(
             Err(Error::Unsupported(_) | Error::Other(_)) => {}
             Err(error @ Error::Api(_))
                 if !is_problem(&error, "accountDoesNotExist") && !is_problem(&error, "rateLimited") => {}
-            placed => return placed,
+            placed => return Ok(placed?),
         }
     }
-    step!(account.new_order(&new()))
+    Ok(step!(account.new_order(&new()))?)
+}
+
+/// Places an order for a certificate that is valid for this time from now on (RFC 8555 §7.1.3). It does not name the certificate that it
+/// replaces.
+async fn place_with_lifetime(
+    account: &Account,
+    issuer: &Issuer,
+    identifiers: &[Identifier],
+    lifetime: Duration,
+    storage: &SharedStorage,
+) -> Result<Order, AcmeError> {
+    let end =
+        OffsetDateTime::from(SystemTime::now() + lifetime).replace_nanosecond(0).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let end = end.format(&Rfc3339).map_err(|error| AcmeError::Malformed(error.to_string()))?;
+    let mut order = json!({ "identifiers": identifiers, "notAfter": end });
+    if !issuer.profile.is_empty() {
+        order["profile"] = issuer.profile.clone().into();
+    }
+    let mut requests = SignedRequests::open(issuer, storage).await?;
+    let new_order = requests.directory().new_order.clone();
+    let placed = requests.post(&new_order, Some(&order)).await?;
+    let url =
+        placed.header("location").ok_or_else(|| AcmeError::Malformed("found an order without a URL".to_owned()))?;
+    Ok(step!(account.order(url.to_owned()))?)
 }
 
 /// Proves that this server controls the name, and has the certificate signed.
@@ -132,7 +175,15 @@ async fn complete(
     let key = generate_key(wanted.key)?;
     let request = params.serialize_request(&key)?;
     step!(order.finalize_csr(request.der()))?;
-    let chain = step!(order.poll_certificate(&retries))?;
+    let mut chain = step!(order.poll_certificate(&retries))?;
+    if let (Some(chains), Some(url)) = (&issuer.chains, order.state().certificate.clone()) {
+        let preferred = async { chains.fetch(&mut SignedRequests::open(issuer, storage).await?, &url).await };
+        match preferred.await {
+            Ok(preferred) => chain = preferred,
+            // The certificate is issued already, with a chain that most clients accept.
+            Err(error) => tracing::warn!("{}: cannot read the alternate chains: {error}", wanted.name),
+        }
+    }
     Ok(Issued { chain, key: key.serialize_pem() })
 }
 

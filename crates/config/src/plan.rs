@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 pub use admin::{Admin, AdminAddress, Switch};
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateSource, Certificates, DnsChallenge, DnsProvider,
-    KeyKind, ManagedName, PropagationLimit, PublicName, StorageCleaning,
+    KeyKind, ManagedName, PreferredChains, PropagationLimit, PublicName, StorageCleaning,
 };
 pub use https::{OnDemand, SignedName};
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_acme::challenge::{self, AuthoritiesOf};
 use causeway_acme::{
-    AcmeError, DnsChallenge, DnsProvider, ExternalAccount, Issuer, PROPAGATION_TIMEOUT, RenewalAdvisor, Wanted,
+    AcmeError, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING,
+    PROPAGATION_TIMEOUT, RenewalAdvisor, Wanted,
 };
 use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, Public, SharedStorage};
 use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName, SignedName};
@@ -69,8 +70,15 @@ impl Order {
 fn issuers(written: &PublicName) -> Vec<Issuer> {
     let issuer = |written: &plan::AcmeIssuer| {
         let usual = Issuer::default();
+        let directory = if written.ca.is_empty() { usual.directory } else { written.ca.clone() };
+        let test_directory = match &*written.test_ca {
+            "" if directory == LETS_ENCRYPT => Some(LETS_ENCRYPT_STAGING.to_owned()),
+            "" => None,
+            test => Some(test.to_owned()),
+        };
         Issuer {
-            directory: if written.ca.is_empty() { usual.directory } else { written.ca.clone() },
+            directory,
+            test_directory,
             email: written.email.clone(),
             external_account: written
                 .external_account
@@ -78,6 +86,8 @@ fn issuers(written: &PublicName) -> Vec<Issuer> {
                 .map(|(key_id, mac_key)| ExternalAccount { key_id, mac_key }),
             root: written.root.clone(),
             profile: written.profile.clone(),
+            lifetime: written.lifetime,
+            chains: written.chains.as_deref().map(chain_preference),
             http: !written.no_http,
             tls_alpn: !written.no_tls_alpn,
             is_distributed: !written.no_distributed,
@@ -85,6 +95,14 @@ fn issuers(written: &PublicName) -> Vec<Issuer> {
         }
     };
     written.issuers.iter().map(issuer).collect()
+}
+
+fn chain_preference(written: &plan::PreferredChains) -> ChainPreference {
+    ChainPreference {
+        smallest: written.smallest,
+        any_common_names: written.any_common_names.clone(),
+        root_common_names: written.root_common_names.clone(),
+    }
 }
 
 /// Returns the look-up of the authorities with which a name can have an open challenge in storage: for the names of `orders`, and for those of
@@ -117,7 +135,7 @@ pub(super) fn authorities_of(orders: &[Order], on_demand: Option<plan::OnDemand>
 /// The storage keys of the authorities whose challenges are in storage.
 fn challenge_keys(issuers: &[Issuer]) -> Vec<String> {
     let shared = issuers.iter().filter(|issuer| issuer.is_distributed && issuer.dns.is_none());
-    shared.map(Issuer::storage_key).collect()
+    shared.flat_map(Issuer::storage_keys).collect()
 }
 
 /// Checks the DNS providers' settings, as far as the configuration's own code does not.

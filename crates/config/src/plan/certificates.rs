@@ -155,10 +155,16 @@ pub struct PublicName {
 pub struct AcmeIssuer {
     /// The URL of the directory.
     pub ca: String,
+    /// The URL of a test authority's directory.
+    pub test_ca: String,
     /// The account's contact address.
     pub email: String,
     /// The certificate profile.
     pub profile: String,
+    /// The lifetime to request.
+    pub lifetime: Option<Duration>,
+    /// The choice between several chains. Boxed: few configurations have it.
+    pub chains: Option<Box<PreferredChains>>,
     /// Key ID and MAC key (base64url) of an account outside ACME.
     pub external_account: Option<(String, String)>,
     /// A PEM file with the root of the authority's own certificate.
@@ -171,6 +177,17 @@ pub struct AcmeIssuer {
     pub no_distributed: bool,
     /// The challenge DNS-01, which then is the only one. Boxed: it is as large as all other settings together.
     pub dns: Option<Box<DnsChallenge>>,
+}
+
+/// The choice between several chains for a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PreferredChains {
+    /// Whether shorter chains come first, or longer ones.
+    pub smallest: Option<bool>,
+    /// Common names of issuers, one of which the chain has.
+    pub any_common_names: Vec<String>,
+    /// Common names of roots.
+    pub root_common_names: Vec<String>,
 }
 
 /// The settings of the challenge DNS-01.

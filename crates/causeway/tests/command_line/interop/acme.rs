@@ -41,6 +41,10 @@ struct Settings {
     lifetime_s: u32,
     /// The port of the DNS server to ask, if it is not pebble-challtestsrv.
     dns: Option<u16>,
+    /// Whether it issues without verifying challenges.
+    is_gullible: bool,
+    /// Roots in addition to the first one, each with a chain for every certificate.
+    alternate_roots: u8,
 }
 
 impl Default for Settings {
@@ -52,6 +56,8 @@ impl Default for Settings {
             external_accounts: false,
             lifetime_s: 90 * 24 * 60 * 60,
             dns: None,
+            is_gullible: false,
+            alternate_roots: 0,
         }
     }
 }
@@ -84,20 +90,31 @@ impl Pebble {
             "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\nhttps://localhost:0 {\n\ttls internal\n}\n";
         let folder = Folder::with(&[("Caddyfile", site)]);
         drop(folder.start(&["run"]));
-        let data = folder.path(".local/share/causeway");
-        let root = data.join("pki/authorities/local/root.crt");
+        Some(Self::start_in(folder, programs, settings))
+    }
+
+    /// Another Pebble, whose own HTTPS endpoint has a certificate with the same root.
+    fn sibling(&self, settings: Settings) -> Self {
+        let folder = Folder::new();
+        let from = self.folder.path(".local");
+        assert!(Command::new("cp").arg("-r").arg(from).arg(folder.path("")).status().unwrap().success());
+        Self::start_in(folder, self.programs.clone(), settings)
+    }
+
+    fn start_in(folder: Folder, programs: [PathBuf; 2], settings: Settings) -> Self {
+        let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
         let [directory, management, dns, dns_management, http, https] = free_ports();
         let (dns, children) = ([dns, dns_management], Vec::new());
         let mut pebble = Self { programs, children, folder, settings, root, directory, management, dns, http, https };
         pebble.resume();
-        Some(pebble)
+        pebble
     }
 
     /// Starts the processes, after [`stop`](Self::stop) on the same ports and without any accounts or orders.
     fn resume(&mut self) {
         let data = self.folder.path(".local/share/causeway");
         let own = |extension: &str| data.join(format!("certificates/local/localhost/localhost.{extension}"));
-        let Settings { is_http_open, is_tls_open, bad_nonces, external_accounts, lifetime_s, dns } = self.settings;
+        let Settings { is_http_open, is_tls_open, bad_nonces, external_accounts, lifetime_s, dns, .. } = self.settings;
         let config = json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{}", self.directory),
             "managementListenAddress": format!("127.0.0.1:{}", self.management),
@@ -134,6 +151,8 @@ impl Pebble {
         command.arg("-config").arg(self.folder.path("pebble.json")).args(["-dnsserver", &resolver]);
         command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
         command.env("PEBBLE_WFE_NONCEREJECT", bad_nonces.to_string());
+        command.env("PEBBLE_VA_ALWAYS_VALID", u8::from(self.settings.is_gullible).to_string());
+        command.env("PEBBLE_ALTERNATE_ROOTS", self.settings.alternate_roots.to_string());
         let log = File::create(self.folder.path("pebble.log")).unwrap();
         self.children.push(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
         let begun = Instant::now();
@@ -199,7 +218,12 @@ impl Pebble {
 
     /// Requests a site over TLS. Trusts only the root that Pebble made at its start.
     fn get(&self, name: &str, port: u16) -> Result<String, String> {
-        let roots = curl(&["-k", &format!("https://localhost:{}/roots/0", self.management)]).unwrap();
+        self.get_by(0, name, port)
+    }
+
+    /// As [`get`](Self::get), and trusts only the root with this number.
+    fn get_by(&self, root: u8, name: &str, port: u16) -> Result<String, String> {
+        let roots = curl(&["-k", &format!("https://localhost:{}/roots/{root}", self.management)]).unwrap();
         self.folder.write("issuer.pem", roots);
         get(&self.folder.path("issuer.pem"), name, port)
     }
@@ -500,6 +524,107 @@ fn an_account_that_the_authority_lost() {
     let mut server = spawn(&folder);
     server.line_with(&format!("{SECOND}: obtained a certificate"));
     assert_eq!((pebble.accounts(), pebble.get(SECOND, pebble.https)), (1, hello(SECOND)));
+}
+
+// Caddy's `cert_lifetime`: the order has a date for the end (RFC 8555 §7.1.3).
+#[test]
+fn a_lifetime() {
+    let Some(pebble) = Pebble::start(Settings { bad_nonces: 50, ..Settings::default() }) else { return };
+    let folder = pebble.folder("cert_lifetime 6h", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
+    let chain = folder.path(&format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory));
+    let ends_within = |seconds: u32| {
+        let seconds = seconds.to_string();
+        let output =
+            Command::new("openssl").args(["x509", "-noout", "-checkend", &seconds, "-in"]).arg(&chain).output();
+        !output.unwrap().status.success()
+    };
+    assert!(!ends_within(6 * 3600 - 60) && ends_within(6 * 3600));
+}
+
+// Caddy's `preferred_chains` (RFC 8555 §7.4.2). Pebble's roots sign intermediates with one key, and their names differ.
+#[test]
+fn a_preferred_chain() {
+    let Some(pebble) = Pebble::start(Settings { alternate_roots: 2, ..Settings::default() }) else { return };
+    let root = curl(&["-k", &format!("https://localhost:{}/roots/2", pebble.management)]).unwrap();
+    pebble.folder.write("root.pem", root);
+    let path = pebble.folder.path("root.pem").display().to_string();
+    let output =
+        Command::new("openssl").args(["x509", "-noout", "-subject", "-nameopt", "multiline", "-in", &path]).output();
+    let subject = String::from_utf8(output.unwrap().stdout).unwrap();
+    let name =
+        subject.lines().find_map(|line| line.split_once("commonName")?.1.split_once('=')).unwrap().1.trim().to_owned();
+    for (properties, root) in [
+        (format!("preferred_chains {{\n\t\t\t\troot_common_name \"missing\" \"{name}\"\n\t\t\t}}"), 2),
+        ("preferred_chains {\n\t\t\t\tany_common_name missing\n\t\t\t}".to_owned(), 0),
+    ] {
+        let folder = pebble.folder("", &site_with(FIRST, &properties));
+        let mut server = spawn(&folder);
+        server.line_with(&format!("{FIRST}: obtained a certificate"));
+        for number in 0..3 {
+            assert_eq!(pebble.get_by(number, FIRST, pebble.https).is_ok(), number == root, "{properties}: {number}");
+        }
+    }
+}
+
+// Caddy's `test_dir`: after a failure, the test authority has to issue a certificate before the authority gets the next order.
+#[test]
+fn a_test_authority() {
+    let settings = || Settings { is_gullible: true, ..Settings::default() };
+    let Some(real) = Pebble::start(settings()) else { return };
+    let good = real.sibling(settings());
+    let bad = real.sibling(Settings { is_http_open: false, is_tls_open: false, ..Settings::default() });
+    let folder = Folder::new();
+    let storage: causeway_certs::SharedStorage =
+        std::sync::Arc::new(causeway_certs::FileStorage::new(folder.path("data")));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let obtain = |test: &Pebble, attempt: usize| {
+        let issuer = causeway_acme::Issuer {
+            directory: real.url(),
+            test_directory: Some(test.url()),
+            root: Some(real.root.clone()),
+            ..causeway_acme::Issuer::default()
+        };
+        let key = causeway_certs::KeyKind::P256;
+        let wanted = causeway_acme::Wanted { name: FIRST, key, attempt, replaces: None };
+        runtime.block_on(causeway_acme::obtain(&issuer, wanted, &storage)).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(obtain(&bad, 0), Ok(()));
+    assert_eq!((real.orders(), bad.orders()), (1, 0));
+    let error = obtain(&bad, 1).unwrap_err();
+    assert!(error.starts_with(&format!("the test authority {} issued nothing: ", bad.url())), "{error}");
+    assert_eq!((real.orders(), bad.orders()), (1, 2));
+    assert_eq!(obtain(&good, 1), Ok(()));
+    assert_eq!((real.orders(), good.orders()), (2, 1));
+    assert!(!folder.path("data/certificates").exists(), "the caller stores the certificate");
+}
+
+// A server that is killed again and again, from its start until it serves: it registers one account, and then serves a certificate.
+#[test]
+fn a_server_that_is_killed() {
+    let Some(pebble) = Pebble::start(Settings::default()) else { return };
+    let folder = pebble.folder("", &site(FIRST));
+    let mut random = 0x5eed_u64;
+    for _ in 0..15 {
+        // xorshift64.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let server = spawn(&folder);
+        std::thread::sleep(Duration::from_millis(random % 700));
+        // Killed by SIGKILL.
+        drop(server);
+    }
+    let server = spawn(&folder);
+    let begun = Instant::now();
+    while pebble.get(FIRST, pebble.https) != hello(FIRST) {
+        assert!(begun.elapsed() < 2 * PATIENCE, "it does not serve {FIRST}: {}", pebble.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(server);
+    assert_eq!(pebble.accounts(), 1, "{}", pebble.log());
 }
 
 // Caddy's documentation, "Automatic HTTPS: Storage": instances with one storage coordinate, so one of them orders the certificate.

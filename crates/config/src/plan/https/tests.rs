@@ -303,6 +303,8 @@ fn what_an_acme_issuer_says() {
         "external_account": { "key_id": "k", "mac_key": "m" }, "acme_timeout": "10s", "trusted_roots_pem_files": ["r.pem"],
         "challenges": { "http": { "disabled": true, "alternate_port": 8080 }, "tls-alpn": { "disabled": true },
                         "bind_host": "192.0.2.1", "distributed": false },
+        "certificate_lifetime": "6h",
+        "preferred_chains": { "smallest": true, "root_common_name": ["X1", "X2"], "any_common_name": ["Y"] },
     });
     let config = json!({ "apps": {
         "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["example.com"]) } } },
@@ -313,8 +315,15 @@ fn what_an_acme_issuer_says() {
         name: "example.com".into(),
         issuers: vec![AcmeIssuer {
             ca: "https://a/dir".into(),
+            test_ca: "https://b/dir".into(),
             email: "a@b".into(),
             profile: "short".into(),
+            lifetime: Some(Duration::from_secs(6 * 60 * 60)),
+            chains: Some(Box::new(super::super::PreferredChains {
+                smallest: Some(true),
+                any_common_names: vec!["Y".into()],
+                root_common_names: vec!["X1".into(), "X2".into()],
+            })),
             external_account: Some(("k".into(), "m".into())),
             root: Some("r.pem".into()),
             no_http: true,
@@ -542,8 +551,6 @@ fn what_is_refused() {
             format!("{at}.issuers[0]: no issuance module 'zerossl' is built into this version"),
         ),
         (acme(json!({ "account_key": "k" })), unbuilt(&format!("{at}.issuers[0].account_key"), "\"k\"")),
-        (acme(json!({ "preferred_chains": {} })), unbuilt(&format!("{at}.issuers[0].preferred_chains"), "{}")),
-        (acme(json!({ "certificate_lifetime": 1 })), unbuilt(&format!("{at}.issuers[0].certificate_lifetime"), "1")),
         (acme(json!({ "network_proxy": {} })), unbuilt(&format!("{at}.issuers[0].network_proxy"), "{}")),
         (
             acme(json!({ "trusted_roots_pem_files": ["a", "b"] })),

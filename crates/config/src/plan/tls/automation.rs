@@ -8,7 +8,7 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::certificates::{AcmeIssuer, DnsProvider, KeyKind};
+use super::super::certificates::{AcmeIssuer, DnsProvider, KeyKind, PreferredChains};
 use super::super::refuse;
 use super::dns::{self, DnsDefaults};
 use super::{ascii, known};
@@ -95,9 +95,8 @@ struct AcmeIssuerConfig {
     _module: String,
     #[serde(default)]
     ca: String,
-    /// Ignored: failed attempts are repeated at the same authority, with growing pauses.
-    #[serde(default, rename = "test_ca")]
-    _test_ca: String,
+    #[serde(default)]
+    test_ca: String,
     #[serde(default)]
     email: String,
     #[serde(default)]
@@ -110,15 +109,26 @@ struct AcmeIssuerConfig {
     #[serde(default, rename = "acme_timeout")]
     _acme_timeout: Option<DurationConfig>,
     #[serde(default)]
-    certificate_lifetime: Option<Value>,
+    certificate_lifetime: Option<DurationConfig>,
     #[serde(default)]
     challenges: Option<ChallengesConfig>,
     #[serde(default)]
     trusted_roots_pem_files: Vec<String>,
     #[serde(default)]
-    preferred_chains: Option<Value>,
+    preferred_chains: Option<PreferredChainsConfig>,
     #[serde(default)]
     network_proxy: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreferredChainsConfig {
+    #[serde(default)]
+    smallest: Option<bool>,
+    #[serde(default)]
+    root_common_name: Vec<String>,
+    #[serde(default)]
+    any_common_name: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -368,14 +378,16 @@ fn issuer(written: &Map<String, Value>, defaults: &DnsDefaults, build: &mut Buil
 
 fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AcmeIssuer, BuildError> {
     let written: AcmeIssuerConfig = build.parse(json)?;
-    for (key, value) in [
-        ("account_key", &written.account_key),
-        ("certificate_lifetime", &written.certificate_lifetime),
-        ("preferred_chains", &written.preferred_chains),
-        ("network_proxy", &written.network_proxy),
-    ] {
+    for (key, value) in [("account_key", &written.account_key), ("network_proxy", &written.network_proxy)] {
         refuse(key, value, build)?;
     }
+    let lifetime = written.certificate_lifetime.as_ref();
+    let lifetime = build.at("certificate_lifetime", |build| lifetime.map(|span| span.duration(build)).transpose())?;
+    let chains = written.preferred_chains.map(|written| PreferredChains {
+        smallest: written.smallest,
+        any_common_names: written.any_common_name,
+        root_common_names: written.root_common_name,
+    });
     let challenges = written.challenges.unwrap_or_default();
     let dns = build.at("challenges", |build| {
         let dns = challenges.dns.as_ref();
@@ -392,8 +404,11 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     };
     Ok(AcmeIssuer {
         ca: known(&written.ca, build),
+        test_ca: known(&written.test_ca, build),
         email: known(&written.email, build),
         profile: known(&written.profile, build),
+        lifetime: lifetime.filter(|lifetime| !lifetime.is_zero()),
+        chains: chains.filter(|chains| *chains != PreferredChains::default()).map(Box::new),
         external_account: written
             .external_account
             .map(|account| (known(&account.key_id, build), known(&account.mac_key, build))),
