@@ -14,7 +14,10 @@ use crate::output::{Message, OutputSpec, OutputState};
 const GATHERED_BYTES_MAX: usize = 64 * 1024;
 /// Capacity that the gathered bytes may keep after an unusually long line.
 const GATHERED_BYTES_KEPT: usize = 2 * GATHERED_BYTES_MAX;
-/// How often lost lines are reported, and how long the thread sleeps at most.
+/// How long the thread sleeps after a write, so that lines gather. A thread that waited for each line would be woken for each, which costs
+/// the worker more than everything else about the line.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How often lost lines are reported, and how long the thread waits for a line at most.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -160,7 +163,8 @@ pub(crate) fn run(messages: &Receiver<Message>, state: &OutputState, mut sink: S
                 }
             }
         }
-        if written < batch.len() {
+        let has_lines = written < batch.len();
+        if has_lines {
             let progress = sink.write(&batch, written);
             written += progress.lines;
             if progress.fault.is_none() && std::mem::take(&mut waits) {
@@ -194,6 +198,9 @@ pub(crate) fn run(messages: &Receiver<Message>, state: &OutputState, mut sink: S
             for done in flushes.drain(..) {
                 let _ = done.send(());
             }
+        }
+        if has_lines && !state.is_closed.load(Ordering::Relaxed) {
+            std::thread::sleep(PAUSE);
         }
     }
 }
