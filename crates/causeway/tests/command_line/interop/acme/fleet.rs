@@ -2,7 +2,7 @@
 //! connections, so each server has to answer it.
 
 use std::io;
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -30,26 +30,11 @@ fn balance(port: u16, backends: [u16; 3]) -> Arc<AtomicUsize> {
     count
 }
 
-/// Free ports below those that the system gives to connections and to the other tests, which run meanwhile.
-fn member_ports() -> [u16; 2] {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let first = 10_000 + std::process::id() % 500 * 40;
-    [(); 2].map(|()| {
-        loop {
-            let port = first + u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap();
-            let port = u16::try_from(port).unwrap();
-            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return port;
-            }
-        }
-    })
-}
-
 /// Starts three servers with this storage, which obtain one certificate for a site with these properties of its issuer, and serve it.
 #[track_caller]
 fn check(pebble: &Pebble, properties: &str, storage: &str) {
     let folder = Folder::new();
-    let ports = [(); 3].map(|()| member_ports());
+    let ports = [(); 3].map(|()| free_ports());
     let balanced =
         [balance(pebble.http, ports.map(|[http, _]| http)), balance(pebble.https, ports.map(|[_, https]| https))];
     // Pebble answers no server before all of them listen.
@@ -123,7 +108,7 @@ fn tls_alpn_01_with_redis() {
 fn a_challenge_of_caddy() {
     let (Some(caddy), Some(pebble)) = (caddy(), http_only()) else { return };
     let folder = pebble.folder("", &site_with(FIRST, "disable_tlsalpn_challenge"));
-    let ports = member_ports();
+    let ports: [u16; 2] = free_ports();
     let other = pebble.folder("", "");
     let text = pebble.caddyfile(&folder, ports, "admin off", &site_with(FIRST, "disable_tlsalpn_challenge"));
     other.write("Caddyfile", text);
