@@ -20,6 +20,7 @@
 //! - `acme_server`: our own ACME authority; `trust` and `untrust`
 //! - `storage`: export, import and clean-up of storage; `redis`: a Redis server for tests
 //! - `matchers`: every matcher, in Caddyfiles
+//! - `unix_sockets`: upstreams at Unix sockets; `upstreams`: upstreams that fail and return
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
@@ -51,4 +52,5 @@ mod redis;
 mod run;
 mod signals;
 mod storage;
+mod unix_sockets;
 mod upstreams;

@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,6 +15,16 @@ use super::PATIENCE;
 pub(crate) struct Origin {
     pub(crate) port: u16,
     thread: JoinHandle<()>,
+}
+
+/// Accepts one connection after another on a Unix socket, and runs one script on each.
+pub(crate) fn on_socket(listener: UnixListener, connections: Vec<Act>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for act in connections {
+            let stream = listener.accept().unwrap().0;
+            act(&mut OriginConnection::new(TcpStream::from(OwnedFd::from(stream))));
+        }
+    })
 }
 
 pub(crate) type Act = fn(&mut OriginConnection);
@@ -55,7 +67,8 @@ impl OriginConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
+        // A Unix socket has no such option.
+        let _ = stream.set_nodelay(true);
         Self(stream)
     }
 

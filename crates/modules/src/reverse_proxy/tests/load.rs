@@ -111,6 +111,7 @@ fn what_is_not_built_is_refused_with_its_place() {
             json!({ "upstreams": [{ "dial": "unix/" }] }),
             "upstreams[0].dial: found 'unix/', expected unix/PATH with a path",
         ),
+        (json!({ "upstreams": [{ "dial": "unix+h2c//run/a" }] }), "expected unix/PATH, and `h2c` in"),
         (json!({ "trusted_proxies": ["x"] }), "trusted_proxies.[0]: found 'x'"),
         (json!({ "handle_response": [{ "status_code": "x" }] }), "handle_response[0].status_code: found 'x'"),
         (json!({ "headers": { "request": { "set": { "a b": ["c"] } } } }), "headers.request: found 'a b'"),

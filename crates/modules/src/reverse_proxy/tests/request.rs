@@ -162,6 +162,32 @@ fn content_is_passed_on() {
     pending.cancel(&mut kit);
 }
 
+// Caddy, fillDialInfo: the names of a Unix socket; DialInfo's port is 0.
+#[test]
+fn unix_sockets() {
+    let shown = "{http.reverse_proxy.upstream.address} {http.reverse_proxy.upstream.hostport} \
+                 {http.reverse_proxy.upstream.host} {http.reverse_proxy.upstream.port}";
+    let headers = json!({ "request": { "set": { "X-Up": [shown] }, "delete": ["X-Forwarded-*", "Via"] } });
+    for (dial, address) in [
+        ("unix//run/app.sock", "unix//run/app.sock"),
+        ("unix/@app", "unix/@app"),
+        ("unix//run/{http.request.host}.sock", "unix//run/localhost.sock"),
+    ] {
+        let mut kit = kit(json!({ "upstreams": [{ "dial": dial }], "headers": headers }));
+        let (call, pending) = ask(&mut kit, &Request::get("/a"));
+        let path = address.strip_prefix("unix/").unwrap();
+        // The client's Host is forwarded.
+        let want = format!("GET /a\nHost: localhost\nX-Up: {address} {path} {path} 0");
+        assert_eq!((&*call.address, call.request_text()), (address, want));
+        pending.cancel(&mut kit);
+    }
+    // Without a Host of its own, and over TLS: a path is no name.
+    let mut kit = kit(json!({ "upstreams": [{ "dial": "unix//run/app.sock" }], "transport": { "tls": {} } }));
+    let (call, pending) = ask(&mut kit, &Request::get("/").field("Host", "a.test"));
+    assert!(call.request_text().starts_with("GET /\nHost: localhost\n"), "{}", call.request_text());
+    pending.cancel(&mut kit);
+}
+
 // Caddy, upstreams: addresses may contain placeholders, expanded for each request.
 #[test]
 fn addresses_with_placeholders() {
