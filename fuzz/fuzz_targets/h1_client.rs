@@ -135,7 +135,9 @@ fn note(
             seen.text.extend_from_slice(b"<unprocessed>");
             seen.broken = true;
         }
-        Some(ClientEvent::Reset { .. } | ClientEvent::GoAway { .. }) => panic!("HTTP/1.1 has no such event"),
+        Some(ClientEvent::Reset { .. } | ClientEvent::GoAway { .. } | ClientEvent::Diagnostics { .. }) => {
+            panic!("HTTP/1.1 has no such event")
+        }
         Some(ClientEvent::Broken { .. }) => {
             seen.text.extend_from_slice(b"<broken>");
             seen.broken = true;

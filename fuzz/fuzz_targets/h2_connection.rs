@@ -171,6 +171,7 @@ fn ask(source: &mut FuzzInput<'_>) {
                 }
                 Some(ClientEvent::Broken { .. }) => open.clear(),
                 Some(ClientEvent::GoAway { .. }) => {}
+                Some(ClientEvent::Diagnostics { .. }) => panic!("HTTP/2 has no such event"),
                 None if handled.consumed == 0 => break,
                 None => {}
             }

@@ -62,7 +62,7 @@ const ROOMS: &[Room] = &[
     Room { name: "config", may: &["pipeline"], tests_may: &["modules", "message", "testkit"], never: &[], unsaid: &[] },
     Room {
         name: "modules",
-        may: &["pipeline", "message", "httpgrpc", "log-output", "progress"],
+        may: &["pipeline", "message", "fastcgi", "httpgrpc", "log-output", "progress"],
         tests_may: &["testkit"],
         never: &["tokio", "socket2"],
         unsaid: NO_SOCKET,
@@ -76,7 +76,7 @@ const ROOMS: &[Room] = &[
     // Carries connections, independent of the handlers.
     Room {
         name: "engine",
-        may: &["pipeline", "message", "h1", "h2", "progress"],
+        may: &["pipeline", "message", "fastcgi", "h1", "h2", "progress"],
         tests_may: &["testkit"],
         never: &[],
         unsaid: &[],
@@ -100,6 +100,7 @@ const ROOMS: &[Room] = &[
     Room { name: "h1", may: &["message"], tests_may: &["testkit"], never: NO_IO, unsaid: NO_WORLD },
     // Its tests use the `h2` crate of crates.io as a peer.
     Room { name: "h2", may: &["message"], tests_may: &["testkit"], never: NO_IO, unsaid: NO_WORLD },
+    Room { name: "fastcgi", may: &["message"], tests_may: &["testkit"], never: NO_IO, unsaid: NO_WORLD },
     Room { name: "httpgrpc", may: &["message"], tests_may: &["testkit"], never: NO_IO, unsaid: NO_WORLD },
     Room { name: "message", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // The profiler works for any Rust program, so it must not depend on HTTP.

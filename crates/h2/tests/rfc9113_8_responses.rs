@@ -111,6 +111,7 @@ impl UpstreamPeer {
             ClientEvent::Unprocessed { stream } => format!("< {} unprocessed", stream.0),
             ClientEvent::GoAway { fault } => format!("< goaway {fault:?}"),
             ClientEvent::Broken { .. } => "< broken".to_owned(),
+            ClientEvent::Diagnostics { .. } => panic!("HTTP/2 has no such event"),
         };
         self.lines.push(line);
     }

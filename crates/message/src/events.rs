@@ -96,6 +96,13 @@ pub enum ClientEvent<F> {
         /// The exchange whose response is complete.
         stream: StreamId,
     },
+    /// Text for the operator's log, apart from the response (FastCGI's STDERR).
+    Diagnostics {
+        /// The exchange that it belongs to.
+        stream: StreamId,
+        /// The position of the text in `input`; never empty.
+        range: Range<usize>,
+    },
     /// The exchange is over: the server reset it, or violated a rule and received a reset.
     Reset {
         /// The exchange that is over.
@@ -150,6 +157,7 @@ impl<F> ClientEvent<F> {
             Self::Data { stream, range } => ClientEvent::Data { stream, range },
             Self::Trailers { stream } => ClientEvent::Trailers { stream },
             Self::End { stream } => ClientEvent::End { stream },
+            Self::Diagnostics { stream, range } => ClientEvent::Diagnostics { stream, range },
             Self::Reset { stream, fault } => ClientEvent::Reset { stream, fault: map(fault) },
             Self::Unprocessed { stream } => ClientEvent::Unprocessed { stream },
             Self::GoAway { fault } => ClientEvent::GoAway { fault: map(fault) },

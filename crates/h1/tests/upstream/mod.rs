@@ -129,7 +129,9 @@ impl UpstreamPeer {
             ClientEvent::Trailers { .. } => self.lines.push(format!("{body}trailers{own}")),
             ClientEvent::End { .. } => self.lines.push(format!("{body}end")),
             ClientEvent::Unprocessed { .. } => self.lines.push("unprocessed".to_owned()),
-            ClientEvent::Reset { .. } | ClientEvent::GoAway { .. } => panic!("HTTP/1.1 has no such event"),
+            ClientEvent::Reset { .. } | ClientEvent::GoAway { .. } | ClientEvent::Diagnostics { .. } => {
+                panic!("HTTP/1.1 has no such event")
+            }
             ClientEvent::Broken { fault } => self.lines.push(format!("{body}{:?}", fault.unwrap())),
         }
         self.body.clear();

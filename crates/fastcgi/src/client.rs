@@ -1,0 +1,461 @@
+//! One connection in the web server's role.
+//!
+//! Three state machines run side by side: the records, the response that their STDOUT content forms, and the request.
+//! ```text
+//! reading:   Header ──header──► Content ──content and padding──► Header
+//! inbound:   Idle ──open──► Head ──empty line──► Body ──END_REQUEST, or the end after STDOUT's──► Closed
+//!              │              └────────────┴──fault, reset, the connection's end──────────────────► Closed
+//!              └──bytes, the connection's end─────────────────────────────────────────────────────► Closed
+//! outbound:  Idle ──open──► Sized │ Stream ──finish──► Ended
+//! ```
+
+use std::rc::Rc;
+
+use causeway_message::{BodyLength, Chunk, Framing, Method, ResponseHead, StreamId, Unopened, WaitsFor, WriteList};
+
+use crate::fault::FastCgiFault;
+use crate::limits::Limits;
+use crate::parameters::pair_len;
+use crate::record::{
+    BODY_LEN, CONTENT_MAX, HEADER_LEN, REQUEST_ID, RecordHeader, RecordKind, StreamKind, put_begin, put_stream_header,
+};
+use crate::response::{self, HeadSearch};
+
+/// An event of [`FastCgiClient`].
+pub type FastCgiEvent = causeway_message::ClientEvent<FastCgiFault>;
+/// The result of one [`FastCgiClient::handle_bytes`] call.
+pub type FastCgiHandled = causeway_message::Handled<FastCgiEvent>;
+
+const NOTHING: FastCgiHandled = FastCgiHandled { consumed: 0, event: None };
+const STREAM: StreamId = StreamId(REQUEST_ID as u32);
+
+/// `protocolStatus` of END_REQUEST (§5.5).
+const REQUEST_COMPLETE: u8 = 0;
+const OVERLOADED: u8 = 2;
+
+#[cfg(test)]
+const _: () = assert!(size_of::<FastCgiClient>() <= 112);
+
+/// The web server's side of one connection, which carries one request.
+///
+/// After [`FastCgiClient::open`], pass received bytes to [`FastCgiClient::handle_bytes`] repeatedly, each time from the first byte
+/// that was not consumed, until it returns neither consumed bytes nor an event.
+#[derive(Debug)]
+pub struct FastCgiClient {
+    limits: Rc<Limits>,
+    reading: Reading,
+    inbound: ResponsePart,
+    outbound: Outbound,
+    /// The part of a response's head that arrived in earlier records or reads.
+    gathered: Vec<u8>,
+    search: HeadSearch,
+    /// The request's method is HEAD.
+    is_head: bool,
+    /// Any byte of STDOUT has arrived.
+    has_stdout: bool,
+    /// STDOUT has ended.
+    stdout_ended: bool,
+    draining: bool,
+    /// The connection ends once the pending output is written.
+    over: bool,
+}
+
+/// The position in the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Header,
+    /// In a record, with this much of its content and its padding left.
+    Content {
+        kind: RecordKind,
+        left: u16,
+        padding: u8,
+    },
+}
+
+/// The position in the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResponsePart {
+    /// No request was sent: any byte is unexpected.
+    Idle,
+    Head,
+    /// In the content; with a Content-Length, this much of it is left.
+    Body {
+        left: Option<u64>,
+    },
+    /// No further input is parsed.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outbound {
+    Idle,
+    Sized(u64),
+    Stream,
+    /// The request is complete, or is not sent any more.
+    Ended,
+}
+
+impl FastCgiClient {
+    /// A new connection.
+    #[must_use]
+    pub fn new(limits: Rc<Limits>) -> Self {
+        Self {
+            limits,
+            reading: Reading::Header,
+            inbound: ResponsePart::Idle,
+            outbound: Outbound::Idle,
+            gathered: Vec::new(),
+            search: HeadSearch::default(),
+            is_head: false,
+            has_stdout: false,
+            stdout_ended: false,
+            draining: false,
+            over: false,
+        }
+    }
+
+    /// The input that the connection waits for. The driver itself bounds the time until a response begins.
+    #[must_use]
+    pub fn waits_for(&self) -> WaitsFor {
+        match self.inbound {
+            ResponsePart::Idle if !self.wants_close() => WaitsFor::KeepAlive,
+            ResponsePart::Head if self.has_stdout => WaitsFor::Head,
+            ResponsePart::Body { .. } => WaitsFor::Body,
+            ResponsePart::Idle | ResponsePart::Head | ResponsePart::Closed => WaitsFor::Nothing,
+        }
+    }
+
+    /// Whether the driver should close the connection once all output is written.
+    #[must_use]
+    pub fn wants_close(&self) -> bool {
+        self.over || self.draining && self.is_idle()
+    }
+
+    /// Whether no further request can be sent: from the first one on.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.over || self.draining || self.inbound != ResponsePart::Idle
+    }
+
+    /// Whether no exchange is open.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.inbound, ResponsePart::Idle | ResponsePart::Closed)
+    }
+
+    /// The number of requests that may be sent now, 0 or 1.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        usize::from(!self.is_last())
+    }
+
+    /// Whether this exchange accepts content: it is open, and its request is not complete.
+    #[must_use]
+    pub fn writable(&self, stream: StreamId) -> bool {
+        stream == STREAM && matches!(self.outbound, Outbound::Sized(_) | Outbound::Stream)
+    }
+
+    /// Sends the begin of a request: its parameters, as [`put_parameter`](crate::put_parameter) encodes them, and for
+    /// [`Framing::Empty`] its end. `method` only decides how the response is parsed. The request's content must have
+    /// the length that the parameter CONTENT_LENGTH announces.
+    ///
+    /// # Errors
+    /// [`Unopened::Head`] if a parameter is longer than a record, or not whole; or for [`Framing::Tunnel`], which
+    /// FastCGI does not have.
+    pub fn open(
+        &mut self,
+        parameters: &[u8],
+        method: Method<'_>,
+        framing: Framing,
+        out: &mut WriteList,
+    ) -> Result<StreamId, Unopened> {
+        if self.is_last() {
+            return Err(Unopened::Ending);
+        }
+        if framing == Framing::Tunnel || !are_sendable(parameters) {
+            return Err(Unopened::Head);
+        }
+        put_begin(out);
+        put_parameters(parameters, out);
+        put_stream_header(StreamKind::Params, 0, out);
+        self.is_head = method == Method::Head;
+        self.inbound = ResponsePart::Head;
+        self.outbound = match framing {
+            Framing::Sized(bytes) => Outbound::Sized(bytes),
+            Framing::Stream => Outbound::Stream,
+            Framing::Empty | Framing::Tunnel => {
+                put_stream_header(StreamKind::Stdin, 0, out);
+                Outbound::Ended
+            }
+        };
+        Ok(STREAM)
+    }
+
+    /// Parses bytes from the application. Fills `head` for [`FastCgiEvent::Head`]. The bytes of a record's header are
+    /// consumed together. O(n) over all calls; allocates only for a head that does not arrive in one piece.
+    pub fn handle_bytes(&mut self, input: &[u8], head: &mut ResponseHead, _out: &mut WriteList) -> FastCgiHandled {
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            if self.inbound == ResponsePart::Closed {
+                return FastCgiHandled { consumed: input.len(), event: None };
+            }
+            let step = match self.reading {
+                Reading::Header => self.handle_header(rest),
+                Reading::Content { kind, left: left @ 1.., padding } => {
+                    let len = usize::from(left).min(rest.len());
+                    let step = if len == 0 { NOTHING } else { self.handle_content(kind, &rest[..len], head) };
+                    // At most `left`, so it fits.
+                    self.advance(kind, left - step.consumed as u16, padding);
+                    step
+                }
+                Reading::Content { kind, left: 0, padding } => {
+                    let skipped = usize::from(padding).min(rest.len());
+                    self.advance(kind, 0, padding - skipped as u8);
+                    FastCgiHandled { consumed: skipped, event: None }
+                }
+            };
+            if let Some(event) = step.event {
+                let event = shifted(event, consumed);
+                return FastCgiHandled { consumed: consumed + step.consumed, event: Some(event) };
+            }
+            if step.consumed == 0 {
+                return FastCgiHandled { consumed, event: None };
+            }
+            consumed += step.consumed;
+        }
+    }
+
+    /// Handles the end of the connection, orderly or not: records delimit a response, so the kind of end makes no
+    /// difference. Call it once [`FastCgiClient::handle_bytes`] consumes no more of the received bytes.
+    pub fn handle_eof(&mut self) -> Option<FastCgiEvent> {
+        match self.inbound {
+            ResponsePart::Idle | ResponsePart::Closed => {
+                self.close();
+                None
+            }
+            ResponsePart::Head if !self.has_stdout => {
+                self.close();
+                Some(FastCgiEvent::Unprocessed { stream: STREAM })
+            }
+            // §5.5: an application sends END_REQUEST, but without it the content is complete all the same if its own
+            // end, or all of its announced bytes, have arrived.
+            ResponsePart::Body { left: Some(0) } => Some(self.end()),
+            ResponsePart::Body { left: None } if self.stdout_ended => Some(self.end()),
+            ResponsePart::Head | ResponsePart::Body { .. } => self.fail(FastCgiFault::Truncated).event,
+        }
+    }
+
+    /// Accepts no request any more; the connection has to be closed once the open exchange has ended.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Sends content, by reference if it is large. Takes all of `chunk`; drops bytes beyond the end of a sized
+    /// content, and bytes that the application no longer reads.
+    pub fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
+        let mut chunk = std::mem::take(chunk);
+        if stream != STREAM {
+            return;
+        }
+        match &mut self.outbound {
+            Outbound::Sized(left) => {
+                let len = usize::try_from(*left).unwrap_or(usize::MAX).min(chunk.len());
+                *left -= len as u64;
+                put_content(chunk.split_to(len), out);
+            }
+            Outbound::Stream => put_content(chunk, out),
+            Outbound::Idle | Outbound::Ended => {}
+        }
+    }
+
+    /// Completes the request. If sized content is too short, this is a [`FastCgiClient::reset`].
+    pub fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
+        if stream != STREAM {
+            return;
+        }
+        match self.outbound {
+            Outbound::Idle | Outbound::Ended => {}
+            Outbound::Sized(1..) => self.reset(stream),
+            Outbound::Sized(0) | Outbound::Stream => {
+                put_stream_header(StreamKind::Stdin, 0, out);
+                self.outbound = Outbound::Ended;
+            }
+        }
+    }
+
+    /// Aborts the exchange: no more bytes are sent or parsed, and the connection has to be closed, which the
+    /// application takes for FCGI_ABORT_REQUEST (§5.4). Does nothing if the exchange is over.
+    pub fn reset(&mut self, stream: StreamId) {
+        if stream == STREAM && !self.is_idle() {
+            self.close();
+        }
+    }
+
+    fn handle_header(&mut self, input: &[u8]) -> FastCgiHandled {
+        let Some(header) = input.first_chunk::<HEADER_LEN>() else { return NOTHING };
+        if self.inbound == ResponsePart::Idle {
+            return self.fail(FastCgiFault::RequestId);
+        }
+        let RecordHeader { kind, content_len, padding_len } = match RecordHeader::parse(header) {
+            Ok(header) => header,
+            Err(fault) => return self.fail(fault),
+        };
+        if kind == RecordKind::EndRequest {
+            // Eight bytes, awaited together with the header.
+            let Some(body) = input[HEADER_LEN..].first_chunk::<BODY_LEN>() else { return NOTHING };
+            return self.handle_end_request(*body);
+        }
+        // §3.3: a record without content ends its stream.
+        self.stdout_ended |= kind == RecordKind::Stdout && content_len == 0;
+        self.advance(kind, content_len, padding_len);
+        FastCgiHandled { consumed: HEADER_LEN, event: None }
+    }
+
+    /// Sets the position in a record; at its end, the next header follows.
+    fn advance(&mut self, kind: RecordKind, left: u16, padding: u8) {
+        self.reading =
+            if left == 0 && padding == 0 { Reading::Header } else { Reading::Content { kind, left, padding } };
+    }
+
+    /// Handles a part of a record's content, not empty. The range of an event is relative to `input`.
+    fn handle_content(&mut self, kind: RecordKind, input: &[u8], head: &mut ResponseHead) -> FastCgiHandled {
+        let consumed = input.len();
+        match kind {
+            RecordKind::Stderr => {
+                let event = FastCgiEvent::Diagnostics { stream: STREAM, range: 0..consumed };
+                FastCgiHandled { consumed, event: Some(event) }
+            }
+            RecordKind::Stdout if !self.stdout_ended => match &mut self.inbound {
+                ResponsePart::Head => self.handle_head(input, head),
+                // RFC 9110 §8.6: the content ends at its announced length. The surplus is dropped with the connection.
+                ResponsePart::Body { left: Some(0) } => {
+                    let event = Some(self.end());
+                    FastCgiHandled { consumed, event }
+                }
+                ResponsePart::Body { left } => {
+                    let mut len = consumed;
+                    if let Some(left) = left {
+                        len = len.min(usize::try_from(*left).unwrap_or(usize::MAX));
+                        *left -= len as u64;
+                    }
+                    FastCgiHandled { consumed: len, event: Some(FastCgiEvent::Data { stream: STREAM, range: 0..len }) }
+                }
+                ResponsePart::Idle | ResponsePart::Closed => FastCgiHandled { consumed, event: None },
+            },
+            RecordKind::Stdout | RecordKind::EndRequest | RecordKind::Skipped => {
+                FastCgiHandled { consumed, event: None }
+            }
+        }
+    }
+
+    fn handle_head(&mut self, input: &[u8], head: &mut ResponseHead) -> FastCgiHandled {
+        self.has_stdout = true;
+        let before = self.gathered.len();
+        if before > 0 {
+            self.gathered.extend_from_slice(input);
+        }
+        let bytes = if before > 0 { &*self.gathered } else { input };
+        let Some(end) = self.search.end(bytes) else {
+            if bytes.len() >= self.limits.head_bytes_max as usize {
+                return self.fail(FastCgiFault::HeadTooLong);
+            }
+            if before == 0 {
+                self.gathered.extend_from_slice(input);
+            }
+            return FastCgiHandled { consumed: input.len(), event: None };
+        };
+        match response::parse(&bytes[..end], self.is_head, &self.limits, head) {
+            Ok(body) => {
+                self.inbound = match body {
+                    BodyLength::None => ResponsePart::Closed,
+                    BodyLength::Sized(bytes) => ResponsePart::Body { left: Some(bytes) },
+                    BodyLength::Unknown => ResponsePart::Body { left: None },
+                };
+                self.gathered = Vec::new();
+                // The response is complete: the connection ends with it, as after END_REQUEST.
+                self.over |= body == BodyLength::None;
+                let event = FastCgiEvent::Head { stream: STREAM, body };
+                FastCgiHandled { consumed: end - before, event: Some(event) }
+            }
+            Err(fault) => self.fail(fault),
+        }
+    }
+
+    /// The request is over for the application. Its exit status, `appStatus`, is independent of the response.
+    fn handle_end_request(&mut self, [_, _, _, _, protocol_status, ..]: [u8; BODY_LEN]) -> FastCgiHandled {
+        match (protocol_status, self.inbound) {
+            (OVERLOADED, _) => self.fail(FastCgiFault::Overloaded),
+            (REQUEST_COMPLETE, ResponsePart::Body { left: None | Some(0) }) => {
+                FastCgiHandled { consumed: HEADER_LEN + BODY_LEN, event: Some(self.end()) }
+            }
+            (REQUEST_COMPLETE, _) => self.fail(FastCgiFault::Truncated),
+            _ => self.fail(FastCgiFault::Refused),
+        }
+    }
+
+    fn end(&mut self) -> FastCgiEvent {
+        self.close();
+        FastCgiEvent::End { stream: STREAM }
+    }
+
+    fn close(&mut self) {
+        self.inbound = ResponsePart::Closed;
+        // Content that is still sent is dropped: the application has no use for it.
+        self.outbound = Outbound::Ended;
+        self.gathered = Vec::new();
+        self.over = true;
+    }
+
+    #[cold]
+    fn fail(&mut self, fault: FastCgiFault) -> FastCgiHandled {
+        self.close();
+        FastCgiHandled { consumed: 0, event: Some(FastCgiEvent::Broken { fault: Some(fault) }) }
+    }
+}
+
+/// Moves the range of an event.
+fn shifted(event: FastCgiEvent, by: usize) -> FastCgiEvent {
+    match event {
+        FastCgiEvent::Data { stream, range } => FastCgiEvent::Data { stream, range: range.start + by..range.end + by },
+        FastCgiEvent::Diagnostics { stream, range } => {
+            FastCgiEvent::Diagnostics { stream, range: range.start + by..range.end + by }
+        }
+        event => event,
+    }
+}
+
+/// Whether each parameter is whole and fits into a record: php-fpm reads parameters record by record, although §3.4
+/// allows one to continue in the next record.
+fn are_sendable(mut parameters: &[u8]) -> bool {
+    while !parameters.is_empty() {
+        match pair_len(parameters) {
+            Some(len) if len <= CONTENT_MAX => parameters = &parameters[len..],
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Appends the parameters as records that hold whole parameters. `are_sendable` has accepted them.
+fn put_parameters(mut parameters: &[u8], out: &mut WriteList) {
+    while !parameters.is_empty() {
+        let mut len = if parameters.len() <= CONTENT_MAX { parameters.len() } else { 0 };
+        while let Some(pair) = pair_len(&parameters[len..])
+            && len + pair <= CONTENT_MAX
+        {
+            len += pair;
+        }
+        put_stream_header(StreamKind::Params, len, out);
+        out.put(&parameters[..len]);
+        parameters = &parameters[len..];
+    }
+}
+
+fn put_content(mut chunk: Chunk, out: &mut WriteList) {
+    while !chunk.is_empty() {
+        let part = chunk.split_to(chunk.len().min(CONTENT_MAX));
+        put_stream_header(StreamKind::Stdin, part.len(), out);
+        out.put_chunk(part);
+    }
+}

@@ -1,0 +1,223 @@
+//! The head of a CGI response (RFC 3875 §6).
+
+use causeway_message::syntax::{TOKEN, is_value_byte, parse_number, trim_ows};
+use causeway_message::{BodyLength, FieldMap, KnownName, NameRef, ResponseHead, StatusCode, names};
+
+use crate::fault::FastCgiFault;
+use crate::limits::Limits;
+
+/// The field that sets the status (RFC 3875 §6.3.3). It is not a field of HTTP.
+const STATUS: NameRef<'static> = NameRef::Other("Status");
+
+/// The search for the end of a head, over bytes that grow. All calls together look at each byte once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HeadSearch {
+    /// Begin of the last line.
+    line_at: usize,
+    /// Bytes that were searched.
+    searched: usize,
+}
+
+impl HeadSearch {
+    /// Returns the length of the head including its final empty line, or `None` if its end has not arrived.
+    pub(crate) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        while let Some(len) = bytes[self.searched..].iter().position(|&byte| byte == b'\n') {
+            let line_end = self.searched + len;
+            let line = &bytes[self.line_at..line_end];
+            (self.line_at, self.searched) = (line_end + 1, line_end + 1);
+            if matches!(line, [] | [b'\r']) {
+                return Some(self.line_at);
+            }
+        }
+        self.searched = bytes.len();
+        None
+    }
+}
+
+/// Parses a whole head into `head`. `is_head`: the request's method is HEAD. Returns the framing of the content.
+pub(crate) fn parse(
+    bytes: &[u8],
+    is_head: bool,
+    limits: &Limits,
+    head: &mut ResponseHead,
+) -> Result<BodyLength, FastCgiFault> {
+    head.clear();
+    let parsed = fill(bytes, limits, head).and_then(|()| examine(is_head, head));
+    if parsed.is_err() {
+        head.clear();
+    }
+    parsed
+}
+
+fn fill(bytes: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<(), FastCgiFault> {
+    if bytes.len() > limits.head_bytes_max as usize {
+        return Err(FastCgiFault::HeadTooLong);
+    }
+    let fields = head.fields_mut();
+    let mut at = 0;
+    while let Some(len) = bytes[at..].iter().position(|&byte| byte == b'\n') {
+        let next = at + len + 1;
+        // RFC 3875 §6.1: a line ends with NL; HTTP's CR LF is common.
+        let line_end = if len > 0 && bytes[next - 2] == b'\r' { next - 2 } else { next - 1 };
+        if line_end > at {
+            if fields.len() == usize::from(limits.fields_max) {
+                return Err(FastCgiFault::TooManyFields);
+            }
+            index_line(bytes, at, line_end, fields)?;
+        }
+        at = next;
+    }
+    fields.fill(bytes, 0);
+    Ok(())
+}
+
+/// Records the field in one line, which is not empty.
+fn index_line(bytes: &[u8], at: usize, end: usize, fields: &mut FieldMap) -> Result<(), FastCgiFault> {
+    let line = &bytes[at..end];
+    if let b' ' | b'\t' = line[0] {
+        return Err(FastCgiFault::Folded);
+    }
+    let colon = line.iter().position(|&byte| byte == b':').ok_or(FastCgiFault::FieldName)?;
+    let name = &line[..colon];
+    let name_len = u16::try_from(name.len()).map_err(|_| FastCgiFault::FieldName)?;
+    if name.is_empty() || !name.iter().all(|&byte| TOKEN[usize::from(byte)]) {
+        return Err(FastCgiFault::FieldName);
+    }
+    let rest = &line[colon + 1..];
+    let value = trim_ows(rest);
+    if !value.iter().all(|&byte| is_value_byte(byte)) {
+        return Err(FastCgiFault::FieldValue);
+    }
+    // `trim_ows` returns a part of `rest`, so the difference of their positions is the white space before it. An empty
+    // value has no position.
+    let before = rest.len() - trim_start(rest).len();
+    let value_at = if value.is_empty() { at + colon + 1 } else { at + colon + 1 + before };
+    // The whole head is at most `Limits::head_bytes_max` long, which is a u32.
+    let (value_at, value_len) = (value_at as u32, value.len() as u32);
+    match KnownName::at_start(line, colon) {
+        Some(name) => fields.index_known(name, value_at, value_len),
+        None => fields.index_other(at as u32, name_len, value_at, value_len),
+    }
+    Ok(())
+}
+
+fn trim_start(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// Derives the status and the framing from the fields.
+fn examine(is_head: bool, head: &mut ResponseHead) -> Result<BodyLength, FastCgiFault> {
+    let fields = head.fields();
+    let status = match fields.get(STATUS) {
+        Some(text) if !text.is_empty() => status(text).ok_or(FastCgiFault::Status)?,
+        // RFC 3875 §6.2.3: a Location without a status is a redirect.
+        _ if fields.get(names::LOCATION).is_some_and(|location| !location.is_empty()) => StatusCode::FOUND,
+        _ => StatusCode::OK,
+    };
+    if fields.contains(names::TRANSFER_ENCODING) {
+        return Err(FastCgiFault::TransferEncoding);
+    }
+    let length = fields.content_length().map_err(|_| FastCgiFault::ContentLength)?;
+    head.set_status(status);
+    Ok(match length {
+        _ if is_head || status.forbids_content() => BodyLength::None,
+        Some(0) => BodyLength::None,
+        Some(bytes) => BodyLength::Sized(bytes),
+        None => BodyLength::Unknown,
+    })
+}
+
+/// RFC 3875 §6.3.3: three digits, then a space and a reason phrase, which is ignored. An interim status is refused: its
+/// final response would have no place.
+fn status(text: &[u8]) -> Option<StatusCode> {
+    let digits = text.split(|&byte| byte == b' ').next()?;
+    let code = u16::try_from(parse_number(digits)?).ok()?;
+    StatusCode::new(code).filter(|status| !status.is_informational())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The status, the fields and the framing of a head.
+    type Seen<'c> = (u16, &'c [(&'c str, &'c str)], BodyLength);
+
+    #[track_caller]
+    fn check(cases: &[(&str, &str, Result<Seen<'_>, FastCgiFault>)]) {
+        for (why, text, want) in cases {
+            let mut head = ResponseHead::default();
+            let mut search = HeadSearch::default();
+            assert_eq!(search.end(text.as_bytes()), Some(text.len()), "{why}");
+            let found = parse(text.as_bytes(), false, &Limits::default(), &mut head);
+            let fields: Vec<_> = head
+                .fields()
+                .iter()
+                .map(|(name, value)| (name.as_str(), std::str::from_utf8(value).unwrap()))
+                .collect();
+            match want {
+                Ok((status, lines, body)) => {
+                    assert_eq!((found, head.status().as_u16(), &*fields), (Ok(*body), *status, *lines), "{why}");
+                }
+                Err(fault) => assert_eq!((found, fields.len()), (Err(*fault), 0), "{why}"),
+            }
+        }
+    }
+
+    /// RFC 3875 §6.2, §6.3: the forms of a response's head.
+    #[test]
+    fn heads() {
+        use BodyLength::{None, Sized, Unknown};
+        check(&[
+            (
+                "php",
+                "Content-type: text/html; charset=UTF-8\r\n\r\n",
+                Ok((200, &[("Content-Type", "text/html; charset=UTF-8")], Unknown)),
+            ),
+            ("NL alone", "A: 1\nB:2 \n\n", Ok((200, &[("A", "1"), ("B", "2")], Unknown))),
+            ("no field", "\r\n", Ok((200, &[], Unknown))),
+            ("an empty value", "A:\r\nB: \t\r\n\r\n", Ok((200, &[("A", ""), ("B", "")], Unknown))),
+            ("a status", "Status: 404 Not Found\r\n\r\n", Ok((404, &[("Status", "404 Not Found")], Unknown))),
+            ("a status in capitals", "STATUS:503\r\n\r\n", Ok((503, &[("STATUS", "503")], Unknown))),
+            ("no reason", "Status: 299 \r\n\r\n", Ok((299, &[("Status", "299")], Unknown))),
+            ("no content", "Status: 204\r\n\r\n", Ok((204, &[("Status", "204")], None))),
+            ("a redirect", "Location: /a\r\n\r\n", Ok((302, &[("Location", "/a")], Unknown))),
+            (
+                "a redirect with a status",
+                "Location: /a\r\nStatus: 301\r\n\r\n",
+                Ok((301, &[("Location", "/a"), ("Status", "301")], Unknown)),
+            ),
+            ("a length", "Content-Length: 7\r\n\r\n", Ok((200, &[("Content-Length", "7")], Sized(7)))),
+            ("an empty body", "Content-Length: 0\r\n\r\n", Ok((200, &[("Content-Length", "0")], None))),
+            ("no number", "Content-Length: 7x\r\n\r\n", Err(FastCgiFault::ContentLength)),
+            ("two lengths", "Content-Length: 7\r\nContent-Length: 7\r\n\r\n", Err(FastCgiFault::ContentLength)),
+            ("a transfer coding", "Transfer-Encoding: chunked\r\n\r\n", Err(FastCgiFault::TransferEncoding)),
+            ("no colon", "<html>\n\n", Err(FastCgiFault::FieldName)),
+            ("white space before the colon", "A : 1\r\n\r\n", Err(FastCgiFault::FieldName)),
+            ("no name", ": 1\r\n\r\n", Err(FastCgiFault::FieldName)),
+            ("folding", "A: 1\r\n 2\r\n\r\n", Err(FastCgiFault::Folded)),
+            ("a zero byte", "A: 1\x002\r\n\r\n", Err(FastCgiFault::FieldValue)),
+            ("a CR within a line", "A: 1\r2\n\n", Err(FastCgiFault::FieldValue)),
+            ("a status that is no number", "Status: OK\r\n\r\n", Err(FastCgiFault::Status)),
+            ("an interim status", "Status: 103 Early Hints\r\n\r\n", Err(FastCgiFault::Status)),
+            ("a status of four digits", "Status: 2000\r\n\r\n", Err(FastCgiFault::Status)),
+        ]);
+    }
+
+    #[test]
+    fn limits() {
+        let limits = Limits { head_bytes_max: 12, fields_max: 2 };
+        for (text, want) in [
+            ("A: 1\nB: 2\n\n", Ok(BodyLength::Unknown)),
+            ("A: 1\nB: 22\n\n", Ok(BodyLength::Unknown)),
+            ("A: 1\nB: 222\n\n", Err(FastCgiFault::HeadTooLong)),
+            ("A:\nB:\nC:\n\n", Err(FastCgiFault::TooManyFields)),
+        ] {
+            assert_eq!(parse(text.as_bytes(), false, &limits, &mut ResponseHead::default()), want, "{text:?}");
+        }
+        let mut head = ResponseHead::default();
+        assert_eq!(parse(b"Content-Length: 7\n\n", true, &Limits::default(), &mut head), Ok(BodyLength::None));
+    }
+}
