@@ -48,8 +48,8 @@ use browse::Browse;
 use disk::Look;
 pub(crate) use disk::of_bytes;
 use entry::FileEntry;
-pub(crate) use locate::push_root;
 use locate::{FilePath, Names};
+pub(crate) use locate::{absolute, push_root};
 use made::MadeCodings;
 use precompressed::Codings;
 

@@ -9,7 +9,7 @@
 //! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
 //! - `exchange`: the call to the upstream
-//! - `carriage`, `httpgrpc`: the wire form of requests and responses
+//! - `carriage`, `httpgrpc`, `fastcgi`: the wire form of requests and responses
 //! - `answer`, `switch`: build the client's response from the upstream's, and tunnels
 //! - `handle_response`, `copy`: routes for selected responses, and the handlers that copy a response
 //! - `placeholders`: `{http.reverse_proxy.…}`
@@ -24,6 +24,7 @@ mod carriage;
 mod cookie;
 pub mod copy;
 mod exchange;
+mod fastcgi;
 mod forwarded;
 mod handle_response;
 mod health;
@@ -137,7 +138,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     // Only httpgrpc supports them, in the form that the Caddyfile generates.
     if written.dynamic_upstreams.is_some() {
         match transport.carriage {
-            Carriage::Http => unbuilt::refuse(value, &["dynamic_upstreams"], build)?,
+            Carriage::Http | Carriage::FastCgi(_) => unbuilt::refuse(value, &["dynamic_upstreams"], build)?,
             Carriage::HttpGrpc(_) => {
                 written.upstreams.extend(httpgrpc::named(&value["dynamic_upstreams"], build)?);
             }
@@ -147,9 +148,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         return build.at("upstreams", |build| Err(build.refuse("none", "at least one upstream")));
     }
     let checks = HealthChecks::build(present(written.health_checks.is_some(), "health_checks"), build)?;
-    if checks.active.is_some() && !transport.carriage.is_http() {
+    if checks.active.is_some() && !matches!(transport.carriage, Carriage::Http) {
         return build.at("health_checks", |build| {
-            Err(build.refuse("active", "passive checks only: httpgrpc has no active health checks"))
+            Err(build.refuse("active", "passive checks only: this transport has no active health checks"))
         });
     }
     let mut backends = Vec::with_capacity(written.upstreams.len());
@@ -205,7 +206,10 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 impl Handler for ReverseProxy {
     fn enter(&self, cx: &mut Context) -> Step {
         let local = Rc::clone(cx.generation().state(self.local));
-        exchange::start(cx, local)
+        match local.plan.carriage.prepare(cx, &local) {
+            Some(step) => step,
+            None => exchange::start(cx, local),
+        }
     }
 
     // Reached only through `handle_response`, after its routes have responded: the held upstream response is not

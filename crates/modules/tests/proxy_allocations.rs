@@ -103,6 +103,18 @@ fn with_retries_and_health_checks() {
     check(options, &get());
 }
 
+// FastCGI: the variables are encoded into the call's own buffer.
+#[test]
+fn over_fastcgi() {
+    let transport = json!({
+        "protocol": "fastcgi", "root": "/srv/{http.request.host}", "split_path": [".php"],
+        "env": { "A": "{http.request.method}", "HTTP_X_OTHER": "own" },
+    });
+    let request = Request::get("/a%20b.php/c//d?e").field("Cookie", "a=b").field("Cookie", "c=d").field("X-Own", "1");
+    check(json!({ "transport": transport }), &request.field("X-Other", "o"));
+    check(json!({ "transport": transport }), &Request::new("POST", "/a.php").secure());
+}
+
 // A response that runs routes, one of which forwards it.
 #[test]
 fn routes_for_answers() {

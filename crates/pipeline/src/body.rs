@@ -486,7 +486,7 @@ impl Mailbox {
 
 /// Returns the bytes of a whole body. A body with trailers has no length: `Content-Length` would end the message
 /// before them.
-fn bytes(frames: &VecDeque<Frame>) -> Option<u64> {
+pub(crate) fn bytes(frames: &VecDeque<Frame>) -> Option<u64> {
     let bytes = |frame: &Frame| match frame {
         Frame::Chunk(chunk) => Some(chunk.len() as u64),
         Frame::Trailers(_) => None,

@@ -31,10 +31,10 @@ use progress::Stamp;
 use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
 use crate::handler::Step;
-pub use report::{FailureKind, report_failure};
+pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
-pub use transport::{Roots, TlsClient, Transport, Versions};
+pub use transport::{FastCgi, Roots, TlsClient, Transport, Versions};
 
 /// Bytes of heads for which a pooled record keeps room.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
@@ -91,6 +91,8 @@ pub enum CallFault {
     Tls(String),
     /// The connection limit is reached, and the queue of waiting calls is full.
     Busy,
+    /// The upstream reported that it lacks a resource for the request (FastCGI's FCGI_OVERLOADED).
+    Overloaded,
     /// The upstream closed the connection, reset the stream, or refused it before its response.
     Closed,
     /// The upstream sent none of an awaited body, or accepted none of a request, for too long.
@@ -115,7 +117,7 @@ impl CallFault {
             Self::RequestBody(_) => return None,
             _ if is_headed => FailureKind::BrokenOff,
             Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::Tls(_) => FailureKind::Unreachable,
-            Self::Busy => FailureKind::Unavailable,
+            Self::Busy | Self::Overloaded => FailureKind::Unavailable,
             Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
             Self::Closed | Self::Malformed | Self::TooLarge | Self::Request => FailureKind::NoAnswer,
         })
@@ -132,6 +134,7 @@ impl fmt::Display for CallFault {
             Self::ConnectTimedOut => f.write_str("connecting took too long"),
             Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
             Self::Busy => f.write_str("too many connections and waiting calls"),
+            Self::Overloaded => f.write_str("the upstream is overloaded"),
             Self::Closed => f.write_str("the connection closed before the response"),
             Self::Stalled => f.write_str("no data was transferred in time"),
             Self::TooLarge => f.write_str("the response's head or trailers exceed the limit"),
@@ -165,6 +168,8 @@ enum CallPhase {
 /// The state that both handles share.
 struct Record {
     request: RefCell<Head>,
+    /// The parameters of a FastCGI request, encoded.
+    parameters: RefCell<Vec<u8>>,
     /// The request body, until the engine takes it.
     body: RefCell<Option<Body>>,
     response: RefCell<ResponseHead>,
@@ -192,6 +197,7 @@ impl Record {
     fn new(home: &Weak<Calls>) -> Rc<Self> {
         Rc::new(Self {
             request: RefCell::new(Head::new()),
+            parameters: RefCell::default(),
             body: RefCell::default(),
             response: RefCell::new(ResponseHead::new(StatusCode::OK)),
             mailbox: RefCell::default(),
@@ -246,6 +252,9 @@ impl Record {
         let mut request = self.request.borrow_mut();
         request.clear();
         request.give_back(KEPT_BYTES_MAX);
+        let mut parameters = self.parameters.borrow_mut();
+        parameters.clear();
+        parameters.shrink_to(KEPT_BYTES_MAX);
         let mut response = self.response.borrow_mut();
         response.clear();
         response.give_back(KEPT_BYTES_MAX);
@@ -337,6 +346,12 @@ impl Call {
     /// Returns the request head.
     pub fn request(&self) -> Ref<'_, Head> {
         self.0.request.borrow()
+    }
+
+    /// Returns the buffer for the parameters of a FastCGI request, encoded as the protocol's name-value pairs; empty in
+    /// a new call.
+    pub fn parameters_mut(&self) -> RefMut<'_, Vec<u8>> {
+        self.0.parameters.borrow_mut()
     }
 
     /// Sends the request. A body of unknown length is streamed. [`Body::Tunnel`] requests another protocol; its
@@ -479,6 +494,11 @@ impl Carried {
     /// Returns the request head.
     pub fn request(&self) -> Ref<'_, Head> {
         self.0.request.borrow()
+    }
+
+    /// Returns the parameters of a FastCGI request.
+    pub fn parameters(&self) -> Ref<'_, [u8]> {
+        Ref::map(self.0.parameters.borrow(), Vec::as_slice)
     }
 
     /// Records for the profiler that the engine starts the call.

@@ -61,7 +61,7 @@ fn in_a_caddyfile() {
 #[test]
 fn what_is_not_built() {
     for (caddyfile, want) in [
-        (":8080\nphp_fastcgi :9000\n", "Caddyfile:2:1: directive 'php_fastcgi' is not built into this version"),
+        (":8080\nintercept\n", "Caddyfile:2:1: directive 'intercept' is not built into this version"),
         (
             "localhost {\n\ttls internal {\n\t\tget_certificate http http://localhost:9007\n\t}\n}\n",
             "Caddyfile:3:3: found 'get_certificate http http://localhost:9007', expected nothing: this is not built",
@@ -95,8 +95,8 @@ fn what_is_not_built() {
             "Caddyfile:2:6: found 'unix//run/x', expected a TCP address: other networks are not built",
         ),
         (
-            ":8080\nreverse_proxy a:80 {\n\ttransport fastcgi\n}\n",
-            "Caddyfile:3:12: found 'fastcgi', expected http or httpgrpc; other transports are not built into this version",
+            ":8080\nphp_fastcgi unix//run/php.sock|0222\n",
+            "Caddyfile:2:13: found 'unix//run/php.sock|0222', expected unix/PATH without permissions, which are for listeners",
         ),
         (
             ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\tstream_buffer_size 3\n}\n",

@@ -174,7 +174,7 @@ impl<T: Transport> ClientConnection<T> {
             let body = call.take_body().unwrap_or_default();
             let framing = framing(&body);
             let scheme = if self.origin.spec.tls.is_some() { Scheme::Https } else { Scheme::Http };
-            let opened = self.machine.open(&call.request(), scheme, framing, out);
+            let opened = self.machine.open(&call, scheme, framing, out);
             match opened {
                 Ok(stream) => {
                     if let Some(remote) = self.origin.remote {
@@ -183,8 +183,8 @@ impl<T: Transport> ClientConnection<T> {
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
                     self.has_unsent_head = true;
-                    let address = Rc::clone(&self.origin.address);
-                    self.calls.push(UpstreamCall::new(stream, call, wake, (body, framing), is_retry, address));
+                    let upstream = (Rc::clone(&self.origin.address), &*self.origin.spec);
+                    self.calls.push(UpstreamCall::new(stream, call, wake, (body, framing), is_retry, upstream));
                 }
                 Err(Unopened::Head) => call.fail(CallFault::Request),
                 Err(Unopened::Full | Unopened::Ending) => {
@@ -278,6 +278,7 @@ impl<T: Transport> ClientConnection<T> {
             | ClientEvent::Data { stream, .. }
             | ClientEvent::Trailers { stream }
             | ClientEvent::End { stream }
+            | ClientEvent::Diagnostics { stream, .. }
             | ClientEvent::Reset { stream, .. } => *stream,
         };
         let Self { calls, machine, line, head, arrived, .. } = self;
@@ -319,6 +320,7 @@ impl<T: Transport> ClientConnection<T> {
                 call.end(machine, out);
             }
             ClientEvent::End { .. } => call.end(machine, out),
+            ClientEvent::Diagnostics { range, .. } => call.note_stderr(&line.input.bytes()[range]),
             ClientEvent::Reset { .. } => call.fail(CallFault::Closed),
             ClientEvent::Unprocessed { .. } | ClientEvent::GoAway { .. } | ClientEvent::Broken { .. } => {}
         }

@@ -1,14 +1,14 @@
-//! A client's machine, for connections to upstreams: HTTP/1.1 or HTTP/2 as the configuration or ALPN decides.
+//! A client's machine, for connections to upstreams: HTTP/1.1 or HTTP/2 as the configuration or ALPN decides, or FastCGI.
 
 use std::rc::Rc;
 use std::time::Instant;
 
+use causeway_fastcgi as fastcgi;
 use causeway_h1 as h1;
 use causeway_h1::HeadFault;
 use causeway_h2 as h2;
-use causeway_message::{
-    Chunk, FieldMap, Framing, Head, ResponseHead, StreamId, Unopened, Version, WaitsFor, WriteList,
-};
+use causeway_message::{Chunk, FieldMap, Framing, ResponseHead, StreamId, Unopened, Version, WaitsFor, WriteList};
+use causeway_pipeline::upstream::Carried;
 use causeway_pipeline::{CallFault, Scheme, Transport};
 
 use super::Streams;
@@ -20,14 +20,16 @@ pub(crate) type ClientEvent = causeway_message::ClientEvent<CallFault>;
 pub(crate) enum ClientMachine {
     Http1(Box<h1::Client>),
     Http2(Box<h2::Client>),
+    FastCgi(Box<fastcgi::FastCgiClient>),
 }
 
-/// Runs the same expression on either machine.
-macro_rules! either {
+/// Runs the same expression on any machine.
+macro_rules! each {
     ($machine:expr, $it:ident => $work:expr) => {
         match $machine {
             ClientMachine::Http1($it) => $work,
             ClientMachine::Http2($it) => $work,
+            ClientMachine::FastCgi($it) => $work,
         }
     };
 }
@@ -35,8 +37,11 @@ macro_rules! either {
 impl ClientMachine {
     pub(crate) fn new(is_http2: bool, transport: &Transport) -> Self {
         let (head_bytes_max, trailers_bytes_max) = (transport.head_bytes_max, transport.trailers_bytes_max);
-        // Boxed, so that a connection is not as large as the larger of the two machines.
-        if is_http2 {
+        // Boxed, so that a connection is not as large as the largest of the machines.
+        if transport.fastcgi.is_some() {
+            let limits = fastcgi::Limits { head_bytes_max, ..fastcgi::Limits::default() };
+            Self::FastCgi(Box::new(fastcgi::FastCgiClient::new(Rc::new(limits))))
+        } else if is_http2 {
             let settings = h2::Settings { head_bytes_max, trailers_bytes_max, ..h2::Settings::client() };
             Self::Http2(Box::new(h2::Client::new(Rc::new(settings))))
         } else {
@@ -51,26 +56,31 @@ impl ClientMachine {
         match self {
             Self::Http1(machine) => machine.version(),
             Self::Http2(_) => Version::Http2,
+            // The response has no version of its own.
+            Self::FastCgi(_) => Version::Http11,
         }
     }
 
     /// Returns how many exchanges can begin now.
     pub(crate) fn room(&self) -> usize {
-        either!(self, machine => machine.room())
+        each!(self, machine => machine.room())
     }
 
     /// Begins an exchange. After an error nothing was queued.
     pub(crate) fn open(
         &mut self,
-        head: &Head,
+        call: &Carried,
         scheme: Scheme,
         framing: Framing,
         out: &mut WriteList,
     ) -> Result<StreamId, Unopened> {
+        let head = call.request();
         match self {
             // HTTP/1.1 has no scheme in an origin-form request (RFC 9112 §3.2.1).
-            Self::Http1(machine) => machine.open(head, framing, out),
-            Self::Http2(machine) => machine.open(head, scheme, framing, out),
+            Self::Http1(machine) => machine.open(&head, framing, out),
+            Self::Http2(machine) => machine.open(&head, scheme, framing, out),
+            // The parameters contain the head.
+            Self::FastCgi(machine) => machine.open(&call.parameters(), head.method(), framing, out),
         }
     }
 
@@ -91,6 +101,10 @@ impl ClientMachine {
                 let handled = machine.handle_bytes(now, bytes, head, out);
                 (handled.consumed, handled.event.map(of_http2))
             }
+            Self::FastCgi(machine) => {
+                let handled = machine.handle_bytes(bytes, head, out);
+                (handled.consumed, handled.event.map(of_fastcgi))
+            }
         }
     }
 
@@ -98,6 +112,7 @@ impl ClientMachine {
         match self {
             Self::Http1(machine) => machine.handle_eof().map(of_http1),
             Self::Http2(machine) => machine.handle_eof().map(of_http2),
+            Self::FastCgi(machine) => machine.handle_eof().map(of_fastcgi),
         }
     }
 
@@ -105,8 +120,9 @@ impl ClientMachine {
     pub(crate) fn handle_loss(&mut self) -> Option<ClientEvent> {
         match self {
             Self::Http1(machine) => machine.handle_loss().map(of_http1),
-            // HTTP/2 delimits every response itself, so the kind of end makes no difference (RFC 9113 §8.1).
+            // These delimit every response themselves, so the kind of end makes no difference (RFC 9113 §8.1).
             Self::Http2(machine) => machine.handle_eof().map(of_http2),
+            Self::FastCgi(machine) => machine.handle_eof().map(of_fastcgi),
         }
     }
 }
@@ -117,39 +133,39 @@ impl Streams for ClientMachine {
     }
 
     fn waits_for(&self) -> WaitsFor {
-        either!(self, machine => machine.waits_for())
+        each!(self, machine => machine.waits_for())
     }
 
     fn wants_close(&self) -> bool {
-        either!(self, machine => machine.wants_close())
+        each!(self, machine => machine.wants_close())
     }
 
     fn is_half_closed(&self) -> bool {
         match self {
             Self::Http1(machine) => machine.is_half_closed(),
-            Self::Http2(_) => false,
+            Self::Http2(_) | Self::FastCgi(_) => false,
         }
     }
 
     fn is_last(&self) -> bool {
-        either!(self, machine => machine.is_last())
+        each!(self, machine => machine.is_last())
     }
 
     fn writable(&self, stream: StreamId) -> bool {
-        either!(self, machine => machine.writable(stream))
+        each!(self, machine => machine.writable(stream))
     }
 
     fn rank(&self, stream: StreamId) -> u64 {
         match self {
             // One stream at a time: there is nothing to rank.
-            Self::Http1(_) => 0,
+            Self::Http1(_) | Self::FastCgi(_) => 0,
             Self::Http2(machine) => machine.rank(stream),
         }
     }
 
     fn quantum(&self, stream: StreamId) -> usize {
         match self {
-            Self::Http1(_) => usize::MAX,
+            Self::Http1(_) | Self::FastCgi(_) => usize::MAX,
             Self::Http2(machine) => machine.quantum(stream),
         }
     }
@@ -158,32 +174,39 @@ impl Streams for ClientMachine {
         match self {
             Self::Http1(machine) => machine.drain(),
             Self::Http2(machine) => machine.drain(out),
+            Self::FastCgi(machine) => machine.drain(),
         }
     }
 
     fn release(&mut self, stream: StreamId, bytes: u32, out: &mut WriteList) {
-        // HTTP/1.1 has no windows: the kernel's buffer is the backpressure.
+        // The others have no windows: the kernel's buffer is the backpressure.
         if let Self::Http2(machine) = self {
             machine.release(stream, bytes, out);
         }
     }
 
     fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
-        either!(self, machine => machine.send(stream, chunk, out));
+        each!(self, machine => machine.send(stream, chunk, out));
     }
 
     fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
-        either!(self, machine => machine.send_trailers(stream, fields, out));
+        match self {
+            Self::Http1(machine) => machine.send_trailers(stream, fields, out),
+            Self::Http2(machine) => machine.send_trailers(stream, fields, out),
+            // CGI has none.
+            Self::FastCgi(_) => {}
+        }
     }
 
     fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
-        either!(self, machine => machine.finish(stream, out));
+        each!(self, machine => machine.finish(stream, out));
     }
 
     fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
         match self {
             Self::Http1(machine) => machine.reset(stream),
             Self::Http2(machine) => machine.reset(stream, out),
+            Self::FastCgi(machine) => machine.reset(stream),
         }
     }
 }
@@ -198,4 +221,14 @@ fn of_http1(event: h1::ClientEvent) -> ClientEvent {
 
 fn of_http2(event: h2::ClientEvent) -> ClientEvent {
     event.map_fault(|_| CallFault::Malformed)
+}
+
+fn of_fastcgi(event: fastcgi::FastCgiEvent) -> ClientEvent {
+    event.map_fault(|fault| match fault {
+        fastcgi::FastCgiFault::HeadTooLong | fastcgi::FastCgiFault::TooManyFields => CallFault::TooLarge,
+        fastcgi::FastCgiFault::Overloaded => CallFault::Overloaded,
+        // A process that dies is more common than a wrong response.
+        fastcgi::FastCgiFault::Truncated => CallFault::Closed,
+        _ => CallFault::Malformed,
+    })
 }

@@ -9,6 +9,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use causeway_fastcgi::put_parameter;
+use causeway_message::syntax::write_number;
 use causeway_message::{FieldValue, Method, StatusCode, names};
 use causeway_pipeline::upstream::CallEvent;
 use causeway_pipeline::{
@@ -82,6 +84,10 @@ fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
     {
         call.request_mut().set_target(&target[behind..]).expect("a part of a target");
     }
+    // Only FastCGI uses them.
+    let mut digits = [0; 20];
+    let length = write_number(cx.body_len().unwrap_or_default(), &mut digits);
+    put_parameter(b"CONTENT_LENGTH", length, &mut call.parameters_mut());
     let body = cx.take_body().expect("taken only here");
     if cx.arrival().upgrade {
         // An extended CONNECT (RFC 8441) is an Upgrade over HTTP/1.
@@ -120,7 +126,7 @@ fn wait(cx: &mut Context, call: Call) -> Step {
             let status = match &fault {
                 CallFault::RequestBody(fault) => return Step::Fail(Fault::body(*fault)),
                 CallFault::HeadTimedOut | CallFault::ConnectTimedOut => StatusCode::GATEWAY_TIMEOUT,
-                CallFault::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                CallFault::Busy | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::BAD_GATEWAY,
             };
             Step::Fail(Fault { status, reason: Reason::Text(fault.to_string().into()) })

@@ -185,7 +185,7 @@ impl Resolved {
 }
 
 /// Makes a path absolute and removes `.`, `..` and trailing slashes. Purely lexical: does not access the files.
-fn absolute(path: &[u8]) -> Vec<u8> {
+pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     if !path.starts_with(b"/") {
         let folder = std::env::current_dir().unwrap_or_default();

@@ -145,7 +145,7 @@ impl Backend {
     pub(super) fn place(
         &self,
         cx: &mut Context,
-        carriage: Carriage,
+        carriage: &Carriage,
         transport: &Arc<Transport>,
     ) -> Result<Rc<AddressPool>, Fault> {
         match &self.at {

@@ -1,20 +1,24 @@
 //! The wire form of requests and responses. Each form has two hooks: before the request is sent, and after the
 //! response's head is received.
 
+use std::rc::Rc;
+
 use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step};
 
-use super::answer;
 use super::backend::AddressPool;
 use super::exchange::PendingCall;
+use super::fastcgi::FastCgi;
 use super::httpgrpc::{self, HttpGrpc};
+use super::{Local, answer};
 
 /// A wire form.
-#[derive(Clone, Copy)]
 pub(super) enum Carriage {
     /// Plain HTTP.
     Http,
     /// HTTP in gRPC messages.
     HttpGrpc(HttpGrpc),
+    /// CGI's variables and content over FastCGI.
+    FastCgi(Box<FastCgi>),
 }
 
 /// The names in `transport.protocol`.
@@ -22,6 +26,7 @@ pub(super) enum Carriage {
 pub(super) enum Protocol {
     Http,
     HttpGrpc,
+    FastCgi,
 }
 
 impl Protocol {
@@ -30,38 +35,58 @@ impl Protocol {
         match protocol {
             "http" => Ok(Self::Http),
             "httpgrpc" => Ok(Self::HttpGrpc),
-            _ => Err(build.refuse(protocol, "http or httpgrpc; other transports are not built into this version")),
+            "fastcgi" => Ok(Self::FastCgi),
+            _ => {
+                let expected = "http, fastcgi or httpgrpc; other transports are not built into this version";
+                Err(build.refuse(protocol, expected))
+            }
         }
     }
 }
 
 impl Carriage {
-    pub(super) fn is_http(self) -> bool {
-        matches!(self, Self::Http)
+    /// Waits for what the wire form needs before an upstream is selected. `None` if there is nothing to wait for.
+    pub(super) fn prepare(&self, cx: &mut Context, local: &Rc<Local>) -> Option<Step> {
+        match self {
+            Self::Http | Self::HttpGrpc(_) => None,
+            Self::FastCgi(fastcgi) => fastcgi.prepare(cx, local),
+        }
+    }
+
+    /// Returns whether the content to send is the request's own. In another form it contains the head of one attempt.
+    pub(super) fn sends_own_content(&self) -> bool {
+        !matches!(self, Self::HttpGrpc(_))
     }
 
     /// Converts a request to its wire form. The call contains the head, which this may change; returns the content to
     /// send.
-    pub(super) fn wrap(self, cx: &mut Context, call: &Call, content: Body, place: &AddressPool) -> Result<Body, Fault> {
+    pub(super) fn wrap(
+        &self,
+        cx: &mut Context,
+        call: &Call,
+        content: Body,
+        place: &AddressPool,
+    ) -> Result<Body, Fault> {
         match self {
             Self::Http => Ok(content),
-            Self::HttpGrpc(options) => httpgrpc::ask::wrap(cx, call, content, place, options),
+            Self::HttpGrpc(options) => httpgrpc::ask::wrap(cx, call, content, place, *options),
+            Self::FastCgi(fastcgi) => fastcgi.wrap(cx, call, content),
         }
     }
 
     /// Converts the call's response, whose head has been received, to the client's response.
-    pub(super) fn unwrap(self, cx: &mut Context, call: Call, asked: PendingCall) -> Step {
+    pub(super) fn unwrap(&self, cx: &mut Context, call: Call, asked: PendingCall) -> Step {
         match self {
-            Self::Http => answer::decide(cx, call, asked),
-            Self::HttpGrpc(options) => httpgrpc::answer::unwrap(cx, call, asked, options),
+            Self::Http | Self::FastCgi(_) => answer::decide(cx, call, asked),
+            Self::HttpGrpc(options) => httpgrpc::answer::unwrap(cx, call, asked, *options),
         }
     }
 
     /// Removes the scheme from an upstream's address. Also returns whether the address is a name that stands for all of
     /// its addresses.
-    pub(super) fn strip_scheme(self, dial: &str) -> (&str, bool) {
+    pub(super) fn strip_scheme<'d>(&self, dial: &'d str) -> (&'d str, bool) {
         match self {
-            Self::Http => (dial, false),
+            Self::Http | Self::FastCgi(_) => (dial, false),
             Self::HttpGrpc(_) => httpgrpc::strip_scheme(dial),
         }
     }

@@ -12,6 +12,7 @@ use causeway_pipeline::worker::Sleep;
 use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
 
 use super::backend::AddressPool;
+use super::carriage::Carriage;
 use super::retry::{Attempt, Replay, Tries};
 use super::switch::Switch;
 use super::{Local, ReverseProxyPlan, bad_gateway, request};
@@ -65,7 +66,7 @@ fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, b
         });
         return retry(cx, local, tries, content, fault, Attempt::NoUpstream);
     };
-    let place = plan.backends[number].place(cx, plan.carriage, &plan.transport);
+    let place = plan.backends[number].place(cx, &plan.carriage, &plan.transport);
     match place.and_then(|place| begin(cx, local, number, place, tries, content)) {
         Ok(step) => step,
         Err(fault) => Step::Fail(fault),
@@ -99,8 +100,10 @@ fn begin(
     let plan = &*local.plan;
     let backend = &plan.backends[number];
     let mut switch = Switch::of(cx)?;
-    if plan.carriage.is_http() && plan.transport.versions == Versions::Http2 {
-        switch = switch.over_http2()?;
+    match &plan.carriage {
+        Carriage::Http if plan.transport.versions == Versions::Http2 => switch = switch.over("only HTTP/2")?,
+        Carriage::FastCgi(_) => switch = switch.over("FastCGI")?,
+        Carriage::Http | Carriage::HttpGrpc(_) => {}
     }
     // Before the head is filled: header operations may use these placeholders.
     local.named(cx).chosen(cx, backend, &place, tries.retries);
@@ -153,7 +156,7 @@ fn take_content(
     Ok(match (switch, untouched) {
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
-            if plan.carriage.is_http() && plan.retries.as_ref().is_some_and(|retries| retries.allows(cx)) {
+            if plan.carriage.sends_own_content() && plan.retries.as_ref().is_some_and(|retries| retries.allows(cx)) {
                 let replay = Replay::new(body);
                 (replay.body(), Some(replay))
             } else {
@@ -194,15 +197,14 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
         }
         // 101 and a tunnel must come together: either one alone is a protocol error of the upstream.
         Ok(CallEvent::Head { tunnel }) if tunnel == (call.head().status() == StatusCode::SWITCHING_PROTOCOLS) => {
-            let plan = &asked.local.plan;
+            let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
+            let plan = &local.plan;
             if let Some(checks) = &plan.passive {
                 let now = cx.worker().now();
-                let took = now.saturating_duration_since(asked.began);
+                let took = now.saturating_duration_since(began);
                 checks.answered(plan.backends[asked.backend].status(), call.head().status(), took, now);
             }
-            let carriage = plan.carriage;
-            let (place, began) = (Rc::clone(&asked.place), asked.began);
-            match carriage.unwrap(cx, call, asked) {
+            match plan.carriage.unwrap(cx, call, asked) {
                 Step::Fail(fault) => refused(cx, &place, began, fault),
                 step => step,
             }
@@ -215,7 +217,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             asked.place.upstream.report_failure(&fault);
             let plan = &asked.local.plan;
             // gRPC sends the time limit to the upstream, which may therefore end the call before our own timeout.
-            let told = plan.transport.head_timeout.filter(|_| !plan.carriage.is_http());
+            let told = plan.transport.head_timeout.filter(|_| matches!(plan.carriage, Carriage::HttpGrpc(_)));
             let took = cx.worker().now().saturating_duration_since(asked.began);
             let is_late = told.is_some_and(|limit| took >= limit);
             let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
@@ -244,7 +246,7 @@ fn content_left(call: &Call, asked: &PendingCall) -> Option<Content> {
     match (&asked.replay, unsent) {
         (Some(replay), _) => replay.is_whole().then(|| Content::Kept(replay.clone())),
         // In another wire form it contains this attempt's head.
-        (None, Some(body)) if asked.local.plan.carriage.is_http() => Some(Content::Back(body)),
+        (None, Some(body)) if asked.local.plan.carriage.sends_own_content() => Some(Content::Back(body)),
         (None, _) => (!asked.has_content).then_some(Content::Back(Body::Empty)),
     }
 }
@@ -281,7 +283,7 @@ fn failed(place: &AddressPool, fault: CallFault, is_late: bool) -> Fault {
         CallFault::RequestBody(fault) => return Fault::body(*fault),
         CallFault::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
         CallFault::Closed if is_late => StatusCode::GATEWAY_TIMEOUT,
-        CallFault::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        CallFault::Busy | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     };
     Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", place.address.name).into()) }

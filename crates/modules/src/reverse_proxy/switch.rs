@@ -43,16 +43,16 @@ impl Switch {
         Ok(if has_content || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
     }
 
-    /// Reduces the switch for an upstream that supports only HTTP/2, which has no Upgrade (RFC 9113 §8.6): Upgrade is
+    /// Reduces the switch for an upstream over `protocol`, which has no Upgrade (HTTP/2: RFC 9113 §8.6): Upgrade is
     /// ignored.
     ///
     /// # Errors
     /// If it is a CONNECT, which cannot be ignored.
     // DEVIATES Caddy: it responds to any such request with 502.
-    pub(super) fn over_http2(self) -> Result<Self, Fault> {
+    pub(super) fn over(self, protocol: &str) -> Result<Self, Fault> {
         match self {
             Self::None | Self::Upgrade => Ok(Self::None),
-            Self::Connect => Err(bad_gateway("the upstream supports only HTTP/2, which has no Upgrade".to_owned())),
+            Self::Connect => Err(bad_gateway(format!("the upstream supports {protocol}, which has no Upgrade"))),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! - `request`: the request that the upstream receives
 //! - `answer`: the response, and failures
 //! - `httpgrpc`: requests and responses in gRPC messages
+//! - `fastcgi`: the variables and the content of requests over FastCGI
 //! - `policy`: load balancing
 //! - `health`: health checks
 //! - `retry`: further attempts
@@ -9,6 +10,7 @@
 //! - `routes`: `handle_response`
 
 mod answer;
+mod fastcgi;
 mod health;
 mod httpgrpc;
 mod load;

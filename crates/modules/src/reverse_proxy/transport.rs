@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::carriage::{Carriage, Protocol};
-use super::{httpgrpc, tls, unbuilt};
+use super::{fastcgi, httpgrpc, tls, unbuilt};
 use causeway_pipeline::build::DurationConfig;
 
 /// A compiled `transport`.
@@ -71,8 +71,10 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Buil
     let value = value.unwrap_or(&none);
     build.at("transport", |build| {
         let protocol = value.get("protocol").and_then(Value::as_str).unwrap_or("http");
-        if build.at("protocol", |build| Protocol::find(protocol, build))? == Protocol::HttpGrpc {
-            return httpgrpc::build(value, build);
+        match build.at("protocol", |build| Protocol::find(protocol, build))? {
+            Protocol::Http => {}
+            Protocol::HttpGrpc => return httpgrpc::build(value, build),
+            Protocol::FastCgi => return fastcgi::build(value, build),
         }
         unbuilt::refuse(value, UNBUILT, build)?;
         let written: ProxyTransportConfig = build.parse(value)?;

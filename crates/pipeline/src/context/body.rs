@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use causeway_message::{Chunk, FieldMap};
 
 use super::Context;
-use crate::body::{BodyStream, Frame, IncomingBody, Mailbox};
+use crate::body::{self, BodyStream, Frame, IncomingBody, Mailbox};
 
 /// A body that replaces the peer's.
 pub(super) enum ReplacedBody {
@@ -47,6 +47,18 @@ impl Context {
             });
         }
         (!std::mem::replace(&mut self.0.body.is_taken, true)).then(|| self.0.body.mailbox.reader())
+    }
+
+    /// Returns the length in bytes of the body that [`take_body`](Self::take_body) would return, if it is known now; 0 if
+    /// it was taken before.
+    pub fn body_len(&self) -> Option<u64> {
+        let body = &self.0.body;
+        match &body.replaced {
+            Some(ReplacedBody::Frames(frames)) => body::bytes(frames),
+            Some(ReplacedBody::Stream(stream, _)) => stream.len(),
+            None if body.is_taken => Some(0),
+            None => body.mailbox.len(),
+        }
     }
 
     /// Replaces the request body by `chunk`, for handlers that take it later; the engine drains the body that the

@@ -1,4 +1,5 @@
-//! Log lines for failures of upstreams: at most one line per second for each upstream and kind of failure.
+//! Log lines for failures of upstreams, and for the text that a FastCGI application writes to STDERR: at most one line
+//! per second for each upstream and kind.
 //!
 //! The lines contain no part of the request, neither its target nor its fields.
 
@@ -32,6 +33,17 @@ pub enum FailureKind {
     Unusable,
     /// No upstream may get a request, or too many requests wait for one.
     Unavailable,
+    /// A FastCGI application wrote to STDERR. Not a failure of the request.
+    Stderr,
+}
+
+/// The level of a line with the text of STDERR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StderrLevel {
+    /// The response is not an error.
+    Warn,
+    /// The response has a status of 400 or more, or there is none.
+    Error,
 }
 
 impl FailureKind {
@@ -43,9 +55,12 @@ impl FailureKind {
             Self::BrokenOff => "an upstream broke off its answer",
             Self::Unusable => "an upstream's answer cannot be forwarded",
             Self::Unavailable => "no upstream is available",
+            Self::Stderr => STDERR,
         }
     }
 }
+
+const STDERR: &str = "an upstream wrote to its stderr";
 
 struct FailureEntry {
     upstream: Box<str>,
@@ -128,7 +143,10 @@ fn schedule_summary() {
             }
             drop(lately);
             for (upstream, kind, left_out) in rest {
-                tracing::error!(?upstream, left_out, "{}", kind.words());
+                match kind {
+                    FailureKind::Stderr => tracing::warn!(?upstream, left_out, "{STDERR}"),
+                    _ => tracing::error!(?upstream, left_out, "{}", kind.words()),
+                }
             }
             if is_last {
                 return;
@@ -153,6 +171,25 @@ pub fn report_failure(upstream: &str, kind: FailureKind, took: Duration, cause: 
     let cause = cause.to_string();
     let (duration, left_out) = (took.as_secs_f64(), (left_out > 0).then_some(left_out));
     tracing::error!(?upstream, duration, ?cause, left_out, "{}", kind.words());
+}
+
+/// Logs the text that a FastCGI application wrote to STDERR during one request, at `level`. `None` is one line a second
+/// at `warn`, as for failures. The text may contain parts of the request: the application decides that.
+pub fn report_stderr(upstream: &str, text: &[u8], level: Option<StderrLevel>, now: Instant) {
+    let mut left_out = None;
+    if level.is_none() {
+        let mut lately = LATELY.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = lately.note(upstream, FailureKind::Stderr, now) else {
+            return schedule_summary();
+        };
+        left_out = (count > 0).then_some(count);
+    }
+    // Quoted, so that the text stays on one line.
+    let text = String::from_utf8_lossy(text.trim_ascii_end());
+    match level {
+        Some(StderrLevel::Error) => tracing::error!(?upstream, ?text, "{STDERR}"),
+        Some(StderrLevel::Warn) | None => tracing::warn!(?upstream, ?text, left_out, "{STDERR}"),
+    }
 }
 
 #[cfg(test)]

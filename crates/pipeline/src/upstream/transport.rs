@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct Transport {
     /// The HTTP versions to use.
     pub versions: Versions,
+    /// FastCGI in place of HTTP; `versions` and `tls` then have no effect.
+    pub fastcgi: Option<FastCgi>,
     /// TLS parameters; `None` is cleartext.
     pub tls: Option<Arc<TlsClient>>,
     /// Time limit for resolving the address, connecting and the TLS handshake together; 3 s.
@@ -34,6 +36,7 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             versions: Versions::Http1,
+            fastcgi: None,
             tls: None,
             connect_timeout: Duration::from_secs(3),
             head_timeout: None,
@@ -46,6 +49,14 @@ impl Default for Transport {
             trailers_bytes_max: 8 * 1024,
         }
     }
+}
+
+/// The engine's part of FastCGI's settings. The parameters of a request are in its call
+/// ([`Call::parameters_mut`](super::Call::parameters_mut)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FastCgi {
+    /// Whether every text on STDERR is logged, instead of at most one a second.
+    pub captures_stderr: bool,
 }
 
 /// The HTTP versions for an upstream.

@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
-use causeway_pipeline::upstream::{Carried, FailureKind, report_failure};
+use causeway_pipeline::upstream::{Carried, FailureKind, StderrLevel, report_failure, report_stderr};
 use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Transport};
 use progress::{Span, Stamp};
 
@@ -17,6 +17,8 @@ use crate::clock;
 use crate::machine::{ClientMachine, Streams as _};
 use crate::worker::Core;
 
+/// Bytes of a FastCGI application's STDERR that are logged for one call; the rest is dropped.
+const STDERR_BYTES_MAX: usize = 4 * 1024;
 /// Interim responses that a call accepts. RFC 9110 §15.2 allows any number, so without a bound an upstream could send them for ever.
 const INTERIMS_MAX: u16 = 100;
 
@@ -71,8 +73,14 @@ pub(super) struct UpstreamCall {
     interims: u16,
     /// The number of the input block that the call's mailbox holds a piece of.
     block: u32,
+    /// The text that a FastCGI application wrote to STDERR.
+    stderr: Vec<u8>,
+    /// The status of the response's head is below 400.
+    is_success: bool,
     /// The upstream's address, for the log.
     upstream: Rc<str>,
+    /// Whether every text on STDERR is logged.
+    captures_stderr: bool,
     began: Instant,
     /// The last time at which the upstream sent bytes for the call or accepted some.
     since: Instant,
@@ -100,7 +108,7 @@ impl UpstreamCall {
         wake: ExchangeWake,
         (body, framing): (Body, Framing),
         is_retry: bool,
-        upstream: Rc<str>,
+        (upstream, transport): (Rc<str>, &Transport),
     ) -> Self {
         // A tunnel's bytes wait for the upstream's consent; everything else follows the head at once.
         let mut sending = Sending::new();
@@ -129,7 +137,10 @@ impl UpstreamCall {
             has_response: false,
             interims: 0,
             block: 0,
+            stderr: Vec::new(),
+            is_success: false,
             upstream,
+            captures_stderr: transport.fastcgi.is_some_and(|fastcgi| fastcgi.captures_stderr),
             began: clock::now(),
             since: clock::now(),
             stamp: Stamp::default(),
@@ -178,6 +189,24 @@ impl UpstreamCall {
     fn over(&mut self) {
         self.inbound = Inbound::Over;
         self.end_wait(0);
+        if !self.stderr.is_empty() {
+            self.report_stderr();
+        }
+    }
+
+    /// Keeps text of STDERR for the log.
+    #[cold]
+    pub(super) fn note_stderr(&mut self, text: &[u8]) {
+        let room = STDERR_BYTES_MAX - self.stderr.len();
+        self.stderr.extend_from_slice(&text[..text.len().min(room)]);
+    }
+
+    /// Logs the text of STDERR: once, at the call's end, since the level depends on the response.
+    #[cold]
+    fn report_stderr(&mut self) {
+        let level = if self.is_success { StderrLevel::Warn } else { StderrLevel::Error };
+        let text = std::mem::take(&mut self.stderr);
+        report_stderr(&self.upstream, &text, self.captures_stderr.then_some(level), clock::now());
     }
 
     /// Ends the call early.
@@ -291,6 +320,7 @@ impl UpstreamCall {
         out: &mut WriteList,
     ) {
         let status = head.status();
+        self.is_success = status.as_u16() < 400;
         // RFC 9110 §7.8: 101 accepts the switch; §9.3.6: any 2xx accepts a CONNECT.
         let tunnel = self.framing == Framing::Tunnel
             && (status == StatusCode::SWITCHING_PROTOCOLS || self.is_connect && matches!(status.as_u16(), 200..300));

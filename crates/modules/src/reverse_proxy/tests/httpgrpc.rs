@@ -517,8 +517,8 @@ fn configurations() {
     }
     for (options, want) in [
         (
-            json!({ "transport": { "protocol": "fastcgi" } }),
-            "transport.protocol: found 'fastcgi', expected http or httpgrpc",
+            json!({ "transport": { "protocol": "grpc" } }),
+            "transport.protocol: found 'grpc', expected http, fastcgi or httpgrpc",
         ),
         (json!({ "transport": { "protocol": "httpgrpc", "versions": ["2"] } }), "unknown field `versions`"),
         (json!({ "transport": { "protocol": "httpgrpc", "max_message_size": 0 } }), "max_message_size: found '0'"),

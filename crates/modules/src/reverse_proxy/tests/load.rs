@@ -63,7 +63,13 @@ fn what_is_not_built_is_refused_with_its_place() {
             json!({ "load_balancing": { "selection_policy": { "policy": "header", "field": "A", "fallback": { "policy": "x" } } } }),
             "fallback.policy",
         ),
-        (json!({ "transport": { "protocol": "fastcgi" } }), "transport.protocol: found 'fastcgi', expected http"),
+        (json!({ "transport": { "protocol": "ajp" } }), "transport.protocol: found 'ajp', expected http, fastcgi or"),
+        (
+            json!({ "transport": { "protocol": "fastcgi", "split_path": [".php", ".\u{23a}hp"] } }),
+            "transport.split_path.[1]: found '.\u{23a}hp', expected ASCII characters",
+        ),
+        (json!({ "transport": { "protocol": "fastcgi", "tls": {} } }), "transport: unknown field `tls`"),
+        (json!({ "transport": { "protocol": "fastcgi", "read_timeout": "x" } }), "transport.read_timeout: found 'x'"),
         (json!({ "transport": { "protocol": "http", "proxy_protocol": "v2" } }), "transport.proxy_protocol"),
         (json!({ "transport": { "protocol": "http", "resolver": {} } }), "transport.resolver"),
         (
@@ -157,6 +163,17 @@ fn transports() {
     assert_eq!((tls.server_name.as_deref(), tls.insecure), (Some("a.test"), true));
     assert!(matches!(&tls.roots, causeway_pipeline::Roots::These(roots) if *roots == [[1, 2, 3]]));
     assert_eq!(carried(json!({ "keep_alive": { "enabled": false } })).idle_timeout, Duration::ZERO);
+    let fastcgi = carried(json!({
+        "protocol": "fastcgi", "root": "/srv", "dial_timeout": "1s", "read_timeout": "2s", "write_timeout": "3s",
+        "capture_stderr": true,
+    }));
+    assert_eq!(fastcgi.fastcgi, Some(causeway_pipeline::FastCgi { captures_stderr: true }));
+    assert_eq!((fastcgi.connect_timeout, fastcgi.idle_timeout), (Duration::from_secs(1), Duration::ZERO));
+    assert_eq!(
+        (fastcgi.head_timeout, fastcgi.read_timeout),
+        (Some(Duration::from_secs(2)), Some(Duration::from_secs(2)))
+    );
+    assert_eq!(fastcgi.write_timeout, Some(Duration::from_secs(3)));
     for (versions, in_clear, over_tls) in [
         (json!(["h2c"]), Versions::Http2, Versions::Negotiated),
         (json!(["h2c", "2"]), Versions::Http2, Versions::Negotiated),
