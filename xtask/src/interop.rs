@@ -1,4 +1,5 @@
-//! Tests the server against Go's gRPC, against the httpgrpc libraries in Go, and against the ACME authority Pebble.
+//! Tests the server against Go's gRPC, against the httpgrpc libraries in Go, against the ACME authority Pebble, and
+//! against php-fpm.
 //!
 //! The tests are in crates/causeway/tests/command_line/interop. This step builds the Go programs that they need from
 //! tests/peers, once.
@@ -20,7 +21,9 @@ const PROGRAMS: [(&str, &str, &str); 9] = [
     ("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble"),
     ("pebble-challtestsrv", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv"),
 ];
+
 pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    tools::PHP_FPM.need(stage, house)?;
     for (program, module, package) in PROGRAMS {
         tools::go_built(stage, house, program, module, package)?;
     }

@@ -79,7 +79,7 @@ const STEPS: &[TestStep] = &[
     },
     TestStep {
         name: "interop",
-        says: "gRPC, httpgrpc and ACME with Go peers",
+        says: "gRPC, httpgrpc and ACME with Go peers; php-fpm",
         part: StepList::Whole,
         run: interop::step,
     },

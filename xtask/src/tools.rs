@@ -27,6 +27,8 @@ pub(crate) const CPLUSPLUS: Tool = Tool { program: "c++", packages: &["g++"] };
 /// Builds the programs under tests/peers.
 const GO: Tool = Tool { program: "go", packages: &["golang-go", "ca-certificates"] };
 pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"] };
+/// A FastCGI server. Debian's program has PHP's version in its name.
+pub(crate) const PHP_FPM: Tool = Tool { program: "php-fpm", packages: &["php-fpm", "php-cli"] };
 /// A peer of the tests of storage.
 pub(crate) const REDIS: Tool = Tool { program: "redis-server", packages: &["redis-server"] };
 
@@ -82,7 +84,21 @@ pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), Halt> 
 }
 
 fn find(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| is_program(path))
+    let path = std::env::var_os("PATH")?;
+    let mut folders = std::env::split_paths(&path);
+    let exact = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| is_program(path));
+    exact.or_else(|| folders.find_map(|folder| find_with_version(&folder, program)))
+}
+
+/// Returns a program whose name continues with a version, such as `php-fpm8.2`.
+fn find_with_version(folder: &Path, program: &str) -> Option<PathBuf> {
+    let paths = folder.read_dir().ok()?.flatten().map(|entry| entry.path());
+    let is_version = |rest: &str| rest.chars().all(|ch| ch.is_ascii_digit() || ch == '.');
+    let has_name = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(|name| name.strip_prefix(program)).is_some_and(is_version)
+    };
+    paths.filter(|path| has_name(path)).find(|path| is_program(path))
 }
 
 fn is_program(path: &Path) -> bool {

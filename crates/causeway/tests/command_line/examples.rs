@@ -53,6 +53,7 @@ fn each_of_them_is_tested() {
         "map.caddyfile",
         "matchers.caddyfile",
         "own-certificate.caddyfile",
+        "php.caddyfile",
         "placeholders.caddyfile",
         "routes.caddyfile",
         "sites.caddyfile",
@@ -68,6 +69,20 @@ fn hello() {
         "hello.caddyfile",
         &[("GET /", &[], 200, "Hello, 127.0.0.1!\n"), ("PUT /x", &[], 200, "Hello, 127.0.0.1!\n")],
     );
+}
+
+// The scripts themselves: `interop::php`. Without php-fpm a script's text is not sent.
+#[test]
+fn php() {
+    let site = Folder::with(&[("index.php", "<?php secret();"), ("a.txt", "a file\n")]);
+    let folder = Folder::new();
+    let root = site.path("").display().to_string();
+    let server = start(&folder, "php.caddyfile", &[("ROOT", &root), ("FPM", "unix//nowhere/php-fpm.sock")]);
+    assert_eq!(get(server.port(), "/a.txt").body, "a file\n");
+    for path in ["/", "/index.php", "/some/page", "/index.php/a", "/INDEX.PHP", "/index.php%20"] {
+        let answer = get(server.port(), path);
+        assert_eq!((answer.status, &*answer.body), (502, ""), "{path}");
+    }
 }
 
 #[test]

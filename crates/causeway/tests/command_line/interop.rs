@@ -8,6 +8,7 @@
 //! - [`acme`]: certificates from Pebble, Let's Encrypt's test authority
 //! - [`acme_server`]: our authority with Caddy as its client
 //! - [`bind`]: BIND, a DNS server, for DNS-01
+//! - [`php`]: php-fpm as a FastCGI application
 
 mod acme;
 mod acme_server;
@@ -16,3 +17,4 @@ mod calls;
 mod grpc;
 mod httpgrpc;
 mod peer;
+mod php;
