@@ -2,16 +2,18 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use causeway_pipeline::Versions;
+use causeway_pipeline::{Roots, TlsClient, TlsPolicy, TlsSpec, Versions};
 use socket2::{Domain, SockAddr, Socket, Type};
 use support::TestServer;
 use support::forward::wish;
 use support::origin::{Act, on_socket};
+use support::tls::{Authority, Store};
 
 /// A path for a socket; the file is removed when dropped.
 struct Place(PathBuf);
@@ -205,4 +207,51 @@ fn a_tunnel() {
     client.send("bye");
     client.end();
     origin.join().unwrap();
+}
+
+/// Forwards each connection to a Unix socket to `address`, as long as the process runs.
+fn relay(listener: UnixListener, address: SocketAddr) {
+    std::thread::spawn(move || {
+        for inbound in listener.incoming() {
+            let (mut inbound, mut outbound) = (inbound.unwrap(), TcpStream::connect(address).unwrap());
+            let (mut from, mut to) = (outbound.try_clone().unwrap(), inbound.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut inbound, &mut outbound);
+                let _ = outbound.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+        }
+    });
+}
+
+// A socket has no name, so the configuration has to name the upstream, or to do without verification.
+#[test]
+fn tls() {
+    let (store, authority) = (Arc::new(Store::default()), Authority::new());
+    store.put("<none>", "", authority.sign(&["127.0.0.1"]));
+    store.put("a.test", "", authority.sign(&["a.test"]));
+    let protected = TestServer::start(|setup| {
+        setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+        setup.certificates = Some(store);
+    });
+    let (server, place) = (TestServer::start(|_| {}), Place::new());
+    relay(place.listen(), protected.address());
+    let verified = |server_name: Option<&str>| TlsClient {
+        server_name: server_name.map(str::to_owned),
+        roots: Roots::These(vec![authority.certificate.clone()]),
+        ..TlsClient::default()
+    };
+    for (why, tls, status) in [
+        ("a name", verified(Some("a.test")), 200),
+        ("no verification", TlsClient { insecure: true, ..TlsClient::default() }, 200),
+        ("another name", verified(Some("b.test")), 502),
+        ("no name", verified(None), 502),
+    ] {
+        let target = target("forward", &place.address(), |transport| transport.tls = Some(Arc::new(tls)));
+        let answer = server.client().get(&format!("{target}/fixed"));
+        assert_eq!(answer.status, status, "{why}");
+    }
 }

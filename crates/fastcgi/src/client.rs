@@ -9,17 +9,19 @@
 //! outbound:  Idle ──open──► Sized │ Stream ──finish──► Ended
 //! ```
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use causeway_message::{BodyLength, Chunk, Framing, Method, ResponseHead, StreamId, Unopened, WaitsFor, WriteList};
+use causeway_message::{Chunk, Framing, Method, ResponseHead, StreamId, Unopened, WaitsFor, WriteList};
 
+use crate::chunked::ChunkPosition;
 use crate::fault::FastCgiFault;
 use crate::limits::Limits;
 use crate::parameters::pair_len;
 use crate::record::{
     BODY_LEN, CONTENT_MAX, HEADER_LEN, REQUEST_ID, RecordHeader, RecordKind, StreamKind, put_begin, put_stream_header,
 };
-use crate::response::{self, HeadSearch};
+use crate::response::{self, ContentEnd, HeadSearch};
 
 /// An event of [`FastCgiClient`].
 pub type FastCgiEvent = causeway_message::ClientEvent<FastCgiFault>;
@@ -34,7 +36,7 @@ const REQUEST_COMPLETE: u8 = 0;
 const OVERLOADED: u8 = 2;
 
 #[cfg(test)]
-const _: () = assert!(size_of::<FastCgiClient>() <= 112);
+const _: () = assert!(size_of::<FastCgiClient>() <= 120);
 
 /// The web server's side of one connection, which carries one request.
 ///
@@ -78,12 +80,28 @@ enum ResponsePart {
     /// No request was sent: any byte is unexpected.
     Idle,
     Head,
-    /// In the content; with a Content-Length, this much of it is left.
-    Body {
-        left: Option<u64>,
-    },
+    Body(BodyPosition),
     /// No further input is parsed.
     Closed,
+}
+
+/// The position in the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyPosition {
+    /// The end of the response is the content's.
+    Open,
+    /// This much of the announced length is left.
+    Sized {
+        left: u64,
+    },
+    Chunked(ChunkPosition),
+}
+
+impl BodyPosition {
+    /// Whether all of the content has arrived that the head or the content itself announced.
+    fn is_complete(self) -> bool {
+        matches!(self, Self::Sized { left: 0 } | Self::Chunked(ChunkPosition::Done))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +138,7 @@ impl FastCgiClient {
         match self.inbound {
             ResponsePart::Idle if !self.wants_close() => WaitsFor::KeepAlive,
             ResponsePart::Head if self.has_stdout => WaitsFor::Head,
-            ResponsePart::Body { .. } => WaitsFor::Body,
+            ResponsePart::Body(_) => WaitsFor::Body,
             ResponsePart::Idle | ResponsePart::Head | ResponsePart::Closed => WaitsFor::Nothing,
         }
     }
@@ -240,9 +258,9 @@ impl FastCgiClient {
             }
             // §5.5: an application sends END_REQUEST, but without it the content is complete all the same if its own
             // end, or all of its announced bytes, have arrived.
-            ResponsePart::Body { left: Some(0) } => Some(self.end()),
-            ResponsePart::Body { left: None } if self.stdout_ended => Some(self.end()),
-            ResponsePart::Head | ResponsePart::Body { .. } => self.fail(FastCgiFault::Truncated).event,
+            ResponsePart::Body(position) if position.is_complete() => Some(self.end()),
+            ResponsePart::Body(BodyPosition::Open) if self.stdout_ended => Some(self.end()),
+            ResponsePart::Head | ResponsePart::Body(_) => self.fail(FastCgiFault::Truncated).event,
         }
     }
 
@@ -329,18 +347,20 @@ impl FastCgiClient {
             RecordKind::Stdout if !self.stdout_ended => match &mut self.inbound {
                 ResponsePart::Head => self.handle_head(input, head),
                 // RFC 9110 §8.6: the content ends at its announced length. The surplus is dropped with the connection.
-                ResponsePart::Body { left: Some(0) } => {
+                ResponsePart::Body(BodyPosition::Sized { left: 0 }) => {
                     let event = Some(self.end());
                     FastCgiHandled { consumed, event }
                 }
-                ResponsePart::Body { left } => {
-                    let mut len = consumed;
-                    if let Some(left) = left {
-                        len = len.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                        *left -= len as u64;
-                    }
-                    FastCgiHandled { consumed: len, event: Some(FastCgiEvent::Data { stream: STREAM, range: 0..len }) }
+                ResponsePart::Body(BodyPosition::Sized { left }) => {
+                    let len = consumed.min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= len as u64;
+                    data(len, 0..len)
                 }
+                ResponsePart::Body(BodyPosition::Open) => data(consumed, 0..consumed),
+                ResponsePart::Body(BodyPosition::Chunked(position)) => match position.handle(input) {
+                    Ok((consumed, range)) => data(consumed, range),
+                    Err(fault) => self.fail(fault),
+                },
                 ResponsePart::Idle | ResponsePart::Closed => FastCgiHandled { consumed, event: None },
             },
             RecordKind::Stdout | RecordKind::EndRequest | RecordKind::Skipped => {
@@ -366,16 +386,17 @@ impl FastCgiClient {
             return FastCgiHandled { consumed: input.len(), event: None };
         };
         match response::parse(&bytes[..end], self.is_head, &self.limits, head) {
-            Ok(body) => {
-                self.inbound = match body {
-                    BodyLength::None => ResponsePart::Closed,
-                    BodyLength::Sized(bytes) => ResponsePart::Body { left: Some(bytes) },
-                    BodyLength::Unknown => ResponsePart::Body { left: None },
+            Ok(end_of_content) => {
+                self.inbound = match end_of_content {
+                    ContentEnd::Absent => ResponsePart::Closed,
+                    ContentEnd::Sized(left) => ResponsePart::Body(BodyPosition::Sized { left }),
+                    ContentEnd::Open => ResponsePart::Body(BodyPosition::Open),
+                    ContentEnd::Chunked => ResponsePart::Body(BodyPosition::Chunked(ChunkPosition::START)),
                 };
                 self.gathered = Vec::new();
                 // The response is complete: the connection ends with it, as after END_REQUEST.
-                self.over |= body == BodyLength::None;
-                let event = FastCgiEvent::Head { stream: STREAM, body };
+                self.over |= end_of_content == ContentEnd::Absent;
+                let event = FastCgiEvent::Head { stream: STREAM, body: end_of_content.length() };
                 FastCgiHandled { consumed: end - before, event: Some(event) }
             }
             Err(fault) => self.fail(fault),
@@ -386,7 +407,9 @@ impl FastCgiClient {
     fn handle_end_request(&mut self, [_, _, _, _, protocol_status, ..]: [u8; BODY_LEN]) -> FastCgiHandled {
         match (protocol_status, self.inbound) {
             (OVERLOADED, _) => self.fail(FastCgiFault::Overloaded),
-            (REQUEST_COMPLETE, ResponsePart::Body { left: None | Some(0) }) => {
+            (REQUEST_COMPLETE, ResponsePart::Body(position))
+                if position == BodyPosition::Open || position.is_complete() =>
+            {
                 FastCgiHandled { consumed: HEADER_LEN + BODY_LEN, event: Some(self.end()) }
             }
             (REQUEST_COMPLETE, _) => self.fail(FastCgiFault::Truncated),
@@ -412,6 +435,12 @@ impl FastCgiClient {
         self.close();
         FastCgiHandled { consumed: 0, event: Some(FastCgiEvent::Broken { fault: Some(fault) }) }
     }
+}
+
+/// The result for a part of the content; an empty range is no event.
+fn data(consumed: usize, range: Range<usize>) -> FastCgiHandled {
+    let event = if range.is_empty() { None } else { Some(FastCgiEvent::Data { stream: STREAM, range }) };
+    FastCgiHandled { consumed, event }
 }
 
 /// Moves the range of an event.

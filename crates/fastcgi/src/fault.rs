@@ -31,8 +31,10 @@ pub enum FastCgiFault {
     Status,
     /// A Content-Length that is not a number, or more than one.
     ContentLength,
-    /// A Transfer-Encoding, which CGI does not have (RFC 3875 §6.3.4).
+    /// A Transfer-Encoding other than chunked, or one with a Content-Length.
     TransferEncoding,
+    /// Chunked content that violates its syntax (RFC 9112 §7.1).
+    Chunk,
     /// The response ended within its head, or before its Content-Length.
     Truncated,
 }

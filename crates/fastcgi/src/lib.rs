@@ -8,6 +8,7 @@
 //!
 //! This crate uses no socket, clock, task or lock.
 
+mod chunked;
 mod client;
 mod fault;
 mod limits;

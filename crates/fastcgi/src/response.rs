@@ -9,6 +9,30 @@ use crate::limits::Limits;
 /// The field that sets the status (RFC 3875 §6.3.3). It is not a field of HTTP.
 const STATUS: NameRef<'static> = NameRef::Other("Status");
 
+/// How the end of a response's content is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentEnd {
+    /// There is no content.
+    Absent,
+    /// By its length.
+    Sized(u64),
+    /// By the end of the response.
+    Open,
+    /// By the last chunk.
+    Chunked,
+}
+
+impl ContentEnd {
+    /// Returns the length of the content.
+    pub(crate) fn length(self) -> BodyLength {
+        match self {
+            Self::Absent => BodyLength::None,
+            Self::Sized(bytes) => BodyLength::Sized(bytes),
+            Self::Open | Self::Chunked => BodyLength::Unknown,
+        }
+    }
+}
+
 /// The search for the end of a head, over bytes that grow. All calls together look at each byte once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadSearch {
@@ -40,7 +64,7 @@ pub(crate) fn parse(
     is_head: bool,
     limits: &Limits,
     head: &mut ResponseHead,
-) -> Result<BodyLength, FastCgiFault> {
+) -> Result<ContentEnd, FastCgiFault> {
     head.clear();
     let parsed = fill(bytes, limits, head).and_then(|()| examine(is_head, head));
     if parsed.is_err() {
@@ -109,7 +133,7 @@ fn trim_start(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// Derives the status and the framing from the fields.
-fn examine(is_head: bool, head: &mut ResponseHead) -> Result<BodyLength, FastCgiFault> {
+fn examine(is_head: bool, head: &mut ResponseHead) -> Result<ContentEnd, FastCgiFault> {
     let fields = head.fields();
     let status = match fields.get(STATUS) {
         Some(text) if !text.is_empty() => status(text).ok_or(FastCgiFault::Status)?,
@@ -117,16 +141,20 @@ fn examine(is_head: bool, head: &mut ResponseHead) -> Result<BodyLength, FastCgi
         _ if fields.get(names::LOCATION).is_some_and(|location| !location.is_empty()) => StatusCode::FOUND,
         _ => StatusCode::OK,
     };
-    if fields.contains(names::TRANSFER_ENCODING) {
-        return Err(FastCgiFault::TransferEncoding);
-    }
     let length = fields.content_length().map_err(|_| FastCgiFault::ContentLength)?;
+    // CGI has no transfer codings, but some scripts write this one themselves, and Caddy decodes it.
+    let is_chunked = match fields.get(names::TRANSFER_ENCODING) {
+        None => false,
+        Some(coding) if coding.eq_ignore_ascii_case(b"chunked") && length.is_none() => true,
+        Some(_) => return Err(FastCgiFault::TransferEncoding),
+    };
     head.set_status(status);
     Ok(match length {
-        _ if is_head || status.forbids_content() => BodyLength::None,
-        Some(0) => BodyLength::None,
-        Some(bytes) => BodyLength::Sized(bytes),
-        None => BodyLength::Unknown,
+        _ if is_head || status.forbids_content() => ContentEnd::Absent,
+        Some(0) => ContentEnd::Absent,
+        Some(bytes) => ContentEnd::Sized(bytes),
+        None if is_chunked => ContentEnd::Chunked,
+        None => ContentEnd::Open,
     })
 }
 
@@ -143,7 +171,7 @@ mod tests {
     use super::*;
 
     /// The status, the fields and the framing of a head.
-    type Seen<'c> = (u16, &'c [(&'c str, &'c str)], BodyLength);
+    type Seen<'c> = (u16, &'c [(&'c str, &'c str)], ContentEnd);
 
     #[track_caller]
     fn check(cases: &[(&str, &str, Result<Seen<'_>, FastCgiFault>)]) {
@@ -169,31 +197,37 @@ mod tests {
     /// RFC 3875 §6.2, §6.3: the forms of a response's head.
     #[test]
     fn heads() {
-        use BodyLength::{None, Sized, Unknown};
+        use ContentEnd::{Absent, Chunked, Open, Sized};
         check(&[
             (
                 "php",
                 "Content-type: text/html; charset=UTF-8\r\n\r\n",
-                Ok((200, &[("Content-Type", "text/html; charset=UTF-8")], Unknown)),
+                Ok((200, &[("Content-Type", "text/html; charset=UTF-8")], Open)),
             ),
-            ("NL alone", "A: 1\nB:2 \n\n", Ok((200, &[("A", "1"), ("B", "2")], Unknown))),
-            ("no field", "\r\n", Ok((200, &[], Unknown))),
-            ("an empty value", "A:\r\nB: \t\r\n\r\n", Ok((200, &[("A", ""), ("B", "")], Unknown))),
-            ("a status", "Status: 404 Not Found\r\n\r\n", Ok((404, &[("Status", "404 Not Found")], Unknown))),
-            ("a status in capitals", "STATUS:503\r\n\r\n", Ok((503, &[("STATUS", "503")], Unknown))),
-            ("no reason", "Status: 299 \r\n\r\n", Ok((299, &[("Status", "299")], Unknown))),
-            ("no content", "Status: 204\r\n\r\n", Ok((204, &[("Status", "204")], None))),
-            ("a redirect", "Location: /a\r\n\r\n", Ok((302, &[("Location", "/a")], Unknown))),
+            ("NL alone", "A: 1\nB:2 \n\n", Ok((200, &[("A", "1"), ("B", "2")], Open))),
+            ("no field", "\r\n", Ok((200, &[], Open))),
+            ("an empty value", "A:\r\nB: \t\r\n\r\n", Ok((200, &[("A", ""), ("B", "")], Open))),
+            ("a status", "Status: 404 Not Found\r\n\r\n", Ok((404, &[("Status", "404 Not Found")], Open))),
+            ("a status in capitals", "STATUS:503\r\n\r\n", Ok((503, &[("STATUS", "503")], Open))),
+            ("no reason", "Status: 299 \r\n\r\n", Ok((299, &[("Status", "299")], Open))),
+            ("no content", "Status: 204\r\n\r\n", Ok((204, &[("Status", "204")], Absent))),
+            ("a redirect", "Location: /a\r\n\r\n", Ok((302, &[("Location", "/a")], Open))),
             (
                 "a redirect with a status",
                 "Location: /a\r\nStatus: 301\r\n\r\n",
-                Ok((301, &[("Location", "/a"), ("Status", "301")], Unknown)),
+                Ok((301, &[("Location", "/a"), ("Status", "301")], Open)),
             ),
             ("a length", "Content-Length: 7\r\n\r\n", Ok((200, &[("Content-Length", "7")], Sized(7)))),
-            ("an empty body", "Content-Length: 0\r\n\r\n", Ok((200, &[("Content-Length", "0")], None))),
+            ("an empty body", "Content-Length: 0\r\n\r\n", Ok((200, &[("Content-Length", "0")], Absent))),
             ("no number", "Content-Length: 7x\r\n\r\n", Err(FastCgiFault::ContentLength)),
             ("two lengths", "Content-Length: 7\r\nContent-Length: 7\r\n\r\n", Err(FastCgiFault::ContentLength)),
-            ("a transfer coding", "Transfer-Encoding: chunked\r\n\r\n", Err(FastCgiFault::TransferEncoding)),
+            ("chunked", "Transfer-Encoding: Chunked\r\n\r\n", Ok((200, &[("Transfer-Encoding", "Chunked")], Chunked))),
+            ("another coding", "Transfer-Encoding: gzip, chunked\r\n\r\n", Err(FastCgiFault::TransferEncoding)),
+            (
+                "a coding and a length",
+                "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+                Err(FastCgiFault::TransferEncoding),
+            ),
             ("no colon", "<html>\n\n", Err(FastCgiFault::FieldName)),
             ("white space before the colon", "A : 1\r\n\r\n", Err(FastCgiFault::FieldName)),
             ("no name", ": 1\r\n\r\n", Err(FastCgiFault::FieldName)),
@@ -210,14 +244,14 @@ mod tests {
     fn limits() {
         let limits = Limits { head_bytes_max: 12, fields_max: 2 };
         for (text, want) in [
-            ("A: 1\nB: 2\n\n", Ok(BodyLength::Unknown)),
-            ("A: 1\nB: 22\n\n", Ok(BodyLength::Unknown)),
+            ("A: 1\nB: 2\n\n", Ok(ContentEnd::Open)),
+            ("A: 1\nB: 22\n\n", Ok(ContentEnd::Open)),
             ("A: 1\nB: 222\n\n", Err(FastCgiFault::HeadTooLong)),
             ("A:\nB:\nC:\n\n", Err(FastCgiFault::TooManyFields)),
         ] {
             assert_eq!(parse(text.as_bytes(), false, &limits, &mut ResponseHead::default()), want, "{text:?}");
         }
         let mut head = ResponseHead::default();
-        assert_eq!(parse(b"Content-Length: 7\n\n", true, &Limits::default(), &mut head), Ok(BodyLength::None));
+        assert_eq!(parse(b"Content-Length: 7\n\n", true, &Limits::default(), &mut head), Ok(ContentEnd::Absent));
     }
 }

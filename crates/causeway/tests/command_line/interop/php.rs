@@ -144,6 +144,11 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("redirect.php", "<?php header('Location: /hello.php');"),
     ("nothing.php", "<?php http_response_code(204);"),
     ("length.php", "<?php header('Content-Length: 5'); echo 'hello';"),
+    ("chunks.php", "<?php header('Transfer-Encoding: chunked'); echo \"5\\r\\nhello\\r\\n0\\r\\n\\r\\n\";"),
+    (
+        "cookies.php",
+        "<?php for ($i = 0; $i < 40; $i++) { header('X-Large: ' . str_repeat('x', 500), false); } echo 'many';",
+    ),
     ("fatal.php", "<?php nothing();"),
     ("early.php", "<?php http_response_code(413); echo \"too much\\n\";"),
 ];
@@ -173,6 +178,9 @@ fn scripts() {
         ("/redirect.php", 302, ""),
         ("/nothing.php", 204, ""),
         ("/length.php", 200, "hello"),
+        ("/chunks.php", 200, "hello"),
+        // A head of 20 KB, which PHP sends in several records.
+        ("/cookies.php", 200, "many"),
     ] {
         let found = get(port, path);
         assert_eq!((found.status, &*found.body), (status, body), "{path}");
