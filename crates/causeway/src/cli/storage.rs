@@ -56,18 +56,18 @@ impl StorageCommand {
 impl Export {
     fn run(self) -> anyhow::Result<()> {
         let storage = storage(&self.config)?;
-        let place = self.output.display();
+        let file_name = self.output.display();
         let count = if self.output.as_os_str() == "-" {
             pack(&*storage, io::stdout().lock()).context("standard output")?
         } else {
             // It holds private keys.
             let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.output);
-            let file = file.with_context(|| format!("--output: {place}"))?;
-            let count = pack(&*storage, &file).with_context(|| format!("--output: {place}"))?;
-            file.sync_all().with_context(|| format!("--output: {place}"))?;
+            let file = file.with_context(|| format!("--output: {file_name}"))?;
+            let count = pack(&*storage, &file).with_context(|| format!("--output: {file_name}"))?;
+            file.sync_all().with_context(|| format!("--output: {file_name}"))?;
             count
         };
-        output::note(&format!("Exported {count} values of {}", storage.identity()));
+        output::note(&format!("Exported {count} values from {}", place(&*storage)));
         Ok(())
     }
 }
@@ -79,14 +79,14 @@ impl Import {
             bail!("found --config - and --input -, expected standard input for one of them");
         }
         let storage = storage(&self.config)?;
-        let place = self.input.display();
+        let file_name = self.input.display();
         let count = if is_stdin {
             unpack(&*storage, io::stdin().lock()).context("standard input")?
         } else {
-            let file = File::open(&self.input).with_context(|| format!("--input: {place}"))?;
-            unpack(&*storage, file).with_context(|| format!("--input: {place}"))?
+            let file = File::open(&self.input).with_context(|| format!("--input: {file_name}"))?;
+            unpack(&*storage, file).with_context(|| format!("--input: {file_name}"))?
         };
-        output::print(&format!("Imported {count} values into {}", storage.identity()))
+        output::print(&format!("Imported {count} values into {}", place(&*storage)))
     }
 }
 
@@ -96,6 +96,11 @@ fn storage(config: &ConfigFlags) -> anyhow::Result<SharedStorage> {
     source::warn(&adapted.warnings);
     let storage = open_storage(&adapted.json, &source::registry(&source.environment), &data_folder());
     storage.map_err(|fault| source::explain(&source.document, &adapted, &fault))
+}
+
+/// Where a storage is: its folder, or its server with the prefix of its keys.
+fn place(storage: &dyn Storage) -> String {
+    storage.place("").trim_end_matches('/').to_owned()
 }
 
 /// Writes all values to an archive and returns their number.
