@@ -143,7 +143,10 @@ impl UpstreamHealth {
     pub(super) fn new(status: Arc<UpstreamStatus>, checks: &HealthChecks, transport_key: &str) -> Self {
         let passive = checks.passive.as_ref();
         let failures_max = passive.filter(|checks| checks.fail_duration.is_some()).map(|checks| checks.failures_max);
-        status.set_failures_limit(failures_max.unwrap_or(0));
+        // Another handler with the upstream may count its failures.
+        if let Some(max) = failures_max {
+            status.set_failures_limit(max);
+        }
         let check = checks.active.as_ref().map(|checks| checks.of(&status, transport_key));
         Self { status, check, failures_max: passive.map(|checks| checks.failures_max) }
     }

@@ -143,9 +143,10 @@ fn schedule_summary() {
             }
             drop(lately);
             for (upstream, kind, left_out) in rest {
+                let upstream = &*upstream;
                 match kind {
-                    FailureKind::Stderr => tracing::warn!(?upstream, left_out, "{STDERR}"),
-                    _ => tracing::error!(?upstream, left_out, "{}", kind.words()),
+                    FailureKind::Stderr => tracing::warn!(upstream, left_out, "{STDERR}"),
+                    _ => tracing::error!(upstream, left_out, "{}", kind.words()),
                 }
             }
             if is_last {
@@ -167,10 +168,10 @@ pub fn report_failure(upstream: &str, kind: FailureKind, took: Duration, cause: 
         return schedule_summary();
     };
     drop(lately);
-    // Quoted, because a name may come from a request, and a cause from a peer.
-    let cause = cause.to_string();
+    // A name may come from a request, and a cause from a peer: values of fields, which every format of logs quotes.
+    let cause = &*cause.to_string();
     let (duration, left_out) = (took.as_secs_f64(), (left_out > 0).then_some(left_out));
-    tracing::error!(?upstream, duration, ?cause, left_out, "{}", kind.words());
+    tracing::error!(upstream, duration, cause, left_out, "{}", kind.words());
 }
 
 /// Logs the text that a FastCGI application wrote to STDERR during one request, at `level`. `None` is one line a second
@@ -184,11 +185,11 @@ pub fn report_stderr(upstream: &str, text: &[u8], level: Option<StderrLevel>, no
         };
         left_out = (count > 0).then_some(count);
     }
-    // Quoted, so that the text stays on one line.
-    let text = String::from_utf8_lossy(text.trim_ascii_end());
+    // A value of a field, which every format of logs keeps on one line.
+    let text = &*String::from_utf8_lossy(text.trim_ascii_end());
     match level {
-        Some(StderrLevel::Error) => tracing::error!(?upstream, ?text, "{STDERR}"),
-        Some(StderrLevel::Warn) | None => tracing::warn!(?upstream, ?text, left_out, "{STDERR}"),
+        Some(StderrLevel::Error) => tracing::error!(upstream, text, "{STDERR}"),
+        Some(StderrLevel::Warn) | None => tracing::warn!(upstream, text, left_out, "{STDERR}"),
     }
 }
 

@@ -77,7 +77,7 @@ impl UpstreamStatus {
         &self.dial
     }
 
-    /// Sets from how many failures on metrics show the upstream as unhealthy; 0 for never.
+    /// Sets from how many failures on metrics show the upstream as unhealthy.
     pub fn set_failures_limit(&self, limit: u32) {
         self.failures_limit.store(limit, Ordering::Relaxed);
     }
