@@ -100,7 +100,8 @@ impl Profiled {
             let name = tab.evaluate(&format!("document.querySelector(\"#get a[href$='format={form}']\").download"))?;
             let file = folder.join(name.as_str().unwrap_or_default());
             let begun = Instant::now();
-            while !file.is_file() && begun.elapsed() < PATIENCE {
+            // The browser creates the file before it writes the content.
+            while std::fs::metadata(&file).map_or(0, |file| file.len()) == 0 && begun.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(50));
             }
             match std::fs::read(&file) {
