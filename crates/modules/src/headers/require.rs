@@ -16,7 +16,12 @@ pub(crate) struct Require {
     fields: Vec<(FieldName, Option<Patterns>)>,
 }
 
-/// Returns whether the response meets the conditions on the status and on every field.
+/// Returns whether a status is `wanted`: a code, or a class such as 2 for 2xx.
+pub(crate) fn is_of(status: StatusCode, wanted: u16) -> bool {
+    let code = status.as_u16();
+    wanted == code || wanted == code / 100
+}
+
 impl Require {
     pub(crate) fn build(written: ResponseMatcherConfig, build: &Build<'_>) -> Result<Self, BuildError> {
         let mut fields = Vec::with_capacity(written.headers.len());
@@ -28,9 +33,9 @@ impl Require {
         Ok(Self { status: written.status_code, fields })
     }
 
+    /// Returns whether the response meets the conditions on the status and on every field.
     pub(crate) fn holds(&self, fields: &FieldMap, status: StatusCode) -> bool {
-        let code = status.as_u16();
-        (self.status.is_empty() || self.status.iter().any(|&want| want == code || (want < 10 && want == code / 100)))
+        (self.status.is_empty() || self.status.iter().any(|&wanted| is_of(status, wanted)))
             && self.fields.iter().all(|(name, patterns)| match patterns {
                 None => !fields.contains(name),
                 Some(patterns) if patterns.is_empty() => fields.contains(name),

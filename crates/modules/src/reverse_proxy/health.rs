@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::headers::is_of;
 pub(super) use active::{ActiveChecks, Checker, Target};
 
 #[derive(Deserialize)]
@@ -124,12 +125,6 @@ impl PassiveChecks {
             self.failed(status, now);
         }
     }
-}
-
-/// Returns whether a status is `wanted`: a code, or a class such as 2 for 2xx.
-fn is_of(code: StatusCode, wanted: u16) -> bool {
-    let code = code.as_u16();
-    code == wanted || wanted < 100 && code / 100 == wanted
 }
 
 /// The health of an upstream as its handler sees it.

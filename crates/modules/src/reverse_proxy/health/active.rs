@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::address::Address;
-use super::is_of;
+use crate::headers::is_of;
 use crate::regexp::Expression;
 use crate::rendered::with_field_value;
 
