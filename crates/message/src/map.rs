@@ -127,6 +127,26 @@ impl FieldMap {
         self.append_bytes(name.into(), value.as_bytes());
     }
 
+    /// Appends all values of a name to `out`, with commas between them (RFC 9110 §5.3). Returns whether there is any.
+    pub fn write_joined(&self, name: NameRef<'_>, out: &mut Vec<u8>) -> bool {
+        if let NameRef::Known(known) = name
+            // The common case: one value, found without a scan of all fields.
+            && !self.is_repeated(known)
+        {
+            let value = self.get(known);
+            out.extend_from_slice(value.unwrap_or_default());
+            return value.is_some();
+        }
+        let mut values = self.get_all(name);
+        let Some(first) = values.next() else { return false };
+        out.extend_from_slice(first);
+        values.for_each(|value| {
+            out.push(b',');
+            out.extend_from_slice(value);
+        });
+        true
+    }
+
     /// Whether there is more than one field of this name. O(1).
     #[inline]
     #[must_use]

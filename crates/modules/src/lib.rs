@@ -6,11 +6,13 @@
 //! - [`authentication`]: HTTP basic authentication
 //! - [`headers`], [`rewrite`], [`request_body`]: changes to the request and the response
 //! - [`encode`]: compressed responses
+//! - [`push`]: accepted without effect
 //! - [`vars`], [`map`]: values that handlers pass to later handlers
 //! - [`access_log`], [`log_append`]: records of requests
 //! - [`logs`]: the logs that these records and the server's own messages go to
 //! - [`subroute`], [`invoke`]: routes within a route
 //! - [`file_server`]: files and listings of folders
+//! - [`intercept`]: routes for responses of later handlers
 //! - [`reverse_proxy`]: requests forwarded to upstream servers
 //! - [`httpgrpc`]: HTTP requests carried in gRPC messages
 //! - [`metrics`]: the server's metrics as a response
@@ -30,6 +32,7 @@ mod fresh;
 mod glob;
 pub mod headers;
 pub mod httpgrpc;
+pub mod intercept;
 pub mod invoke;
 pub mod log_append;
 pub mod logs;
@@ -37,6 +40,7 @@ pub mod map;
 pub mod matchers;
 pub mod metrics;
 mod pattern;
+pub mod push;
 mod regexp;
 mod rendered;
 pub mod request_body;
@@ -61,10 +65,12 @@ pub fn register(registry: &mut Registry) {
     registry.handler("file_server", file_server::make);
     registry.handler("headers", headers::make);
     registry.handler("httpgrpc", httpgrpc::make);
+    registry.handler("intercept", intercept::make);
     registry.handler("invoke", invoke::make);
     registry.handler("log_append", log_append::make);
     registry.handler("map", map::make);
     registry.handler("metrics", metrics::make);
+    registry.handler("push", push::make);
     registry.handler("request_body", request_body::make);
     registry.handler("reverse_proxy", reverse_proxy::make);
     registry.handler("rewrite", rewrite::make);

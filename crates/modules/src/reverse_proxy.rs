@@ -26,7 +26,7 @@ pub mod copy;
 mod exchange;
 mod fastcgi;
 mod forwarded;
-mod handle_response;
+pub(crate) mod handle_response;
 mod health;
 mod httpgrpc;
 mod placeholders;

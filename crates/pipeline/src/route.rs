@@ -274,6 +274,9 @@ pub(crate) struct Flow {
     /// a fault.
     left: u16,
     awaits: Option<u16>,
+    /// Responses that routes may replace, the innermost last, with the index into `entered` of the handler that set each
+    /// aside.
+    replaced: Vec<(u16, Response)>,
     pub(crate) measurement: Measurement,
 }
 
@@ -315,6 +318,7 @@ impl Flow {
             current: _,
             left: _,
             awaits,
+            replaced,
             measurement,
         } = self;
         calls.clear();
@@ -333,6 +337,7 @@ impl Flow {
         *recovers = false;
         *direction = Direction::In;
         *awaits = None;
+        replaced.clear();
         measurement.clear();
     }
 
@@ -346,6 +351,19 @@ impl Flow {
         if self.direction == Direction::Out {
             self.awaits = Some(self.left);
         }
+    }
+
+    /// Sets a response aside, and registers the running handler to see the one that takes its place.
+    pub(crate) fn replace(&mut self, response: Response) {
+        if self.direction == Direction::Out {
+            self.replaced.push((self.left, response));
+            self.back.push(self.left);
+        }
+    }
+
+    /// Returns the response that the running handler set aside.
+    pub(crate) fn take_replaced(&mut self) -> Option<Response> {
+        self.replaced.pop_if(|(owner, _)| *owner == self.left).map(|(_, response)| response)
     }
 
     fn place(&mut self) -> &mut RoutePosition {
@@ -484,9 +502,12 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
     }
 }
 
-/// Returns the status of a chain that no handler answered. As in Caddy: 200, or within error routes the status of the
-/// fault.
+/// Returns the status of a chain that no handler answered. As in Caddy: 200, within error routes the status of the
+/// fault, and that of the response that the chain could have replaced.
 fn unanswered(cx: &Context) -> StatusCode {
+    if let Some((_, response)) = cx.flow().replaced.last() {
+        return response.status;
+    }
     match cx.fault() {
         Some(fault) if cx.flow().recovers || cx.flow().calls.last().is_some_and(|place| place.terminal) => fault.status,
         _ => StatusCode::OK,

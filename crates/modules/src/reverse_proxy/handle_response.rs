@@ -1,4 +1,4 @@
-//! `handle_response`: for matching responses, another status or routes.
+//! `handle_response` of `reverse_proxy` and `intercept`: for matching responses, another status or routes.
 
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, RoutesId};
@@ -19,14 +19,14 @@ struct HandleResponseConfig {
     _routes: Option<IgnoredAny>,
 }
 
-pub(super) struct ResponseRoutes {
+pub(crate) struct ResponseRoutes {
     matches: Option<Require>,
     status: Option<Status>,
     list: RoutesId,
 }
 
 impl ResponseRoutes {
-    pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let written: HandleResponseConfig = build.parse(value)?;
         let matches = match written.matches {
             Some(matches) => Some(build.at("match", |build| Require::build(matches, build))?),
@@ -40,16 +40,16 @@ impl ResponseRoutes {
     }
 
     /// Returns whether this entry applies to a response.
-    pub(super) fn are_for(&self, fields: &FieldMap, status: StatusCode) -> bool {
+    pub(crate) fn are_for(&self, fields: &FieldMap, status: StatusCode) -> bool {
         self.matches.as_ref().is_none_or(|matches| matches.holds(fields, status))
     }
 
     /// Returns the status that replaces the response's own, or `None` if the routes decide.
-    pub(super) fn status(&self, cx: &mut Context) -> Option<Result<StatusCode, Fault>> {
+    pub(crate) fn status(&self, cx: &mut Context) -> Option<Result<StatusCode, Fault>> {
         self.status.as_ref().map(|status| status.of(cx))
     }
 
-    pub(super) fn list(&self) -> RoutesId {
+    pub(crate) fn list(&self) -> RoutesId {
         self.list
     }
 }

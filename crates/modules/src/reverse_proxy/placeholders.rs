@@ -130,13 +130,9 @@ impl Named {
                     }
                     OfAnswer::LatencyMs => write!(text, "{}", latency().as_secs_f64() * 1e3),
                     OfAnswer::Field(name) => {
-                        let mut values = head.fields().get_all(name);
-                        let Some(first) = values.next() else { return };
-                        text.extend_from_slice(first);
-                        values.for_each(|value| {
-                            text.push(b',');
-                            text.extend_from_slice(value);
-                        });
+                        if !head.fields().write_joined(name.as_ref(), text) {
+                            return;
+                        }
                         Ok(())
                     }
                 };

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use causeway_message::{FieldMap, ResponseHead, StatusCode};
 
 use super::{Context, KEPT_BYTES_MAX};
+use crate::handler::{Response, Step};
+use crate::route::RoutesId;
 use crate::upstream::{Call, Finish};
 
 pub(super) struct ResponseState {
@@ -66,6 +68,20 @@ impl Context {
     /// Takes the held response, with the handler that can forward it.
     pub fn take_held_answer(&mut self) -> Option<(Call, Rc<dyn Finish>)> {
         self.0.response.held.take()
+    }
+
+    /// For [`Handler::leave`](crate::Handler::leave): sets the response aside and runs the routes of `list`.
+    /// The handler's `leave` runs again with their response, and [`take_replaced`](Self::take_replaced) then returns the
+    /// one that was set aside. If no route responds, the new response is empty and has the old status. If they fail, the
+    /// handler's [`failed`](crate::Handler::failed) runs, which must take the old response too.
+    pub fn replace_response(&mut self, response: Response, list: RoutesId) -> Step {
+        self.0.flow.replace(response);
+        Step::Call(list)
+    }
+
+    /// Returns the response that the running handler set aside before; `None` if it did not.
+    pub fn take_replaced(&mut self) -> Option<Response> {
+        self.0.flow.take_replaced()
     }
 
     /// Drains the interim responses that handlers queued since the last call, in order.

@@ -239,7 +239,10 @@ impl PlaceholderId {
         let text: &[u8] = match self {
             Self::Target(which, part, form) => return target::render(cx, *which, *part, *form, out),
             Self::Field(name) => return joined(cx, name, out),
-            Self::ResponseField(name) => return join(cx.response().fields(), name.as_ref(), out),
+            Self::ResponseField(name) => {
+                cx.response().fields().write_joined(name.as_ref(), out);
+                return;
+            }
             Self::Method(which) => head_of(cx, *which).method().as_str().as_bytes(),
             Self::Scheme => cx.arrival().scheme.as_str().as_bytes(),
             Self::Protocol => cx.version().as_str().as_bytes(),
@@ -334,23 +337,10 @@ fn network(bits: &str) -> Option<PlaceholderId> {
 fn joined(cx: &Context, name: &FieldName, out: &mut Vec<u8>) {
     match name.as_ref() {
         NameRef::Known(names::HOST) => out.extend_from_slice(cx.head().authority().unwrap_or_default().as_bytes()),
-        name => join(cx.head().fields(), name, out),
+        name => {
+            cx.head().fields().write_joined(name, out);
+        }
     }
-}
-
-fn join(fields: &FieldMap, name: NameRef<'_>, out: &mut Vec<u8>) {
-    if let NameRef::Known(known) = name
-        // The common case: one value, found without a scan of all fields.
-        && !fields.is_repeated(known)
-    {
-        return out.extend_from_slice(fields.get(known).unwrap_or_default());
-    }
-    let mut values = fields.get_all(name);
-    out.extend_from_slice(values.next().unwrap_or_default());
-    values.for_each(|value| {
-        out.push(b',');
-        out.extend_from_slice(value);
-    });
 }
 
 /// Returns the value of a cookie without quotes (RFC 6265 §5.4). The name is compared without case.
