@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::configurations::{self, Admin};
 use crate::load;
+use crate::log::{self, Extra};
 use crate::progress::Progress;
 use crate::record::{Metric, Record, Row, Table};
 use crate::request;
@@ -38,10 +39,16 @@ enum Scenario {
     Http2,
     /// A browser's request over HTTP/1.1 to a proxy; the upstream is not counted.
     Proxy,
+    /// The smallest request, with a line of JSON for each in a file.
+    Logged,
+    /// The smallest request, with metrics.
+    Measured,
 }
 
-const SCENARIOS: [(&str, Scenario); 4] = [
+const SCENARIOS: [(&str, Scenario); 6] = [
     ("h1-minimal", Scenario::Minimal),
+    ("h1-minimal-log", Scenario::Logged),
+    ("h1-minimal-metrics", Scenario::Measured),
     ("h1-browser", Scenario::Browser),
     ("h2-x10", Scenario::Http2),
     ("proxy", Scenario::Proxy),
@@ -104,19 +111,22 @@ fn instructions(shop: &Workshop, valgrind: &Path, binary: &Path, scenario: Scena
         .args(["--tool=callgrind", "--quiet"])
         .arg(format!("--callgrind-out-file={}", counts.display()))
         .arg(binary);
-    let upstream;
-    let text = if scenario == Scenario::Proxy {
-        let upstream_port = free_port()?;
-        let text = configurations::one_respond(upstream_port, Admin::Off);
-        upstream = Some(Server::start(shop, Command::new(binary), upstream_port, &text)?);
-        proxy_to(port, upstream_port)
-    } else {
-        upstream = None;
-        configurations::one_respond(port, Admin::Off)
+    let lines = shop.scratch.join(format!("access-{port}.log"));
+    let mut upstream = None;
+    let text = match scenario {
+        Scenario::Proxy => {
+            let upstream_port = free_port()?;
+            let text = configurations::one_respond(upstream_port, Admin::Off);
+            upstream = Some(Server::start(shop, Command::new(binary), upstream_port, &text)?);
+            proxy_to(port, upstream_port)
+        }
+        Scenario::Logged => log::caddyfile(port, Extra::Log, &lines),
+        Scenario::Measured => log::caddyfile(port, Extra::Metrics, &lines),
+        Scenario::Minimal | Scenario::Browser | Scenario::Http2 => configurations::one_respond(port, Admin::Off),
     };
     let server = Server::start(shop, callgrind, port, &text)?;
     match scenario {
-        Scenario::Minimal => ask_http1(server.address, &request::minimal("/"), requests)?,
+        Scenario::Minimal | Scenario::Logged | Scenario::Measured => ask_http1(server.address, &request::minimal("/"), requests)?,
         Scenario::Browser | Scenario::Proxy => ask_http1(server.address, &request::browser("/"), requests)?,
         Scenario::Http2 => ask_http2(server.address, requests)?,
     }
@@ -124,6 +134,10 @@ fn instructions(shop: &Workshop, valgrind: &Path, binary: &Path, scenario: Scena
     drop(upstream);
     let counted = total(&fs::read_to_string(&counts)?).context("callgrind's file has no totals")?;
     fs::remove_file(counts)?;
+    if scenario == Scenario::Logged {
+        ensure!(fs::metadata(&lines)?.len() > 0, "the server wrote no log");
+        fs::remove_file(lines)?;
+    }
     Ok(counted)
 }
 

@@ -19,7 +19,7 @@ const CONNECTIONS: usize = 64;
 
 /// The work of a server in addition to the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extra {
+pub(crate) enum Extra {
     None,
     /// A line of JSON for each request, in a file.
     Log,
@@ -166,7 +166,7 @@ impl Drop for Logging {
 }
 
 /// Returns a Caddyfile for both Caddy and Causeway.
-fn caddyfile(port: u16, extra: Extra, file: &Path) -> String {
+pub(crate) fn caddyfile(port: u16, extra: Extra, file: &Path) -> String {
     let global = if extra == Extra::Metrics { "\tmetrics\n" } else { "" };
     let log = match extra {
         Extra::Log => {

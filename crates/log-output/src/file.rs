@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::batch::{Batch, Progress};
 use crate::roll::{Cause, RollSpec, Roller};
-use crate::writer::{Batch, Progress};
 
 /// Caddy's defaults.
 const FILE_MODE: u32 = 0o600;

@@ -1,18 +1,19 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # In reading order
-//! - [`Output`]: an open output and its queue; servers and configurations that name the same output share it
+//! - [`Output`]: an open output; servers and configurations that name the same output share it
+//! - `queue`: the lines that wait for an output's thread; `batch`: those that it writes together
 //! - `writer`: the thread of an output
 //! - `file`: a file with its permissions; `roll`: when it is renamed, compressed and removed
 //! - `net`: a connection to a collector
-//! - [`Pool`]: objects for reuse
 //! - [`TimeLayout`]: times in Go's notation, for lines and for the names of files
 
+mod batch;
 mod file;
 mod layout;
 mod net;
 mod output;
-mod pool;
+mod queue;
 mod roll;
 mod writer;
 
@@ -20,5 +21,4 @@ pub use file::{FileSpec, FolderMode};
 pub use layout::{TimeLayout, Zone};
 pub use net::{NetSpec, Network};
 pub use output::{Output, OutputSpec, WhenFull, flush_all, reopen_all};
-pub use pool::Pool;
 pub use roll::{Compression, RollSpec};

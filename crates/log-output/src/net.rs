@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 
-use crate::writer::{Batch, Progress};
+use crate::batch::{Batch, Progress};
 
 /// Time limit for one write; a collector that reads nothing for longer is tried again.
 const WRITE_LIMIT: Duration = Duration::from_secs(1);

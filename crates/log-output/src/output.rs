@@ -1,26 +1,26 @@
 //! An open output: the queue of its thread, and the table of all outputs of the process.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::file::{FileSpec, LogFile};
 use crate::net::{Collector, NetSpec};
-use crate::pool::Pool;
+use crate::queue::{Command, Queue};
 use crate::writer::{self, Sink};
 
-/// Lines that an output may queue.
-const QUEUE_MAX: usize = 8192;
-/// Bytes that a recycled buffer may keep.
-const BUFFER_BYTES_KEPT: usize = 8 * 1024;
-/// How often a full queue is tried again for a command.
-const RETRY: Duration = Duration::from_millis(2);
-/// How long a command waits for a full queue.
-const COMMAND_LIMIT: Duration = Duration::from_secs(1);
+/// Bytes that a thread's buffer for a line may keep.
+const LINE_BYTES_KEPT: usize = 8 * 1024;
+
+thread_local! {
+    /// The thread's buffer for a line.
+    static LINE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// An output as a configuration describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +49,11 @@ pub enum WhenFull {
 
 /// An output. Dropping the last reference ends its thread after the queued lines are written.
 pub struct Output {
+    /// Identifies the output to its own thread.
+    number: u64,
     /// `None` for an output that discards all lines.
-    queue: Option<SyncSender<Message>>,
-    state: Arc<OutputState>,
+    queue: Option<Arc<Queue>>,
+    spec: Mutex<OutputSpec>,
     stream: StreamFacts,
 }
 
@@ -60,28 +62,6 @@ struct StreamFacts {
     is_stream: bool,
     is_terminal: bool,
     is_journal: bool,
-}
-
-/// The state that an output's thread shares with the threads that queue lines.
-pub(crate) struct OutputState {
-    /// Identifies the output to its own thread.
-    number: u64,
-    /// Empty buffers, for reuse.
-    buffers: Pool<Vec<u8>>,
-    /// Lines dropped since the last report.
-    pub(crate) lost: AtomicU64,
-    /// Whether the last [`Output`] was dropped.
-    pub(crate) is_closed: AtomicBool,
-    spec: Mutex<OutputSpec>,
-}
-
-pub(crate) enum Message {
-    Line(Vec<u8>),
-    /// Reports when everything queued before is written.
-    Flush(SyncSender<()>),
-    /// Opens the file anew, or connects again at once.
-    Reopen,
-    Configure(Box<OutputSpec>),
 }
 
 /// The open outputs by their keys.
@@ -98,7 +78,8 @@ pub fn flush_all(limit: Duration) {
         .into_iter()
         .filter_map(|output| {
             let (done, written) = sync_channel(1);
-            output.command(Message::Flush(done), end).then_some(written)
+            output.queue.as_ref()?.command(Command::Flush(done));
+            Some(written)
         })
         .collect();
     for written in flushes {
@@ -109,9 +90,8 @@ pub fn flush_all(limit: Duration) {
 
 /// Opens every log file anew, for a tool that has moved or removed files, and lets lost connections be opened at once.
 pub fn reopen_all() {
-    let end = Instant::now() + COMMAND_LIMIT;
-    for output in each() {
-        output.command(Message::Reopen, end);
+    for queue in each().iter().filter_map(|output| output.queue.as_ref()) {
+        queue.command(Command::Reopen);
     }
 }
 
@@ -194,33 +174,30 @@ impl Output {
 
     fn start(spec: &OutputSpec, sink: Sink) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let state = Arc::new(OutputState {
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            buffers: Pool::new(QUEUE_MAX),
-            lost: AtomicU64::new(0),
-            is_closed: AtomicBool::new(false),
-            spec: Mutex::new(spec.clone()),
-        });
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let stream = match spec {
             OutputSpec::Stderr => StreamFacts::of(&io::stderr()),
             OutputSpec::Stdout => StreamFacts::of(&io::stdout()),
             OutputSpec::Discard | OutputSpec::File(_) | OutputSpec::Net(_) => StreamFacts::default(),
         };
-        if *spec == OutputSpec::Discard {
-            return Ok(Self { queue: None, state, stream });
+        let mut output = Self { number, queue: None, spec: Mutex::new(spec.clone()), stream };
+        if *spec != OutputSpec::Discard {
+            let queue = Arc::new(Queue::new());
+            let (taken, place) = (Arc::clone(&queue), spec.to_string());
+            std::thread::Builder::new().name("log".into()).spawn(move || writer::run(number, &taken, sink, &place))?;
+            output.queue = Some(queue);
         }
-        let (queue, messages) = sync_channel(QUEUE_MAX);
-        let (shared, place) = (Arc::clone(&state), spec.to_string());
-        std::thread::Builder::new().name("log".into()).spawn(move || writer::run(&messages, &shared, sink, &place))?;
-        Ok(Self { queue: Some(queue), state, stream })
+        Ok(output)
     }
 
     /// Gives the output the options of `spec`, which must have the same key.
     pub fn configure(&self, spec: &OutputSpec) {
-        let mut current = lock(&self.state.spec);
+        let mut current = lock(&self.spec);
         if *current != *spec {
             current.clone_from(spec);
-            self.command(Message::Configure(Box::new(spec.clone())), Instant::now() + COMMAND_LIMIT);
+            if let Some(queue) = &self.queue {
+                queue.command(Command::Configure(Box::new(spec.clone())));
+            }
         }
     }
 
@@ -248,56 +225,29 @@ impl Output {
     /// formatted nor queued, and the result is false: the thread would wait for itself.
     pub fn write(&self, when_full: WhenFull, format: impl FnOnce(&mut Vec<u8>)) -> bool {
         let Some(queue) = &self.queue else { return true };
-        if writer::is_of(self.state.number) {
+        if writer::is_of(self.number) {
             return false;
         }
-        let mut line = self.state.buffers.pop().unwrap_or_default();
+        // Formatting outside of the queue's lock permits `format` to log. A thread that ends has no buffer any more.
+        let mut line = LINE.try_with(Cell::take).unwrap_or_default();
         format(&mut line);
-        if line.is_empty() {
-            self.state.put(line);
-            return true;
+        if !line.is_empty() {
+            // The thread of another output must not wait: two outputs that report on each other could block both.
+            let when_full = if writer::is_any() { WhenFull::Drop } else { when_full };
+            queue.push(&line, when_full);
         }
-        // The thread of another output must not wait: two outputs that report on each other could block both.
-        let is_sent = match when_full {
-            WhenFull::Wait if !writer::is_any() => queue.send(Message::Line(line)).is_ok(),
-            _ => queue.try_send(Message::Line(line)).is_ok(),
-        };
-        if !is_sent {
-            self.state.lost.fetch_add(1, Ordering::Relaxed);
-        }
+        line.clear();
+        line.shrink_to(LINE_BYTES_KEPT);
+        let _ = LINE.try_with(|kept| kept.set(line));
         true
-    }
-
-    /// Queues a command; gives up at `end` if the queue is still full. Returns whether it was queued.
-    fn command(&self, mut message: Message, end: Instant) -> bool {
-        let Some(queue) = &self.queue else { return false };
-        loop {
-            match queue.try_send(message) {
-                Ok(()) => return true,
-                Err(TrySendError::Full(returned)) if Instant::now() < end => message = returned,
-                Err(_) => return false,
-            }
-            std::thread::sleep(RETRY);
-        }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        self.state.is_closed.store(true, Ordering::Relaxed);
-    }
-}
-
-impl OutputState {
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Keeps an empty buffer for the next line, without the memory of an unusually long one.
-    pub(crate) fn put(&self, mut line: Vec<u8>) {
-        line.clear();
-        line.shrink_to(BUFFER_BYTES_KEPT);
-        self.buffers.push(line);
+        if let Some(queue) = &self.queue {
+            queue.close();
+        }
     }
 }
 

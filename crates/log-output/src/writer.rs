@@ -1,21 +1,18 @@
-//! The thread of an output: it gathers queued lines, writes them, and reports lost ones.
+//! The thread of an output: it takes the queued lines, writes them, and reports lost ones.
 
 use std::cell::Cell;
 use std::io::{self, Write};
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+use crate::batch::{Batch, Progress};
 use crate::file::LogFile;
 use crate::net::Collector;
-use crate::output::{Message, OutputSpec, OutputState};
+use crate::output::OutputSpec;
+use crate::queue::{Command, Queue};
 
-/// Bytes that the thread gathers before it writes.
-const GATHERED_BYTES_MAX: usize = 64 * 1024;
-/// Capacity that the gathered bytes may keep after an unusually long line.
-const GATHERED_BYTES_KEPT: usize = 2 * GATHERED_BYTES_MAX;
-/// How long the thread sleeps after a write, so that lines gather. A thread that waited for each line would be woken for each, which costs
-/// the worker more than everything else about the line.
+/// How long the thread sleeps after it has written, so that lines gather. A thread that waited for each line would be woken for each,
+/// which costs the worker more than everything else about the line.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How often lost lines are reported, and how long the thread waits for a line at most.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -40,55 +37,6 @@ pub(crate) enum Sink {
     Stream(Box<dyn Write + Send>),
     File(Box<LogFile>),
     Net(Collector),
-}
-
-/// Lines that are written together.
-#[derive(Default)]
-pub(crate) struct Batch {
-    bytes: Vec<u8>,
-    /// The end of each line in `bytes`.
-    ends: Vec<usize>,
-}
-
-/// The progress of a write.
-pub(crate) struct Progress {
-    /// Lines that are written.
-    pub(crate) lines: usize,
-    /// The reason why the next line is not.
-    pub(crate) fault: Option<io::Error>,
-}
-
-impl Batch {
-    fn push(&mut self, line: &[u8]) {
-        self.bytes.extend_from_slice(line);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(GATHERED_BYTES_KEPT);
-        self.ends.clear();
-    }
-
-    /// The number of lines.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Returns the bytes of the lines from `first` to before `end`.
-    pub(crate) fn lines(&self, first: usize, end: usize) -> &[u8] {
-        &self.bytes[self.start(first)..self.start(end)]
-    }
-
-    /// Returns how many lines from `first` on fit into `room` bytes together.
-    pub(crate) fn fitting(&self, first: usize, room: u64) -> usize {
-        let start = self.start(first);
-        self.ends[first..].partition_point(|end| (end - start) as u64 <= room)
-    }
-
-    fn start(&self, line: usize) -> usize {
-        if line == 0 { 0 } else { self.ends[line - 1] }
-    }
 }
 
 impl Sink {
@@ -133,112 +81,144 @@ impl Sink {
     }
 }
 
-/// Numbers and reasons since the last report.
+/// The state of the thread.
+struct Writer<'q> {
+    queue: &'q Queue,
+    sink: Sink,
+    /// The output's name in reports.
+    place: &'q str,
+    batch: Batch,
+    /// Requests that wait for the end of the next round.
+    flushes: Vec<SyncSender<()>>,
+    faults: Faults,
+    report_at: Instant,
+    /// Whether lines wait for the collector.
+    waits: bool,
+}
+
+/// The number and the reason of lines that could not be written since the last report.
 #[derive(Default)]
 struct Faults {
     failed: u64,
     reason: Option<io::Error>,
 }
 
-/// Runs until the output is dropped and its queue is empty.
-pub(crate) fn run(messages: &Receiver<Message>, state: &OutputState, mut sink: Sink, place: &str) {
-    OUTPUT.set(state.number());
-    let (mut batch, mut written) = (Batch::default(), 0);
-    let mut flushes: Vec<SyncSender<()>> = Vec::new();
-    let mut faults = Faults::default();
-    let mut report_at = Instant::now() + REPORT_EVERY;
-    // Whether lines wait for the collector.
-    let mut waits = false;
+/// Runs until the queue is closed and empty.
+pub(crate) fn run(number: u64, queue: &Queue, sink: Sink, place: &str) {
+    OUTPUT.set(number);
+    queue.attach();
+    let mut writer = Writer {
+        queue,
+        sink,
+        place,
+        batch: Batch::default(),
+        flushes: Vec::new(),
+        faults: Faults::default(),
+        report_at: Instant::now() + REPORT_EVERY,
+        waits: false,
+    };
     loop {
-        // Lines that wait for the collector stay here, and further ones in the queue.
-        if written == batch.len() {
-            batch.clear();
-            written = 0;
-            match messages.recv_timeout(REPORT_EVERY) {
-                Ok(first) => gather(first, messages, state, &mut batch, &mut flushes, &mut sink),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    faults.report(state, place);
-                    return;
-                }
+        // After the close no line is queued, so that this round takes all.
+        let is_last = queue.is_closed();
+        let has_written = writer.round();
+        if is_last {
+            writer.report();
+            return;
+        }
+        if has_written {
+            queue.pause(PAUSE);
+        } else {
+            let begin = Instant::now();
+            queue.wait(REPORT_EVERY);
+            if begin.elapsed() >= REPORT_EVERY {
+                queue.release();
+                writer.batch.release();
             }
         }
-        let has_lines = written < batch.len();
-        if has_lines {
-            let progress = sink.write(&batch, written);
-            written += progress.lines;
-            if progress.fault.is_none() && std::mem::take(&mut waits) {
-                tracing::info!("log output {place}: writing again");
-            }
-            if let Some(error) = progress.fault {
-                let rest = batch.len() - written;
-                match sink.retry_after() {
-                    Some(wait) if !state.is_closed.load(Ordering::Relaxed) => {
-                        if !std::mem::replace(&mut waits, true) {
-                            tracing::warn!("log output {place}: lines wait: {error}");
-                        }
-                        std::thread::sleep(wait.min(REPORT_EVERY));
-                    }
-                    _ => {
-                        faults.failed += rest as u64;
-                        faults.reason = Some(error);
-                        written = batch.len();
-                    }
-                }
+    }
+}
+
+impl Writer<'_> {
+    /// Carries out the commands and writes all lines that are queued. Returns whether there were any.
+    fn round(&mut self) -> bool {
+        self.carry_out_commands();
+        let flushes = std::mem::take(&mut self.flushes);
+        let mut has_written = false;
+        for shard in 0..self.queue.shards() {
+            if self.queue.take(shard, &mut self.batch) {
+                has_written = true;
+                self.write_batch();
             }
         }
-        if let Sink::File(file) = &mut sink {
+        for done in flushes {
+            // The caller may have given up.
+            let _ = done.send(());
+        }
+        if let Sink::File(file) = &mut self.sink {
             file.keep_schedule();
         }
-        if Instant::now() >= report_at {
-            report_at = Instant::now() + REPORT_EVERY;
-            faults.report(state, place);
-        }
-        if written == batch.len() {
-            for done in flushes.drain(..) {
-                let _ = done.send(());
+        self.report_if_due();
+        has_written
+    }
+
+    /// Writes the batch and empties it. While a collector is absent, its lines stay here and further ones in the queue.
+    fn write_batch(&mut self) {
+        let mut written = 0;
+        while written < self.batch.len() {
+            let progress = self.sink.write(&self.batch, written);
+            written += progress.lines;
+            let Some(error) = progress.fault else {
+                if std::mem::take(&mut self.waits) {
+                    tracing::info!("log output {}: writing again", self.place);
+                }
+                continue;
+            };
+            match self.sink.retry_after() {
+                Some(wait) if !self.queue.is_closed() => {
+                    if !std::mem::replace(&mut self.waits, true) {
+                        tracing::warn!("log output {}: lines wait: {error}", self.place);
+                    }
+                    self.report_if_due();
+                    self.queue.pause(wait.min(REPORT_EVERY));
+                    self.carry_out_commands();
+                }
+                _ => {
+                    self.faults.failed += (self.batch.len() - written) as u64;
+                    self.faults.reason = Some(error);
+                    written = self.batch.len();
+                }
             }
         }
-        if has_lines && !state.is_closed.load(Ordering::Relaxed) {
-            std::thread::sleep(PAUSE);
-        }
+        self.batch.clear();
     }
-}
 
-/// Takes lines from the queue until they are enough for one write, and carries commands out.
-fn gather(
-    first: Message,
-    messages: &Receiver<Message>,
-    state: &OutputState,
-    batch: &mut Batch,
-    flushes: &mut Vec<SyncSender<()>>,
-    sink: &mut Sink,
-) {
-    let mut next = Some(first);
-    while let Some(message) = next {
-        match message {
-            Message::Line(line) => {
-                batch.push(&line);
-                state.put(line);
+    fn carry_out_commands(&mut self) {
+        for command in self.queue.take_commands() {
+            match command {
+                Command::Flush(done) => self.flushes.push(done),
+                Command::Reopen => self.sink.reopen(),
+                Command::Configure(spec) => self.sink.configure(*spec),
             }
-            Message::Flush(done) => flushes.push(done),
-            Message::Reopen => sink.reopen(),
-            Message::Configure(spec) => sink.configure(*spec),
         }
-        next = if batch.bytes.len() < GATHERED_BYTES_MAX { messages.try_recv().ok() } else { None };
     }
-}
 
-impl Faults {
+    fn report_if_due(&mut self) {
+        if Instant::now() >= self.report_at {
+            self.report_at = Instant::now() + REPORT_EVERY;
+            self.report();
+        }
+    }
+
     /// Reports lines that were lost since the last report, and why.
-    fn report(&mut self, state: &OutputState, place: &str) {
-        let lost = state.lost.swap(0, Ordering::Relaxed);
-        let reason = self.reason.take().map(|error| format!(": {error}")).unwrap_or_default();
-        let failed = std::mem::take(&mut self.failed);
+    fn report(&mut self) {
+        let place = self.place;
+        let lost = self.queue.take_lost();
+        let Faults { failed, reason } = std::mem::take(&mut self.faults);
         if lost > 0 {
             tracing::warn!("log output {place}: dropped {lost} lines, because the queue was full");
         }
         if failed > 0 {
+            let reason = reason.map(|error| format!(": {error}")).unwrap_or_default();
             tracing::error!("log output {place}: could not write {failed} lines{reason}");
         }
     }

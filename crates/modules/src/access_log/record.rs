@@ -1,7 +1,9 @@
 //! The fields of an access record, with Caddy's names and order.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
+use causeway_message::syntax::write_number;
 use causeway_message::{FieldMap, NameRef, Version};
 use causeway_pipeline::{Context, Outcome, TlsFacts};
 
@@ -62,16 +64,14 @@ impl Fields for RequestFields<'_> {
     fn visit(&self, sink: &mut dyn FieldSink) {
         let cx = self.0.cx;
         let (arrival, head) = (cx.arrival(), cx.original());
-        let mut text = ShortText::default();
-        let mut address = |sink: &mut dyn FieldSink, key: &str, value: &dyn std::fmt::Display| {
-            text.len = 0;
-            // An address is shorter than the buffer.
-            let _ = write!(text, "{value}");
-            sink.value(key, LogValue::Text(text.bytes()));
-        };
-        address(sink, "remote_ip", &arrival.peer.ip().to_canonical());
-        address(sink, "remote_port", &arrival.peer.port());
-        address(sink, "client_ip", &cx.known_client().ip);
+        let (peer, client) = (arrival.peer.ip().to_canonical(), cx.known_client().ip);
+        let mut text = ShortText::of(&peer);
+        sink.value("remote_ip", LogValue::Text(text.bytes()));
+        sink.value("remote_port", LogValue::Text(write_number(arrival.peer.port().into(), &mut [0; 20])));
+        if client != peer {
+            text = ShortText::of(&client);
+        }
+        sink.value("client_ip", LogValue::Text(text.bytes()));
         let version = if head.version() == Version::Http2 { "HTTP/2.0" } else { head.version().as_str() };
         for (key, value) in [
             ("proto", version),
@@ -164,6 +164,13 @@ impl Default for ShortText {
 }
 
 impl ShortText {
+    fn of(address: &IpAddr) -> Self {
+        let mut text = Self::default();
+        // An address is shorter than the buffer.
+        let _ = write!(text, "{address}");
+        text
+    }
+
     fn bytes(&self) -> &[u8] {
         &self.text[..self.len]
     }

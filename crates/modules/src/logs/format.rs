@@ -1,11 +1,13 @@
 //! The formats of entries, as JSON describes them.
 //!
+//! - `number`: numbers and durations as text
 //! - `json`: fields as JSON, which the formats `json` and `console` have in common
 //! - `filter`: removes or changes fields before they are written
 //! - `template`: a line with the values of chosen fields
 
 mod filter;
 mod json;
+mod number;
 mod template;
 
 use std::borrow::Cow;
@@ -336,17 +338,23 @@ impl Options {
 
     fn write_time(&self, time: SystemTime, out: &mut Vec<u8>) {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let _ = match &self.time {
-            // A float with the precision of Caddy's.
-            TimeFormat::Seconds => write!(out, "{}", since.as_nanos() as f64 / 1e9),
-            TimeFormat::Milliseconds => write!(out, "{}", since.as_nanos() as f64 / 1e6),
-            TimeFormat::Nanoseconds => write!(out, "{}", since.as_nanos()),
-            TimeFormat::Layout(layout) => {
-                layout.write(time, out);
-                Ok(())
+        let nanoseconds = since.subsec_nanos();
+        match &self.time {
+            // Caddy's floats have about this precision too: 100 ns.
+            TimeFormat::Seconds => number::fixed(out, since.as_secs(), nanoseconds / 100, 7),
+            TimeFormat::Milliseconds => {
+                let milliseconds = since.as_secs() * 1000 + u64::from(nanoseconds / 1_000_000);
+                number::fixed(out, milliseconds, nanoseconds % 1_000_000 / 100, 4);
             }
-        };
+            TimeFormat::Nanoseconds => number::unsigned(out, whole(since.as_nanos())),
+            TimeFormat::Layout(layout) => layout.write(time, out),
+        }
     }
+}
+
+/// The largest number stands for a larger one, of more than 500 years.
+fn whole(nanoseconds: u128) -> u64 {
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
 /// The time of the common log format.
@@ -359,46 +367,13 @@ fn shows_colour() -> bool {
 
 impl DurationFormat {
     fn write(self, span: Duration, out: &mut Vec<u8>) {
-        let _ = match self {
-            Self::Seconds => write!(out, "{}", span.as_secs_f64()),
-            Self::Milliseconds => write!(out, "{}", span.as_millis()),
-            Self::Nanoseconds => write!(out, "{}", span.as_nanos()),
-            Self::Text => {
-                go_duration(span, out);
-                Ok(())
-            }
-        };
-    }
-}
-
-/// Appends a duration in Go's notation: `0s`, `1.5µs`, `2.25ms`, `1h0m0.5s`.
-fn go_duration(span: Duration, out: &mut Vec<u8>) {
-    let fraction = |out: &mut Vec<u8>, whole: u128, rest: u128, digits: usize| {
-        let _ = write!(out, "{whole}");
-        if rest > 0 {
-            let _ = write!(out, ".{rest:0digits$}");
-            while out.last() == Some(&b'0') {
-                out.pop();
-            }
-        }
-    };
-    let nanoseconds = span.as_nanos();
-    for (unit, digits, name) in [(1, 0, "ns"), (1_000, 3, "µs"), (1_000_000, 6, "ms")] {
-        if nanoseconds > 0 && nanoseconds < unit * 1000 {
-            fraction(out, nanoseconds / unit, nanoseconds % unit, digits);
-            out.extend_from_slice(name.as_bytes());
-            return;
+        match self {
+            Self::Seconds => number::fixed(out, span.as_secs(), span.subsec_nanos(), 9),
+            Self::Milliseconds => number::unsigned(out, whole(span.as_millis())),
+            Self::Nanoseconds => number::unsigned(out, whole(span.as_nanos())),
+            Self::Text => number::go_duration(out, span),
         }
     }
-    let seconds = nanoseconds / 1_000_000_000;
-    if seconds >= 3600 {
-        let _ = write!(out, "{}h", seconds / 3600);
-    }
-    if seconds >= 60 {
-        let _ = write!(out, "{}m", seconds / 60 % 60);
-    }
-    fraction(out, seconds % 60, nanoseconds % 1_000_000_000, 9);
-    out.push(b's');
 }
 
 /// Fields as the layers change them, from the outer layer on.
@@ -474,28 +449,4 @@ fn constants(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Appe
         constants.push((key.as_str().into(), constant));
     }
     Ok(constants.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Go, time.Duration.String: the largest unit below a second, then hours, minutes and seconds.
-    #[test]
-    fn gos_durations() {
-        for (nanoseconds, want) in [
-            (0, "0s"),
-            (1, "1ns"),
-            (1_500, "1.5µs"),
-            (971_676, "971.676µs"),
-            (2_250_000, "2.25ms"),
-            (1_000_000_000, "1s"),
-            (61_000_000_001, "1m1.000000001s"),
-            (3_600_500_000_000, "1h0m0.5s"),
-        ] {
-            let mut out = Vec::new();
-            go_duration(Duration::from_nanos(nanoseconds), &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), want);
-        }
-    }
 }

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-use causeway_log_output::Pool;
 use causeway_pipeline::{Build, BuildError};
+use crossbeam_queue::ArrayQueue;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -74,7 +74,7 @@ pub(super) struct Operation {
     expression: Expression,
     value: Box<[u8]>,
     /// Threads that log at once must not share a searcher's memory.
-    searches: Pool<Search>,
+    searches: ArrayQueue<Search>,
 }
 
 /// A thread's buffers.
@@ -136,7 +136,7 @@ impl Operation {
             return Err(build.refuse(&*written.regexp, format!("a pattern of at most {PATTERN_BYTES_MAX} bytes")));
         }
         let expression = Expression::build(&written.regexp, build)?;
-        Ok(Self { expression, value: written.value.as_bytes().into(), searches: Pool::new(SEARCHES_KEPT) })
+        Ok(Self { expression, value: written.value.as_bytes().into(), searches: ArrayQueue::new(SEARCHES_KEPT) })
     }
 }
 
@@ -158,7 +158,8 @@ impl FieldChange {
                         std::mem::swap(text, before);
                     }
                     text.truncate(TEXT_BYTES_MAX);
-                    searches.push(search);
+                    // Beyond the bound the searcher is dropped.
+                    let _ = searches.push(search);
                 }
             }
         }

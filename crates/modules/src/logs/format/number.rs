@@ -1,0 +1,104 @@
+//! Numbers and durations as text, without the cost of `std::fmt`.
+
+use std::time::Duration;
+
+use causeway_message::syntax::write_number;
+
+/// Appends a decimal number.
+pub(super) fn unsigned(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(write_number(number, &mut [0; 20]));
+}
+
+/// Appends a decimal number with its sign if it is negative.
+pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    unsigned(out, number.unsigned_abs());
+}
+
+/// Appends `whole` and a fraction of `digits` digits without its trailing zeros: `fixed(out, 1, 50, 3)` is `1.05`.
+pub(super) fn fixed(out: &mut Vec<u8>, whole: u64, fraction: u32, digits: usize) {
+    unsigned(out, whole);
+    if fraction == 0 {
+        return;
+    }
+    let mut text = [0; 20];
+    let (end, start) = (text.len(), text.len() - digits);
+    // The digits stand at the end of the text.
+    let written = write_number(fraction.into(), &mut text).len();
+    text[start..end - written].fill(b'0');
+    let end = text.iter().rposition(|digit| *digit != b'0').map_or(start, |last| last + 1);
+    out.push(b'.');
+    out.extend_from_slice(&text[start..end]);
+}
+
+/// Appends a duration in Go's notation: `0s`, `1.5µs`, `2.25ms`, `1h0m0.5s`.
+pub(super) fn go_duration(out: &mut Vec<u8>, span: Duration) {
+    let nanoseconds = span.subsec_nanos();
+    let mut seconds = span.as_secs();
+    if seconds == 0 && nanoseconds > 0 {
+        let (unit, digits, name) = match nanoseconds {
+            0..1_000 => (1, 0, "ns"),
+            1_000..1_000_000 => (1_000, 3, "µs"),
+            _ => (1_000_000, 6, "ms"),
+        };
+        fixed(out, (nanoseconds / unit).into(), nanoseconds % unit, digits);
+        out.extend_from_slice(name.as_bytes());
+        return;
+    }
+    let has_minutes = seconds >= 60;
+    if seconds >= 3600 {
+        unsigned(out, seconds / 3600);
+        out.push(b'h');
+        seconds %= 3600;
+    }
+    if has_minutes {
+        unsigned(out, seconds / 60);
+        out.push(b'm');
+    }
+    fixed(out, seconds % 60, nanoseconds, 9);
+    out.push(b's');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    // Go, time.Duration.String: the largest unit below a second, then hours, minutes and seconds.
+    #[test]
+    fn gos_durations() {
+        for (nanoseconds, want) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_500, "1.5µs"),
+            (971_676, "971.676µs"),
+            (2_250_000, "2.25ms"),
+            (1_000_000_000, "1s"),
+            (61_000_000_001, "1m1.000000001s"),
+            (3_600_500_000_000, "1h0m0.5s"),
+        ] {
+            assert_eq!(text(|out| go_duration(out, Duration::from_nanos(nanoseconds))), want);
+        }
+    }
+
+    // Go, strconv.AppendFloat with 'f' and -1: the shortest text, never with an exponent. A duration below 100 days is written so.
+    #[test]
+    fn fractions_equal_the_shortest_text_of_a_float() {
+        for span in
+            [0, 1, 10, 999, 1_000, 120_000, 1_000_000_000, 1_000_000_001, 86_399_999_999_999, 8_640_000_000_000_000]
+        {
+            let span = Duration::from_nanos(span);
+            let want = span.as_secs_f64().to_string();
+            assert_eq!(text(|out| fixed(out, span.as_secs(), span.subsec_nanos(), 9)), want);
+        }
+        assert_eq!(text(|out| signed(out, i64::MIN)), i64::MIN.to_string());
+        assert_eq!(text(|out| unsigned(out, u64::MAX)), u64::MAX.to_string());
+    }
+}
