@@ -1,6 +1,6 @@
 //! The fields of an access record, with Caddy's names and order.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::IpAddr;
 
 use causeway_message::syntax::write_number;
@@ -14,6 +14,8 @@ use crate::logs::{FieldSink, Fields, LogValue};
 const CREDENTIALS: [&str; 4] = ["Cookie", "Set-Cookie", "Authorization", "Proxy-Authorization"];
 /// Length of a field name that fits without an allocation.
 const NAME_BYTES: usize = 64;
+/// Length of the longest address as text, an IPv6 address that ends in an IPv4 address.
+const ADDRESS_BYTES: usize = 45;
 
 /// A request that is over.
 pub(super) struct Record<'r> {
@@ -65,11 +67,11 @@ impl Fields for RequestFields<'_> {
         let cx = self.0.cx;
         let (arrival, head) = (cx.arrival(), cx.original());
         let (peer, client) = (arrival.peer.ip().to_canonical(), cx.known_client().ip);
-        let mut text = ShortText::of(&peer);
+        let mut text = AddressText::of(&peer);
         sink.value("remote_ip", LogValue::Text(text.bytes()));
         sink.value("remote_port", LogValue::Text(write_number(arrival.peer.port().into(), &mut [0; 20])));
         if client != peer {
-            text = ShortText::of(&client);
+            text = AddressText::of(&client);
         }
         sink.value("client_ip", LogValue::Text(text.bytes()));
         let version = if head.version() == Version::Http2 { "HTTP/2.0" } else { head.version().as_str() };
@@ -115,8 +117,8 @@ impl Fields for Headers<'_> {
             self.side == Side::Request
                 && (name.eq_ignore_ascii_case("host") || name.eq_ignore_ascii_case("transfer-encoding"))
         };
-        for (index, (name, _)) in self.fields.iter().enumerate() {
-            let name = name.as_str();
+        for (index, (field, _)) in self.fields.iter().enumerate() {
+            let name = field.as_str();
             // All values of a name are one member, at its first place.
             let is_repeat = self.fields.iter().take(index).any(|(other, _)| other.as_str().eq_ignore_ascii_case(name));
             if is_repeat || is_left_out(name) {
@@ -127,7 +129,7 @@ impl Fields for Headers<'_> {
                 if is_secret {
                     take(b"REDACTED");
                 } else {
-                    self.fields.get_all(NameRef::Other(name)).for_each(&mut *take);
+                    self.fields.get_all(field).for_each(&mut *take);
                 }
             };
             canonical(name, |name| sink.value(name, LogValue::Texts(&values)));
@@ -151,24 +153,27 @@ impl Fields for TlsFields<'_> {
     }
 }
 
-/// A short text on the stack.
-struct ShortText {
-    text: [u8; NAME_BYTES],
+/// An address as text, on the stack.
+struct AddressText {
+    text: [u8; ADDRESS_BYTES],
     len: usize,
 }
 
-impl Default for ShortText {
-    fn default() -> Self {
-        Self { text: [0; NAME_BYTES], len: 0 }
-    }
-}
-
-impl ShortText {
+impl AddressText {
     fn of(address: &IpAddr) -> Self {
-        let mut text = Self::default();
-        // An address is shorter than the buffer.
-        let _ = write!(text, "{address}");
-        text
+        let mut text = [0; ADDRESS_BYTES];
+        let mut rest = &mut text[..];
+        // The longest address fits.
+        let _ = match address {
+            // `std::fmt` takes several times as long for it.
+            IpAddr::V4(address) => address.octets().iter().enumerate().try_for_each(|(index, octet)| {
+                rest.write_all(if index > 0 { b"." } else { b"" })?;
+                rest.write_all(write_number((*octet).into(), &mut [0; 20]))
+            }),
+            IpAddr::V6(address) => write!(rest, "{address}"),
+        };
+        let left = rest.len();
+        Self { text, len: ADDRESS_BYTES - left }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -176,39 +181,24 @@ impl ShortText {
     }
 }
 
-impl std::fmt::Write for ShortText {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.len + text.len();
-        self.text.get_mut(self.len..end).ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
-}
-
 /// Passes a field name in Go's canonical form: `content-type` becomes `Content-Type`. Allocates only for an unusually long name.
 fn canonical(name: &str, take: impl FnOnce(&str)) {
-    let mut text = ShortText::default();
-    if text.write_str(name).is_err() {
-        let mut name = name.to_owned();
-        capitalise(&mut name);
-        take(&name);
-        return;
-    }
-    // The letters' cases do not change the validity of UTF-8, and a name is ASCII.
-    let Ok(name) = std::str::from_utf8_mut(&mut text.text[..text.len]) else { return };
-    capitalise(name);
-    take(name);
-}
-
-fn capitalise(name: &mut str) {
-    name.make_ascii_lowercase();
-    let mut start = 0;
-    while start < name.len() {
-        let end = name[start..].find('-').map_or(name.len(), |at| start + at);
-        if let Some(first) = name.get_mut(start..(start + 1).min(end)) {
-            first.make_ascii_uppercase();
+    let (mut short, mut long) = ([0; NAME_BYTES], Vec::new());
+    let text = match short.get_mut(..name.len()) {
+        Some(text) => text,
+        None => {
+            long.resize(name.len(), 0);
+            &mut long[..]
         }
-        start = end + 1;
+    };
+    let mut is_first = true;
+    for (to, byte) in text.iter_mut().zip(name.bytes()) {
+        *to = if is_first { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() };
+        is_first = byte == b'-';
+    }
+    // A name is ASCII, and the letters' cases do not change that.
+    if let Ok(name) = std::str::from_utf8(text) {
+        take(name);
     }
 }
 
