@@ -4,6 +4,7 @@
 //! - [`matchers`]: conditions of routes
 //! - [`static_response`], [`error`]: responses from the configuration itself
 //! - [`authentication`]: HTTP basic authentication
+//! - [`rate_limit`]: at most a number of requests in a window of time
 //! - [`headers`], [`rewrite`], [`request_body`]: changes to the request and the response
 //! - [`encode`]: compressed responses
 //! - [`push`]: accepted without effect
@@ -41,6 +42,7 @@ pub mod matchers;
 pub mod metrics;
 mod pattern;
 pub mod push;
+pub mod rate_limit;
 mod regexp;
 mod rendered;
 pub mod request_body;
@@ -71,6 +73,7 @@ pub fn register(registry: &mut Registry) {
     registry.handler("map", map::make);
     registry.handler("metrics", metrics::make);
     registry.handler("push", push::make);
+    registry.handler("rate_limit", rate_limit::make);
     registry.handler("request_body", request_body::make);
     registry.handler("reverse_proxy", reverse_proxy::make);
     registry.handler("rewrite", rewrite::make);

@@ -155,6 +155,7 @@ fn the_registry_names_all_modules() {
         "http.handlers.map",
         "http.handlers.metrics",
         "http.handlers.push",
+        "http.handlers.rate_limit",
         "http.handlers.request_body",
         "http.handlers.reverse_proxy",
         "http.handlers.rewrite",

@@ -16,6 +16,7 @@ mod fields;
 mod file_server;
 mod guard;
 mod httpgrpc;
+mod rate_limit;
 mod response;
 mod routing;
 mod target;
@@ -114,6 +115,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     handler("uri", target::uri).needs("http.handlers.rewrite"),
     custom("try_files", file_server::try_files).needs("http.matchers.file"),
     // Handlers that wrap others.
+    // Of a plugin for Caddy, whose documentation asks for this place.
+    handler("rate_limit", rate_limit::rate_limit).needs("http.handlers.rate_limit"),
     handler("basicauth", guard::basic_auth).needs("http.handlers.authentication"),
     handler("basic_auth", guard::basic_auth).needs("http.handlers.authentication"),
     custom("forward_auth", proxy::forward_auth).needs("http.handlers.reverse_proxy"),

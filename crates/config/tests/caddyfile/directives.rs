@@ -391,6 +391,28 @@ fn encode() {
     ]);
 }
 
+// The plugin caddy-ratelimit: zones with their window and number of events, and matchers.
+#[test]
+fn rate_limit() {
+    check(&[
+        (
+            "rate_limit {\nzone dynamic {\nkey {remote_host}\nwindow 5s\nevents 2\n}\n}",
+            json!({ "handler": "rate_limit", "rate_limits": {
+                "dynamic": { "key": "{http.request.remote.host}", "window": 5_000_000_000_i64, "max_events": 2 },
+            } }),
+        ),
+        (
+            "rate_limit * {\nzone posts {\nmatch {\nmethod POST\n}\nwindow 1m\nevents 10\n}\njitter 0.2\nsweep_interval 1m\nlog_key\n}",
+            json!({
+                "handler": "rate_limit", "jitter": 0.2, "sweep_interval": 60_000_000_000_i64, "log_key": true,
+                "rate_limits": {
+                    "posts": { "match": [{ "method": ["POST"] }], "window": 60_000_000_000_i64, "max_events": 10 },
+                },
+            }),
+        ),
+    ]);
+}
+
 // push: resources with or without a method, and fields of the pushed requests. metrics.
 #[test]
 fn push_and_metrics() {

@@ -32,6 +32,18 @@ fn directives() {
         ),
         (":80\n templates x", "2:2: directive 'templates' is not built into this version"),
         (
+            ":80\nrate_limit {\n\tzone a {\n\t\twindow 1s\n\t}\n}",
+            "3:7: parsing caddyfile tokens for 'rate_limit': a zone needs 'window' and 'events', both above 0",
+        ),
+        (
+            ":80\nrate_limit {\n\tzone a {\n\t\twindow x\n\t}\n}",
+            "4:10: parsing caddyfile tokens for 'rate_limit': 'x' is no duration; expected one such as 30s or 1m",
+        ),
+        (
+            ":80\nrate_limit {\n\tdistributed\n}",
+            "3:2: parsing caddyfile tokens for 'rate_limit': 'distributed' is not implemented: each server counts for itself",
+        ),
+        (
             ":80\nencode lzw",
             "2:8: parsing caddyfile tokens for 'encode': getting module named 'http.encoders.lzw': module not registered; expected \
              br, gzip, zstd",

@@ -1,0 +1,177 @@
+//! `rate_limit`: refuses requests beyond a number of events in a sliding window, with 429 and `Retry-After`. The options are those of the
+//! plugin `caddy-ratelimit`.
+//!
+//! - `zone`: the events of the keys of a zone
+
+mod zone;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_message::{NameRef, StatusCode};
+use causeway_pipeline::build::DurationConfig;
+use causeway_pipeline::context::VarId;
+use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, LogLimit, RoutesId, Step, Template};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+use zone::{Limit, Zone};
+
+/// Names the zone whose limit a refused request exceeds.
+const EXCEEDED: &str = "http.rate_limit.exceeded.name";
+
+const RETRY_AFTER: NameRef<'static> = NameRef::Other("Retry-After");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RateLimitConfig {
+    /// Zones by name. A name stands for the same events wherever it is used.
+    #[serde(default)]
+    rate_limits: BTreeMap<String, ZoneConfig>,
+    /// Up to this share of the wait is added to `Retry-After`.
+    #[serde(default)]
+    jitter: f64,
+    /// Whether the log's entry contains the key.
+    #[serde(default)]
+    log_key: bool,
+    /// The plugin removes expired events at this interval; here requests do it.
+    #[serde(rename = "sweep_interval")]
+    _sweep_interval: Option<DurationConfig>,
+    distributed: Option<IgnoredAny>,
+    storage: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ZoneConfig {
+    #[serde(default, rename = "match")]
+    matchers: Vec<Map<String, Value>>,
+    /// The zone counts the events of each text apart.
+    #[serde(default)]
+    key: String,
+    window: Option<DurationConfig>,
+    #[serde(default)]
+    max_events: i64,
+}
+
+/// The zones that all requests count for.
+struct RateLimit {
+    zones: Box<[ZoneLimit]>,
+    jitter: f64,
+    log_key: bool,
+    exceeded: VarId,
+}
+
+struct ZoneLimit {
+    name: Box<str>,
+    key: Template,
+    limit: Limit,
+    zone: Arc<Zone>,
+    log: LogLimit,
+}
+
+/// Zones some of which have matchers: a route for each.
+struct MatchedZones(RoutesId);
+
+/// Compiles the handler from its JSON.
+///
+/// # Errors
+/// A zone has no window or no number of events, or a matcher is not valid. `distributed` is not implemented.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let written: RateLimitConfig = build.parse(value)?;
+    for (key, is_written) in [("distributed", written.distributed.is_some()), ("storage", written.storage.is_some())] {
+        if is_written {
+            return build.at(key, |build| {
+                Err(build.refuse(key, "nothing: limits of several servers together are not implemented"))
+            });
+        }
+    }
+    if !(0.0..=100.0).contains(&written.jitter) {
+        return build.at("jitter", |build| Err(build.refuse(written.jitter.to_string(), "a share such as 0.2")));
+    }
+    let mut zones = Vec::with_capacity(written.rate_limits.len());
+    for (name, zone) in &written.rate_limits {
+        zones.push(build.at(format!("rate_limits.{name}"), |build| ZoneLimit::read(name, zone, build))?);
+    }
+    // As the plugin: the strictest first.
+    zones.sort_by(|one, two| one.limit.rate().total_cmp(&two.limit.rate()));
+    if written.rate_limits.values().all(|zone| zone.matchers.is_empty()) {
+        let exceeded = build.slot(EXCEEDED);
+        let RateLimitConfig { jitter, log_key, .. } = written;
+        return Ok(Box::new(RateLimit { zones: zones.into(), jitter, log_key, exceeded }));
+    }
+    let routes: Vec<_> = zones.iter().map(|zone| route(value, &zone.name)).collect();
+    Ok(Box::new(MatchedZones(build.at("rate_limits", |build| build.routes(&routes.into()))?)))
+}
+
+/// Returns the route of one zone: its matchers, and this handler for the zone alone.
+fn route(value: &Value, name: &str) -> Value {
+    let mut zone = value["rate_limits"][name].clone();
+    let matchers = zone.as_object_mut().and_then(|zone| zone.shift_remove("match"));
+    let mut handler = value.clone();
+    handler["rate_limits"] = json!({ name: zone });
+    match matchers {
+        Some(matchers) => json!({ "match": matchers, "handle": [handler] }),
+        None => json!({ "handle": [handler] }),
+    }
+}
+
+impl ZoneLimit {
+    fn read(name: &str, written: &ZoneConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let window = match &written.window {
+            Some(window) => build.at("window", |build| window.duration(build))?,
+            None => Duration::ZERO,
+        };
+        let expected = "a window and max_events above 0";
+        let Some(limit) = Limit::new(written.max_events, window) else {
+            return Err(build.refuse(format!("window {window:?} and max_events {}", written.max_events), expected));
+        };
+        let key = build.template(&written.key);
+        Ok(Self { name: name.into(), key, limit, zone: Zone::of(name), log: LogLimit::new() })
+    }
+}
+
+impl RateLimit {
+    #[cold]
+    fn refuse(&self, cx: &mut Context, limit: &ZoneLimit, mut wait: Duration) -> Step {
+        if self.jitter > 0.0 {
+            // 53 bits are a number from 0 to below 1.
+            let random = (cx.worker().random() >> 11) as f64 / (1_u64 << 53) as f64;
+            wait += wait.mul_f64(self.jitter * random);
+        }
+        // RFC 9110 §10.2.3: whole seconds, rounded up.
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        cx.response_mut().fields_mut().insert_number(RETRY_AFTER, seconds);
+        cx.set_variable_text(self.exceeded, limit.name.as_bytes());
+        if let Some(left_out) = limit.log.admit() {
+            let key = self.log_key.then(|| cx.rendered(&limit.key, |_, key| String::from_utf8_lossy(key).into_owned()));
+            let (zone, remote_ip) = (&*limit.name, cx.arrival().peer.ip().to_canonical());
+            tracing::info!(zone, wait = wait.as_secs_f64(), %remote_ip, key, left_out, "rate limit exceeded");
+        }
+        Step::Fail(Fault::status(StatusCode::TOO_MANY_REQUESTS))
+    }
+}
+
+impl Handler for RateLimit {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let now = cx.worker().now();
+        for limit in &self.zones {
+            let taken = cx.rendered(&limit.key, |_, key| limit.zone.take(key, limit.limit, now));
+            if let Err(wait) = taken {
+                return self.refuse(cx, limit, wait);
+            }
+        }
+        Step::Next
+    }
+}
+
+impl Handler for MatchedZones {
+    fn enter(&self, _cx: &mut Context) -> Step {
+        Step::Call(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;
