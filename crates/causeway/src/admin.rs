@@ -3,7 +3,7 @@
 //! In reading order:
 //! - [`Admin`]: the listener, with a plan that consists of one handler
 //! - `rules`: the checks of Host and Origin
-//! - `door`: the handler; parses a request into a command
+//! - `handler`: the handler; parses a request into a command
 //! - `work`: executes commands on the server
 //! - `causal`: executes commands on the causal profiler
 //! - `answer`: builds responses
@@ -12,7 +12,7 @@
 
 mod answer;
 mod causal;
-mod door;
+mod handler;
 mod rules;
 mod work;
 
@@ -30,7 +30,7 @@ pub(crate) use causal::configuration_changed;
 pub(crate) use rules::Rules;
 
 use crate::server::{Control, Environment, LoadFault};
-use door::Door;
+use handler::AdminHandler;
 
 /// Idle timeout between requests of a connection; Caddy's value.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const BLOCKING: BlockingSpec = BlockingSpec { threads_max: 4, queue_max: 64 };
 
 /// The handler's shared dependencies.
-pub(crate) struct Office {
+pub(crate) struct AdminState {
     pub(crate) control: Control,
     pub(crate) directives: Arc<Directives>,
     pub(crate) environment: Environment,
@@ -49,17 +49,17 @@ pub(crate) struct Office {
 /// The admin API's listener and engine.
 pub(crate) struct Admin {
     rules: Rules,
-    office: Arc<Office>,
+    state: Arc<AdminState>,
     engine: Engine,
 }
 
 impl Admin {
     /// Binds the address and starts to serve requests.
-    pub(crate) fn open(rules: Rules, office: Arc<Office>) -> Result<Self, LoadFault> {
-        let (listeners, plan) = behind(&rules, &office);
+    pub(crate) fn open(rules: Rules, state: Arc<AdminState>) -> Result<Self, LoadFault> {
+        let (listeners, plan) = listener_and_plan(&rules, &state);
         let engine = Engine::start(EngineSpec { workers: 1, listeners, plan, certificates: None, blocking: BLOCKING });
         match engine {
-            Ok(engine) => Ok(Self { rules, office, engine }),
+            Ok(engine) => Ok(Self { rules, state, engine }),
             Err(error) => Err(LoadFault::Admin(rules.address, error)),
         }
     }
@@ -76,7 +76,7 @@ impl Admin {
     /// Serves `rules` on their address, and still on the old one: [`apply_rules`](Self::apply_rules) then drops one of
     /// the two.
     pub(crate) async fn widen(&mut self, rules: &Rules) -> Result<(), LoadFault> {
-        let (mut listeners, plan) = behind(rules, &self.office);
+        let (mut listeners, plan) = listener_and_plan(rules, &self.state);
         if rules.address.listen != self.rules.address.listen {
             // The old address stays open, so that a failed load can return to it.
             listeners.push(ListenerSpec { address: self.rules.address.listen, ..listeners[0].clone() });
@@ -87,7 +87,7 @@ impl Admin {
 
     /// Serves `rules`, on their address only.
     pub(crate) async fn apply_rules(&mut self, rules: Rules) {
-        let (listeners, plan) = behind(&rules, &self.office);
+        let (listeners, plan) = listener_and_plan(&rules, &self.state);
         match self.engine.reload(listeners, plan, None).await {
             Ok(()) => self.rules = rules,
             // The socket is already open, so only the system itself can fail here.
@@ -102,10 +102,10 @@ impl Admin {
 }
 
 /// Builds the listener and plan for `rules`.
-fn behind(rules: &Rules, office: &Arc<Office>) -> (Vec<ListenerSpec>, Arc<Plan>) {
-    let door = Door::new(rules, Arc::clone(office));
+fn listener_and_plan(rules: &Rules, state: &Arc<AdminState>) -> (Vec<ListenerSpec>, Arc<Plan>) {
+    let handler = AdminHandler::new(rules, Arc::clone(state));
     let mut registry = Registry::default();
-    registry.handler("admin", move |_, _| Ok(Box::new(door.clone())));
+    registry.handler("admin", move |_, _| Ok(Box::new(handler.clone())));
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [{ "handler": "admin" }] }]);
     // Requests for a profile's status must not count as progress in that profile.

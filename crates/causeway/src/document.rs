@@ -155,7 +155,7 @@ impl Document {
             _ => ("", &refused.problem),
         };
         // Every position in the text at which `word` is written.
-        let found = |word: &str| caddyfile::written(&self.text, &self.name, word);
+        let found = |word: &str| caddyfile::locate(&self.text, &self.name, word);
         // Search the text for the refused value, or else for the option or directive: most keep their names in the
         // JSON's path.
         let steps = std::iter::once(word).flat_map(options_of).chain(refused.path.rsplit('.').flat_map(options_of));

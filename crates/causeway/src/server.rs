@@ -60,7 +60,7 @@ pub use source::ConfigFile;
 pub use storage::open_storage;
 pub use tree::{TreeFault, Verb};
 
-use crate::admin::{self, Admin, Office, Rules};
+use crate::admin::{self, Admin, AdminState, Rules};
 use certificates::{Custody, Reader};
 use conflicts::{refuse_conflicts, written};
 use control::Command;
@@ -186,7 +186,7 @@ impl Server {
             rules.iter().map(|rules| &rules.address),
         )?;
         // The API opens before the engine starts: if a later step fails, dropping it closes its socket again.
-        let admin = rules.map(|rules| Admin::open(rules, fixed.office(&control))).transpose()?;
+        let admin = rules.map(|rules| Admin::open(rules, fixed.admin_state(&control))).transpose()?;
         let custody = fixed.custody(&loaded, certificates, None).await?;
         let secure = secure(&loaded);
         let engine = Engine::start(EngineSpec {
@@ -444,7 +444,9 @@ impl Server {
                 admin.widen(&rules).await?;
                 AdminChange::Widened(rules)
             }
-            (None, Some(rules)) => AdminChange::Opened(Box::new(Admin::open(rules, self.fixed.office(&self.control))?)),
+            (None, Some(rules)) => {
+                AdminChange::Opened(Box::new(Admin::open(rules, self.fixed.admin_state(&self.control))?))
+            }
             (Some(_), None) => AdminChange::Close,
         })
     }
@@ -506,8 +508,8 @@ impl Fixed {
         Some(Rules { address, enforce_origin: admin.enforce_origin, origins })
     }
 
-    fn office(&self, control: &Control) -> Arc<Office> {
-        Arc::new(Office {
+    fn admin_state(&self, control: &Control) -> Arc<AdminState> {
+        Arc::new(AdminState {
             control: control.clone(),
             directives: Arc::clone(&self.directives),
             environment: Arc::clone(&self.environment),

@@ -14,7 +14,7 @@
 //! - `proxy`: `reverse_proxy` and related directives
 //! - `address`, `options`, `route`, `servers`: combine sites and global options into servers, listeners and routes
 //! - `certificates`, `pki`: the TLS and PKI apps; `sort`: the order of routes and policies
-//! - `format`, `place`: used apart from adapting: formatting a file, and finding a word's position
+//! - `format`, `locate`: used apart from adapting: formatting a file, and finding a word's position
 //!
 //! The JSON equals that of Caddy 2.11 for the same file, except for the order of object members. A directive or option
 //! of Caddy's that is not implemented is rejected by name ([`ErrorKind::NotBuilt`]), never skipped.
@@ -29,13 +29,13 @@ mod format;
 mod hint;
 mod import;
 mod lexer;
+mod locate;
 mod log;
 mod matcher;
 mod members;
 mod options;
 mod parser;
 mod pki;
-mod place;
 mod placeholder;
 mod position;
 mod proxy;
@@ -57,9 +57,9 @@ use serde_json::{Map, Value, json};
 pub use dispenser::{Dispenser, Lines};
 pub use error::{Error, ErrorKind, NameTable};
 pub use format::{format, unformatted_at};
+pub use locate::{SourceLine, locate};
 pub use log::Logger;
 pub use matcher::MatcherSet;
-pub use place::{SourceLine, written};
 pub use position::Position;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
 pub use route::Route;

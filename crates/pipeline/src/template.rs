@@ -1,13 +1,13 @@
 //! Placeholder strings, compiled at load: a request looks up no names.
 //!
-//! `{name}` is a placeholder; `\{` and `\}` are literal braces. `place` has the placeholders of a request,
+//! `{name}` is a placeholder; `\{` and `\}` are literal braces. `request` has the placeholders of a request,
 //! `load_time` those that are constant while a configuration runs. Any other name is a slot that a module may set
 //! during the request (`map`, regular expressions); until then the placeholder is unknown.
 
 mod load_time;
-mod place;
+mod request;
 
-use place::{CompiledName, PlaceholderId};
+use request::{CompiledName, PlaceholderId};
 
 use crate::build::Build;
 use crate::context::{Context, VarId};
@@ -39,7 +39,7 @@ enum Piece {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meaning {
-    Place(PlaceholderId),
+    Placeholder(PlaceholderId),
     /// A slot that a module sets; unknown until then.
     Slot(VarId),
 }
@@ -84,7 +84,7 @@ impl Template {
                     pieces.text.push_str(&text);
                     continue;
                 }
-                Some(CompiledName::Place(place)) => Meaning::Place(place),
+                Some(CompiledName::Placeholder(id)) => Meaning::Placeholder(id),
                 None if is_name(name) => Meaning::Slot(build.slot(name)),
                 None => continue,
             };
@@ -143,7 +143,7 @@ impl Meaning {
     #[inline]
     fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
-            Self::Place(place) => place.render(cx, out),
+            Self::Placeholder(place) => place.render(cx, out),
             Self::Slot(id) => cx.render_variable(*id, out),
         }
     }

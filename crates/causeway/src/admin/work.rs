@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::answer::{AdminResponse, MediaType, warnings};
-use super::{Office, causal};
+use super::{AdminState, causal};
 use crate::document::{AdaptedDocument, Document, Language, log_warnings};
 use crate::server::{Attempt, By, CertificateStatus, Change, ChangeFault, Force, LoadFault, LoadRequest, Status, Verb};
 
@@ -57,10 +57,10 @@ pub(super) enum AuthorityForm {
 pub(super) async fn perform(
     ask: AdminCommand,
     body: Option<IncomingBody>,
-    office: Arc<Office>,
+    state: Arc<AdminState>,
     worker: Rc<dyn Worker>,
 ) -> AdminResponse {
-    let context = CommandContext { office, worker };
+    let context = CommandContext { state, worker };
     let done = match ask {
         AdminCommand::Read { path } => return context.read(path).await,
         AdminCommand::Authority { id, form } => return context.authority(id, form).await,
@@ -87,13 +87,13 @@ pub(super) async fn perform(
 }
 
 struct CommandContext {
-    office: Arc<Office>,
+    state: Arc<AdminState>,
     worker: Rc<dyn Worker>,
 }
 
 impl CommandContext {
     async fn read(&self, path: String) -> AdminResponse {
-        match self.office.control.read(path).await {
+        match self.state.control.read(path).await {
             Ok(excerpt) => AdminResponse::excerpt(excerpt),
             Err(fault) => AdminResponse::fault_of_read(&fault),
         }
@@ -101,7 +101,7 @@ impl CommandContext {
 
     /// Responds byte for byte as Caddy, except for the order of keys.
     async fn authority(&self, id: String, form: AuthorityForm) -> AdminResponse {
-        let facts = match self.office.control.authority(id.clone()).await {
+        let facts = match self.state.control.authority(id.clone()).await {
             Ok(Some(facts)) => facts,
             Ok(None) => return AdminResponse::error(404, format!("no certificate authority configured with id: {id}")),
             Err(error) => return AdminResponse::error(500, format!("failed to provision CA {id}, {error}")),
@@ -121,14 +121,14 @@ impl CommandContext {
 
     async fn stop(&self) -> AdminResponse {
         tracing::info!("stopping: requested through the admin API");
-        if let Some(stopping) = self.office.control.stop().await {
+        if let Some(stopping) = self.state.control.stop().await {
             stopping.ended().await;
         }
         AdminResponse::done()
     }
 
     async fn certificates(&self) -> AdminResponse {
-        match self.office.control.certificates().await {
+        match self.state.control.certificates().await {
             Some(names) => AdminResponse::json(&names.iter().map(certificate).collect()),
             None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
         }
@@ -137,7 +137,7 @@ impl CommandContext {
     /// Responds as Caddy, whose order of upstreams is random.
     fn upstreams(&self) -> AdminResponse {
         let now = self.worker.now();
-        let upstreams = self.office.metrics.upstreams();
+        let upstreams = self.state.metrics.upstreams();
         let shown = upstreams.iter().map(|upstream| {
             json!({ "address": upstream.dial(), "num_requests": upstream.requests(), "fails": upstream.failures(now) })
         });
@@ -145,7 +145,7 @@ impl CommandContext {
     }
 
     async fn status(&self) -> AdminResponse {
-        match self.office.control.status().await {
+        match self.state.control.status().await {
             Some(Status { connections, live_plans, panics }) => {
                 AdminResponse::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
             }
@@ -154,13 +154,13 @@ impl CommandContext {
     }
 
     async fn metrics(&self, format: Format) -> Result<AdminResponse, AdminResponse> {
-        let metrics = Arc::clone(&self.office.metrics);
+        let metrics = Arc::clone(&self.state.metrics);
         let text = self.blocking(move || metrics.scrape(format)).await?;
         Ok(AdminResponse::text(text, MediaType::Metrics(format)))
     }
 
     async fn change(&self, change: Change) -> Result<AdminResponse, AdminResponse> {
-        self.office
+        self.state
             .control
             .change(change)
             .await
@@ -186,7 +186,7 @@ impl CommandContext {
             let config = self.parsed_config(text).await?;
             let config = config.map_err(|words| AdminResponse::error(400, format!("loading config: {words}")))?;
             // Once queued, the load completes even if this future is dropped.
-            let loaded = self.office.control.load(LoadRequest { config, force, by }).await;
+            let loaded = self.state.control.load(LoadRequest { config, force, by }).await;
             return loaded.map(|()| AdminResponse::done()).map_err(|fault| {
                 let status = status_of(&fault);
                 AdminResponse::error(status, format!("loading config: {}", ChangeFault::Load(fault)))
@@ -194,7 +194,7 @@ impl CommandContext {
         }
         let (document, adapted) = self.adapted(text, OnlyBuilt::Yes).await?;
         let warned = &adapted.warnings;
-        match self.office.control.load(LoadRequest { config: adapted.json.clone(), force, by }).await {
+        match self.state.control.load(LoadRequest { config: adapted.json.clone(), force, by }).await {
             Ok(()) if warned.is_empty() => Ok(AdminResponse::done()),
             Ok(()) => Ok(AdminResponse::json(&json!({ "warnings": warnings(warned) }))),
             Err(LoadFault::Config(error)) => {
@@ -258,18 +258,18 @@ impl CommandContext {
                 "reading request body: found bytes that are not UTF-8, expected text",
             ));
         };
-        let office = Arc::clone(&self.office);
+        let state = Arc::clone(&self.state);
         let adapt = move || {
             let all;
             let directives = match only_built {
-                OnlyBuilt::Yes => &*office.directives,
+                OnlyBuilt::Yes => &*state.directives,
                 OnlyBuilt::No => {
-                    all = office.directives.unrestrained();
+                    all = state.directives.unrestrained();
                     &all
                 }
             };
             let document = Document { name: "Caddyfile".into(), text, language: Language::Caddyfile };
-            let adapted = document.adapt(directives, &*office.environment);
+            let adapted = document.adapt(directives, &*state.environment);
             let mut adapted = adapted.map_err(|mistake| mistake.with_caddys_words())?;
             if let OnlyBuilt::Yes = only_built {
                 let warnings = document.root_warnings(&adapted.json);

@@ -29,7 +29,7 @@ use crate::handler::{Fault, Reason};
 pub(super) enum CompiledName {
     /// A text that is constant for all requests.
     Text(String),
-    Place(PlaceholderId),
+    Placeholder(PlaceholderId),
 }
 
 /// A placeholder of an exchange.
@@ -105,7 +105,7 @@ impl CompiledName {
     pub(super) fn find(name: &str, build: &mut Build<'_>) -> Option<Self> {
         if let Some(variable) = name.strip_prefix(VARIABLES) {
             let id = build.variable(variable);
-            return Some(Self::Place(match variable {
+            return Some(Self::Placeholder(match variable {
                 "client_ip" => PlaceholderId::ClientIp(id),
                 "trusted_proxy" => PlaceholderId::TrustedProxy(id),
                 _ => PlaceholderId::Variable(id),
@@ -119,7 +119,7 @@ impl CompiledName {
             // The route or handler with this template then runs after the whole body was read.
             build.needs_body();
         }
-        place.map(Self::Place).or_else(|| load_time::text(name, build).map(Self::Text))
+        place.map(Self::Placeholder).or_else(|| load_time::text(name, build).map(Self::Text))
     }
 }
 

@@ -9,7 +9,7 @@ use causeway_pipeline::{Context, Handler, Step};
 use super::answer::AdminResponse;
 use super::rules::{Guard, Rules};
 use super::work::{AdminCommand, AuthorityForm, perform};
-use super::{Office, causal};
+use super::{AdminState, causal};
 use crate::server::{By, ConfigFile, Force, Verb};
 
 const SOURCE_FILE: NameRef<'static> = NameRef::Other("Caddy-Config-Source-File");
@@ -17,18 +17,18 @@ const SOURCE_ADAPTER: NameRef<'static> = NameRef::Other("Caddy-Config-Source-Ada
 
 /// The handler of the only route of [`Admin`](super::Admin).
 #[derive(Clone)]
-pub(super) struct Door {
+pub(super) struct AdminHandler {
     guard: Guard,
-    office: Arc<Office>,
+    state: Arc<AdminState>,
 }
 
-impl Door {
-    pub(super) fn new(rules: &Rules, office: Arc<Office>) -> Self {
-        Self { guard: Guard::new(rules), office }
+impl AdminHandler {
+    pub(super) fn new(rules: &Rules, state: Arc<AdminState>) -> Self {
+        Self { guard: Guard::new(rules), state }
     }
 }
 
-impl Handler for Door {
+impl Handler for AdminHandler {
     fn enter(&self, cx: &mut Context) -> Step {
         // Check Host and Origin first, whatever the path.
         if let Err(answer) = self.guard.check(cx) {
@@ -40,17 +40,17 @@ impl Handler for Door {
             Ok(ask) => ask,
             Err(answer) => {
                 if let Some(endpoint) = endpoint {
-                    answer.count(cx, endpoint, &self.office.metrics);
+                    answer.count(cx, endpoint, &self.state.metrics);
                 }
                 return answer.step(cx);
             }
         };
         let body = cx.take_body();
-        let office = Arc::clone(&self.office);
-        let work = perform(ask, body, Arc::clone(&office), cx.worker().clone());
+        let state = Arc::clone(&self.state);
+        let work = perform(ask, body, Arc::clone(&state), cx.worker().clone());
         cx.wait(work, move |cx, answer: AdminResponse| {
             if let Some(endpoint) = endpoint {
-                answer.count(cx, endpoint, &office.metrics);
+                answer.count(cx, endpoint, &state.metrics);
             }
             answer.step(cx)
         })

@@ -18,7 +18,7 @@ pub struct SourceLine {
 
 /// Finds the words equal to `text`, in imports too; each position once. Words from environment variables are not found.
 /// Parses the file and its imports again, so it is meant for error messages only.
-pub fn written(source: &str, file_name: &str, text: &str) -> Vec<SourceLine> {
+pub fn locate(source: &str, file_name: &str, text: &str) -> Vec<SourceLine> {
     let file: Arc<str> = Arc::from(file_name);
     let unset = |_: &str| None;
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ fn search(lines: &[Segment], plain: &[Segment], text: &str, found: &mut Vec<Sour
 
 #[cfg(test)]
 mod tests {
-    use super::written;
+    use super::locate;
 
     #[test]
     fn the_places_of_a_word() {
@@ -73,7 +73,7 @@ mod tests {
             (":80\nimport is-not-there", "is-not-there", &[]),
             ("{", "{", &[]),
         ] {
-            let found = written(source, "f", text);
+            let found = locate(source, "f", text);
             let found = Vec::from_iter(found.iter().map(|word| format!("{}: {}", word.at, word.line)));
             assert_eq!(found, want, "{source:?} {text:?}");
         }
