@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::file::{FileSpec, LogFile};
 use crate::net::{Collector, NetSpec};
-use crate::queue::{Command, Queue};
+use crate::queue::{Command, LineQueue};
 use crate::writer::{self, Sink};
 
 /// Bytes that a thread's buffer for a line may keep.
@@ -52,7 +52,7 @@ pub struct Output {
     /// Identifies the output to its own thread.
     number: u64,
     /// `None` for an output that discards all lines.
-    queue: Option<Arc<Queue>>,
+    queue: Option<Arc<LineQueue>>,
     spec: Mutex<OutputSpec>,
     stream: StreamFacts,
 }
@@ -182,7 +182,7 @@ impl Output {
         };
         let mut output = Self { number, queue: None, spec: Mutex::new(spec.clone()), stream };
         if *spec != OutputSpec::Discard {
-            let queue = Arc::new(Queue::new());
+            let queue = Arc::new(LineQueue::new());
             let (taken, place) = (Arc::clone(&queue), spec.to_string());
             std::thread::Builder::new().name("log".into()).spawn(move || writer::run(number, &taken, sink, &place))?;
             output.queue = Some(queue);

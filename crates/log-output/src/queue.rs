@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Configure(Box<OutputSpec>),
 }
 
-pub(crate) struct Queue {
+pub(crate) struct LineQueue {
     shards: Box<[Shard]>,
     commands: Mutex<Vec<Command>>,
     /// The output's thread, once it runs.
@@ -73,7 +73,7 @@ fn thread_number() -> usize {
     })
 }
 
-impl Queue {
+impl LineQueue {
     pub(crate) fn new() -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -134,7 +134,7 @@ impl Queue {
 }
 
 /// For the output's thread.
-impl Queue {
+impl LineQueue {
     /// Makes the current thread the one that takes lines.
     pub(crate) fn attach(&self) {
         let _ = self.thread.set(thread::current());

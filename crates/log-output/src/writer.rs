@@ -9,7 +9,7 @@ use crate::batch::{Batch, Progress};
 use crate::file::LogFile;
 use crate::net::Collector;
 use crate::output::OutputSpec;
-use crate::queue::{Command, Queue};
+use crate::queue::{Command, LineQueue};
 
 /// How long the thread sleeps after it has written, so that lines gather. A thread that waited for each line would be woken for each,
 /// which costs the worker more than everything else about the line.
@@ -83,7 +83,7 @@ impl Sink {
 
 /// The state of the thread.
 struct Writer<'q> {
-    queue: &'q Queue,
+    queue: &'q LineQueue,
     sink: Sink,
     /// The output's name in reports.
     place: &'q str,
@@ -104,7 +104,7 @@ struct Faults {
 }
 
 /// Runs until the queue is closed and empty.
-pub(crate) fn run(number: u64, queue: &Queue, sink: Sink, place: &str) {
+pub(crate) fn run(number: u64, queue: &LineQueue, sink: Sink, place: &str) {
     OUTPUT.set(number);
     queue.attach();
     let mut writer = Writer {
