@@ -19,7 +19,7 @@ const SHARD_BYTES_MAX: usize = 1024 * 1024;
 /// Shards for each processor: its worker's, and one for threads that log less.
 const SHARDS_PER_PROCESSOR: usize = 2;
 
-/// What the output's thread does beside writing lines.
+/// A task of the output's thread, beside writing lines.
 pub(crate) enum Command {
     /// Reports when everything queued before is written.
     Flush(SyncSender<()>),
