@@ -2,7 +2,7 @@
 //!
 //! - [`DnsChallenge`]: the settings of one issuer
 //! - `provider`: the trait of providers, and the requests to their interfaces; one file for each provider
-//! - `query`, `zone`: DNS messages, and the zone and servers of a name
+//! - `zone`: the zone and servers of a name
 //! - `propagation`: waits until the authority can see the record
 
 mod acmedns;
@@ -15,7 +15,6 @@ mod hetzner;
 mod porkbun;
 mod propagation;
 mod provider;
-mod query;
 mod rfc2136;
 mod route53;
 mod zone;

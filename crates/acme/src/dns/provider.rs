@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use causeway_dns::query::QueryError;
 use hickory_proto::op::ResponseCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::query::QueryError;
 use super::zone::ZoneError;
 use crate::http::{HttpClient, HttpError, HttpRequest, StatusCode};
 

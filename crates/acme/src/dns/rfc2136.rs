@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use causeway_dns::query::exchange;
 use hickory_proto::op::Message;
 use hickory_proto::op::{ResponseCode, update_message};
 use hickory_proto::rr::rdata::TXT;
@@ -13,7 +14,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::provider::{Provider, ProviderError, Receipt, SettingError, TxtRecord, Work, read};
-use super::query::exchange;
 use super::zone::{absolute, server_addresses};
 use crate::http::HttpClient;
 

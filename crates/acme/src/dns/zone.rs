@@ -4,10 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use causeway_dns::query::{QueryError, exchange, question};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
-
-use super::query::{QueryError, exchange, question};
 
 /// The port of DNS (RFC 1035 §4.2).
 const PORT: u16 = 53;

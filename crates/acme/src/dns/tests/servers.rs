@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use causeway_dns::query::{QueryError, exchange_within, question};
 use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::tsig::TsigAlgorithm;
 use hickory_proto::rr::rdata::{A, CNAME, NS, SOA, TXT};
@@ -15,7 +16,6 @@ use tokio::net::{TcpListener, UdpSocket};
 
 use super::*;
 use crate::dns::provider::Work;
-use crate::dns::query::{QueryError, exchange_within, question};
 
 /// Starts a DNS server on UDP and TCP that sends the bytes that `answer` returns; `None`: nothing.
 pub(in crate::dns) async fn server(

@@ -17,7 +17,8 @@ const UDP_BYTES_MAX: u16 = 1232;
 
 /// The reason why a server gave no usable answer.
 #[derive(Debug)]
-pub(crate) enum QueryError {
+#[non_exhaustive]
+pub enum QueryError {
     /// The message could not be sent or the response could not be read.
     Io(io::Error),
     /// No response arrived in time.
@@ -36,6 +37,8 @@ impl fmt::Display for QueryError {
     }
 }
 
+impl std::error::Error for QueryError {}
+
 impl From<io::Error> for QueryError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
@@ -43,7 +46,7 @@ impl From<io::Error> for QueryError {
 }
 
 /// A recursive query, as a stub resolver sends it.
-pub(crate) fn question(name: &Name, kind: RecordType) -> Message {
+pub fn question(name: &Name, kind: RecordType) -> Message {
     let mut message = Message::query();
     message.metadata.recursion_desired = true;
     message.add_query(Query::query(name.clone(), kind));
@@ -55,12 +58,12 @@ pub(crate) fn question(name: &Name, kind: RecordType) -> Message {
 
 /// Sends an encoded message and returns the response's bytes and its decoded form. UDP first, then TCP if the response is truncated or
 /// none arrives (firewalls).
-pub(crate) async fn exchange(server: SocketAddr, sent: &[u8]) -> Result<(Message, Vec<u8>), QueryError> {
+pub async fn exchange(server: SocketAddr, sent: &[u8]) -> Result<(Message, Vec<u8>), QueryError> {
     exchange_within(server, sent, PATIENCE).await
 }
 
 /// As [`exchange`], with another limit for each transport.
-pub(super) async fn exchange_within(
+pub async fn exchange_within(
     server: SocketAddr,
     sent: &[u8],
     patience: Duration,
