@@ -1,5 +1,13 @@
 //! DNS as a client: what do servers answer to a question?
 //!
 //! - `query`: one message to one server, and its response
+//! - `system`: the settings and the hosts of the system
+//! - `resolver`: a stub resolver: which servers to ask for which names, and what their answers mean
+//! - `order`: in which order clients use addresses and services
 
+mod order;
 pub mod query;
+mod resolver;
+mod system;
+
+pub use resolver::{Families, LookupError, Resolver, Server, Service};

@@ -31,7 +31,7 @@ impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Silent => write!(f, "no answer within {} s", PATIENCE.as_secs()),
+            Self::Silent => f.write_str("no answer in time"),
             Self::Garbage => f.write_str("the answer is not a DNS message"),
         }
     }
@@ -74,7 +74,18 @@ pub async fn exchange_within(
         Err(QueryError::Silent) => {}
         done => return done,
     }
-    in_time(over_tcp(server, sent, &asked), patience).await
+    in_time(over_tcp(server, sent, &asked, None), patience).await
+}
+
+/// As [`exchange_within`], over TCP only. `dial_timeout` bounds the connection.
+pub async fn exchange_tcp(
+    server: SocketAddr,
+    sent: &[u8],
+    patience: Duration,
+    dial_timeout: Option<Duration>,
+) -> Result<(Message, Vec<u8>), QueryError> {
+    let asked = Message::from_vec(sent).map_err(|_| QueryError::Garbage)?;
+    in_time(over_tcp(server, sent, &asked, dial_timeout), patience).await
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, QueryError>>, patience: Duration) -> Result<T, QueryError> {
@@ -100,8 +111,17 @@ async fn over_udp(server: SocketAddr, sent: &[u8], asked: &Message) -> Result<(M
     }
 }
 
-async fn over_tcp(server: SocketAddr, sent: &[u8], asked: &Message) -> Result<(Message, Vec<u8>), QueryError> {
-    let mut stream = TcpStream::connect(server).await?;
+async fn over_tcp(
+    server: SocketAddr,
+    sent: &[u8],
+    asked: &Message,
+    dial_timeout: Option<Duration>,
+) -> Result<(Message, Vec<u8>), QueryError> {
+    let connecting = TcpStream::connect(server);
+    let mut stream = match dial_timeout {
+        Some(limit) => tokio::time::timeout(limit, connecting).await.unwrap_or(Err(io::ErrorKind::TimedOut.into())),
+        None => connecting.await,
+    }?;
     let length = u16::try_from(sent.len()).map_err(|_| QueryError::Garbage)?;
     stream.write_all(&[&length.to_be_bytes(), sent].concat()).await?;
     let length = stream.read_u16().await?;
