@@ -78,7 +78,7 @@ const ROOMS: &[Room] = &[
     // Carries connections, independent of the handlers.
     Room {
         name: "engine",
-        may: &["pipeline", "message", "fastcgi", "h1", "h2", "progress"],
+        may: &["pipeline", "message", "fastcgi", "h1", "h2", "dns", "progress"],
         tests_may: &["testkit"],
         never: &[],
         unsaid: &[],

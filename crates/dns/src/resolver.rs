@@ -1,6 +1,5 @@
 //! A stub resolver: it asks recursive servers, in the order and with the search list of the system.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +10,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 
 use crate::order::{sort_addresses, sort_services};
 use crate::query::{QueryError, exchange_tcp, exchange_within, question};
-use crate::system::{PORT, Settings, hosts};
+use crate::system::{Settings, hosts};
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
@@ -356,41 +355,6 @@ async fn race<T, E>(
             Ok(done) => Ok(done),
             Err(_) => first.await,
         },
-    }
-}
-
-impl Server {
-    /// Parses `[udp/|tcp/|udp4/|…]host[:port]`; the network is UDP and the port 53 by default.
-    ///
-    /// # Errors
-    /// The expected form.
-    pub fn parse(text: &str) -> Result<Self, Cow<'static, str>> {
-        const EXPECTED: &str = "a DNS server such as 192.0.2.1, tcp/192.0.2.1:53 or [2001:db8::1]:53";
-        let (network, rest) = text.split_once('/').unwrap_or(("udp", text));
-        let (is_tcp, families) = match network {
-            "udp" => (false, Families::Both),
-            "udp4" => (false, Families::Ipv4),
-            "udp6" => (false, Families::Ipv6),
-            "tcp" => (true, Families::Both),
-            "tcp4" => (true, Families::Ipv4),
-            "tcp6" => (true, Families::Ipv6),
-            _ => return Err(EXPECTED.into()),
-        };
-        let bare = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(rest);
-        if let Ok(ip) = bare.parse() {
-            return Ok(Self { address: SocketAddr::new(ip, PORT).to_string(), is_tcp, families });
-        }
-        let (host, port) = match rest.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().ok().filter(|&port: &u16| port > 0).ok_or(EXPECTED)?),
-            None => (rest, PORT),
-        };
-        let is_literal = host.starts_with('[');
-        let is_host = if is_literal {
-            format!("{host}:{port}").parse::<SocketAddr>().is_ok()
-        } else {
-            !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"[]:/@{}\"".contains(&byte))
-        };
-        if is_host { Ok(Self { address: format!("{host}:{port}"), is_tcp, families }) } else { Err(EXPECTED.into()) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// The port of DNS (RFC 1035 §4.2).
-pub(crate) const PORT: u16 = 53;
+const PORT: u16 = 53;
 
 /// Search domains that are used; resolv.conf(5) had the same limit.
 const SEARCH_MAX: usize = 6;

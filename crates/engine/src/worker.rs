@@ -4,7 +4,7 @@
 //!
 //! - `memory`: pools of storage, which lend it to connections; `time`: deadlines and sleeps
 //! - `lifecycle`: how the worker ends; `load`: its counters
-//! - `services`: the services of a worker for handlers (`pipeline::Worker`)
+//! - `services`: the services of a worker for handlers (`pipeline::Worker`); `lookup`: one of them, DNS
 //!
 //! ```text
 //!   connections ──Rc──► Core ◄──Rc── Services ◄──Rc── slots, contexts, states of handlers
@@ -13,6 +13,7 @@
 
 mod lifecycle;
 mod load;
+mod lookup;
 mod memory;
 mod services;
 mod time;

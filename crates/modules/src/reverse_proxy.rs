@@ -4,6 +4,7 @@
 //! - `unbuilt`: rejects Caddy's options that this version does not support
 //! - `transport`, `tls`: compile the JSON to the settings of upstream connections
 //! - `backend`, `address`: the upstreams, and each worker's state of them
+//! - `dynamic`: upstreams that are looked up in DNS
 //! - `health`: active and passive health checks
 //! - `policy`, `cookie`: load balancing
 //! - `retry`: whether another attempt is made, and the body for it
@@ -23,6 +24,7 @@ mod backend;
 mod carriage;
 mod cookie;
 pub mod copy;
+mod dynamic;
 mod exchange;
 mod fastcgi;
 mod forwarded;
@@ -57,6 +59,7 @@ use crate::headers::Headers;
 use crate::rewrite::Rewrite;
 use backend::{Backend, UpstreamConfig};
 use carriage::Carriage;
+use dynamic::DynamicUpstreams;
 use handle_response::ResponseRoutes;
 use health::{Checker, HealthChecks, PassiveChecks};
 use placeholders::Named;
@@ -98,7 +101,9 @@ const UNBUILT: &[&str] = &[
 
 /// The compiled handler, shared by all workers.
 struct ReverseProxyPlan {
+    /// The configured upstreams.
     backends: Box<[Backend]>,
+    dynamic: Option<DynamicUpstreams>,
     policy: SelectionPolicy,
     retries: Option<Retries>,
     passive: Option<PassiveChecks>,
@@ -135,16 +140,19 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let mut written: ReverseProxyConfig = build.parse(value)?;
     let present = |is: bool, key: &str| is.then(|| &value[key]);
     let transport = transport::build(present(written.transport.is_some(), "transport"), build)?;
-    // Only httpgrpc supports them, in the form that the Caddyfile generates.
+    let mut dynamic = None;
     if written.dynamic_upstreams.is_some() {
+        let sources = &value["dynamic_upstreams"];
         match transport.carriage {
-            Carriage::Http | Carriage::FastCgi(_) => unbuilt::refuse(value, &["dynamic_upstreams"], build)?,
-            Carriage::HttpGrpc(_) => {
-                written.upstreams.extend(httpgrpc::named(&value["dynamic_upstreams"], build)?);
+            Carriage::Http | Carriage::FastCgi(_) => {
+                let settings = format!("{} {}", transport.key, value["health_checks"]);
+                dynamic = Some(DynamicUpstreams::build(sources, &settings, build)?);
             }
+            // It has names for all of their addresses itself, in the form that the Caddyfile generates.
+            Carriage::HttpGrpc(_) => written.upstreams.extend(httpgrpc::named(sources, build)?),
         }
     }
-    if written.upstreams.is_empty() {
+    if written.upstreams.is_empty() && dynamic.is_none() {
         return build.at("upstreams", |build| Err(build.refuse("none", "at least one upstream")));
     }
     let checks = HealthChecks::build(present(written.health_checks.is_some(), "health_checks"), build)?;
@@ -185,6 +193,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     }
     let plan = Arc::new(ReverseProxyPlan {
         backends: backends.into(),
+        dynamic,
         policy,
         retries,
         passive,

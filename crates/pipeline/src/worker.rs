@@ -1,7 +1,9 @@
 //! The services of a worker for handlers. The engine's workers implement them; tests use a fake.
 //!
 //! - `offload`: work for other threads
+//! - `lookup`: questions to DNS
 
+mod lookup;
 mod offload;
 
 use std::future::Future;
@@ -16,12 +18,16 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_message::BlockMut;
 use progress::Stamp;
 
+pub use self::lookup::{Families, LookupError, Question, Record, Resolver, ResolverServer};
 pub use self::offload::{Job, Offloaded, Work, WorkKind, offload};
 use crate::upstream::{Transport, Upstream};
 
 /// The queue of offloaded work is full; the request gets 503 ([`crate::Fault::busy`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
+
+/// The answer to a [`Question`]: records in the order in which to use them, at least one.
+pub type Answer = Result<Vec<Record>, LookupError>;
 
 /// The worker that runs an exchange. Not `Send`: a handler uses only its own worker.
 pub trait Worker {
@@ -66,6 +72,12 @@ pub trait Worker {
     /// # Errors
     /// [`Busy`] if too many look-ups are queued, in total or for this name.
     fn resolve(&self, address: &str) -> Result<Offloaded<io::Result<Vec<SocketAddr>>>, Busy>;
+
+    /// Answers a question to DNS. Without a `resolver` the system's resolver or its servers are asked.
+    ///
+    /// # Errors
+    /// [`Busy`] as in [`resolve`](Self::resolve).
+    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<Answer>, Busy>;
 
     /// Returns when the server shuts down, once that is known; an instant in the past during the shutdown.
     fn shutdown_at(&self) -> Option<Instant>;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Block, BlockMut, Home};
 use causeway_pipeline::upstream::{Calls, Upstream};
-use causeway_pipeline::worker::{Job, Offloaded, Work, WorkKind, offload};
+use causeway_pipeline::worker::{Answer, Job, LookupError, Offloaded, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{Busy, Transport, Worker};
 
 use crate::upstream::{FakeCall, FakeUpstream, Outbox};
@@ -23,6 +23,8 @@ const BLOCK_BYTES: usize = 16 * 1024;
 /// The wall clock's start, 2030-01-01T00:00:00Z, so that tests do not depend on the current date.
 const WALL_START: Duration = Duration::from_secs(1_893_456_000);
 
+/// A question to DNS, and the servers that it is for.
+type Asked = (Question, Option<Arc<Resolver>>);
 type Spawned = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Sleeper {
@@ -58,6 +60,8 @@ pub struct FakeWorker {
     calls: Rc<Calls>,
     outbox: Rc<Outbox>,
     names: RefCell<HashMap<String, Vec<SocketAddr>>>,
+    records: RefCell<HashMap<String, Answer>>,
+    questions: RefCell<Vec<Asked>>,
 }
 
 impl FakeWorker {
@@ -79,6 +83,8 @@ impl FakeWorker {
             calls: Calls::new(),
             outbox: Rc::default(),
             names: RefCell::default(),
+            records: RefCell::default(),
+            questions: RefCell::default(),
         })
     }
 
@@ -160,6 +166,16 @@ impl FakeWorker {
     /// Sets the result of resolving `host:port`. Other names are not found.
     pub fn name(&self, address: &str, found: Vec<SocketAddr>) {
         self.names.borrow_mut().insert(address.to_owned(), found);
+    }
+
+    /// Sets the answer of DNS to questions about a name. Other names are not found.
+    pub fn records(&self, name: &str, found: Answer) {
+        self.records.borrow_mut().insert(name.to_owned(), found);
+    }
+
+    /// Takes the questions to DNS so far, each with the servers that it is for.
+    pub fn take_questions(&self) -> Vec<(Question, Option<Arc<Resolver>>)> {
+        std::mem::take(&mut *self.questions.borrow_mut())
     }
 
     /// Advances the clock to the next deadline; returns false without a sleeper.
@@ -260,6 +276,14 @@ impl Worker for FakeWorker {
             Err(_) => self.names.borrow().get(address).cloned(),
         };
         offload(self, Work::of(WorkKind::Resolve), || found.ok_or(io::ErrorKind::NotFound.into()))
+    }
+
+    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<Answer>, Busy> {
+        self.questions.borrow_mut().push((question.clone(), resolver));
+        let found = self.records.borrow().get(question.name()).cloned();
+        let absent = || Err(LookupError::new(format!("found no records of {}", question.name())));
+        let found = found.unwrap_or_else(absent);
+        offload(self, Work::of(WorkKind::Resolve), || found)
     }
 
     fn random(&self) -> u64 {

@@ -103,8 +103,8 @@ fn what_is_not_built() {
             "Caddyfile:4:21: found '3', expected nothing: `stream_buffer_size` is not built into this version",
         ),
         (
-            ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80\n\t}\n}\n",
-            "Caddyfile:3:2: found 'dynamic a', expected nothing: `dynamic` is not built into this version",
+            ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80000\n\t}\n}\n",
+            "Caddyfile:5:8: found '80000', expected a port from 1 to 65535",
         ),
     ] {
         check_caddyfile(caddyfile, want);

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::worker::{Work, WorkKind, offload};
-use causeway_pipeline::{CallFault, Versions};
+use causeway_pipeline::worker::{Families, Question, Record, Resolver, Work, WorkKind, offload};
+use causeway_pipeline::{CallFault, Transport, Versions};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 
@@ -83,7 +83,7 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>),
     let (stream, remote) = match pool.address.strip_prefix(UNIX) {
         Some(path) => (connect_socket(path).await?, None),
         None => {
-            let (stream, remote) = connect(core, &pool.address).await?;
+            let (stream, remote) = connect(core, &pool.address, &pool.transport).await?;
             (stream, Some(remote))
         }
     };
@@ -121,10 +121,13 @@ fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-async fn connect(core: &Rc<Core>, address: &str) -> Result<(TcpStream, SocketAddr), CallFault> {
+async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
     let addresses = match address.parse() {
         Ok(literal) => vec![literal],
-        Err(_) => resolve(core, address).await?,
+        Err(_) => match &transport.resolver {
+            Some(resolver) => resolve_by(core, address, resolver).await?,
+            None => resolve(core, address).await?,
+        },
     };
     let mut fault = CallFault::Resolve(io::ErrorKind::NotFound);
     for address in addresses {
@@ -174,4 +177,24 @@ async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, Call
         Some(Err(error)) => Err(CallFault::Resolve(error.kind())),
         None => Err(CallFault::Resolve(io::ErrorKind::Other)),
     }
+}
+
+/// Asks other DNS servers than the system's.
+async fn resolve_by(core: &Rc<Core>, address: &str, resolver: &Arc<Resolver>) -> Result<Vec<SocketAddr>, CallFault> {
+    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
+    let question = Question::Addresses { name: host_of(address).into(), families: Families::Both };
+    let looking = core.worker().look_up(question, Some(Arc::clone(resolver))).map_err(|_| CallFault::Busy)?;
+    let records = match looking.await {
+        Some(Ok(records)) => records,
+        Some(Err(error)) => {
+            tracing::debug!(address, %error, "a resolver has no address of an upstream");
+            return Err(CallFault::Resolve(io::ErrorKind::NotFound));
+        }
+        None => return Err(CallFault::Resolve(io::ErrorKind::Other)),
+    };
+    let addresses = records.into_iter().filter_map(|record| match record {
+        Record::Address(ip) => Some(SocketAddr::new(ip, port)),
+        Record::Service { .. } => None,
+    });
+    Ok(addresses.collect())
 }

@@ -12,10 +12,10 @@ use std::time::{Instant, SystemTime};
 
 use causeway_message::BlockMut;
 use causeway_pipeline::upstream::Upstream;
-use causeway_pipeline::worker::{Job, Offloaded, Work, WorkKind, offload};
+use causeway_pipeline::worker::{Answer, Job, Offloaded, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{Busy, Transport, Worker};
 
-use super::Core;
+use super::{Core, lookup};
 use crate::clock;
 use crate::pools::WorkPools;
 use crate::upstream::UpstreamPool;
@@ -85,6 +85,12 @@ impl Worker for Services {
         let address = address.to_owned();
         let work = Work::of(WorkKind::Resolve).for_party("address", &address);
         offload(self, work, move || Ok(address.to_socket_addrs()?.collect()))
+    }
+
+    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<Answer>, Busy> {
+        let work = Work::of(WorkKind::Resolve).for_party("name", question.name());
+        let seed = self.random();
+        offload(self, work, move || lookup::look_up(&question, resolver.as_deref(), seed))
     }
 
     fn shutdown_at(&self) -> Option<Instant> {

@@ -1,7 +1,9 @@
 //! The upstreams, and each worker's state of them: connections, and requests in progress.
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::ops::Index;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +11,7 @@ use std::time::Instant;
 use causeway_message::StatusCode;
 use causeway_pipeline::upstream::{RequestCount, UpstreamStatus};
 use causeway_pipeline::{
-    Build, BuildError, Context, Fault, Reason, StateId, Tally, Template, Transport, Upstream, Versions, Worker,
+    Build, BuildError, Context, Fault, Metrics, Reason, StateId, Tally, Template, Transport, Upstream, Versions, Worker,
 };
 use serde::Deserialize;
 
@@ -17,7 +19,7 @@ use super::address::Address;
 use super::carriage::Carriage;
 use super::health::{HealthChecks, Target, UpstreamHealth};
 use super::httpgrpc::dns::Named;
-use super::transport;
+use super::{ReverseProxyPlan, transport};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -34,15 +36,27 @@ impl UpstreamConfig {
     }
 }
 
-/// One configured upstream.
-pub(super) struct Backend {
-    /// As configured. Identifies the upstream in hashes, cookies and kept states.
+/// What is known of an upstream, wherever it comes from.
+pub(super) struct UpstreamFacts {
+    /// As configured or found. Identifies the upstream in hashes, cookies and kept states.
     pub(super) dial: Box<str>,
     /// For all workers together.
     pub(super) requests_max: Option<u32>,
+    health: UpstreamHealth,
+}
+
+/// One configured upstream.
+pub(super) struct Backend {
+    pub(super) facts: UpstreamFacts,
     load: StateId<Rc<ActiveRequests>>,
     at: At,
-    health: UpstreamHealth,
+}
+
+/// An upstream that one worker has found in DNS.
+pub(super) struct FoundBackend {
+    pub(super) facts: UpstreamFacts,
+    load: Rc<ActiveRequests>,
+    place: Rc<AddressPool>,
 }
 
 enum At {
@@ -102,47 +116,23 @@ impl Backend {
         let status = build.metrics().upstream(dial);
         let health = UpstreamHealth::new(Arc::clone(&status), checks, &transport.key);
         let own_max = u32::try_from(written.max_requests).ok().filter(|&max| max > 0);
-        Ok(Self {
-            load: build.kept_state(format!("reverse_proxy load {dial}"), move |_| {
-                Rc::new(ActiveRequests(status.add_worker()))
-            }),
-            dial: dial.into(),
-            requests_max: own_max.or(checks.passive.as_ref().and_then(|checks| checks.requests_max)),
-            at,
-            health,
-        })
-    }
-
-    /// The state that all workers share.
-    pub(super) fn status(&self) -> &UpstreamStatus {
-        &self.health.status
+        let load = build
+            .kept_state(format!("reverse_proxy load {dial}"), move |_| Rc::new(ActiveRequests(status.add_worker())));
+        let requests_max = own_max.or(checks.passive.as_ref().and_then(|checks| checks.requests_max));
+        Ok(Self { facts: UpstreamFacts { dial: dial.into(), requests_max, health }, load, at })
     }
 
     /// Returns the upstream for the active health checks; `None` if it has none.
     pub(super) fn check_target(&self) -> Option<Target> {
-        let check = self.health.check()?;
+        let check = self.facts.health.check()?;
         match &self.at {
-            At::Fixed(address, _) => Some(check.target(&self.dial, address)),
+            At::Fixed(address, _) => Some(check.target(&self.facts.dial, address)),
             At::Live { .. } => None,
         }
     }
 
-    /// Number of requests in progress on this worker.
-    pub(super) fn requests(&self, cx: &Context) -> u32 {
-        cx.generation().state(self.load).0.get()
-    }
-
-    pub(super) fn load(&self, cx: &Context) -> Rc<ActiveRequests> {
-        Rc::clone(cx.generation().state(self.load))
-    }
-
-    /// Returns whether the upstream is healthy and below its limit of requests.
-    pub(super) fn is_available(&self, cx: &Context) -> bool {
-        self.health.is_up(cx.worker().now()) && self.requests_max.is_none_or(|max| self.status().requests() < max)
-    }
-
     /// Returns the address for this request. Fails with 500 if the expanded address is not valid.
-    pub(super) fn place(
+    fn place(
         &self,
         cx: &mut Context,
         carriage: &Carriage,
@@ -158,11 +148,119 @@ impl Backend {
                 }
                 // As in Caddy, this is a 500: the mistake precedes any connection to an upstream.
                 let (stripped, is_name) = carriage.strip_scheme(text);
-                let address = Address::parse(stripped).map_err(|expected| not_dialled(&self.dial, text, &expected))?;
+                let address =
+                    Address::parse(stripped).map_err(|expected| not_dialled(&self.facts.dial, text, &expected))?;
                 let place = Rc::new(AddressPool::new(address, is_name, cx.worker(), transport));
                 places.borrow_mut().remember(text, &place);
                 Ok(place)
             }),
+        }
+    }
+}
+
+impl FoundBackend {
+    /// # Errors
+    /// The expected form of the address.
+    pub(super) fn new(
+        dial: &str,
+        plan: &ReverseProxyPlan,
+        metrics: &Metrics,
+        worker: &Rc<dyn Worker>,
+    ) -> Result<Self, Cow<'static, str>> {
+        let address = Address::parse(dial)?;
+        let status = metrics.upstream(dial);
+        let load = Rc::new(ActiveRequests(status.add_worker()));
+        let passive = plan.passive.as_ref();
+        let facts = UpstreamFacts {
+            dial: dial.into(),
+            requests_max: passive.and_then(|checks| checks.requests_max),
+            health: UpstreamHealth::passive(status, passive),
+        };
+        Ok(Self { facts, load, place: Rc::new(AddressPool::new(address, false, worker, &plan.transport)) })
+    }
+}
+
+impl UpstreamFacts {
+    /// The state that all workers share.
+    pub(super) fn status(&self) -> &Arc<UpstreamStatus> {
+        &self.health.status
+    }
+
+    /// Returns whether the upstream is healthy and below its limit of requests.
+    pub(super) fn is_available(&self, cx: &Context) -> bool {
+        self.health.is_up(cx.worker().now()) && self.requests_max.is_none_or(|max| self.status().requests() < max)
+    }
+}
+
+/// The upstreams that a request can go to.
+#[derive(Clone, Copy)]
+pub(super) enum Backends<'b> {
+    Configured(&'b [Backend]),
+    Found(&'b [Rc<FoundBackend>]),
+}
+
+/// A selected upstream.
+pub(super) enum Chosen {
+    /// The index in the plan's upstreams.
+    Configured(usize),
+    Found(Rc<FoundBackend>),
+}
+
+impl Backends<'_> {
+    pub(super) fn len(self) -> usize {
+        match self {
+            Self::Configured(backends) => backends.len(),
+            Self::Found(backends) => backends.len(),
+        }
+    }
+
+    /// Number of requests to an upstream in progress on this worker.
+    pub(super) fn requests(self, cx: &Context, index: usize) -> u32 {
+        match self {
+            Self::Configured(backends) => cx.generation().state(backends[index].load).0.get(),
+            Self::Found(backends) => backends[index].load.0.get(),
+        }
+    }
+
+    pub(super) fn chosen(self, index: usize) -> Chosen {
+        match self {
+            Self::Configured(_) => Chosen::Configured(index),
+            Self::Found(backends) => Chosen::Found(Rc::clone(&backends[index])),
+        }
+    }
+}
+
+impl Index<usize> for Backends<'_> {
+    type Output = UpstreamFacts;
+
+    fn index(&self, index: usize) -> &UpstreamFacts {
+        match self {
+            Self::Configured(backends) => &backends[index].facts,
+            Self::Found(backends) => &backends[index].facts,
+        }
+    }
+}
+
+impl Chosen {
+    pub(super) fn facts<'c>(&'c self, plan: &'c ReverseProxyPlan) -> &'c UpstreamFacts {
+        match self {
+            Self::Configured(index) => &plan.backends[*index].facts,
+            Self::Found(found) => &found.facts,
+        }
+    }
+
+    pub(super) fn load(&self, cx: &Context, plan: &ReverseProxyPlan) -> Rc<ActiveRequests> {
+        match self {
+            Self::Configured(index) => Rc::clone(cx.generation().state(plan.backends[*index].load)),
+            Self::Found(found) => Rc::clone(&found.load),
+        }
+    }
+
+    /// Returns the address for this request. Fails with 500 if the expanded address is not valid.
+    pub(super) fn place(&self, cx: &mut Context, plan: &ReverseProxyPlan) -> Result<Rc<AddressPool>, Fault> {
+        match self {
+            Self::Configured(index) => plan.backends[*index].place(cx, &plan.carriage, &plan.transport),
+            Self::Found(found) => Ok(Rc::clone(&found.place)),
         }
     }
 }

@@ -1,19 +1,21 @@
 //! `cookie`: session affinity by a cookie that identifies the upstream without revealing its address.
 
-use std::fmt::Write as _;
-
 use causeway_message::{Cookie as SetCookie, SameSite, names};
 use causeway_pipeline::{Build, BuildError, Context, Scheme};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::backend::Backend;
+use super::backend::{Backend, Backends};
+
+/// A digest in hexadecimal digits.
+type Digits = [u8; 64];
 
 pub(super) struct Cookie {
     name: Box<str>,
     max_age: Option<u64>,
-    /// The cookie value of each upstream: an HMAC of its address.
-    values: Box<[Box<str>]>,
+    secret: Box<[u8]>,
+    /// The cookie value of each configured upstream: an HMAC of its address.
+    values: Box<[Digits]>,
 }
 
 impl Cookie {
@@ -32,12 +34,13 @@ impl Cookie {
             Some(max_age) => build.at("max_age", |build| max_age.read(build))?.map(|max_age| max_age.as_secs()),
             None => None,
         };
-        let values = backends.iter().map(|backend| hmac_sha256(secret.as_bytes(), backend.dial.as_bytes())).collect();
-        Ok(Self { name: name.into(), max_age, values })
+        let values =
+            backends.iter().map(|backend| hmac_sha256(secret.as_bytes(), backend.facts.dial.as_bytes())).collect();
+        Ok(Self { name: name.into(), max_age, secret: secret.as_bytes().into(), values })
     }
 
     /// Returns the upstream that the request's cookie identifies, if it is available.
-    pub(super) fn backend_of_cookie(&self, cx: &Context, backends: &[Backend]) -> Option<usize> {
+    pub(super) fn backend_of_cookie(&self, cx: &Context, backends: Backends<'_>) -> Option<usize> {
         let pairs = cx.head().fields().get_all(names::COOKIE).flat_map(|line| line.split(|&byte| byte == b';'));
         let told = pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
             // A quoted value is accepted, as in Go.
@@ -45,12 +48,22 @@ impl Cookie {
             Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
         })?;
         (0..backends.len())
-            .find(|&number| backends[number].is_available(cx) && bool::from(self.values[number].as_bytes().ct_eq(told)))
+            .find(|&number| backends[number].is_available(cx) && bool::from(self.value(backends, number).ct_eq(told)))
+    }
+
+    /// Returns the cookie value of an upstream. One that DNS names costs two hashes.
+    fn value(&self, backends: Backends<'_>, number: usize) -> Digits {
+        match backends {
+            Backends::Configured(_) => self.values[number],
+            Backends::Found(found) => hmac_sha256(&self.secret, found[number].facts.dial.as_bytes()),
+        }
     }
 
     /// Sets the cookie for the selected upstream.
-    pub(super) fn set_cookie(&self, cx: &mut Context, chosen: usize) {
-        let cookie = SetCookie::new(&self.name, &self.values[chosen]).and_then(|cookie| cookie.path("/"));
+    pub(super) fn set_cookie(&self, cx: &mut Context, backends: Backends<'_>, chosen: usize) {
+        let value = self.value(backends, chosen);
+        let value = std::str::from_utf8(&value).unwrap_or_default();
+        let cookie = SetCookie::new(&self.name, value).and_then(|cookie| cookie.path("/"));
         let Some(mut cookie) = cookie.map(SetCookie::http_only) else { return };
         let client = cx.client();
         // A trusted proxy may have terminated TLS.
@@ -71,8 +84,9 @@ impl Cookie {
 }
 
 /// HMAC (RFC 2104) with SHA-256, in hexadecimal digits.
-fn hmac_sha256(secret: &[u8], text: &[u8]) -> Box<str> {
+fn hmac_sha256(secret: &[u8], text: &[u8]) -> Digits {
     const BLOCK: usize = 64;
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut key = [0; BLOCK];
     if secret.len() > BLOCK {
         key[..32].copy_from_slice(&Sha256::digest(secret));
@@ -81,11 +95,12 @@ fn hmac_sha256(secret: &[u8], text: &[u8]) -> Box<str> {
     }
     let inner = Sha256::new().chain_update(key.map(|byte| byte ^ 0x36)).chain_update(text).finalize();
     let outer = Sha256::new().chain_update(key.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize();
-    let mut digits = String::with_capacity(64);
-    for byte in outer {
-        let _ = write!(digits, "{byte:02x}");
+    let mut digits = [0; 64];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(outer) {
+        pair[0] = HEX[usize::from(byte >> 4)];
+        pair[1] = HEX[usize::from(byte & 15)];
     }
-    digits.into()
+    digits
 }
 
 #[cfg(test)]
@@ -96,8 +111,8 @@ mod tests {
     #[test]
     fn rfc4231() {
         let digest = hmac_sha256(b"Jefe", b"what do ya want for nothing?");
-        assert_eq!(&*digest, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        assert_eq!(&digest, b"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
         let digest = hmac_sha256(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
-        assert_eq!(&*digest, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+        assert_eq!(&digest, b"60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
     }
 }

@@ -11,8 +11,9 @@ use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
 use causeway_pipeline::worker::Sleep;
 use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
 
-use super::backend::AddressPool;
+use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
+use super::dynamic::{Upstreams, Waited};
 use super::retry::{Attempt, Replay, Tries};
 use super::switch::Switch;
 use super::{Local, ReverseProxyPlan, bad_gateway, request};
@@ -23,8 +24,7 @@ pub(super) const INTERIMS_MAX: u8 = 64;
 /// The state that is needed when the response arrives.
 pub(super) struct PendingCall {
     pub(super) local: Rc<Local>,
-    /// Index in the plan's upstreams.
-    pub(super) backend: usize,
+    pub(super) backend: Chosen,
     pub(super) place: Rc<AddressPool>,
     pub(super) switch: Switch,
     pub(super) has_content: bool,
@@ -53,21 +53,54 @@ pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
 
 /// One attempt. `before` is the fault of the attempt before, if there was one.
 fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, before: Option<Fault>) -> Step {
+    attempt_after(cx, local, tries, content, before, Waited::default())
+}
+
+/// As [`attempt`]. `waited` is what the request has waited for to get its dynamic upstreams.
+fn attempt_after(
+    cx: &mut Context,
+    local: Rc<Local>,
+    tries: Tries,
+    content: Content,
+    before: Option<Fault>,
+    waited: Waited,
+) -> Step {
     let plan = &local.plan;
-    let Some(number) = plan.policy.select(cx, &plan.backends, &local.turn) else {
+    let found = match &plan.dynamic {
+        None => None,
+        Some(dynamic) => match dynamic.upstreams(cx, plan, waited) {
+            Ok(Upstreams::Known(found)) => Some(found),
+            Ok(Upstreams::Failed) => None,
+            Ok(Upstreams::Wait(looking, source, waited)) => {
+                return cx.wait(looking, move |cx, is_late| {
+                    attempt_after(cx, local, tries, content, before, waited.over(source, is_late))
+                });
+            }
+            Err(fault) => return Step::Fail(fault),
+        },
+    };
+    let backends = match &found {
+        Some(found) => Backends::Found(found),
+        None => Backends::Configured(&plan.backends),
+    };
+    let Some(number) = plan.policy.select(cx, backends, &local.turn) else {
         let fault = before.unwrap_or_else(|| {
             let now = cx.worker().now();
             let took = now.saturating_duration_since(cx.arrival().at);
             let fault = no_upstream();
             // There may be many upstreams; the first one identifies the handler in the log.
-            let first = plan.backends.first().map_or("", |backend| &*backend.dial);
+            let first = match &plan.dynamic {
+                Some(dynamic) => dynamic.shown(),
+                None => plan.backends.first().map_or("", |backend| &*backend.facts.dial),
+            };
             report_failure(first, FailureKind::Unavailable, took, &fault.reason, now);
             fault
         });
         return retry(cx, local, tries, content, fault, Attempt::NoUpstream);
     };
-    let place = plan.backends[number].place(cx, &plan.carriage, &plan.transport);
-    match place.and_then(|place| begin(cx, local, number, place, tries, content)) {
+    let chosen = backends.chosen(number);
+    let place = chosen.place(cx, plan);
+    match place.and_then(|place| begin(cx, local, chosen, place, tries, content)) {
         Ok(step) => step,
         Err(fault) => Step::Fail(fault),
     }
@@ -92,13 +125,12 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
 fn begin(
     cx: &mut Context,
     local: Rc<Local>,
-    number: usize,
+    chosen: Chosen,
     place: Rc<AddressPool>,
     tries: Tries,
     content: Content,
 ) -> Result<Step, Fault> {
     let plan = &*local.plan;
-    let backend = &plan.backends[number];
     let mut switch = Switch::of(cx)?;
     match &plan.carriage {
         Carriage::Http if plan.transport.versions == Versions::Http2 => switch = switch.over("only HTTP/2")?,
@@ -106,14 +138,14 @@ fn begin(
         Carriage::Http | Carriage::HttpGrpc(_) => {}
     }
     // Before the head is filled: header operations may use these placeholders.
-    local.named(cx).chosen(cx, backend, &place, tries.retries);
+    local.named(cx).chosen(cx, chosen.facts(plan), &place, tries.retries);
     let upstream = match switch {
         Switch::None => &place.upstream,
         Switch::Upgrade | Switch::Connect => place.switching(cx.worker(), &plan.transport),
     };
     let call = upstream.calls().take();
     // Counted until the call is dropped, after its response was read.
-    call.count(backend.load(cx));
+    call.count(chosen.load(cx, plan));
     request::fill(cx, &call, plan, &place, switch)?;
     let (content, replay) = take_content(cx, plan, switch, content)?;
     let has_content = !matches!(content, Body::Empty);
@@ -121,8 +153,8 @@ fn begin(
     call.send(content, &**upstream);
     let began = cx.worker().now();
     let asked = PendingCall {
-        local,
-        backend: number,
+        local: Rc::clone(&local),
+        backend: chosen,
         place: Rc::clone(&place),
         switch,
         has_content,
@@ -202,7 +234,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             if let Some(checks) = &plan.passive {
                 let now = cx.worker().now();
                 let took = now.saturating_duration_since(began);
-                checks.answered(plan.backends[asked.backend].status(), call.head().status(), took, now);
+                checks.answered(asked.backend.facts(plan).status(), call.head().status(), took, now);
             }
             match plan.carriage.unwrap(cx, call, asked) {
                 Step::Fail(fault) => refused(cx, &place, began, fault),
@@ -225,7 +257,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             report_failure(&asked.place.address.name, kind, took, &fault, now);
             // Busy is our own limit, not a failure of the upstream.
             if let Some(checks) = plan.passive.as_ref().filter(|_| fault != CallFault::Busy) {
-                checks.failed(plan.backends[asked.backend].status(), now);
+                checks.failed(asked.backend.facts(plan).status(), now);
             }
             let attempted = Attempt::of(&fault);
             let content = content_left(&call, &asked);

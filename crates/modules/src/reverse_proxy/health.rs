@@ -136,14 +136,18 @@ pub(super) struct UpstreamHealth {
 
 impl UpstreamHealth {
     pub(super) fn new(status: Arc<UpstreamStatus>, checks: &HealthChecks, transport_key: &str) -> Self {
-        let passive = checks.passive.as_ref();
-        let failures_max = passive.filter(|checks| checks.fail_duration.is_some()).map(|checks| checks.failures_max);
+        let check = checks.active.as_ref().map(|checks| checks.of(&status, transport_key));
+        Self { check, ..Self::passive(status, checks.passive.as_ref()) }
+    }
+
+    /// The health of an upstream without active checks.
+    pub(super) fn passive(status: Arc<UpstreamStatus>, passive: Option<&PassiveChecks>) -> Self {
+        let failures_max = passive.map(|checks| checks.failures_max);
         // Another handler with the upstream may count its failures.
-        if let Some(max) = failures_max {
+        if let Some(max) = failures_max.filter(|_| passive.is_some_and(|checks| checks.fail_duration.is_some())) {
             status.set_failures_limit(max);
         }
-        let check = checks.active.as_ref().map(|checks| checks.of(&status, transport_key));
-        Self { status, check, failures_max: passive.map(|checks| checks.failures_max) }
+        Self { status, check: None, failures_max }
     }
 
     /// Returns whether the upstream may get requests.

@@ -10,7 +10,7 @@ use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Call, Context};
 
 use super::Local;
-use super::backend::{AddressPool, Backend};
+use super::backend::{AddressPool, UpstreamFacts};
 
 /// The common prefix.
 pub(super) const PREFIX: &str = "http.reverse_proxy.";
@@ -88,7 +88,7 @@ impl Local {
 impl Named {
     /// Sets the placeholders about the selected upstream. Unsets those about a response, which an earlier proxy may
     /// have set.
-    pub(super) fn chosen(&self, cx: &mut Context, backend: &Backend, place: &AddressPool, retries: u32) {
+    pub(super) fn chosen(&self, cx: &mut Context, facts: &UpstreamFacts, place: &AddressPool, retries: u32) {
         for (_, id) in &self.of_answer {
             cx.unset_variable(*id);
         }
@@ -104,9 +104,9 @@ impl Named {
                     OfUpstream::HostPort => text.write_all(address.authority.as_bytes()),
                     OfUpstream::Host => text.write_all(address.host.as_bytes()),
                     OfUpstream::Port => text.write_all(address.port.as_bytes()),
-                    OfUpstream::Requests => write!(text, "{}", backend.status().requests()),
-                    OfUpstream::MaxRequests => write!(text, "{}", backend.requests_max.unwrap_or(0)),
-                    OfUpstream::Fails => write!(text, "{}", backend.status().failures(cx.worker().now())),
+                    OfUpstream::Requests => write!(text, "{}", facts.status().requests()),
+                    OfUpstream::MaxRequests => write!(text, "{}", facts.requests_max.unwrap_or(0)),
+                    OfUpstream::Fails => write!(text, "{}", facts.status().failures(cx.worker().now())),
                     OfUpstream::Retries => write!(text, "{retries}"),
                 };
                 cx.set_variable_text(*id, text);

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use twox_hash::XxHash64;
 
-use super::backend::Backend;
+use super::backend::{Backend, Backends};
 use super::cookie::Cookie;
 use super::retry::Retries;
 
@@ -162,10 +162,10 @@ impl SelectionPolicy {
     }
 
     /// Returns the index of the selected upstream, or `None` if none is available.
-    pub(super) fn select(&self, cx: &mut Context, backends: &[Backend], turn: &Turn) -> Option<usize> {
+    pub(super) fn select(&self, cx: &mut Context, backends: Backends<'_>, turn: &Turn) -> Option<usize> {
         // The cookie policy must also set its cookie, so it takes no shortcut.
-        if let ([only], false) = (backends, matches!(self, Self::Cookie(..))) {
-            return only.is_available(cx).then_some(0);
+        if backends.len() == 1 && !matches!(self, Self::Cookie(..)) {
+            return backends[0].is_available(cx).then_some(0);
         }
         match self {
             Self::Random => {
@@ -195,7 +195,7 @@ impl SelectionPolicy {
             }
             Self::Cookie(cookie, fallback) => cookie.backend_of_cookie(cx, backends).or_else(|| {
                 let chosen = fallback.select(cx, backends, turn)?;
-                cookie.set_cookie(cx, chosen);
+                cookie.set_cookie(cx, backends, chosen);
                 Some(chosen)
             }),
         }
@@ -224,9 +224,9 @@ fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<SelectionPolicy, B
 
 /// Caddy: the position within the sum of weights selects the n-th upstream with a weight; n then counts only the
 /// available ones.
-fn weighted_turn(cx: &Context, backends: &[Backend], weights: &[u32], sum: u32, turn: &Turn) -> Option<usize> {
+fn weighted_turn(cx: &Context, backends: Backends<'_>, weights: &[u32], sum: u32, turn: &Turn) -> Option<usize> {
     if weights.len() < 2 {
-        return backends.first()?.is_available(cx).then_some(0);
+        return (backends.len() > 0 && backends[0].is_available(cx)).then_some(0);
     }
     let mut left = turn.next() % sum;
     let place = weights.iter().filter(|&&weight| weight > 0).position(|&weight| {
@@ -246,15 +246,14 @@ fn below(cx: &Context, end: u32) -> u32 {
 }
 
 /// Returns an available upstream with the fewest requests; a random one among equals.
-fn least(cx: &Context, backends: &[Backend], among: impl Iterator<Item = usize>) -> Option<usize> {
+fn least(cx: &Context, backends: Backends<'_>, among: impl Iterator<Item = usize>) -> Option<usize> {
     let mut best: Option<(u32, usize)> = None;
     let mut equal = 0;
     for number in among {
-        let backend = &backends[number];
-        if !backend.is_available(cx) {
+        if !backends[number].is_available(cx) {
             continue;
         }
-        let requests = backend.requests(cx);
+        let requests = backends.requests(cx, number);
         match best {
             Some((fewest, _)) if fewest < requests => continue,
             Some((fewest, _)) if fewest == requests => equal += 1,
@@ -271,7 +270,7 @@ fn least(cx: &Context, backends: &[Backend], among: impl Iterator<Item = usize>)
 const CHOSEN_MAX: usize = 64;
 
 /// Takes a random sample of the available upstreams (reservoir sampling), and returns the one with the fewest requests.
-fn random_choose(cx: &Context, backends: &[Backend], choose: usize) -> Option<usize> {
+fn random_choose(cx: &Context, backends: Backends<'_>, choose: usize) -> Option<usize> {
     let mut chosen = [0; CHOSEN_MAX];
     let room = choose.min(backends.len()).min(CHOSEN_MAX);
     let mut available = 0;
@@ -291,7 +290,7 @@ fn random_choose(cx: &Context, backends: &[Backend], choose: usize) -> Option<us
 }
 
 /// Rendezvous hashing: if an upstream becomes unavailable, only its own requests move.
-fn by_hash(cx: &Context, backends: &[Backend], key: &[u8]) -> Option<usize> {
+fn by_hash(cx: &Context, backends: Backends<'_>, key: &[u8]) -> Option<usize> {
     let weight = |number: &usize| {
         let mut hash = XxHash64::with_seed(0);
         hash.write(backends[*number].dial.as_bytes());

@@ -87,7 +87,7 @@ impl Retries {
 pub(super) enum Attempt {
     /// No upstream was available.
     NoUpstream,
-    /// Nothing was sent.
+    /// Nothing was sent, or the upstream has rejected the request.
     NotSent,
     /// The upstream may have received the request.
     Sent,
@@ -100,7 +100,9 @@ impl Attempt {
             | CallFault::Connect(_)
             | CallFault::ConnectTimedOut
             | CallFault::Tls(_)
-            | CallFault::Busy => Self::NotSent,
+            | CallFault::Busy
+            // FastCGI 1.0 §5.5: with FCGI_OVERLOADED the application rejects the request.
+            | CallFault::Overloaded => Self::NotSent,
             _ => Self::Sent,
         }
     }

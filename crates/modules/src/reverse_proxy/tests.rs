@@ -1,6 +1,7 @@
 //! - `load`: configurations
 //! - `request`: the request that the upstream receives
 //! - `answer`: the response, and failures
+//! - `dynamic`: upstreams that are looked up
 //! - `httpgrpc`: requests and responses in gRPC messages
 //! - `fastcgi`: the variables and the content of requests over FastCGI
 //! - `policy`: load balancing
@@ -10,6 +11,7 @@
 //! - `routes`: `handle_response`
 
 mod answer;
+mod dynamic;
 mod fastcgi;
 mod health;
 mod httpgrpc;

@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::carriage::{Carriage, Protocol};
+use super::dynamic::resolver::{self, ResolverConfig};
 use super::{fastcgi, httpgrpc, tls, unbuilt};
 use causeway_pipeline::build::DurationConfig;
 
@@ -25,6 +26,7 @@ struct ProxyTransportConfig {
     #[serde(rename = "protocol")]
     _protocol: Option<String>,
     tls: Option<IgnoredAny>,
+    resolver: Option<ResolverConfig>,
     versions: Vec<String>,
     dial_timeout: Option<DurationConfig>,
     response_header_timeout: Option<DurationConfig>,
@@ -51,7 +53,6 @@ const UNBUILT: &[&str] = &[
     "local_address",
     "network_proxy",
     "proxy_protocol",
-    "resolver",
 ];
 
 #[derive(Deserialize, Default)]
@@ -106,6 +107,7 @@ fn read(value: &Value, written: &ProxyTransportConfig, build: &mut Build<'_>) ->
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
     }
+    transport.resolver = resolver::build(written.resolver.as_ref(), written.dial_timeout.as_ref(), None, build)?;
     let mut files = 0;
     if written.tls.is_some() {
         let built = build.at("tls", |build| tls::build(&value["tls"], build))?;

@@ -38,7 +38,11 @@ impl DurationConfig {
         })
     }
 
-    fn signed(&self, build: &Build<'_>) -> Result<i64, BuildError> {
+    /// Returns the duration in nanoseconds, for an option for which a negative value has a meaning.
+    ///
+    /// # Errors
+    /// If the text is not a valid duration.
+    pub fn signed(&self, build: &Build<'_>) -> Result<i64, BuildError> {
         match self {
             Self::Nanoseconds(read) => Ok(*read),
             Self::Text(text) => nanoseconds(text).ok_or_else(|| build.refuse(text.clone(), EXPECTED)),

@@ -33,6 +33,8 @@ pub enum FailureKind {
     Unusable,
     /// No upstream may get a request, or too many requests wait for one.
     Unavailable,
+    /// DNS did not name the upstreams.
+    Lookup,
     /// A FastCGI application wrote to STDERR. Not a failure of the request.
     Stderr,
 }
@@ -55,6 +57,7 @@ impl FailureKind {
             Self::BrokenOff => "an upstream broke off its answer",
             Self::Unusable => "an upstream's answer cannot be forwarded",
             Self::Unavailable => "no upstream is available",
+            Self::Lookup => "upstreams cannot be looked up",
             Self::Stderr => STDERR,
         }
     }

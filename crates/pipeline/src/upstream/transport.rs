@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::worker::Resolver;
+
 /// The transport to an upstream. Created at load, shared by all workers.
 #[derive(Debug, Clone)]
 pub struct Transport {
@@ -12,6 +14,8 @@ pub struct Transport {
     pub fastcgi: Option<FastCgi>,
     /// TLS parameters; `None` is cleartext.
     pub tls: Option<Arc<TlsClient>>,
+    /// DNS servers for the address's name; `None` is the system's resolver.
+    pub resolver: Option<Arc<Resolver>>,
     /// Time limit for resolving the address, connecting and the TLS handshake together; 3 s.
     pub connect_timeout: Duration,
     /// Time limit for the response head, from the end of writing the request; `None` is no limit.
@@ -38,6 +42,7 @@ impl Default for Transport {
             versions: Versions::Http1,
             fastcgi: None,
             tls: None,
+            resolver: None,
             connect_timeout: Duration::from_secs(3),
             head_timeout: None,
             read_timeout: None,

@@ -531,7 +531,6 @@ fn configurations() {
             json!({ "transport": { "protocol": "httpgrpc" }, "dynamic_upstreams": { "source": "srv", "name": "a" } }),
             "source: found 'srv', expected a or multi",
         ),
-        (json!({ "dynamic_upstreams": { "source": "a", "name": "a", "port": "1" } }), "not built into this version"),
     ] {
         let routes = json!([{ "handle": [proxy(options)] }]);
         let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("refused").to_string();

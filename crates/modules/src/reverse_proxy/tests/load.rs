@@ -15,7 +15,31 @@ fn what_is_not_built_is_refused_with_its_place() {
     for (options, want) in [
         (json!({ "request_buffers": 1 }), "request_buffers: found '1', expected nothing"),
         (json!({ "response_buffers": 1 }), "response_buffers"),
-        (json!({ "dynamic_upstreams": { "source": "a" } }), "dynamic_upstreams"),
+        (json!({ "dynamic_upstreams": { "source": "dns" } }), "dynamic_upstreams.source: found 'dns', expected a, srv"),
+        (json!({ "dynamic_upstreams": { "source": "a" } }), "dynamic_upstreams.name: found 'none', expected a name"),
+        (
+            json!({ "dynamic_upstreams": { "source": "a", "name": "a", "port": "http" } }),
+            "dynamic_upstreams.port: found 'http', expected a port from 1 to 65535",
+        ),
+        (
+            json!({ "dynamic_upstreams": { "source": "a", "name": "a", "grace_period": "1s" } }),
+            "unknown field `grace_period`",
+        ),
+        (
+            json!({ "dynamic_upstreams": { "source": "srv", "name": "a", "service": "http" } }),
+            "dynamic_upstreams.proto: found 'none', expected both of service and proto",
+        ),
+        (
+            json!({ "dynamic_upstreams": { "source": "srv", "name": "a", "dial_network": "udp" } }),
+            "dynamic_upstreams.dial_network: found 'udp', expected tcp",
+        ),
+        (
+            json!({ "dynamic_upstreams": { "source": "multi", "sources": [
+                { "source": "a", "name": "a", "resolver": { "addresses": ["a b"] } },
+            ] } }),
+            "dynamic_upstreams.sources[0].resolver.addresses[0]: found 'a b', expected a DNS server such as",
+        ),
+        (json!({ "transport": { "protocol": "http", "resolver": {} } }), "transport.resolver: found 'no addresses'"),
         (json!({ "circuit_breaker": {} }), "circuit_breaker"),
         (json!({ "stream_timeout": "1s" }), "stream_timeout: found '\"1s\"'"),
         (json!({ "stream_close_delay": 1 }), "stream_close_delay"),

@@ -1,0 +1,95 @@
+//! Look-ups in DNS, on a thread for names.
+
+use std::net::ToSocketAddrs as _;
+
+use causeway_dns as dns;
+use causeway_pipeline::worker::{Families, LookupError, Question, Record, Resolver};
+
+/// Answers a question; blocks for as long as the servers take. `random` is the seed of all choices.
+///
+/// # Errors
+/// If there is no record.
+pub(super) fn look_up(
+    question: &Question,
+    resolver: Option<&Resolver>,
+    random: u64,
+) -> Result<Vec<Record>, LookupError> {
+    match (question, resolver) {
+        // The system's resolver knows more sources than DNS.
+        (Question::Addresses { name, families }, None) => by_system(name, families_of(*families)),
+        _ => {
+            // A look-up takes a round trip or more, and a runtime some microseconds.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| LookupError::new(error.to_string()))?;
+            runtime.block_on(by_dns(question, resolver, random))
+        }
+    }
+}
+
+async fn by_dns(question: &Question, resolver: Option<&Resolver>, random: u64) -> Result<Vec<Record>, LookupError> {
+    let mut asker = dns::Resolver::of_system(random);
+    if let Some(Resolver { servers, dial_timeout, fallback_delay }) = resolver {
+        let servers = servers.iter().map(|server| dns::Server {
+            address: server.address.to_string(),
+            is_tcp: server.is_tcp,
+            families: families_of(server.families),
+        });
+        asker = asker.with_servers(servers.collect()).with_limits(*dial_timeout, *fallback_delay);
+    }
+    let failed = |error: dns::LookupError| LookupError::new(error.to_string());
+    Ok(match question {
+        Question::Addresses { name, families } => {
+            let found = asker.addresses(name, families_of(*families)).await.map_err(failed)?;
+            found.into_iter().map(Record::Address).collect()
+        }
+        Question::Services { name } => {
+            let found = asker.services(name).await.map_err(failed)?;
+            found.into_iter().map(|it| Record::Service { target: it.target.into(), port: it.port }).collect()
+        }
+    })
+}
+
+fn by_system(name: &str, families: dns::Families) -> Result<Vec<Record>, LookupError> {
+    let found = (name, 0).to_socket_addrs().map_err(|error| LookupError::new(format!("{name}: {error}")))?;
+    let found: Vec<_> = found.map(|address| address.ip()).filter(|ip| families.has(*ip)).map(Record::Address).collect();
+    if found.is_empty() { Err(LookupError::new(format!("found no records of {name}"))) } else { Ok(found) }
+}
+
+fn families_of(families: Families) -> dns::Families {
+    match families {
+        Families::Both => dns::Families::Both,
+        Families::Ipv4 => dns::Families::Ipv4,
+        Families::Ipv6 => dns::Families::Ipv6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_pipeline::worker::ResolverServer;
+
+    use super::*;
+
+    fn addresses(name: &str, families: Families) -> Result<Vec<Record>, LookupError> {
+        look_up(&Question::Addresses { name: name.into(), families }, None, 0)
+    }
+
+    // Caddy: an upstream's name may be an address; the family must be a wanted one.
+    #[test]
+    fn the_system_answers() {
+        let v4 = Record::Address([127, 0, 0, 1].into());
+        assert_eq!(addresses("127.0.0.1", Families::Both), Ok(vec![v4.clone()]));
+        assert_eq!(addresses("localhost", Families::Ipv4), Ok(vec![v4]));
+        let error = addresses("127.0.0.1", Families::Ipv6).unwrap_err();
+        assert_eq!(error.to_string(), "found no records of 127.0.0.1");
+    }
+
+    // A server whose name is unknown is a failure of the look-up.
+    #[test]
+    fn other_servers_answer() {
+        let server = ResolverServer { address: "unknown.invalid:53".into(), is_tcp: false, families: Families::Both };
+        let resolver = Resolver { servers: [server].into(), dial_timeout: None, fallback_delay: None };
+        let question = Question::Services { name: "a.test.".into() };
+        let error = look_up(&question, Some(&resolver), 0).unwrap_err().to_string();
+        assert_eq!(error, "the address of the server unknown.invalid:53 is unknown");
+    }
+}

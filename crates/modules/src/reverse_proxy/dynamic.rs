@@ -1,0 +1,147 @@
+//! Dynamic upstreams: `dynamic_upstreams`, which are looked up in DNS while requests arrive.
+//!
+//! - `source`: compiles a source to its questions
+//! - `answers`: the answers, shared by all workers: one look-up at a time for each question
+//! - `sets`: a worker's upstreams, made from the answers
+//!
+//! ```text
+//! request ─► Sets (this worker, no lock) ─ fresh ─► upstreams
+//!               │ stale                                ▲
+//!               ▼                                      │
+//!            Answer (all workers) ─ fresh ─────────────┤
+//!               │ stale                                │
+//!               ▼                                      │
+//!            look-up on a thread ─► wakes the requests that wait
+//! ```
+
+mod answers;
+pub(super) mod resolver;
+mod sets;
+mod source;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use causeway_pipeline::{Build, BuildError, Context, Fault, Metrics, StateId};
+use serde_json::Value;
+
+use self::answers::Answers;
+pub(super) use self::answers::Looking;
+use self::sets::{Current, Sets};
+use self::source::Source;
+use super::ReverseProxyPlan;
+use super::backend::FoundBackend;
+
+/// Most sources of one handler: a set of them fits into the bits of [`Waited`].
+const SOURCES_MAX: usize = 32;
+
+/// A handler's dynamic upstreams.
+pub(super) struct DynamicUpstreams {
+    sources: Box<[Source]>,
+    /// The sources are those of `multi`: a failure of one is no failure of all.
+    is_multi: bool,
+    sets: StateId<Rc<Sets>>,
+    metrics: Arc<Metrics>,
+}
+
+/// What a request has done so far to get its upstreams: a bit for each source.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waited {
+    /// A look-up was under way when the request came: its result counts once it is over.
+    begun: u32,
+    /// The request has waited for a look-up: its result counts, whatever its age.
+    done: u32,
+    /// The request has waited for too long.
+    late: u32,
+}
+
+/// What a request has done so far to get the upstreams of one source; see [`Waited`].
+#[derive(Clone, Copy)]
+struct WaitedFor {
+    is_begun: bool,
+    is_done: bool,
+    is_late: bool,
+}
+
+/// The dynamic upstreams for a request.
+pub(super) enum Upstreams {
+    Known(Rc<[Rc<FoundBackend>]>),
+    /// The request has to wait for the source with this number.
+    Wait(Looking, usize, Waited),
+    /// There is no answer: the configured upstreams are used, as in Caddy.
+    Failed,
+}
+
+impl Waited {
+    /// Records the end of a wait for the source with this number.
+    pub(super) fn over(mut self, source: usize, is_late: bool) -> Self {
+        self.done |= 1 << source;
+        self.late |= u32::from(is_late) << source;
+        self
+    }
+
+    /// Returns the part for one source.
+    fn of(self, source: usize) -> WaitedFor {
+        let has = |bits: u32| bits >> source & 1 == 1;
+        WaitedFor { is_begun: has(self.begun), is_done: has(self.done), is_late: has(self.late) }
+    }
+}
+
+impl DynamicUpstreams {
+    /// Compiles `dynamic_upstreams`. `settings` name everything else that the upstreams depend on.
+    pub(super) fn build(value: &Value, settings: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        build.at("dynamic_upstreams", |build| {
+            let mut sources = Vec::new();
+            Source::build(value, &mut sources, build)?;
+            if sources.len() > SOURCES_MAX {
+                return Err(
+                    build.refuse(format!("{} sources", sources.len()), format!("at most {SOURCES_MAX} sources"))
+                );
+            }
+            let answers = Arc::new(Answers::default());
+            let count = sources.len();
+            // A reload that keeps the sources keeps the answers, the upstreams and their connections.
+            let key = format!("reverse_proxy dynamic {value} {settings}");
+            let sets = build.kept_state(key, move |_| Rc::new(Sets::new(count, Arc::clone(&answers))));
+            let is_multi = value["source"] == "multi";
+            Ok(Self { sources: sources.into(), is_multi, sets, metrics: Arc::clone(build.metrics()) })
+        })
+    }
+
+    /// Returns a name of the sources, for the log.
+    pub(super) fn shown(&self) -> &str {
+        self.sources.first().map_or("", |source| &source.shown)
+    }
+
+    /// Returns the upstreams for a request. Fails with 500 if they have no valid address.
+    pub(super) fn upstreams(
+        &self,
+        cx: &mut Context,
+        plan: &ReverseProxyPlan,
+        mut waited: Waited,
+    ) -> Result<Upstreams, Fault> {
+        let sets = Rc::clone(cx.generation().state(self.sets));
+        let mut parts = sets.parts.take();
+        parts.clear();
+        let mut wait = None;
+        // All look-ups that are due begin now; the request waits for one after the other.
+        for (number, source) in self.sources.iter().enumerate() {
+            match sets.of(cx, (number, source), self, plan, waited.of(number))? {
+                Current::Known(set) => parts.push(set),
+                Current::Wait(looking) => {
+                    waited.begun |= 1 << number;
+                    wait = wait.or(Some((looking, number)));
+                }
+                Current::Failed if self.is_multi => {}
+                Current::Failed => return Ok(Upstreams::Failed),
+            }
+        }
+        let upstreams = match (wait, &*parts) {
+            (Some((looking, number)), _) => Upstreams::Wait(looking, number, waited),
+            (None, [only]) => Upstreams::Known(Rc::clone(only)),
+            (None, _) => Upstreams::Known(sets.joined(&parts)),
+        };
+        sets.parts.replace(parts);
+        Ok(upstreams)
+    }
+}

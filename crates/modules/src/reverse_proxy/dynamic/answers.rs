@@ -1,0 +1,221 @@
+//! The answers of DNS, shared by all workers: one look-up at a time for each question.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context as Task, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use causeway_pipeline::Worker;
+use causeway_pipeline::upstream::{FailureKind, UpstreamStatus, report_failure};
+use causeway_pipeline::worker::{LookupError, Question, Record, Resolver, Sleep};
+
+use super::WaitedFor;
+
+/// Requests that wait for one look-up; further ones do without its answer.
+const WAITING_MAX: usize = 1024;
+/// How long a request waits for a look-up.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+/// Upstreams that have left DNS and whose state is kept, and for how long; the time is Caddy's.
+const DEPARTED_MAX: usize = 1024;
+const DEPARTED_KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// The answers of one handler's sources.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// The workers' sets keep an answer, so it is one for all of them.
+    known: Mutex<Vec<Weak<Answer>>>,
+    departed: Mutex<Vec<(Arc<UpstreamStatus>, Instant)>>,
+}
+
+/// The answer to one question.
+pub(super) struct Answer {
+    source: usize,
+    question: Question,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last answer; empty before the first one.
+    records: Arc<[Record]>,
+    answered_at: Option<Instant>,
+    /// When the last look-up failed, if it did.
+    failed_at: Option<Instant>,
+    is_looking: bool,
+    waiting: Vec<Waker>,
+    /// The number of look-ups that are over.
+    rounds: u64,
+}
+
+/// What an answer is worth now.
+pub(super) enum Verdict {
+    /// The records may be used until then.
+    Fresh(Arc<[Record]>, Instant),
+    /// The look-up has failed.
+    Failed,
+    /// A look-up is under way.
+    Wait(Looking),
+}
+
+impl Answers {
+    /// Returns the answer to a source's question, a new one if no worker has it.
+    pub(super) fn of(&self, source: usize, question: &Question) -> Arc<Answer> {
+        let mut known = locked(&self.known);
+        known.retain(|answer| answer.strong_count() > 0);
+        let same = known.iter().filter_map(Weak::upgrade);
+        let same = same.into_iter().find(|answer| answer.source == source && answer.question == *question);
+        same.unwrap_or_else(|| {
+            let answer = Arc::new(Answer { source, question: question.clone(), state: Mutex::default() });
+            known.push(Arc::downgrade(&answer));
+            answer
+        })
+    }
+
+    /// Keeps the state of an upstream that has left DNS: if it comes back soon, its failures still count.
+    pub(super) fn keep_departed(&self, status: Arc<UpstreamStatus>, now: Instant) {
+        let mut departed = locked(&self.departed);
+        let is_kept = |since: Instant| now.saturating_duration_since(since) < DEPARTED_KEPT;
+        departed.retain(|(other, since)| is_kept(*since) && !Arc::ptr_eq(other, &status));
+        if departed.len() == DEPARTED_MAX {
+            departed.remove(0);
+        }
+        departed.push((status, now));
+    }
+}
+
+impl Answer {
+    /// Judges the answer, and begins a look-up if one is due. The result of a look-up that the request has waited for
+    /// counts whatever its age.
+    pub(super) fn consult(self: &Arc<Self>, terms: Terms<'_>, waited: WaitedFor, worker: &Rc<dyn Worker>) -> Verdict {
+        let now = worker.now();
+        let mut state = locked(&self.state);
+        let has_waited = waited.is_done || waited.is_begun && !state.is_looking;
+        // Caddy: after a failure the last answer is used for the grace period, even if there is none yet.
+        match (state.failed_at, terms.grace, state.answered_at) {
+            (Some(at), Some(grace), _) if has_waited || now < at + grace => {
+                return Verdict::Fresh(Arc::clone(&state.records), at + grace);
+            }
+            (Some(_), _, _) if has_waited => return Verdict::Failed,
+            (None, _, Some(at)) if has_waited || now < at + terms.refresh => {
+                return Verdict::Fresh(Arc::clone(&state.records), at + terms.refresh);
+            }
+            _ if has_waited || state.waiting.len() >= WAITING_MAX => return Verdict::Failed,
+            _ => {}
+        }
+        let looking = Looking {
+            answer: Arc::clone(self),
+            round: state.rounds,
+            waker: None,
+            end: Sleep::until(Rc::clone(worker), now + WAIT_MAX),
+        };
+        let begins = !std::mem::replace(&mut state.is_looking, true);
+        // The look-up takes the lock when it ends, which may be at once.
+        drop(state);
+        if begins {
+            self.look_up(terms, worker);
+        }
+        Verdict::Wait(looking)
+    }
+
+    fn look_up(self: &Arc<Self>, terms: Terms<'_>, worker: &Rc<dyn Worker>) {
+        let round = Round { answer: Arc::clone(self), worker: Rc::clone(worker), shown: terms.shown.into() };
+        let began = worker.now();
+        match worker.look_up(self.question.clone(), terms.resolver.cloned()) {
+            Ok(looking) => worker.spawn(Box::pin(async move {
+                let found = looking.await;
+                round.end(found.unwrap_or_else(|| Err(LookupError::new("the look-up panicked"))), began);
+            })),
+            Err(_) => round.end(Err(LookupError::new("too many look-ups are queued")), began),
+        }
+    }
+}
+
+/// A source's terms for an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'s> {
+    pub(super) refresh: Duration,
+    pub(super) grace: Option<Duration>,
+    pub(super) resolver: Option<&'s Arc<Resolver>>,
+    pub(super) shown: &'s str,
+}
+
+/// A look-up under way. Dropping it, when its worker ends, fails it: another worker may wait for it.
+struct Round {
+    answer: Arc<Answer>,
+    worker: Rc<dyn Worker>,
+    shown: Box<str>,
+}
+
+impl Round {
+    fn end(self, found: Result<Vec<Record>, LookupError>, began: Instant) {
+        let now = self.worker.now();
+        match found {
+            Ok(records) => {
+                tracing::debug!(source = &*self.shown, count = records.len(), "looked upstreams up");
+                let mut state = locked(&self.answer.state);
+                // An unchanged answer keeps its identity, by which workers know that nothing has changed.
+                if *state.records != *records {
+                    state.records = records.into();
+                }
+                (state.answered_at, state.failed_at) = (Some(now), None);
+            }
+            Err(error) => {
+                let took = now.saturating_duration_since(began);
+                report_failure(&self.shown, FailureKind::Lookup, took, &error, now);
+                locked(&self.answer.state).failed_at = Some(now);
+            }
+        }
+        // The drop ends the round.
+    }
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        let mut state = locked(&self.answer.state);
+        if state.answered_at.is_none() && state.failed_at.is_none() {
+            state.failed_at = Some(self.worker.now());
+        }
+        state.is_looking = false;
+        state.rounds += 1;
+        let waiting = std::mem::take(&mut state.waiting);
+        // A waker may run code that takes the lock.
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Waits for the end of a look-up; the output is whether it took too long.
+pub(in super::super) struct Looking {
+    answer: Arc<Answer>,
+    /// The look-up that is waited for.
+    round: u64,
+    /// The waker in the list of the answer.
+    waker: Option<Waker>,
+    end: Sleep,
+}
+
+impl Future for Looking {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<bool> {
+        let this = &mut *self;
+        {
+            let mut state = locked(&this.answer.state);
+            if state.rounds > this.round {
+                return Poll::Ready(false);
+            }
+            if this.waker.as_ref().is_none_or(|known| !known.will_wake(task.waker())) {
+                state.waiting.push(task.waker().clone());
+                this.waker = Some(task.waker().clone());
+            }
+        }
+        Pin::new(&mut this.end).poll(task).map(|()| true)
+    }
+}
+
+/// Ignores poisoning: each change is one assignment or insertion.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,259 @@
+//! Upstreams that are looked up in DNS.
+
+use std::time::Duration;
+
+use causeway_pipeline::worker::{Families, LookupError, Question, Record};
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use super::{ask, kit};
+
+fn address(last: u8) -> Record {
+    Record::Address([10, 0, 0, last].into())
+}
+
+fn service(target: &str, port: u16) -> Record {
+    Record::Service { target: target.into(), port }
+}
+
+fn of(source: Value) -> Kit {
+    kit(json!({
+        "upstreams": [],
+        "dynamic_upstreams": source,
+        "load_balancing": { "selection_policy": { "policy": "round_robin" } },
+    }))
+}
+
+/// Sends a request, which may have to wait for a look-up; returns the upstream's address, or the status.
+#[track_caller]
+fn chosen(kit: &mut Kit, request: &Request) -> Result<String, u16> {
+    let mut pending = match kit.send_pending(request) {
+        Ok(answer) => return Err(answer.status),
+        Err(pending) => pending,
+    };
+    for _ in 0..5 {
+        kit.worker().drive_spawned();
+        if let Some(call) = kit.worker().take_call() {
+            pending.cancel(kit);
+            return Ok(call.address.to_string());
+        }
+        pending = match pending.poll(kit) {
+            Ok(answer) => return Err(answer.status),
+            Err(pending) => pending,
+        };
+    }
+    panic!("it still waits");
+}
+
+fn get(kit: &mut Kit) -> Result<String, u16> {
+    chosen(kit, &Request::get("/"))
+}
+
+// Caddy, `dynamic a`: one upstream for each address; looked up again after `refresh`, 1m by default.
+#[test]
+fn addresses() {
+    let mut kit = of(json!({ "source": "a", "name": "a.test", "port": "8080", "refresh": "10s" }));
+    kit.worker().records("a.test", Ok(vec![address(1), Record::Address("::1".parse().unwrap())]));
+    assert_eq!([get(&mut kit), get(&mut kit)], [Ok("[::1]:8080".to_owned()), Ok("10.0.0.1:8080".to_owned())]);
+    let question = Question::Addresses { name: "a.test".into(), families: Families::Both };
+    assert_eq!(kit.worker().take_questions(), [(question, None)]);
+    kit.worker().records("a.test", Ok(vec![address(2)]));
+    kit.worker().advance(Duration::from_millis(9999));
+    assert_ne!(get(&mut kit), Ok("10.0.0.2:8080".to_owned()));
+    kit.worker().advance(Duration::from_millis(1));
+    assert_eq!(get(&mut kit), Ok("10.0.0.2:8080".to_owned()));
+    assert_eq!(kit.worker().take_questions().len(), 1);
+}
+
+// Caddy: the port is 80 by default, and `versions` selects the records.
+#[test]
+fn defaults() {
+    let mut kit = of(json!({ "source": "a", "name": "a.test", "versions": { "ipv6": true } }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    assert_eq!(get(&mut kit), Ok("10.0.0.1:80".to_owned()));
+    let question = Question::Addresses { name: "a.test".into(), families: Families::Ipv6 };
+    assert_eq!(kit.worker().take_questions()[0].0, question);
+    kit.worker().advance(Duration::from_secs(59));
+    get(&mut kit).unwrap();
+    assert!(kit.worker().take_questions().is_empty());
+}
+
+// Caddy, `dynamic srv`: the name is `_service._proto.name`; the order is the resolver's.
+#[test]
+fn services() {
+    let source = json!({ "source": "srv", "service": "http", "proto": "tcp", "name": "a.test" });
+    let mut kit = kit(json!({
+        "upstreams": [],
+        "dynamic_upstreams": source,
+        "load_balancing": { "selection_policy": { "policy": "first" } },
+    }));
+    kit.worker().records("_http._tcp.a.test", Ok(vec![service("b.test.", 81), service("a.test.", 82)]));
+    assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
+}
+
+// Caddy: a failed look-up is a failure of its requests; with `grace_period` the last answer is used for so long.
+#[test]
+fn failures_and_grace() {
+    let failed = || Err(LookupError::new("no answer"));
+    for grace in [None, Some("5s")] {
+        let mut kit = of(json!({ "source": "srv", "name": "a.test", "refresh": "10s", "grace_period": grace }));
+        let good = || Ok(vec![service("b.test.", 81)]);
+        kit.worker().records("a.test", good());
+        assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
+        kit.worker().records("a.test", failed());
+        kit.worker().advance(Duration::from_secs(10));
+        let want = if grace.is_some() { Ok("b.test.:81".to_owned()) } else { Err(503) };
+        assert_eq!([get(&mut kit), get(&mut kit)], [want.clone(), want]);
+        let looked = kit.worker().take_questions().len();
+        assert_eq!(looked, if grace.is_some() { 2 } else { 3 }, "the grace period saves look-ups");
+        kit.worker().records("a.test", good());
+        kit.worker().advance(Duration::from_secs(5));
+        assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
+    }
+}
+
+// Caddy: if the look-up fails, the configured upstreams are used.
+#[test]
+fn configured_upstreams_are_the_fallback() {
+    let source = json!({ "source": "a", "name": "a.test" });
+    let mut kit = kit(json!({ "upstreams": [{ "dial": "b:1" }], "dynamic_upstreams": source }));
+    assert_eq!(get(&mut kit), Ok("b:1".to_owned()));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    assert_eq!(get(&mut kit), Ok("10.0.0.1:80".to_owned()));
+}
+
+// Caddy, `dynamic multi`: the upstreams of all sources in their order; a source that fails is left out.
+#[test]
+fn several_sources() {
+    let sources = ["a.test", "b.test", "c.test"].map(|name| json!({ "source": "a", "name": name }));
+    let mut kit = kit(json!({
+        "upstreams": [{ "dial": "d:1" }],
+        "dynamic_upstreams": { "source": "multi", "sources": sources },
+        "load_balancing": { "selection_policy": { "policy": "round_robin" } },
+    }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().records("c.test", Ok(vec![address(3)]));
+    let met = [get(&mut kit), get(&mut kit), get(&mut kit)].map(Result::unwrap);
+    assert_eq!(met, ["10.0.0.3:80", "10.0.0.1:80", "10.0.0.3:80"]);
+    kit.worker().records("a.test", Err(LookupError::new("gone")));
+    kit.worker().records("c.test", Err(LookupError::new("gone")));
+    kit.worker().advance(Duration::from_secs(60));
+    kit.worker().take_questions();
+    assert_eq!(get(&mut kit), Err(503), "no failure of the list: the configured upstreams are not used");
+    assert_eq!(kit.worker().take_questions().len(), 3, "each source is asked once");
+}
+
+// Caddy: name and port may have placeholders of the request.
+#[test]
+fn placeholders() {
+    let name = "{http.request.header.x-name}.test";
+    let mut kit = of(json!({ "source": "a", "name": name, "port": "{http.request.header.x-port}" }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().records("b.test", Ok(vec![address(2)]));
+    let to = |name: &str, port: &str| Request::get("/").field("x-name", name).field("x-port", port);
+    for (name, port, want) in [
+        ("a", "81", Ok("10.0.0.1:81")),
+        ("a", "82", Ok("10.0.0.1:82")),
+        ("b", "81", Ok("10.0.0.2:81")),
+        ("c", "81", Err(503)),
+        ("a", "x", Err(500)),
+    ] {
+        assert_eq!(chosen(&mut kit, &to(name, port)), want.map(str::to_owned), "{name}:{port}");
+    }
+    // Any number of names needs bounded memory.
+    for number in 0..300 {
+        assert_eq!(chosen(&mut kit, &to(&format!("n{number}"), "81")), Err(503));
+    }
+}
+
+// Requests that arrive during a look-up wait for it; the look-up is one.
+#[test]
+fn one_look_up_for_all() {
+    let mut kit = of(json!({ "source": "a", "name": "a.test" }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().queue_jobs(1);
+    let waiting: Vec<_> = (0..3).map(|_| kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
+    let waiting: Vec<_> = waiting.into_iter().map(|it| it.poll(&mut kit).expect_err("it waits")).collect();
+    assert_eq!(kit.worker().take_questions().len(), 1);
+    kit.worker().run_jobs();
+    kit.worker().drive_spawned();
+    assert!(waiting[0].was_woken(&kit));
+    for pending in waiting {
+        let pending = pending.poll(&mut kit).expect_err("the call is under way");
+        assert_eq!(&*kit.worker().take_call().expect("a call").address, "10.0.0.1:80");
+        pending.cancel(&mut kit);
+    }
+}
+
+// A resolver that hangs holds no request for longer than 15 s, and one that is overloaded none at all.
+#[test]
+fn look_ups_that_do_not_end() {
+    let mut kit = of(json!({ "source": "a", "name": "a.test" }));
+    kit.worker().queue_jobs(1);
+    let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
+    kit.worker().advance(Duration::from_secs(15));
+    assert_eq!(pending.finish(&mut kit).status, 503);
+    let mut busy = of(json!({ "source": "a", "name": "a.test" }));
+    busy.worker().queue_jobs(0);
+    assert_eq!(get(&mut busy), Err(503));
+}
+
+// Caddy, passive health checks: an upstream keeps its failures from one answer to the next.
+#[test]
+fn health_outlives_an_answer() {
+    let mut kit = kit(json!({
+        "upstreams": [],
+        "dynamic_upstreams": { "source": "a", "name": "a.test", "refresh": "1s" },
+        "health_checks": { "passive": { "fail_duration": "30s" } },
+    }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    get(&mut kit).unwrap();
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.carried.fail(causeway_pipeline::CallFault::Closed);
+    assert_eq!(pending.finish(&mut kit).status, 502);
+    for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
+        let want = if found == [address(1)] { Err(503) } else { Ok("10.0.0.2:80".to_owned()) };
+        kit.worker().records("a.test", Ok(found));
+        kit.worker().advance(Duration::from_secs(1));
+        assert_eq!(get(&mut kit), want);
+    }
+}
+
+// Caddy, selection policies: the cookie names an upstream, wherever it comes from.
+#[test]
+fn cookies() {
+    let mut kit = kit(json!({
+        "upstreams": [],
+        "dynamic_upstreams": { "source": "a", "name": "a.test" },
+        "load_balancing": { "selection_policy": { "policy": "cookie", "secret": "s" } },
+    }));
+    kit.worker().records("a.test", Ok((1..5).map(address).collect()));
+    get(&mut kit).unwrap();
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let first = call.address.to_string();
+    call.answer(200, &[], Some(0));
+    call.end();
+    drop(call);
+    let answer = pending.finish(&mut kit);
+    let cookie = answer.field("set-cookie").expect("a cookie").split(';').next().unwrap().to_owned();
+    let request = Request::get("/").field("cookie", &cookie);
+    for _ in 0..8 {
+        assert_eq!(chosen(&mut kit, &request), Ok(first.clone()));
+    }
+}
+
+// Caddy, UpstreamResolver: other servers, for look-ups and, in the transport, for the names of upstreams.
+#[test]
+fn resolvers() {
+    let mut kit = of(json!({
+        "source": "a", "name": "a.test", "dial_timeout": "2s", "dial_fallback_delay": "-1s",
+        "resolver": { "addresses": ["192.0.2.1", "tcp/192.0.2.2:5353"] },
+    }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    get(&mut kit).unwrap();
+    let (_, resolver) = kit.worker().take_questions().remove(0);
+    let resolver = resolver.expect("its own servers");
+    assert_eq!((resolver.dial_timeout, resolver.fallback_delay), (Some(Duration::from_secs(2)), None));
+    let servers: Vec<_> = resolver.servers.iter().map(|server| (&*server.address, server.is_tcp)).collect();
+    assert_eq!(servers, [("192.0.2.1:53", false), ("192.0.2.2:5353", true)]);
+}
