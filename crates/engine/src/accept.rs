@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use causeway_pipeline::TlsFacts;
+use causeway_pipeline::{ProxyPolicy, TlsFacts};
 use progress::{Stamp, stage};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::drive::{Known, ServerConnection};
 use crate::listener::{Listener, ListenerKey};
 use crate::machine::Protocol;
+use crate::proxy_protocol::{self, Start};
 use crate::server::Command;
 use crate::tls::{self, Secured};
 use crate::transport::Transport;
@@ -143,6 +144,68 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         return;
     };
     let ends = (peer, local);
+    let plan = listener.plan();
+    let Some(protocol) = &plan.proxy_protocol else { return begin(core, listener, stream, ends) };
+    match protocol.policy(peer.ip()) {
+        ProxyPolicy::Skip => begin(core, listener, stream, ends),
+        policy => {
+            let place = Place { core: Rc::clone(core), is_held: true };
+            let (listener, timeout) = (Rc::clone(listener), protocol.timeout);
+            tokio::task::spawn_local(heard(place, listener, stream, ends, policy, timeout));
+        }
+    }
+}
+
+/// A connection's place in the worker's count, until its own task has it.
+struct Place {
+    core: Rc<Core>,
+    is_held: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_held {
+            self.core.lifecycle.connection_ended();
+        }
+    }
+}
+
+/// Waits for a header of the PROXY protocol, and then begins the connection, or closes it.
+async fn heard(
+    mut place: Place,
+    listener: Rc<Listener>,
+    stream: TcpStream,
+    mut ends: (SocketAddr, SocketAddr),
+    policy: ProxyPolicy,
+    timeout: Duration,
+) {
+    let peer = ends.0;
+    let refused = match tokio::time::timeout(timeout, proxy_protocol::read(&stream)).await {
+        Ok(Ok(Start::Header { .. })) if policy == ProxyPolicy::Reject => {
+            Some("a header of a peer that must not send one")
+        }
+        Ok(Ok(Start::Header { ends: reported, .. })) => {
+            if policy != ProxyPolicy::Ignore {
+                ends = reported.unwrap_or(ends);
+            }
+            None
+        }
+        Ok(Ok(Start::Malformed)) => Some("a header that violates the protocol"),
+        Ok(Err(_)) => Some("an end before the header"),
+        // Without a header in time the connection is one without a header.
+        Ok(Ok(Start::Absent | Start::Incomplete)) | Err(_) if policy == ProxyPolicy::Require => Some("no header"),
+        Ok(Ok(Start::Absent | Start::Incomplete)) | Err(_) => None,
+    };
+    if let Some(found) = refused {
+        tracing::debug!(%peer, found, "closing a connection by the PROXY protocol");
+        return;
+    }
+    place.is_held = false;
+    begin(&place.core, &listener, stream, ends);
+}
+
+/// Starts the task of a connection whose addresses are known.
+fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: (SocketAddr, SocketAddr)) {
     // For the profiler the accept counts as a write of ours: the peer's first bytes are a reaction to it.
     let mut stamp = Stamp::default();
     progress::written(&mut stamp);

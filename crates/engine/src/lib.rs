@@ -8,6 +8,7 @@
 //! - `drive`: the life of a connection, written once over two seams
 //!   - `transport`: plain sockets; `tls`: sockets under TLS
 //!   - `machine`: the protocol
+//! - `proxy_protocol`: addresses that a proxy reports at the start of a connection
 //! - `input`: bytes that were read and not yet parsed
 //! - `exchange`: one request and its response; `content`: the sources of response content
 //! - `recycle`: the one place where an exchange ends
@@ -30,6 +31,7 @@ mod machine;
 mod observer;
 mod pools;
 mod ports;
+mod proxy_protocol;
 mod recycle;
 mod server;
 mod timers;

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ServerId, Timeouts};
+use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ProxyProtocol, ServerId, Timeouts};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -35,6 +35,9 @@ pub(crate) struct ListenerPlan {
     pub(crate) server: ServerId,
     /// TLS for new connections; `None` serves in the clear.
     pub(crate) tls: Option<Arc<TlsPlan>>,
+    pub(crate) proxy_protocol: Option<Arc<ProxyProtocol>>,
+    /// Bytes of the heads of requests in cleartext that are redirected to TLS.
+    pub(crate) redirect_bytes_max: Option<usize>,
     pub(crate) timeouts: Timeouts,
     pub(crate) discard_bytes_max: u64,
     pub(crate) offer: Rc<Offer>,
@@ -84,6 +87,8 @@ impl ListenerPlan {
             generation: Rc::clone(generation),
             server: spec.server,
             tls,
+            proxy_protocol: spec.proxy_protocol.clone(),
+            redirect_bytes_max: spec.redirect_bytes_max,
             timeouts: spec.timeouts,
             discard_bytes_max: spec.head.discard_bytes_max,
             offer: Rc::new(Offer::new(spec)),
@@ -183,6 +188,8 @@ impl Listener {
         let last = Self::new(ListenerPlan {
             generation: Rc::clone(vacant),
             server: plan.server,
+            proxy_protocol: None,
+            redirect_bytes_max: None,
             tls: None,
             timeouts: plan.timeouts,
             discard_bytes_max: plan.discard_bytes_max,

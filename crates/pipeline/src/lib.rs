@@ -46,7 +46,7 @@ pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, 
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
     ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols,
-    Timeouts, TlsPolicy, TlsSpec, TlsVersion,
+    ProxyPolicy, ProxyProtocol, Timeouts, TlsPolicy, TlsSpec, TlsVersion,
 };
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};
@@ -55,7 +55,8 @@ pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict
 pub use template::Template;
 pub use trust::{Confusable, Trust};
 pub use upstream::{
-    Call, CallFault, Calls, Carried, FastCgi, Finish, Maker, Roots, Tally, TlsClient, Transport, Upstream, Versions,
+    Call, CallFault, Calls, Carried, FastCgi, Finish, Maker, ProxyHeader, ProxyProtocolVersion, Roots, Tally,
+    TlsClient, Transport, Upstream, Versions,
 };
 pub use wait::Wait;
 pub use worker::{Busy, Sleep, Worker};

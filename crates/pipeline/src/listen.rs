@@ -1,15 +1,19 @@
 //! The configuration of listeners: plain records, which the engine reads once when it starts them.
 //!
 //! - `tls`: TLS connection policies
+//! - `proxy_protocol`: addresses that proxies report
 
+mod proxy_protocol;
 mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::route::ServerId;
 
+pub use proxy_protocol::{ProxyPolicy, ProxyProtocol};
 pub use tls::{ClientAuthentication, ClientAuthenticationMode, TlsPolicy, TlsSpec, TlsVersion};
 
 /// The address of a listener.
@@ -62,6 +66,11 @@ pub struct ListenerSpec {
     pub http2: Http2,
     /// TLS policies; `None` is cleartext.
     pub tls: Option<TlsSpec>,
+    /// The PROXY protocol at the start of connections; `None` reads none.
+    pub proxy_protocol: Option<Arc<ProxyProtocol>>,
+    /// With TLS: redirects requests in cleartext, whose heads have at most as many bytes, to `https`. `None` refuses
+    /// them.
+    pub redirect_bytes_max: Option<usize>,
 }
 
 impl ListenerSpec {
@@ -76,6 +85,8 @@ impl ListenerSpec {
             protocols: Protocols::default(),
             http2: Http2::default(),
             tls: None,
+            proxy_protocol: None,
+            redirect_bytes_max: None,
         }
     }
 }

@@ -20,7 +20,9 @@
 //! - `acme_server`: our own ACME authority; `trust` and `untrust`
 //! - `storage`: export, import and clean-up of storage; `redis`: a Redis server for tests
 //! - `matchers`: every matcher, in Caddyfiles
-//! - `unix_sockets`: upstreams at Unix sockets; `upstreams`: upstreams that fail and return
+//! - `unix_sockets`: upstreams at Unix sockets; `upstreams`: upstreams that fail and return;
+//!   `dynamic`: upstreams from DNS
+//! - `proxy_protocol`: the PROXY protocol
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
@@ -34,6 +36,7 @@ mod causal;
 mod client;
 mod client_certificates;
 mod documents;
+mod dynamic;
 mod examples;
 mod fmt;
 mod follow;
@@ -47,6 +50,7 @@ mod matchers;
 mod metrics;
 mod mistakes;
 mod process;
+mod proxy_protocol;
 mod quick;
 mod redis;
 mod run;

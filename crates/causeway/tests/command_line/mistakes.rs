@@ -69,7 +69,7 @@ fn what_is_not_built() {
         (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
         (
             "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttls\n\t\t}\n\t}\n}\n\n:8080\nrespond hi\n",
-            "Caddyfile:3:3: found 'listener_wrappers', expected nothing: this is not built",
+            "Caddyfile:4:4: found 'tls', expected another wrapper before it: TLS is first by default",
         ),
         (
             "{\n\tlog {\n\t\tlevel LOUD\n\t}\n}\n\n:8080\nrespond hi\n",

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::certificates::CertificateSource;
 use super::policy::ConnectionPolicyConfig;
+use super::wrappers::Wrappers;
 use super::{MetricsConfig, address, https, refuse};
 use causeway_pipeline::build::DurationConfig;
 
@@ -85,7 +86,7 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     protocols: Vec<String>,
     #[serde(default)]
-    listener_wrappers: Option<Value>,
+    listener_wrappers: Option<Vec<Value>>,
     #[serde(default)]
     packet_conn_wrappers: Option<Value>,
     #[serde(default)]
@@ -186,6 +187,7 @@ pub(super) struct Prepared<'c> {
     trust: Option<Trust>,
     confusable: Confusable,
     protocols: Protocols,
+    wrappers: Wrappers,
     pub(super) policies: Option<Vec<TlsPolicy>>,
 }
 
@@ -210,7 +212,19 @@ impl ServerConfig {
                 None => None,
             };
             let (timeouts, trust, confusable) = (self.timeouts(build)?, self.trust(build)?, self.confusable(build)?);
-            Ok(Prepared { name, written: self, json, listen, timeouts, trust, confusable, protocols, policies })
+            let wrappers = Wrappers::read(self.listener_wrappers.as_deref().unwrap_or_default(), build)?;
+            Ok(Prepared {
+                name,
+                written: self,
+                json,
+                listen,
+                timeouts,
+                trust,
+                confusable,
+                protocols,
+                wrappers,
+                policies,
+            })
         })
     }
 
@@ -240,7 +254,6 @@ impl ServerConfig {
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
         for (key, value) in [
-            ("listener_wrappers", &self.listener_wrappers),
             ("packet_conn_wrappers", &self.packet_conn_wrappers),
             ("read_min_rate", &self.read_min_rate),
             ("write_min_rate", &self.write_min_rate),
@@ -373,8 +386,13 @@ impl Prepared<'_> {
             http2: server.http2,
             // The HTTP port is always plain HTTP, even on a server with connection policies.
             tls: tls.clone().filter(|_| address.port != ports.http),
+            proxy_protocol: self.wrappers.proxy_protocol.clone(),
+            redirect_bytes_max: self.wrappers.redirect_bytes_max,
             ..ListenerSpec::new(address, id)
         };
+        if tls.is_some() {
+            build.at(&*place, |build| self.wrappers.check_with_tls(build))?;
+        }
         let mut listeners: Vec<_> = self.listen.iter().flatten().copied().map(listener).collect();
         listeners.retain(|listener| {
             let is_served = listener.tls.is_some() || listener.protocols.are_any_clear();

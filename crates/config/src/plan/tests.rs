@@ -115,8 +115,26 @@ fn fields_of_a_server() {
         (
             json!({ "listener_wrappers": [{ "wrapper": "tls" }] }),
             format!(
-                "{place}.listener_wrappers: found '[{{\"wrapper\":\"tls\"}}]', expected nothing: this is not built"
+                "{place}.listener_wrappers[0].wrapper: found 'tls', expected another wrapper before it: TLS is first by default"
             ),
+        ),
+        (
+            json!({ "listener_wrappers": [{ "wrapper": "http_redirect" }, { "wrapper": "tls" }, { "wrapper": "proxy_protocol" }] }),
+            format!("{place}.listener_wrappers[2].wrapper: found 'proxy_protocol', expected it before `tls`"),
+        ),
+        (
+            json!({ "listener_wrappers": [{ "wrapper": "proxy_protocol", "allow": ["10.0.0.0/8", "a"] }] }),
+            format!("{place}.listener_wrappers[0].allow[1]: found 'a', expected a network such as 10.0.0.0/8"),
+        ),
+        (
+            json!({ "listener_wrappers": [{ "wrapper": "proxy_protocol", "fallback_policy": "MAYBE" }] }),
+            format!(
+                "{place}.listener_wrappers[0].fallback_policy: found 'MAYBE', expected IGNORE, USE, REJECT, REQUIRE or SKIP"
+            ),
+        ),
+        (
+            json!({ "listener_wrappers": [{ "wrapper": "proxy_protocol" }], "tls_connection_policies": [{}] }),
+            format!("{place}.listener_wrappers: found 'no `tls`', expected `tls` at the end: the server uses TLS"),
         ),
         (
             json!({ "logs": { "trace": true } }),

@@ -36,7 +36,7 @@ use super::record::ALERT_BYTES;
 use super::records::{Keys, Records};
 use super::session::Session;
 use super::write_secret::WriteSecret;
-use super::{TlsStream, alert, names};
+use super::{TlsStream, alert, names, redirect};
 use crate::clock;
 use crate::drive::Known;
 use crate::listener::Listener;
@@ -256,13 +256,25 @@ impl Handshake {
         let mut fed = 0;
         loop {
             if inbound.is_full() {
-                return Err(Refusal::alert(alert::INTERNAL_ERROR));
+                let is_plain = inbound.sealed().first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start));
+                return Err(if is_plain {
+                    Refusal::Told(PLAIN_HTTP.to_vec())
+                } else {
+                    Refusal::alert(alert::INTERNAL_ERROR)
+                });
             }
             self.fill(inbound).await?;
             self.is_silent.set(false);
             let bytes = inbound.sealed();
             if bytes.first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start)) {
-                return Err(Refusal::Told(PLAIN_HTTP.to_vec()));
+                match self.listener.plan().redirect_bytes_max {
+                    // The rest of the head follows.
+                    Some(max) if redirect::is_cut(bytes, max) => continue,
+                    Some(max) => {
+                        return Err(Refusal::Told(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec())));
+                    }
+                    None => return Err(Refusal::Told(PLAIN_HTTP.to_vec())),
+                }
             }
             // The acceptor has a buffer of its own, so it gets only the new bytes.
             let mut fresh = &bytes[fed..];

@@ -10,10 +10,12 @@ use std::time::Duration;
 use causeway_pipeline::worker::{Families, Question, Record, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{CallFault, Transport, Versions};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use super::{Link, UpstreamPool};
 use crate::drive::ClientConnection;
+use crate::proxy_protocol;
 use crate::tls::{Connected, Connector};
 use crate::transport::keepalive;
 use crate::worker::Core;
@@ -87,6 +89,12 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>),
             (stream, Some(remote))
         }
     };
+    let mut stream = stream;
+    if let Some(header) = pool.transport.proxy_header {
+        // Before TLS, which the header does not belong to.
+        let sent = stream.write_all(&proxy_protocol::encode(header)).await;
+        sent.map_err(|error| CallFault::Connect(error.kind()))?;
+    }
     if pool.transport.tls.is_none() {
         return Ok((Reached::Clear(stream), remote));
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::ops::Index;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::time::Instant;
 use causeway_message::StatusCode;
 use causeway_pipeline::upstream::{RequestCount, UpstreamStatus};
 use causeway_pipeline::{
-    Build, BuildError, Context, Fault, Metrics, Reason, StateId, Tally, Template, Transport, Upstream, Versions, Worker,
+    Build, BuildError, Context, Fault, Metrics, ProxyHeader, Reason, StateId, Tally, Template, Transport, Upstream,
+    Versions, Worker,
 };
 use serde::Deserialize;
 
@@ -258,10 +260,14 @@ impl Chosen {
 
     /// Returns the address for this request. Fails with 500 if the expanded address is not valid.
     pub(super) fn place(&self, cx: &mut Context, plan: &ReverseProxyPlan) -> Result<Rc<AddressPool>, Fault> {
-        match self {
-            Self::Configured(index) => plan.backends[*index].place(cx, &plan.carriage, &plan.transport),
-            Self::Found(found) => Ok(Rc::clone(&found.place)),
-        }
+        let place = match self {
+            Self::Configured(index) => plan.backends[*index].place(cx, &plan.carriage, &plan.transport)?,
+            Self::Found(found) => Rc::clone(&found.place),
+        };
+        Ok(match plan.transport.proxy_header {
+            None => place,
+            Some(header) => place.of_client(cx.client().ip, header, cx.worker()),
+        })
     }
 }
 
@@ -278,6 +284,10 @@ pub(super) struct AddressPool {
     /// The address over HTTP/1.1, for requests to switch protocols: HTTP/2 has no Upgrade.
     switching: OnceCell<Rc<dyn Upstream>>,
     unstreamed_until: Cell<Option<Instant>>,
+    transport: Arc<Transport>,
+    /// The address for each client, whose connections begin with its own header of the PROXY protocol. As in Caddy, the
+    /// requests of one client share connections.
+    by_client: RefCell<HashMap<IpAddr, Rc<AddressPool>>>,
 }
 
 impl AddressPool {
@@ -287,7 +297,32 @@ impl AddressPool {
         } else {
             worker.upstream(&address.to_dial(), transport)
         };
-        Self { address, upstream, switching: OnceCell::new(), unstreamed_until: Cell::default() }
+        Self {
+            address,
+            upstream,
+            switching: OnceCell::new(),
+            unstreamed_until: Cell::default(),
+            transport: Arc::clone(transport),
+            by_client: RefCell::default(),
+        }
+    }
+
+    fn of_client(&self, ip: IpAddr, header: ProxyHeader, worker: &Rc<dyn Worker>) -> Rc<Self> {
+        let mut by_client = self.by_client.borrow_mut();
+        if let Some(place) = by_client.get(&ip) {
+            return Rc::clone(place);
+        }
+        let header = ProxyHeader { source: Some(ip), ..header };
+        let transport = Arc::new(Transport { proxy_header: Some(header), ..(*self.transport).clone() });
+        let place = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
+        if by_client.len() >= CLIENTS_MAX {
+            by_client.retain(|_, place| Rc::strong_count(place) > 1);
+        }
+        // If all are in use, this one works without being kept, and its connections are closed after its call.
+        if by_client.len() < CLIENTS_MAX {
+            by_client.insert(ip, Rc::clone(&place));
+        }
+        place
     }
 
     /// Returns whether httpgrpc may stream content in several messages.
@@ -301,7 +336,8 @@ impl AddressPool {
     }
 
     /// Returns the upstream for a call that requests another protocol.
-    pub(super) fn switching(&self, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> &Rc<dyn Upstream> {
+    pub(super) fn switching(&self, worker: &Rc<dyn Worker>) -> &Rc<dyn Upstream> {
+        let transport = &self.transport;
         // Only ALPN could select HTTP/2 here.
         if transport.tls.is_none() || transport.versions != Versions::Negotiated {
             return &self.upstream;
@@ -319,6 +355,8 @@ pub(super) struct DynamicPools {
     known: HashMap<Box<str>, Rc<AddressPool>>,
 }
 
+/// Most clients with connections of their own to one upstream that a worker keeps; see `AddressPool::by_client`.
+const CLIENTS_MAX: usize = 1024;
 /// Most expanded addresses that a worker keeps. Beyond it, addresses without pending calls are dropped.
 const PLACES_MAX: usize = 1024;
 

@@ -141,7 +141,7 @@ fn begin(
     local.named(cx).chosen(cx, chosen.facts(plan), &place, tries.retries);
     let upstream = match switch {
         Switch::None => &place.upstream,
-        Switch::Upgrade | Switch::Connect => place.switching(cx.worker(), &plan.transport),
+        Switch::Upgrade | Switch::Connect => place.switching(cx.worker()),
     };
     let call = upstream.calls().take();
     // Counted until the call is dropped, after its response was read.

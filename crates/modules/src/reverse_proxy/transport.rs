@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use causeway_pipeline::{Build, BuildError, Transport, Versions};
+use causeway_pipeline::{Build, BuildError, ProxyHeader, ProxyProtocolVersion, Transport, Versions};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -28,6 +28,7 @@ struct ProxyTransportConfig {
     tls: Option<IgnoredAny>,
     resolver: Option<ResolverConfig>,
     versions: Vec<String>,
+    proxy_protocol: String,
     dial_timeout: Option<DurationConfig>,
     response_header_timeout: Option<DurationConfig>,
     read_timeout: Option<DurationConfig>,
@@ -46,14 +47,8 @@ struct ProxyTransportConfig {
     _write_buffer_size: i64,
 }
 
-const UNBUILT: &[&str] = &[
-    "dial_fallback_delay",
-    "expect_continue_timeout",
-    "forward_proxy_url",
-    "local_address",
-    "network_proxy",
-    "proxy_protocol",
-];
+const UNBUILT: &[&str] =
+    &["dial_fallback_delay", "expect_continue_timeout", "forward_proxy_url", "local_address", "network_proxy"];
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -107,6 +102,12 @@ fn read(value: &Value, written: &ProxyTransportConfig, build: &mut Build<'_>) ->
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
     }
+    transport.proxy_header = match &*written.proxy_protocol {
+        "" => None,
+        "v1" => Some(ProxyHeader { version: ProxyProtocolVersion::One, source: None }),
+        "v2" => Some(ProxyHeader { version: ProxyProtocolVersion::Two, source: None }),
+        other => return build.at("proxy_protocol", |build| Err(build.refuse(other, "v1 or v2"))),
+    };
     transport.resolver = resolver::build(written.resolver.as_ref(), written.dial_timeout.as_ref(), None, build)?;
     let mut files = 0;
     if written.tls.is_some() {

@@ -1,5 +1,6 @@
 //! The transport of calls: versions, TLS, limits. Plain records, which the engine interprets.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub struct Transport {
     pub tls: Option<Arc<TlsClient>>,
     /// DNS servers for the address's name; `None` is the system's resolver.
     pub resolver: Option<Arc<Resolver>>,
+    /// The PROXY protocol's header at the start of each connection; `None` sends none.
+    pub proxy_header: Option<ProxyHeader>,
     /// Time limit for resolving the address, connecting and the TLS handshake together; 3 s.
     pub connect_timeout: Duration,
     /// Time limit for the response head, from the end of writing the request; `None` is no limit.
@@ -43,6 +46,7 @@ impl Default for Transport {
             fastcgi: None,
             tls: None,
             resolver: None,
+            proxy_header: None,
             connect_timeout: Duration::from_secs(3),
             head_timeout: None,
             read_timeout: None,
@@ -54,6 +58,24 @@ impl Default for Transport {
             trailers_bytes_max: 8 * 1024,
         }
     }
+}
+
+/// A header of the PROXY protocol (haproxy.org, proxy-protocol.txt).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProxyHeader {
+    /// The protocol's version.
+    pub version: ProxyProtocolVersion,
+    /// The client; `None` if a connection belongs to none, for example that of a health check.
+    pub source: Option<IpAddr>,
+}
+
+/// The versions of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyProtocolVersion {
+    /// A line of text.
+    One,
+    /// Binary.
+    Two,
 }
 
 /// The engine's part of FastCGI's settings. The parameters of a request are in its call

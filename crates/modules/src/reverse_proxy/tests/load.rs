@@ -40,6 +40,10 @@ fn what_is_not_built_is_refused_with_its_place() {
             "dynamic_upstreams.sources[0].resolver.addresses[0]: found 'a b', expected a DNS server such as",
         ),
         (json!({ "transport": { "protocol": "http", "resolver": {} } }), "transport.resolver: found 'no addresses'"),
+        (
+            json!({ "transport": { "protocol": "http", "proxy_protocol": "v3" } }),
+            "transport.proxy_protocol: found 'v3', expected v1 or v2",
+        ),
         (json!({ "circuit_breaker": {} }), "circuit_breaker"),
         (json!({ "stream_timeout": "1s" }), "stream_timeout: found '\"1s\"'"),
         (json!({ "stream_close_delay": 1 }), "stream_close_delay"),
@@ -94,8 +98,6 @@ fn what_is_not_built_is_refused_with_its_place() {
         ),
         (json!({ "transport": { "protocol": "fastcgi", "tls": {} } }), "transport: unknown field `tls`"),
         (json!({ "transport": { "protocol": "fastcgi", "read_timeout": "x" } }), "transport.read_timeout: found 'x'"),
-        (json!({ "transport": { "protocol": "http", "proxy_protocol": "v2" } }), "transport.proxy_protocol"),
-        (json!({ "transport": { "protocol": "http", "resolver": {} } }), "transport.resolver"),
         (
             json!({ "transport": { "protocol": "http", "expect_continue_timeout": 1 } }),
             "transport.expect_continue_timeout",

@@ -202,3 +202,23 @@ fn addresses_with_placeholders() {
     // Caddy: 500.
     assert_eq!(kit.send(&Request::get("/")).status, 500);
 }
+
+// Caddy: the requests of one client share connections, those of two clients never do: a connection has one header.
+#[test]
+fn the_proxy_protocol_separates_clients() {
+    use causeway_pipeline::ProxyProtocolVersion;
+    let mut kit = kit(json!({ "transport": { "protocol": "http", "proxy_protocol": "v2" } }));
+    let of = |kit: &mut Kit, peer: &str| {
+        let (call, pending) = ask(kit, &Request::get("/").peer(peer.parse().unwrap()));
+        pending.cancel(kit);
+        call.transport.clone()
+    };
+    let [one, again, other] = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1"].map(|peer| of(&mut kit, peer));
+    assert!(std::sync::Arc::ptr_eq(&one, &again) && !std::sync::Arc::ptr_eq(&one, &other));
+    let header = other.proxy_header.expect("a header");
+    assert_eq!((header.version, header.source), (ProxyProtocolVersion::Two, "192.0.2.2".parse().ok()));
+    // Any number of clients needs bounded memory.
+    for number in 0..3000_u32 {
+        of(&mut kit, &format!("[2001:db8::{number:x}]:1"));
+    }
+}
