@@ -9,6 +9,7 @@
 //! - `policy`, `cookie`: load balancing
 //! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
+//! - `buffer`: bodies that are read into memory first
 //! - `exchange`: the call to the upstream
 //! - `carriage`, `httpgrpc`, `fastcgi`: the wire form of requests and responses
 //! - `answer`, `switch`: build the client's response from the upstream's, and tunnels
@@ -21,6 +22,7 @@
 mod address;
 mod answer;
 mod backend;
+mod buffer;
 mod carriage;
 mod cookie;
 pub mod copy;
@@ -45,6 +47,7 @@ mod unbuilt;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_message::StatusCode;
 use causeway_pipeline::{
@@ -83,21 +86,22 @@ struct ReverseProxyConfig {
     /// Accepted without effect: the body is forwarded without buffering.
     #[serde(rename = "flush_interval")]
     _flush_interval: Option<causeway_pipeline::build::DurationConfig>,
+    stream_timeout: Option<causeway_pipeline::build::DurationConfig>,
+    /// Accepted without effect: data is forwarded in the blocks that it was read into.
+    #[serde(default, rename = "stream_buffer_size")]
+    _stream_buffer_size: i64,
+    #[serde(default)]
+    verbose_logs: bool,
+    #[serde(default)]
+    request_buffers: i64,
+    #[serde(default)]
+    response_buffers: i64,
     #[serde(default)]
     handle_response: Vec<IgnoredAny>,
 }
 
 /// Caddy's options that this version does not support.
-const UNBUILT: &[&str] = &[
-    "circuit_breaker",
-    "proxy_status_name",
-    "request_buffers",
-    "response_buffers",
-    "stream_buffer_size",
-    "stream_close_delay",
-    "stream_timeout",
-    "verbose_logs",
-];
+const UNBUILT: &[&str] = &["circuit_breaker", "proxy_status_name", "stream_close_delay"];
 
 /// The compiled handler, shared by all workers.
 struct ReverseProxyPlan {
@@ -113,6 +117,14 @@ struct ReverseProxyPlan {
     transport: Arc<Transport>,
     headers: Option<Headers>,
     rewrite: Option<Rewrite>,
+    /// How long a tunnel may last.
+    stream_timeout: Option<Duration>,
+    /// Whether each retry is logged.
+    is_verbose: bool,
+    /// Bytes of a request's body that are read before it is sent.
+    request_buffers: Option<usize>,
+    /// Bytes of a response's content that are read before its head is forwarded.
+    response_buffers: Option<usize>,
     /// The rewrite sets a method without content.
     drops_body: bool,
     trusted: Box<[IpNet]>,
@@ -191,6 +203,16 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_routes
             .push(build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(routes, build))?);
     }
+    let stream_timeout = match &written.stream_timeout {
+        Some(limit) => build.at("stream_timeout", |build| limit.read(build))?,
+        None => None,
+    };
+    // Its messages are read whole, or its answers streamed, by the transport itself.
+    if written.response_buffers != 0 && matches!(transport.carriage, Carriage::HttpGrpc(_)) {
+        return build.at("response_buffers", |build| {
+            Err(build.refuse(written.response_buffers.to_string(), "nothing: the transport httpgrpc has no buffers"))
+        });
+    }
     let plan = Arc::new(ReverseProxyPlan {
         backends: backends.into(),
         dynamic,
@@ -202,6 +224,10 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         transport: transport.transport,
         headers,
         rewrite,
+        stream_timeout,
+        is_verbose: written.verbose_logs,
+        request_buffers: buffer::read_option("request_buffers", written.request_buffers, build)?,
+        response_buffers: buffer::read_option("response_buffers", written.response_buffers, build)?,
         drops_body,
         trusted,
         response_routes: response_routes.into(),
@@ -215,10 +241,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 impl Handler for ReverseProxy {
     fn enter(&self, cx: &mut Context) -> Step {
         let local = Rc::clone(cx.generation().state(self.local));
-        match local.plan.carriage.prepare(cx, &local) {
-            Some(step) => step,
-            None => exchange::start(cx, local),
-        }
+        buffer::request(cx, &local, begin).unwrap_or_else(|| begin(cx, local))
     }
 
     // Reached only through `handle_response`, after its routes have responded: the held upstream response is not
@@ -231,6 +254,13 @@ impl Handler for ReverseProxy {
     fn failed(&self, cx: &mut Context, fault: Fault) -> Step {
         drop(cx.take_held_answer());
         Step::Fail(fault)
+    }
+}
+
+fn begin(cx: &mut Context, local: Rc<Local>) -> Step {
+    match local.plan.carriage.prepare(cx, &local) {
+        Some(step) => step,
+        None => exchange::start(cx, local),
     }
 }
 

@@ -29,12 +29,12 @@ mod log_limit;
 pub mod metrics;
 pub mod outcome;
 pub mod punycode;
+mod read_body;
 pub mod route;
 pub mod template;
 pub mod trust;
 pub mod upstream;
 pub mod wait;
-mod whole_body;
 pub mod worker;
 
 pub use async_handler::{Answer, Request, async_handler};
@@ -51,6 +51,7 @@ pub use listen::{
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};
 pub use outcome::{Ending, Outcome};
+pub use read_body::{BodyRead, ReadBody, ReadEnd};
 pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;
 pub use trust::{Confusable, Trust};

@@ -28,8 +28,8 @@ use crate::context::{ComputedId, Context, VarId};
 use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};
 use crate::metrics::{self, Measurement, MeteredPlan, RouteSeries};
 use crate::outcome::Outcome;
+use crate::read_body::{self, Excess};
 use crate::trust::{Confusable, Trust};
-use crate::whole_body::{self, Excess};
 use crate::worker::Worker;
 
 pub(crate) use index::Index;
@@ -581,7 +581,7 @@ fn matches(cx: &mut Context, route: &Route) -> Matched {
 
 fn read_body(cx: &mut Context, excess: Excess) -> Result<(), Stop> {
     cx.flow_mut().direction = Direction::Match;
-    match whole_body::read(cx, excess) {
+    match read_body::read(cx, excess) {
         Some(wait) => Err(Stop::Wait(wait)),
         None => Ok(()),
     }

@@ -436,6 +436,11 @@ impl Call {
         self.0.mailbox.borrow().poll_frame(task)
     }
 
+    /// Returns the bytes of original content that remain, if known.
+    pub fn content_len(&self) -> Option<u64> {
+        self.0.mailbox.borrow().len()
+    }
+
     /// Replaces the response body by the output of `maker`, for readers from now on.
     pub fn make_body(&self, maker: Box<dyn Maker>) {
         *self.0.maker.borrow_mut() = Some(maker);

@@ -9,14 +9,14 @@ use std::time::Instant;
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
 use causeway_pipeline::worker::Sleep;
-use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
+use causeway_pipeline::{Body, BodyFault, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
 
 use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
 use super::dynamic::{Upstreams, Waited};
 use super::retry::{Attempt, Replay, Tries};
 use super::switch::Switch;
-use super::{Local, ReverseProxyPlan, bad_gateway, request};
+use super::{Local, ReverseProxyPlan, bad_gateway, buffer, request};
 
 /// Most interim (1xx) responses that are forwarded for one call.
 pub(super) const INTERIMS_MAX: u8 = 64;
@@ -110,6 +110,10 @@ fn attempt_after(
 fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
     let pause = local.plan.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, failed));
     let Some(pause) = pause else { return Step::Fail(fault) };
+    if local.plan.is_verbose {
+        let after = pause.as_secs_f64();
+        tracing::debug!(retries = tries.retries, after, cause = %fault.reason, "retrying");
+    }
     let tries = tries.next();
     if pause.is_zero() {
         return attempt(cx, local, tries, content, Some(fault));
@@ -189,7 +193,7 @@ fn take_content(
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
             if plan.carriage.sends_own_content() && plan.retries.as_ref().is_some_and(|retries| retries.allows(cx)) {
-                let replay = Replay::new(body);
+                let replay = Replay::new(body, plan.request_buffers.unwrap_or_default());
                 (replay.body(), Some(replay))
             } else {
                 (Body::Incoming(body), None)
@@ -236,10 +240,10 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
                 let took = now.saturating_duration_since(began);
                 checks.answered(asked.backend.facts(plan).status(), call.head().status(), took, now);
             }
-            match plan.carriage.unwrap(cx, call, asked) {
-                Step::Fail(fault) => refused(cx, &place, began, fault),
-                step => step,
+            if let Some(bytes_max) = plan.response_buffers.filter(|_| buffer::is_for_answer(cx, &call)) {
+                return cx.wait(buffer::Answer::new(call, asked, bytes_max), buffered);
             }
+            unwrap(cx, &local, call, asked, &place, began)
         }
         Ok(CallEvent::Head { .. }) => {
             let fault = bad_gateway("the upstream switched protocols although none was requested".to_owned());
@@ -268,6 +272,30 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
                 None => Step::Fail(fault),
             }
         }
+    }
+}
+
+/// The response's content has been read for `response_buffers`.
+fn buffered(cx: &mut Context, (call, asked, read): (Call, PendingCall, Result<(), BodyFault>)) -> Step {
+    let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
+    match read {
+        Ok(()) => unwrap(cx, &local, call, asked, &place, began),
+        // The client has nothing of the response yet, so it gets an error instead of a part. The engine has logged it.
+        Err(fault) => Step::Fail(bad_gateway(format!("upstream {}: its response: {fault}", place.address.name))),
+    }
+}
+
+fn unwrap(
+    cx: &mut Context,
+    local: &Local,
+    call: Call,
+    asked: PendingCall,
+    place: &AddressPool,
+    began: Instant,
+) -> Step {
+    match local.plan.carriage.unwrap(cx, call, asked) {
+        Step::Fail(fault) => refused(cx, place, began, fault),
+        step => step,
     }
 }
 

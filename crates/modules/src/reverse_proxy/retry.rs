@@ -17,7 +17,7 @@ use causeway_pipeline::{
 
 use super::policy::LoadBalancingConfig;
 
-/// Bytes of a request body that are kept for a retry. A longer body is sent only once.
+/// Bytes of a request body that are kept for a retry, or more with `request_buffers`. A longer body is sent only once.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// The pause before a retry if only `lb_try_duration` is set; Caddy's.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -137,12 +137,22 @@ struct Kept {
     is_at_end: bool,
     is_too_long: bool,
     len: Option<u64>,
+    bytes_max: usize,
 }
 
 impl Replay {
-    pub(super) fn new(source: IncomingBody) -> Self {
+    /// `buffered_max` is how much of a body `request_buffers` has in memory anyway.
+    pub(super) fn new(source: IncomingBody, buffered_max: usize) -> Self {
         let len = source.len();
-        let kept = Kept { source, bytes: Vec::new(), trailers: None, is_at_end: false, is_too_long: false, len };
+        let kept = Kept {
+            source,
+            bytes: Vec::new(),
+            trailers: None,
+            is_at_end: false,
+            is_too_long: false,
+            len,
+            bytes_max: KEPT_BYTES_MAX.max(buffered_max),
+        };
         Self(Rc::new(RefCell::new(kept)))
     }
 
@@ -181,7 +191,7 @@ impl BodyStream for Reader {
         let frame = ready!(kept.source.poll_frame(task));
         match &frame {
             Some(Ok(Frame::Chunk(chunk))) => {
-                if !kept.is_too_long && kept.bytes.len() + chunk.len() <= KEPT_BYTES_MAX {
+                if !kept.is_too_long && kept.bytes.len() + chunk.len() <= kept.bytes_max {
                     kept.bytes.extend_from_slice(chunk.as_slice());
                 } else {
                     kept.is_too_long = true;

@@ -1,7 +1,14 @@
 //! Protocol switches: the client's request for another protocol, and the tunnel.
 
+use std::future::Future as _;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
 use causeway_message::{Method, NameRef, StatusCode, TargetForm, names};
-use causeway_pipeline::{Call, Context, Fault, Reason, Response, Step};
+use causeway_pipeline::upstream::Maker;
+use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Reason, Response, Sleep, Step};
 
 use super::answer::put_fields;
 use super::bad_gateway;
@@ -69,7 +76,7 @@ fn unknown(status: StatusCode) -> Fault {
 }
 
 /// Responds with a tunnel: from here on each side's bytes are forwarded to the peer on the opposite side.
-pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch) -> Step {
+pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, limit: Option<Duration>) -> Step {
     let agrees = {
         let (asked, answer) = (call.request(), call.head());
         let agreed = answer.fields().get(names::UPGRADE).unwrap_or_default();
@@ -87,5 +94,27 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch) -> Step {
     if let Err(fault) = put_fields(cx, &call, is_kept) {
         return Step::Fail(fault);
     }
+    if let Some(limit) = limit {
+        let end = Sleep::until(Rc::clone(cx.worker()), cx.worker().now() + limit);
+        call.make_body(Box::new(Limited { end }));
+    }
     Step::Respond(Response::switch(call.into_body()))
+}
+
+/// The content of a tunnel that may last for a time only (`stream_timeout`). Its failure ends both directions.
+struct Limited {
+    end: Sleep,
+}
+
+impl Maker for Limited {
+    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        match Pin::new(&mut self.end).poll(task) {
+            Poll::Ready(()) => Poll::Ready(Some(Err(BodyFault::TimedOut))),
+            Poll::Pending => call.poll_content(task),
+        }
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        None
+    }
 }

@@ -2,6 +2,7 @@
 //! - `request`: the request that the upstream receives
 //! - `answer`: the response, and failures
 //! - `dynamic`: upstreams that are looked up
+//! - `buffer`: content that is read first
 //! - `httpgrpc`: requests and responses in gRPC messages
 //! - `fastcgi`: the variables and the content of requests over FastCGI
 //! - `policy`: load balancing
@@ -11,6 +12,7 @@
 //! - `routes`: `handle_response`
 
 mod answer;
+mod buffer;
 mod dynamic;
 mod fastcgi;
 mod health;

@@ -1,11 +1,13 @@
 //! The request body: the peer's, or a replacement by a handler.
 
 use std::collections::VecDeque;
+use std::task::{Context as Task, Poll};
 
 use causeway_message::{Chunk, FieldMap};
 
 use super::Context;
-use crate::body::{self, BodyStream, Frame, IncomingBody, Mailbox};
+use crate::body::{self, BodyFault, BodyStream, Frame, IncomingBody, Mailbox};
+use crate::read_body::{BodyRead, ReadEnd};
 
 /// A body that replaces the peer's.
 pub(super) enum ReplacedBody {
@@ -32,6 +34,26 @@ impl BodyState {
         *is_taken = false;
         *replaced = None;
         *text = None;
+    }
+}
+
+/// A body whose beginning was read before.
+struct Continued {
+    frames: VecDeque<Frame>,
+    rest: Result<IncomingBody, BodyFault>,
+}
+
+impl BodyStream for Continued {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        match (self.frames.pop_front(), &mut self.rest) {
+            (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
+            (None, Ok(rest)) => rest.poll_frame(task),
+            (None, Err(fault)) => Poll::Ready(Some(Err(*fault))),
+        }
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(body::bytes(&self.frames)? + self.rest.as_ref().ok()?.len()?)
     }
 }
 
@@ -72,6 +94,27 @@ impl Context {
     pub fn replace_body_by(&mut self, stream: Box<dyn BodyStream>) {
         self.0.body.text = None;
         self.0.body.replaced = Some(ReplacedBody::Stream(stream, None));
+    }
+
+    /// Puts a body back that [`ReadBody`](crate::ReadBody) has read, with the rest that it has not read, for handlers
+    /// that take it later.
+    pub fn put_body_back(&mut self, read: BodyRead) {
+        let BodyRead { bytes, trailers, end } = read;
+        let mut frames = VecDeque::new();
+        if !bytes.is_empty() {
+            frames.push_back(Frame::Chunk(Chunk::from(bytes)));
+        }
+        self.0.body.replaced = Some(match end {
+            ReadEnd::Longer(next, rest) => {
+                frames.push_back(Frame::Chunk(next));
+                ReplacedBody::Stream(Box::new(Continued { frames, rest: Ok(rest) }), None)
+            }
+            ReadEnd::Broken(fault) => ReplacedBody::Stream(Box::new(Continued { frames, rest: Err(fault) }), None),
+            ReadEnd::Whole => {
+                frames.extend(trailers.map(Frame::Trailers));
+                ReplacedBody::Frames(frames)
+            }
+        });
     }
 
     /// Limits the request body to `bytes_max` bytes of content. A reader that exceeds the limit gets

@@ -1,7 +1,7 @@
 use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::Version;
-use causeway_pipeline::{Body, Frame};
+use causeway_pipeline::{Body, BodyFault, Frame};
 use causeway_testkit::Request;
 use serde_json::json;
 
@@ -126,4 +126,22 @@ fn nothing_is_upgraded_where_only_http2_is_spoken() {
     call.end();
     assert_eq!(pending.finish(&mut kit).status, 426);
     assert_eq!(kit.send(&extended_connect("websocket")).status, 502);
+}
+
+// Caddy, `stream_timeout`: a tunnel is closed after this time, whatever it carries.
+#[test]
+fn a_tunnel_that_lasts_too_long() {
+    let mut kit = kit(json!({ "stream_timeout": "10s" }));
+    for is_late in [false, true] {
+        let (call, pending) = ask(&mut kit, &websocket());
+        let _outbound = call.take_body().expect("the outbound content");
+        call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
+        call.send(b"to the client");
+        if !is_late {
+            call.end();
+        }
+        // Timers run if nothing else is left.
+        let answer = pending.finish(&mut kit);
+        assert_eq!((answer.text(), answer.broken), ("to the client", is_late.then_some(BodyFault::TimedOut)));
+    }
 }

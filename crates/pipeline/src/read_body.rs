@@ -1,0 +1,149 @@
+//! Reads a request body into memory: for `{http.request.body}`, before the route or handler that names the placeholder
+//! runs; and for handlers that need it whole ([`ReadBody`]). A later handler can still take the body.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+use causeway_message::{Chunk, FieldMap};
+
+use crate::body::{BodyFault, BodyStream, Frame, IncomingBody};
+use crate::context::Context;
+use crate::handler::{Fault, Step};
+use crate::wait::Wait;
+
+/// The longest body, in bytes, that the placeholder holds; a longer one is answered with 413.
+pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Caddy's text for a body that is longer than `request_body` allows.
+const TOO_LARGE: &[u8] = b"request body: http: request body too large";
+
+/// The treatment of a body that is longer than the exchange allows ([`Context::limit_body`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// The request fails with 413: a matcher must not decide by a text that is not the body.
+    Fails,
+    /// The placeholder holds the error's text, as in Caddy.
+    IsText,
+}
+
+/// Starts reading the whole body; afterwards the chain continues where it stopped. `None` if there is no wait: the
+/// body was read before, or a handler took it.
+pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
+    if cx.body_text().is_some() || cx.read_held_body() {
+        return None;
+    }
+    let body = cx.take_body()?;
+    Some(cx.wait_for(ReadBody::new(body, TEXT_BYTES_MAX), move |cx, BodyRead { bytes, trailers, end }| match end {
+        ReadEnd::Whole => {
+            cx.hold_body(bytes, trailers);
+            Step::Next
+        }
+        ReadEnd::Broken(BodyFault::TooLarge) if excess == Excess::IsText => {
+            cx.set_body_text(TOO_LARGE);
+            Step::Next
+        }
+        ReadEnd::Longer(..) => Step::Fail(Fault::body(BodyFault::TooLarge)),
+        ReadEnd::Broken(fault) => Step::Fail(Fault::body(fault)),
+    }))
+}
+
+/// Reads a body until its end, or until it exceeds a limit. The content is copied: holding the frames instead would pin
+/// a whole read block for each, and a slow peer can send frames of one byte.
+pub struct ReadBody {
+    /// `None` once the future is done.
+    body: Option<IncomingBody>,
+    bytes: Vec<u8>,
+    trailers: Option<Box<FieldMap>>,
+    bytes_max: usize,
+}
+
+/// What was read of a body.
+pub struct BodyRead {
+    /// The content so far, within the limit.
+    pub bytes: Vec<u8>,
+    /// The trailers, if there are any.
+    pub trailers: Option<Box<FieldMap>>,
+    /// Where the reading ended.
+    pub end: ReadEnd,
+}
+
+/// Where the reading of a body ended.
+pub enum ReadEnd {
+    /// At the body's end.
+    Whole,
+    /// Before this chunk, which exceeds the limit, and the rest after it.
+    Longer(Chunk, IncomingBody),
+    /// The body has failed.
+    Broken(BodyFault),
+}
+
+impl ReadBody {
+    /// Creates the future for a body of at most `bytes_max` bytes of content.
+    pub fn new(body: IncomingBody, bytes_max: usize) -> Self {
+        Self { body: Some(body), bytes: Vec::new(), trailers: None, bytes_max }
+    }
+}
+
+impl Future for ReadBody {
+    type Output = BodyRead;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<BodyRead> {
+        let this = &mut *self;
+        let end = loop {
+            let body = this.body.as_mut().expect("not polled after its end");
+            match ready!(body.poll_frame(task)) {
+                None => break ReadEnd::Whole,
+                Some(Err(fault)) => break ReadEnd::Broken(fault),
+                // Checked before the copy, so that memory is bounded by the limit.
+                Some(Ok(Frame::Chunk(chunk))) if this.bytes.len() + chunk.len() > this.bytes_max => {
+                    break ReadEnd::Longer(chunk, this.body.take().expect("it was there"));
+                }
+                Some(Ok(Frame::Chunk(chunk))) => this.bytes.extend_from_slice(chunk.as_slice()),
+                Some(Ok(Frame::Trailers(trailers))) => this.trailers = Some(trailers),
+            }
+        };
+        this.body = None;
+        Poll::Ready(BodyRead { bytes: std::mem::take(&mut this.bytes), trailers: this.trailers.take(), end })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Weak};
+    use std::task::Waker;
+
+    use causeway_message::{Block, Home};
+
+    use super::*;
+    use crate::body::Mailbox;
+
+    #[derive(Default)]
+    struct BlockCounter(AtomicUsize);
+
+    impl Home for BlockCounter {
+        fn take_back(&self, _: Block) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_came_pins_no_block() {
+        let home = Arc::new(BlockCounter::default());
+        let mailbox = Mailbox::default();
+        let mut whole = ReadBody::new(mailbox.reader(), TEXT_BYTES_MAX);
+        let mut task = Task::from_waker(Waker::noop());
+        for byte in b"slow" {
+            let lender: Weak<BlockCounter> = Arc::downgrade(&home);
+            let mut block = Block::new(1024, lender).into_mut().unwrap_or_else(|_| unreachable!("it is new"));
+            block.as_mut_slice()[0] = *byte;
+            mailbox.push(Frame::Chunk(block.freeze(0..1)));
+            assert!(Pin::new(&mut whole).poll(&mut task).is_pending());
+        }
+        assert_eq!(home.0.load(Ordering::Relaxed), 4, "every block was returned after its byte was copied");
+        mailbox.complete();
+        let Poll::Ready(read) = Pin::new(&mut whole).poll(&mut task) else { panic!("the body is there") };
+        assert!(read.bytes == b"slow" && matches!(read.end, ReadEnd::Whole));
+    }
+}
