@@ -3,7 +3,7 @@
 //! - [`load`]: the whole configuration. Strict: an unknown field is an error that names its JSON path
 //! - `admin`: the parts outside of the apps: admin API, logging; `storage`: files or a server
 //! - `server`: one server of the HTTP app; `policy`: the TLS settings of its connections;
-//!   `wrappers`: what comes before HTTP on them
+//!   `wrappers`: the layers before HTTP on them
 //! - `tls`, `pki`: the apps of these names: certificates, and local certificate authorities
 //! - `certificates`: the certificates that all of these need, as plain records
 //! - `https`: automatic HTTPS

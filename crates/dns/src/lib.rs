@@ -2,7 +2,7 @@
 //!
 //! - `query`: one message to one server, and its response
 //! - `system`: the settings and the hosts of the system
-//! - `resolver`: a stub resolver: which servers to ask for which names, and what their answers mean
+//! - `resolver`: a stub resolver: which servers to query for which names, and the meaning of their answers
 //! - `order`: in which order clients use addresses and services
 
 mod order;
@@ -10,4 +10,4 @@ pub mod query;
 mod resolver;
 mod system;
 
-pub use resolver::{Families, LookupError, Resolver, Server, Service};
+pub use resolver::{DnsServer, Families, LookupError, Resolver, Service};

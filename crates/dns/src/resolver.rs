@@ -1,4 +1,4 @@
-//! A stub resolver: it asks recursive servers, in the order and with the search list of the system.
+//! A stub resolver: it queries recursive servers, in the order and with the search list of the system.
 
 use std::fmt;
 use std::future::Future;
@@ -23,10 +23,10 @@ const FALLBACK_DELAY: Duration = Duration::from_millis(300);
 
 /// A server to ask.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Server {
+pub struct DnsServer {
     /// `host:port`. A host that is not an address is resolved by the system.
     pub address: String,
-    /// Whether it is asked over TCP from the start.
+    /// Whether it is queried over TCP from the start.
     pub is_tcp: bool,
     /// The family of the address to use; `Both` for any.
     pub families: Families,
@@ -80,7 +80,7 @@ pub enum LookupError {
     /// The server at this address gave no usable answer.
     Query(String, QueryError),
     /// The address of the server is unknown.
-    Server(String),
+    DnsServer(String),
 }
 
 impl fmt::Display for LookupError {
@@ -90,7 +90,7 @@ impl fmt::Display for LookupError {
             Self::NotFound(name) => write!(f, "found no records of {name}"),
             Self::Code(name, code) => write!(f, "a server answered {code} for {name}"),
             Self::Query(server, error) => write!(f, "asking {server}: {error}"),
-            Self::Server(server) => write!(f, "the address of the server {server} is unknown"),
+            Self::DnsServer(server) => write!(f, "the address of the server {server} is unknown"),
         }
     }
 }
@@ -103,7 +103,7 @@ pub struct Resolver {
     settings: Settings,
     hosts: String,
     /// Servers in place of the system's; with them `settings.servers` is empty.
-    servers: Vec<Server>,
+    servers: Vec<DnsServer>,
     dial_timeout: Option<Duration>,
     fallback_delay: Option<Duration>,
     random: u64,
@@ -125,9 +125,9 @@ impl Resolver {
         }
     }
 
-    /// Replaces the system's servers. The first one is chosen at random; the others are asked if it does not answer.
+    /// Replaces the system's servers. The first one is chosen at random; the others are queried if it does not answer.
     #[must_use]
-    pub fn with_servers(mut self, servers: Vec<Server>) -> Self {
+    pub fn with_servers(mut self, servers: Vec<DnsServer>) -> Self {
         self.settings.servers.clear();
         self.servers = servers;
         self
@@ -245,7 +245,7 @@ impl Resolver {
         Ok(names)
     }
 
-    /// Asks the servers in turn until one has an answer.
+    /// Queries the servers in turn until one has an answer.
     async fn ask(&mut self, name: &Name, kind: RecordType) -> Result<Message, LookupError> {
         let asked = question(name, kind);
         let sent = asked.to_vec().map_err(|_| LookupError::Name(name.to_ascii()))?;
@@ -258,7 +258,7 @@ impl Resolver {
                         ResponseCode::NoError if answer.answers.iter().any(|it| it.record_type() == kind) => {
                             return Ok(answer);
                         }
-                        // Both are final: no other server knows better.
+                        // Both are final: all servers have the same answer.
                         ResponseCode::NoError | ResponseCode::NXDomain => {
                             return Err(LookupError::NotFound(name.to_ascii()));
                         }
@@ -271,11 +271,11 @@ impl Resolver {
         Err(fault)
     }
 
-    fn servers_in_order(&mut self) -> Vec<Server> {
+    fn servers_in_order(&mut self) -> Vec<DnsServer> {
         if self.servers.is_empty() {
             let of_system = self.settings.servers.iter();
             return of_system
-                .map(|address| Server { address: address.to_string(), is_tcp: false, families: Families::Both })
+                .map(|address| DnsServer { address: address.to_string(), is_tcp: false, families: Families::Both })
                 .collect();
         }
         let mut servers = self.servers.clone();
@@ -284,16 +284,16 @@ impl Resolver {
         servers
     }
 
-    async fn exchange(&self, server: &Server, sent: &[u8]) -> Result<Message, LookupError> {
+    async fn exchange(&self, server: &DnsServer, sent: &[u8]) -> Result<Message, LookupError> {
         let known = match server.address.parse::<SocketAddr>() {
             Ok(address) => vec![address],
             Err(_) => tokio::net::lookup_host(&server.address)
                 .await
-                .map_err(|_| LookupError::Server(server.address.clone()))?
+                .map_err(|_| LookupError::DnsServer(server.address.clone()))?
                 .collect(),
         };
         let known: Vec<_> = known.into_iter().filter(|address| server.families.has(address.ip())).collect();
-        let is_v4 = known.first().ok_or_else(|| LookupError::Server(server.address.clone()))?.is_ipv4();
+        let is_v4 = known.first().ok_or_else(|| LookupError::DnsServer(server.address.clone()))?.is_ipv4();
         let (first, second): (Vec<_>, Vec<_>) = known.into_iter().partition(|address| address.is_ipv4() == is_v4);
         let ask = |addresses: Vec<SocketAddr>| self.ask_addresses(server, addresses, sent);
         let outcome = match self.fallback_delay.filter(|_| !second.is_empty()) {
@@ -305,7 +305,7 @@ impl Resolver {
 
     async fn ask_addresses(
         &self,
-        server: &Server,
+        server: &DnsServer,
         addresses: Vec<SocketAddr>,
         sent: &[u8],
     ) -> Result<Message, QueryError> {

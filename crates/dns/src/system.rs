@@ -18,11 +18,11 @@ const ATTEMPTS_MAX: u32 = 5;
 pub(crate) struct Settings {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) search: Vec<String>,
-    /// A name with as many dots is first asked for as it is.
+    /// A name with as many dots is first queried as it is.
     pub(crate) ndots: usize,
     /// How long a server may take to answer over one transport.
     pub(crate) timeout: Duration,
-    /// How often all servers are asked.
+    /// How often all servers are queried.
     pub(crate) attempts: u32,
 }
 

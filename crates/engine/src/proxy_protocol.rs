@@ -59,7 +59,7 @@ fn parse_text(bytes: &[u8]) -> Start {
     let len = end + 2;
     let mut words = line.split(' ');
     let family = words.next().unwrap_or_default();
-    // Whatever follows UNKNOWN has no meaning.
+    // The text after UNKNOWN has no meaning.
     if family == "UNKNOWN" {
         return Start::Header { len, ends: None };
     }

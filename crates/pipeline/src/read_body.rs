@@ -58,7 +58,7 @@ pub struct ReadBody {
     bytes_max: usize,
 }
 
-/// What was read of a body.
+/// The part of a body that was read.
 pub struct BodyRead {
     /// The content so far, within the limit.
     pub bytes: Vec<u8>,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_message::BlockMut;
 use progress::Stamp;
 
-pub use self::lookup::{Families, LookupError, Question, Record, Resolver, ResolverServer};
+pub use self::lookup::{DnsRecord, Families, LookupError, Question, Resolver, ResolverServer};
 pub use self::offload::{Job, Offloaded, Work, WorkKind, offload};
 use crate::upstream::{Transport, Upstream};
 
@@ -27,7 +27,7 @@ use crate::upstream::{Transport, Upstream};
 pub struct Busy;
 
 /// The answer to a [`Question`]: records in the order in which to use them, at least one.
-pub type Answer = Result<Vec<Record>, LookupError>;
+pub type Answer = Result<Vec<DnsRecord>, LookupError>;
 
 /// The worker that runs an exchange. Not `Send`: a handler uses only its own worker.
 pub trait Worker {
@@ -73,7 +73,7 @@ pub trait Worker {
     /// [`Busy`] if too many look-ups are queued, in total or for this name.
     fn resolve(&self, address: &str) -> Result<Offloaded<io::Result<Vec<SocketAddr>>>, Busy>;
 
-    /// Answers a question to DNS. Without a `resolver` the system's resolver or its servers are asked.
+    /// Answers a question to DNS. Without a `resolver` the system's resolver or its servers are queried.
     ///
     /// # Errors
     /// [`Busy`] as in [`resolve`](Self::resolve).

@@ -109,7 +109,7 @@ impl<'a> DifferentialClient<'a> {
         Self { texts, ports, connections: [const { None }; PORTS] }
     }
 
-    /// Sends `bytes`, in which all tokens are replaced. The second value tells whether the connection had been kept
+    /// Sends `bytes`, in which all tokens are replaced. The second value is whether the connection had been kept
     /// after the previous response; `None` when there was no connection to reuse.
     pub(crate) fn ask(
         &mut self,

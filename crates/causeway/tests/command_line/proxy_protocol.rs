@@ -103,7 +103,7 @@ fn to_an_upstream() {
     }
 }
 
-// Caddy, `http_redirect`: a request in cleartext at a port with TLS is redirected, behind a proxy too.
+// Caddy, `http_redirect`: a request in cleartext at a port with TLS is redirected, also after a proxy's header.
 #[test]
 fn a_request_in_cleartext() {
     let folder = Folder::new();

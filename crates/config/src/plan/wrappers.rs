@@ -1,4 +1,4 @@
-//! `listener_wrappers`: what comes before HTTP on a server's connections.
+//! `listener_wrappers`: the layers before HTTP on a server's connections.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, UdpSocket};
 
 use super::*;
 
-/// The names that a server was asked for, with `tcp` after those over TCP.
+/// The queries that a server received, with `tcp` after those over TCP.
 type Asked = Arc<Mutex<Vec<String>>>;
 
 /// Starts a DNS server on UDP and TCP; `answer` fills the response. Nothing is sent if it returns false.
@@ -86,11 +86,11 @@ fn world(message: &mut Message) -> bool {
     true
 }
 
-/// A resolver with short limits that asks these servers.
+/// A resolver with short limits for these servers.
 fn resolver(servers: &[String]) -> Resolver {
     let servers = servers.iter().map(|text| {
         let (network, address) = text.split_once('/').unwrap_or(("udp", text));
-        Server { address: address.to_owned(), is_tcp: network == "tcp", families: Families::Both }
+        DnsServer { address: address.to_owned(), is_tcp: network == "tcp", families: Families::Both }
     });
     let servers = servers.collect();
     let mut settings = Settings::parse("search sub.test test\noptions attempts:1");
@@ -167,7 +167,7 @@ async fn several_servers() {
     }
 }
 
-// Caddy, network addresses: `tcp/` asks over TCP from the start.
+// Caddy, network addresses: `tcp/` means TCP from the start.
 #[tokio::test]
 async fn over_tcp() {
     let (server, asked) = server(world).await;

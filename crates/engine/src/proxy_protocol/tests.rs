@@ -13,7 +13,7 @@ fn binary(command: u8, family: u8, content: &[u8]) -> Vec<u8> {
     [BINARY_START, &[command, family][..], &len, content].concat()
 }
 
-/// Headers and what they mean; the length is that of the whole text.
+/// Headers and their meaning; the length is that of the whole text.
 fn cases() -> Vec<(Vec<u8>, Start)> {
     let four = [192, 0, 2, 1, 192, 0, 2, 2, 0x30, 0x39, 0, 80];
     let mut six = [0; 36];
@@ -117,7 +117,7 @@ fn changed_headers() {
     }
 }
 
-// What is sent to an upstream is a header for every receiver; a source in IPv6's form of IPv4 is IPv4.
+// The bytes for an upstream are a header for every receiver; a source in IPv6's form of IPv4 is IPv4.
 #[test]
 fn encoded_headers() {
     use ProxyProtocolVersion::{One, Two};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::worker::{Families, Question, Record, Resolver, Work, WorkKind, offload};
+use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{CallFault, Transport, Versions};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
@@ -201,8 +201,8 @@ async fn resolve_by(core: &Rc<Core>, address: &str, resolver: &Arc<Resolver>) ->
         None => return Err(CallFault::Resolve(io::ErrorKind::Other)),
     };
     let addresses = records.into_iter().filter_map(|record| match record {
-        Record::Address(ip) => Some(SocketAddr::new(ip, port)),
-        Record::Service { .. } => None,
+        DnsRecord::Address(ip) => Some(SocketAddr::new(ip, port)),
+        DnsRecord::Service { .. } => None,
     });
     Ok(addresses.collect())
 }

@@ -3,7 +3,7 @@
 use std::net::ToSocketAddrs as _;
 
 use causeway_dns as dns;
-use causeway_pipeline::worker::{Families, LookupError, Question, Record, Resolver};
+use causeway_pipeline::worker::{DnsRecord, Families, LookupError, Question, Resolver};
 
 /// Answers a question; blocks for as long as the servers take. `random` is the seed of all choices.
 ///
@@ -13,9 +13,9 @@ pub(super) fn look_up(
     question: &Question,
     resolver: Option<&Resolver>,
     random: u64,
-) -> Result<Vec<Record>, LookupError> {
+) -> Result<Vec<DnsRecord>, LookupError> {
     match (question, resolver) {
-        // The system's resolver knows more sources than DNS.
+        // The system's resolver has more sources than DNS.
         (Question::Addresses { name, families }, None) => by_system(name, families_of(*families)),
         _ => {
             // A look-up takes a round trip or more, and a runtime some microseconds.
@@ -26,10 +26,10 @@ pub(super) fn look_up(
     }
 }
 
-async fn by_dns(question: &Question, resolver: Option<&Resolver>, random: u64) -> Result<Vec<Record>, LookupError> {
+async fn by_dns(question: &Question, resolver: Option<&Resolver>, random: u64) -> Result<Vec<DnsRecord>, LookupError> {
     let mut asker = dns::Resolver::of_system(random);
     if let Some(Resolver { servers, dial_timeout, fallback_delay }) = resolver {
-        let servers = servers.iter().map(|server| dns::Server {
+        let servers = servers.iter().map(|server| dns::DnsServer {
             address: server.address.to_string(),
             is_tcp: server.is_tcp,
             families: families_of(server.families),
@@ -40,18 +40,19 @@ async fn by_dns(question: &Question, resolver: Option<&Resolver>, random: u64) -
     Ok(match question {
         Question::Addresses { name, families } => {
             let found = asker.addresses(name, families_of(*families)).await.map_err(failed)?;
-            found.into_iter().map(Record::Address).collect()
+            found.into_iter().map(DnsRecord::Address).collect()
         }
         Question::Services { name } => {
             let found = asker.services(name).await.map_err(failed)?;
-            found.into_iter().map(|it| Record::Service { target: it.target.into(), port: it.port }).collect()
+            found.into_iter().map(|it| DnsRecord::Service { target: it.target.into(), port: it.port }).collect()
         }
     })
 }
 
-fn by_system(name: &str, families: dns::Families) -> Result<Vec<Record>, LookupError> {
+fn by_system(name: &str, families: dns::Families) -> Result<Vec<DnsRecord>, LookupError> {
     let found = (name, 0).to_socket_addrs().map_err(|error| LookupError::new(format!("{name}: {error}")))?;
-    let found: Vec<_> = found.map(|address| address.ip()).filter(|ip| families.has(*ip)).map(Record::Address).collect();
+    let found: Vec<_> =
+        found.map(|address| address.ip()).filter(|ip| families.has(*ip)).map(DnsRecord::Address).collect();
     if found.is_empty() { Err(LookupError::new(format!("found no records of {name}"))) } else { Ok(found) }
 }
 
@@ -69,14 +70,14 @@ mod tests {
 
     use super::*;
 
-    fn addresses(name: &str, families: Families) -> Result<Vec<Record>, LookupError> {
+    fn addresses(name: &str, families: Families) -> Result<Vec<DnsRecord>, LookupError> {
         look_up(&Question::Addresses { name: name.into(), families }, None, 0)
     }
 
-    // Caddy: an upstream's name may be an address; the family must be a wanted one.
+    // Caddy: an upstream's name may be an address; the family must be one of the question's.
     #[test]
     fn the_system_answers() {
-        let v4 = Record::Address([127, 0, 0, 1].into());
+        let v4 = DnsRecord::Address([127, 0, 0, 1].into());
         assert_eq!(addresses("127.0.0.1", Families::Both), Ok(vec![v4.clone()]));
         assert_eq!(addresses("localhost", Families::Ipv4), Ok(vec![v4]));
         let error = addresses("127.0.0.1", Families::Ipv6).unwrap_err();

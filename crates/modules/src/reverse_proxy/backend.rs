@@ -38,7 +38,7 @@ impl UpstreamConfig {
     }
 }
 
-/// What is known of an upstream, wherever it comes from.
+/// The common part of configured and found upstreams.
 pub(super) struct UpstreamFacts {
     /// As configured or found. Identifies the upstream in hashes, cookies and kept states.
     pub(super) dial: Box<str>,

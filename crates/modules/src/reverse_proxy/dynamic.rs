@@ -44,18 +44,18 @@ pub(super) struct DynamicUpstreams {
     metrics: Arc<Metrics>,
 }
 
-/// What a request has done so far to get its upstreams: a bit for each source.
+/// The look-ups that a request has met so far: a bit for each source.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waited {
     /// A look-up was under way when the request came: its result counts once it is over.
     begun: u32,
-    /// The request has waited for a look-up: its result counts, whatever its age.
+    /// The request has waited for a look-up: its result counts at any age.
     done: u32,
     /// The request has waited for too long.
     late: u32,
 }
 
-/// What a request has done so far to get the upstreams of one source; see [`Waited`].
+/// The part of [`Waited`] for one source.
 #[derive(Clone, Copy)]
 struct WaitedFor {
     is_begun: bool,

@@ -56,7 +56,7 @@ fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, b
     attempt_after(cx, local, tries, content, before, Waited::default())
 }
 
-/// As [`attempt`]. `waited` is what the request has waited for to get its dynamic upstreams.
+/// As [`attempt`]. `waited` has the look-ups that the request has met.
 fn attempt_after(
     cx: &mut Context,
     local: Rc<Local>,

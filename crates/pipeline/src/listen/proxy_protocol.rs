@@ -18,7 +18,7 @@ pub struct ProxyProtocol {
     pub fallback: ProxyPolicy,
 }
 
-/// What happens to a connection with a header, or without one.
+/// The treatment of a connection with a header, or without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyPolicy {
     /// The header is read, and its addresses have no effect.

@@ -14,7 +14,7 @@ pub enum Question {
     Addresses {
         /// The name.
         name: Box<str>,
-        /// The families of addresses that are wanted.
+        /// The families of addresses to return.
         families: Families,
     },
     /// The services of a name (SRV, RFC 2782).
@@ -46,7 +46,7 @@ pub enum Families {
 
 /// A record of an answer, in the order in which clients use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
+pub enum DnsRecord {
     /// An address of the name.
     Address(IpAddr),
     /// A host that offers the service.
@@ -61,7 +61,7 @@ pub enum Record {
 /// DNS servers to ask in place of the system's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resolver {
-    /// The servers, at least one. The first one is chosen at random, the others are asked if it does not answer.
+    /// The servers, at least one. The first one is chosen at random, the others are queried if it does not answer.
     pub servers: Box<[ResolverServer]>,
     /// Time limit for a connection to a server over TCP; `None` is no limit of its own.
     pub dial_timeout: Option<Duration>,
@@ -75,7 +75,7 @@ pub struct Resolver {
 pub struct ResolverServer {
     /// `host:port`. The system resolves a host that is not an address.
     pub address: Box<str>,
-    /// Whether it is asked over TCP from the start.
+    /// Whether it is queried over TCP from the start.
     pub is_tcp: bool,
     /// The families of its addresses to use.
     pub families: Families,

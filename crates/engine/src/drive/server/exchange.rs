@@ -307,7 +307,7 @@ impl Exchange {
         }
         let method = self.cx.original().method();
         if matches!(body, Body::Tunnel(_)) && method == Method::Connect {
-            // RFC 9110 §9.3.6: a tunnel that CONNECT asked for begins with 2xx, not with 101.
+            // RFC 9110 §9.3.6: a tunnel by CONNECT begins with 2xx, not with 101.
             status = StatusCode::OK;
         }
         let silent = method == Method::Head || status.forbids_content();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use causeway_pipeline::Worker;
 use causeway_pipeline::upstream::{FailureKind, UpstreamStatus, report_failure};
-use causeway_pipeline::worker::{LookupError, Question, Record, Resolver, Sleep};
+use causeway_pipeline::worker::{DnsRecord, LookupError, Question, Resolver, Sleep};
 
 use super::WaitedFor;
 
@@ -39,7 +39,7 @@ pub(super) struct Answer {
 #[derive(Default)]
 struct State {
     /// The last answer; empty before the first one.
-    records: Arc<[Record]>,
+    records: Arc<[DnsRecord]>,
     answered_at: Option<Instant>,
     /// When the last look-up failed, if it did.
     failed_at: Option<Instant>,
@@ -49,10 +49,10 @@ struct State {
     rounds: u64,
 }
 
-/// What an answer is worth now.
-pub(super) enum Verdict {
+/// The present worth of an answer.
+pub(super) enum Freshness {
     /// The records may be used until then.
-    Fresh(Arc<[Record]>, Instant),
+    Fresh(Arc<[DnsRecord]>, Instant),
     /// The look-up has failed.
     Failed,
     /// A look-up is under way.
@@ -87,21 +87,21 @@ impl Answers {
 
 impl Answer {
     /// Judges the answer, and begins a look-up if one is due. The result of a look-up that the request has waited for
-    /// counts whatever its age.
-    pub(super) fn consult(self: &Arc<Self>, terms: Terms<'_>, waited: WaitedFor, worker: &Rc<dyn Worker>) -> Verdict {
+    /// counts at any age.
+    pub(super) fn consult(self: &Arc<Self>, terms: Terms<'_>, waited: WaitedFor, worker: &Rc<dyn Worker>) -> Freshness {
         let now = worker.now();
         let mut state = locked(&self.state);
         let has_waited = waited.is_done || waited.is_begun && !state.is_looking;
         // Caddy: after a failure the last answer is used for the grace period, even if there is none yet.
         match (state.failed_at, terms.grace, state.answered_at) {
             (Some(at), Some(grace), _) if has_waited || now < at + grace => {
-                return Verdict::Fresh(Arc::clone(&state.records), at + grace);
+                return Freshness::Fresh(Arc::clone(&state.records), at + grace);
             }
-            (Some(_), _, _) if has_waited => return Verdict::Failed,
+            (Some(_), _, _) if has_waited => return Freshness::Failed,
             (None, _, Some(at)) if has_waited || now < at + terms.refresh => {
-                return Verdict::Fresh(Arc::clone(&state.records), at + terms.refresh);
+                return Freshness::Fresh(Arc::clone(&state.records), at + terms.refresh);
             }
-            _ if has_waited || state.waiting.len() >= WAITING_MAX => return Verdict::Failed,
+            _ if has_waited || state.waiting.len() >= WAITING_MAX => return Freshness::Failed,
             _ => {}
         }
         let looking = Looking {
@@ -116,7 +116,7 @@ impl Answer {
         if begins {
             self.look_up(terms, worker);
         }
-        Verdict::Wait(looking)
+        Freshness::Wait(looking)
     }
 
     fn look_up(self: &Arc<Self>, terms: Terms<'_>, worker: &Rc<dyn Worker>) {
@@ -149,7 +149,7 @@ struct Round {
 }
 
 impl Round {
-    fn end(self, found: Result<Vec<Record>, LookupError>, began: Instant) {
+    fn end(self, found: Result<Vec<DnsRecord>, LookupError>, began: Instant) {
         let now = self.worker.now();
         match found {
             Ok(records) => {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_message::StatusCode;
-use causeway_pipeline::worker::Record;
+use causeway_pipeline::worker::DnsRecord;
 use causeway_pipeline::{Context, Fault, Reason};
 
-use super::answers::{Answer, Answers, Looking, Terms, Verdict};
+use super::answers::{Answer, Answers, Freshness, Looking, Terms};
 use super::source::Source;
 use super::{DynamicUpstreams, ReverseProxyPlan, WaitedFor};
 use crate::reverse_proxy::backend::FoundBackend;
@@ -51,7 +51,7 @@ struct Set {
 struct Made {
     fresh_until: Option<Instant>,
     /// The records that the upstreams were made from.
-    records: Arc<[Record]>,
+    records: Arc<[DnsRecord]>,
     upstreams: Rc<[Rc<FoundBackend>]>,
 }
 
@@ -95,9 +95,9 @@ impl Sets {
         let Source { refresh, grace, resolver, shown, .. } = source;
         let terms = Terms { refresh: *refresh, grace: *grace, resolver: resolver.as_ref(), shown };
         match set.answer.consult(terms, waited, cx.worker()) {
-            Verdict::Wait(looking) => Ok(Current::Wait(looking)),
-            Verdict::Failed => Ok(Current::Failed),
-            Verdict::Fresh(records, until) => {
+            Freshness::Wait(looking) => Ok(Current::Wait(looking)),
+            Freshness::Failed => Ok(Current::Failed),
+            Freshness::Fresh(records, until) => {
                 let mut made = set.made.borrow_mut();
                 if !Arc::ptr_eq(&made.records, &records) {
                     let upstreams = self.make(cx, &set.port, &records, &made.upstreams, dynamic, plan)?;
@@ -147,7 +147,7 @@ impl Sets {
         &self,
         cx: &Context,
         port: &str,
-        records: &[Record],
+        records: &[DnsRecord],
         before: &[Rc<FoundBackend>],
         dynamic: &DynamicUpstreams,
         plan: &ReverseProxyPlan,
@@ -155,9 +155,9 @@ impl Sets {
         let mut upstreams: Vec<Rc<FoundBackend>> = Vec::with_capacity(records.len());
         for record in records {
             let dial = match record {
-                Record::Address(ip) if ip.is_ipv6() => format!("[{ip}]:{port}"),
-                Record::Address(ip) => format!("{ip}:{port}"),
-                Record::Service { target, port } => format!("{target}:{port}"),
+                DnsRecord::Address(ip) if ip.is_ipv6() => format!("[{ip}]:{port}"),
+                DnsRecord::Address(ip) => format!("{ip}:{port}"),
+                DnsRecord::Service { target, port } => format!("{target}:{port}"),
             };
             let same = before.iter().chain(&upstreams).find(|upstream| *upstream.facts.dial == *dial);
             let upstream = match same {

@@ -91,7 +91,7 @@ enum Kind {
     Services(Template),
 }
 
-/// What a source asks for one request: the question, and the port for addresses.
+/// A source's question for one request, and the port for addresses.
 pub(super) struct Asked {
     pub(super) question: Question,
     pub(super) port: Box<str>,
@@ -160,7 +160,7 @@ impl Source {
         if written.name.is_empty() {
             return build.at("name", |build| Err(build.refuse("none", "a name to look up")));
         }
-        // DEVIATES Caddy: with one of the two it asks for a name such as `_._tcp.example.com`, which cannot exist.
+        // DEVIATES Caddy: with one of the two it looks up a name such as `_._tcp.example.com`, which cannot exist.
         for (key, text, other) in
             [("service", &written.service, &written.proto), ("proto", &written.proto, &written.service)]
         {
@@ -190,7 +190,7 @@ impl Source {
         })
     }
 
-    /// Returns whether the source asks the same question for every request.
+    /// Returns whether the source has the same question for every request.
     pub(super) fn is_fixed(&self) -> bool {
         match &self.kind {
             Kind::Addresses { name, port, .. } => name.literal().is_some() && port.literal().is_some(),

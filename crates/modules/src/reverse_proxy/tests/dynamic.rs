@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use causeway_pipeline::worker::{Families, LookupError, Question, Record};
+use causeway_pipeline::worker::{DnsRecord, Families, LookupError, Question};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
 use super::{ask, kit};
 
-fn address(last: u8) -> Record {
-    Record::Address([10, 0, 0, last].into())
+fn address(last: u8) -> DnsRecord {
+    DnsRecord::Address([10, 0, 0, last].into())
 }
 
-fn service(target: &str, port: u16) -> Record {
-    Record::Service { target: target.into(), port }
+fn service(target: &str, port: u16) -> DnsRecord {
+    DnsRecord::Service { target: target.into(), port }
 }
 
 fn of(source: Value) -> Kit {
@@ -53,7 +53,7 @@ fn get(kit: &mut Kit) -> Result<String, u16> {
 #[test]
 fn addresses() {
     let mut kit = of(json!({ "source": "a", "name": "a.test", "port": "8080", "refresh": "10s" }));
-    kit.worker().records("a.test", Ok(vec![address(1), Record::Address("::1".parse().unwrap())]));
+    kit.worker().records("a.test", Ok(vec![address(1), DnsRecord::Address("::1".parse().unwrap())]));
     assert_eq!([get(&mut kit), get(&mut kit)], [Ok("[::1]:8080".to_owned()), Ok("10.0.0.1:8080".to_owned())]);
     let question = Question::Addresses { name: "a.test".into(), families: Families::Both };
     assert_eq!(kit.worker().take_questions(), [(question, None)]);
