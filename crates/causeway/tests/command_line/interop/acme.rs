@@ -2,8 +2,10 @@
 //! 127.0.0.1. Also skipped without curl.
 //!
 //! - `fleet`: three servers with one storage
+//! - `load`: renewals while clients connect
 
 mod fleet;
+mod load;
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpStream};
