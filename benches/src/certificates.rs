@@ -5,10 +5,14 @@
 //! - [`start`]: 10 000 certificates: time from the start of the process to the first handshake, and memory
 //! - [`handshakes`]: CPU time of full and resumed handshakes
 //! - [`isolation`]: response times of other requests on the same worker during handshakes
+//! - [`renewals`]: the renewal of 1000 certificates while clients make handshakes and requests
+//! - [`pebble`]: the authority that renews them
 
 pub mod client;
 mod handshakes;
 mod isolation;
+mod pebble;
+mod renewals;
 mod servers;
 mod start;
 mod stored;
@@ -20,7 +24,7 @@ use crate::record::{Record, Table};
 use crate::workshop::Workshop;
 
 /// Names of the parts, in order.
-pub const PARTS: [&str; 3] = ["start", "handshakes", "isolation"];
+pub const PARTS: [&str; 4] = ["start", "handshakes", "isolation", "renewals"];
 
 /// The amount of measurement.
 struct Extent {
@@ -34,6 +38,8 @@ struct Extent {
     handshakes: usize,
     /// Duration of an isolation measurement, in ms.
     isolation_ms: u64,
+    /// Number of certificates to renew under load.
+    renewals: usize,
 }
 
 /// Runs the bench, or the `only` parts of it.
@@ -43,15 +49,16 @@ pub fn run(shop: &mut Workshop, quick: bool, only: &[String], arguments: String)
     }
     let record = Record::begin("certificates", shop, arguments)?;
     let extent = if quick {
-        Extent { starts: 1, certificates: 10_000, rounds: 3, handshakes: 400, isolation_ms: 1500 }
+        Extent { starts: 1, certificates: 10_000, rounds: 3, handshakes: 400, isolation_ms: 1500, renewals: 100 }
     } else {
-        Extent { starts: 5, certificates: 10_000, rounds: 9, handshakes: 2000, isolation_ms: 8000 }
+        Extent { starts: 5, certificates: 10_000, rounds: 9, handshakes: 2000, isolation_ms: 8000, renewals: 1000 }
     };
     let chosen: Vec<_> = PARTS.iter().filter(|part| only.is_empty() || only.iter().any(|name| name == *part)).collect();
     let planned = |part: &str| match part {
         "start" => start::planned_ms(&extent),
         "handshakes" => handshakes::planned_ms(&extent),
-        _ => isolation::planned_ms(&extent),
+        "isolation" => isolation::planned_ms(&extent),
+        _ => renewals::planned_ms(&extent),
     };
     let progress = Progress::new(chosen.iter().map(|part| planned(part)).sum());
     let mut tables: Vec<Table> = Vec::new();
@@ -59,7 +66,8 @@ pub fn run(shop: &mut Workshop, quick: bool, only: &[String], arguments: String)
         let measured = match *part {
             "start" => vec![start::run(shop, &extent, &progress)?],
             "handshakes" => handshakes::run(shop, &extent, &progress)?,
-            _ => vec![isolation::run(shop, &extent, &progress)?],
+            "isolation" => vec![isolation::run(shop, &extent, &progress)?],
+            _ => vec![renewals::run(shop, &extent, &progress)?],
         };
         for table in &measured {
             progress.show(table);

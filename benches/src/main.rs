@@ -165,12 +165,12 @@ enum BenchCommand {
         #[command(flatten)]
         keep: Keep,
     },
-    /// Starting with 10 000 certificates, and TLS handshakes, beside nginx and Caddy (≈ 8 min; --quick ≈ 1 min).
+    /// Starting with 10 000 certificates, and TLS handshakes, beside nginx and Caddy; 1000 renewals under load (≈ 10 min; --quick ≈ 1 min).
     Certificates {
         /// Fewer and shorter rounds.
         #[arg(long)]
         quick: bool,
-        /// Only these parts: start, handshakes, isolation.
+        /// Only these parts: start, handshakes, isolation, renewals.
         #[arg(long, value_delimiter = ',', value_name = "PARTS")]
         only: Vec<String>,
         #[command(flatten)]

@@ -128,16 +128,7 @@ impl Client {
         let found = stream.conn.handshake_kind().context("the handshake is not over")?;
         ensure!(kind.is_none_or(|kind| kind == found), "found a handshake of the kind {found:?}, expected {kind:?}");
         let text = request::minimal("/").replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1);
-        stream.write_all(text.as_bytes())?;
-        let mut response = Vec::new();
-        let mut piece = [0; 2048];
-        while !response.ends_with(answer::BODY.as_bytes()) {
-            let count = stream.read(&mut piece).context("reading the response")?;
-            ensure!(count > 0, "found the response {:?}", String::from_utf8_lossy(&response));
-            response.extend_from_slice(&piece[..count]);
-        }
-        ensure!(response.starts_with(b"HTTP/1.1 200"), "found {:?}", String::from_utf8_lossy(&response));
-        Ok(())
+        exchange(&mut stream, &text)
     }
 
     /// Connects and completes the handshake.
@@ -157,6 +148,20 @@ impl Client {
         ensure!(found == Some(self.exchange.group()), "found the key exchange {found:?}");
         Ok(stream)
     }
+}
+
+/// Sends a request and reads the short response.
+pub fn exchange(stream: &mut StreamOwned<ClientConnection, TcpStream>, text: &str) -> Result<()> {
+    stream.write_all(text.as_bytes())?;
+    let mut response = Vec::new();
+    let mut piece = [0; 2048];
+    while !response.ends_with(answer::BODY.as_bytes()) {
+        let count = stream.read(&mut piece).context("reading the response")?;
+        ensure!(count > 0, "found the response {:?}", String::from_utf8_lossy(&response));
+        response.extend_from_slice(&piece[..count]);
+    }
+    ensure!(response.starts_with(b"HTTP/1.1 200"), "found {:?}", String::from_utf8_lossy(&response));
+    Ok(())
 }
 
 /// Accepts every certificate and signature.

@@ -61,8 +61,9 @@ fn measure(shop: &mut Workshop, extent: &Extent, progress: &Progress, name: &'st
     let recipe = peers::recipe(name)?;
     let tool = peers::obtain(shop, recipe)?;
     progress.at(&format!("{name}: writing {count} certificates"));
-    let many = stored::write(&shop.scratch.join(format!("{name}-certificates")), count)?;
-    let one = stored::write(&shop.scratch.join(format!("{name}-certificate")), 1)?;
+    let many =
+        stored::write(&shop.scratch.join(format!("{name}-certificates")), count, stored::AUTHORITY, stored::DAYS)?;
+    let one = stored::write(&shop.scratch.join(format!("{name}-certificate")), 1, stored::AUTHORITY, stored::DAYS)?;
     progress.done(WRITE_MS);
     let mut figures = [Figures::default(), Figures::default()];
     for round in 0..extent.starts {

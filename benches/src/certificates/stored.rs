@@ -12,9 +12,9 @@ use crate::configurations::host;
 /// The authority in the configurations. No program listens on this port, so nothing can be ordered.
 const DIRECTORY: &str = "https://127.0.0.1:1/directory";
 /// The authority's folder in storage.
-const AUTHORITY: &str = "127.0.0.1-1-directory";
-/// Lifetime of the certificates: the servers renew none of them during the bench.
-const DAYS: i64 = 90;
+pub const AUTHORITY: &str = "127.0.0.1-1-directory";
+/// Lifetime of the certificates.
+pub const DAYS: i64 = 90;
 
 /// A storage folder with certificates.
 pub struct Stored {
@@ -26,8 +26,9 @@ pub struct Stored {
     pub chain_bytes: f64,
 }
 
-/// Writes `count` certificates with keys on curve P-256 to a new folder: those of [`host`]'s names.
-pub fn write(folder: &Path, count: usize) -> Result<Stored> {
+/// Writes `count` certificates with keys on curve P-256 to a new folder: those of [`host`]'s names, under the storage key `authority`. They
+/// are valid for `days_left` days more. With [`DAYS`] nothing is due; with less than a third of it, everything.
+pub fn write(folder: &Path, count: usize, authority: &str, days_left: i64) -> Result<Stored> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
     }
@@ -36,7 +37,7 @@ pub fn write(folder: &Path, count: usize) -> Result<Stored> {
     params.distinguished_name.push(DnType::CommonName, "Bench Authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     let authority_key = KeyPair::generate()?;
-    let authority = params.self_signed(&authority_key)?;
+    let root = params.self_signed(&authority_key)?;
     let issuer = Issuer::new(params, authority_key);
     let mut leaves = Vec::with_capacity(count);
     let mut bytes = 0;
@@ -44,17 +45,18 @@ pub fn write(folder: &Path, count: usize) -> Result<Stored> {
         let name = host(number, count);
         let mut params = CertificateParams::new(vec![name.clone()])?;
         params.distinguished_name.push(DnType::CommonName, &name);
-        (params.not_before, params.not_after) = (now - time::Duration::HOUR, now + time::Duration::days(DAYS));
+        params.not_after = now + time::Duration::days(days_left);
+        params.not_before = params.not_after - time::Duration::days(DAYS) - time::Duration::HOUR;
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
         let leaf = params.signed_by(&key, &issuer)?;
-        let folder = folder.join("certificates").join(AUTHORITY).join(&name);
+        let folder = folder.join("certificates").join(authority).join(&name);
         fs::create_dir_all(&folder)?;
         let file = |extension: &str| folder.join(format!("{name}.{extension}"));
-        fs::write(file("crt"), leaf.pem() + &authority.pem())?;
+        fs::write(file("crt"), leaf.pem() + &root.pem())?;
         fs::write(file("key"), key.serialize_pem())?;
         fs::write(file("json"), format!("{{\n\t\"sans\": [\n\t\t\"{name}\"\n\t],\n\t\"issuer_data\": null\n}}"))?;
-        bytes += leaf.der().len() + authority.der().len();
+        bytes += leaf.der().len() + root.der().len();
         leaves.push(leaf.der().to_vec());
     }
     Ok(Stored { folder: folder.to_owned(), leaves, chain_bytes: bytes as f64 / count as f64 })
@@ -81,7 +83,7 @@ mod tests {
     #[test]
     fn the_folder_has_caddys_layout() {
         let folder = std::env::temp_dir().join(format!("causeway-bench-stored-{}", std::process::id()));
-        let stored = write(&folder, 2).unwrap();
+        let stored = write(&folder, 2, AUTHORITY, DAYS).unwrap();
         let site = folder.join("certificates/127.0.0.1-1-directory/site0.bench.example/site0.bench.example.crt");
         let chain = fs::read_to_string(site).unwrap();
         assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2);
