@@ -8,7 +8,7 @@ use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
     NewOrder, Order, OrderStatus, RetryPolicy,
 };
-use rcgen::{CertificateParams, DistinguishedName};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName};
 use rustls_pki_types::CertificateDer;
 use serde_json::json;
 use time::OffsetDateTime;
@@ -43,6 +43,8 @@ pub struct Wanted<'a> {
     pub key: KeyKind,
     /// The number of failed calls for this name: calls alternate in the challenge that they try first.
     pub attempt: usize,
+    /// Whether to request the TLS feature extension (RFC 7633), so that clients insist on an OCSP response. Not every authority signs it.
+    pub must_staple: bool,
     /// The certificate of this authority that the new one replaces (RFC 9773 §5).
     pub replaces: Option<&'a CertificateDer<'static>>,
 }
@@ -170,10 +172,8 @@ async fn complete(
         challenge.close().await;
     }
     proven?;
-    let mut params = CertificateParams::new(vec![wanted.name.to_owned()])?;
-    params.distinguished_name = DistinguishedName::new();
     let key = generate_key(wanted.key)?;
-    let request = params.serialize_request(&key)?;
+    let request = request_params(wanted)?.serialize_request(&key)?;
     step!(order.finalize_csr(request.der()))?;
     let mut chain = step!(order.poll_certificate(&retries))?;
     if let (Some(chains), Some(url)) = (&issuer.chains, order.state().certificate.clone()) {
@@ -185,6 +185,18 @@ async fn complete(
         }
     }
     Ok(Issued { chain, key: key.serialize_pem() })
+}
+
+/// The content of the certificate request.
+fn request_params(wanted: Wanted<'_>) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(vec![wanted.name.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    if wanted.must_staple {
+        // RFC 7633 §4: a sequence of features, here 5, `status_request`.
+        let feature = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], vec![0x30, 3, 2, 1, 5]);
+        params.custom_extensions.push(feature);
+    }
+    Ok(params)
 }
 
 /// Answers a challenge of each authorization, and waits until the authority has verified them.
@@ -298,4 +310,23 @@ async fn failure(order: &mut Order) -> String {
         }
     }
     if reasons.is_empty() { "it gave no reason".to_owned() } else { reasons.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Caddy's `must_staple` (RFC 7633 §4): the certificate request has the TLS feature extension with `status_request`, and by default it
+    // has not.
+    #[test]
+    fn the_request_for_a_certificate_that_must_be_stapled() {
+        let key = generate_key(KeyKind::P256).unwrap();
+        for must_staple in [false, true] {
+            let wanted = Wanted { name: "a.example", key: KeyKind::P256, attempt: 0, must_staple, replaces: None };
+            let request = request_params(wanted).unwrap().serialize_request(&key).unwrap();
+            // The OID and its OCTET STRING.
+            let feature = [6, 8, 0x2b, 6, 1, 5, 5, 7, 1, 0x18, 4, 5, 0x30, 3, 2, 1, 5];
+            assert_eq!(request.der().windows(feature.len()).any(|window| window == feature), must_staple);
+        }
+    }
 }

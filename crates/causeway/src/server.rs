@@ -29,6 +29,7 @@ mod ids;
 mod measures;
 mod on_demand;
 mod source;
+mod staples;
 mod storage;
 mod tree;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -14,6 +15,7 @@ use x509_parser::prelude::{ASN1Time, FromDer as _, SubjectPublicKeyInfo, X509Cer
 
 use super::Error;
 use super::key::kind;
+use super::ocsp::Responder;
 
 /// How much the clocks of servers with one storage may differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
@@ -26,7 +28,9 @@ pub struct Certificate {
     not_before: SystemTime,
     not_after: SystemTime,
     has_alternatives: bool,
-    signed: Arc<CertifiedKey>,
+    /// Replaced when a new OCSP response is stapled to it.
+    signed: ArcSwap<CertifiedKey>,
+    responder: Option<Box<Responder>>,
     /// Whether a handshake has used it.
     is_used: AtomicBool,
 }
@@ -56,9 +60,10 @@ impl Certificate {
             return Err(Error::KeyMismatch { key: key_place.to_owned(), certificate: chain_place.to_owned() });
         }
         let has_alternatives = leaf.subject_alternative_name().ok().flatten().is_some();
-        let signed = CertifiedKey::new(chain, signer);
-        let (signed, is_used) = (Arc::new(signed), AtomicBool::new(false));
-        Ok(Self { names, tags, not_before, not_after, has_alternatives, signed, is_used })
+        let responder = Responder::of(&leaf);
+        let signed = ArcSwap::from_pointee(CertifiedKey::new(chain, signer));
+        let is_used = AtomicBool::new(false);
+        Ok(Self { names, tags, not_before, not_after, has_alternatives, signed, responder, is_used })
     }
 
     /// The names that the leaf covers, at least one: the first common name, then the subjectAltNames, without
@@ -82,9 +87,22 @@ impl Certificate {
         self.not_after
     }
 
-    /// The chain and the signing key, in rustls's form for a handshake.
-    pub fn signed(&self) -> &Arc<CertifiedKey> {
-        &self.signed
+    /// The chain, the signing key and the OCSP response, in rustls's form for a handshake. Takes no lock.
+    pub fn signed(&self) -> Arc<CertifiedKey> {
+        self.signed.load_full()
+    }
+
+    /// The OCSP responder that the leaf names.
+    pub(crate) fn responder(&self) -> Option<&Responder> {
+        self.responder.as_deref()
+    }
+
+    /// Handshakes carry this OCSP response from now on. Handshakes in progress keep theirs.
+    pub(crate) fn replace_staple(&self, ocsp: Option<Vec<u8>>) {
+        let old = self.signed.load();
+        if old.ocsp != ocsp {
+            self.signed.store(Arc::new(CertifiedKey { cert: old.cert.clone(), key: Arc::clone(&old.key), ocsp }));
+        }
     }
 
     /// Records that a handshake uses the certificate.

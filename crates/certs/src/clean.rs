@@ -1,5 +1,5 @@
-//! Removes values that are of no use any more from a storage, as CertMagic does: certificates that expired two weeks ago, and challenges of orders
-//! that ended without removing them.
+//! Removes values that are of no use any more from a storage, as CertMagic does: certificates that expired two weeks ago, OCSP responses that
+//! have ended, and challenges of orders that ended without removing them.
 //!
 //! One process at a time cleans, and no process soon after another one: `last_clean.json`, which Caddy shares, has the time of the last
 //! clean-up.
@@ -14,7 +14,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::certificate::moment;
 use super::replace::Lasting;
 use super::storage::Storage;
-use super::{Error, pem};
+use super::{Error, ocsp, pem};
 
 /// How long an expired certificate stays; Caddy's value.
 const CERTIFICATE_GRACE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -25,12 +25,14 @@ const LAST_CLEAN: &str = "last_clean.json";
 /// The outcome of [`clean`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleaned {
-    /// The numbers of removed certificates and challenges.
+    /// The numbers of removed values.
     Removed {
         /// Certificates with their keys.
         certificates: usize,
         /// Challenges.
         challenges: usize,
+        /// OCSP responses.
+        responses: usize,
     },
     /// Another process has cleaned the storage within the interval; the time until the next clean-up.
     NotDue(Duration),
@@ -66,10 +68,11 @@ pub fn clean(storage: &dyn Storage, interval: Duration, now: SystemTime) -> Resu
     }
     let certificates = clean_certificates(storage, now)?;
     let challenges = clean_challenges(storage, now)?;
+    let responses = clean_responses(storage, now)?;
     let timestamp = OffsetDateTime::from(now).format(&Rfc3339).unwrap_or_default();
     let record = LastClean { tls: LastCleanTls { timestamp } };
     lock.store(LAST_CLEAN, &serde_json::to_vec(&record).unwrap_or_default(), Lasting::No)?;
-    Ok(Cleaned::Removed { certificates, challenges })
+    Ok(Cleaned::Removed { certificates, challenges, responses })
 }
 
 /// The time of the last clean-up; `None` if there was none, or its record is malformed.
@@ -141,6 +144,24 @@ fn clean_challenges(storage: &dyn Storage, now: SystemTime) -> Result<usize, Err
         });
         match cleaned {
             Ok(is_stale) => removed += usize::from(is_stale),
+            Err(error) => tracing::warn!("cleaning the storage: {error}"),
+        }
+    }
+    Ok(removed)
+}
+
+fn clean_responses(storage: &dyn Storage, now: SystemTime) -> Result<usize, Error> {
+    let mut removed = 0;
+    for at in &storage.list("ocsp")? {
+        let cleaned = storage.load(at).and_then(|found| {
+            let is_over = found.is_some_and(|found| ocsp::is_over(&found, now));
+            if is_over {
+                storage.delete(at)?;
+            }
+            Ok(is_over)
+        });
+        match cleaned {
+            Ok(is_over) => removed += usize::from(is_over),
             Err(error) => tracing::warn!("cleaning the storage: {error}"),
         }
     }

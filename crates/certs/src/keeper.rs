@@ -14,7 +14,7 @@ use rcgen::{
 
 use super::authority::SignedBy;
 use super::replace::Lasting;
-use super::{Authority, AuthoritySpec, Certificate, Error, Lock, SharedStorage, Storage, Store, pem};
+use super::{Authority, AuthoritySpec, Certificate, Error, Lock, OcspPolicy, SharedStorage, Storage, Store, ocsp, pem};
 use stored::{load_all, meta, storage_keys, stored, stored_public};
 
 /// The shortest time between two renewal checks, and the time until a retry after a failure.
@@ -30,6 +30,8 @@ pub struct CertificatePlan {
     pub authorities: Vec<AuthoritySpec>,
     /// The certificates that the operator supplies. They are never renewed.
     pub loaded: Vec<Certificate>,
+    /// How they get an OCSP response.
+    pub loaded_ocsp: OcspPolicy,
     /// The names whose certificates the keeper obtains and renews.
     pub managed: Vec<Managed>,
     /// The names whose certificates public authorities sign.
@@ -48,6 +50,8 @@ pub struct Public {
     pub authorities: Vec<String>,
     /// The certificate is renewed when this fraction of its lifetime remains.
     pub renewal_ratio: f64,
+    /// How the certificate gets an OCSP response.
+    pub ocsp: OcspPolicy,
     /// A handshake has caused the order. The caller removes the name when its certificate is due and no handshake has used it.
     pub on_demand: bool,
 }
@@ -121,6 +125,8 @@ pub struct Keeper {
     store: Arc<Store>,
     storage: SharedStorage,
     look_every: Duration,
+    /// The supplied certificates that name an OCSP responder.
+    stapled: (Vec<Arc<Certificate>>, OcspPolicy),
     /// Locked before `kept` by those who need both, and for as long as a signature takes.
     authorities: Mutex<Vec<Authority>>,
     kept: Mutex<KeeperState>,
@@ -157,7 +163,7 @@ impl Keeper {
     /// # Panics
     /// Panics if a managed name refers to an authority that is not in `wanted`.
     pub fn open(wanted: CertificatePlan, before: Option<&Self>, now: SystemTime) -> Result<Self, Error> {
-        let CertificatePlan { storage, authorities, loaded, managed, public, look_every } = wanted;
+        let CertificatePlan { storage, authorities, loaded, loaded_ocsp, managed, public, look_every } = wanted;
         let authorities: Vec<_> =
             authorities.into_iter().map(|spec| Authority::open(spec, &storage, now)).collect::<Result<_, _>>()?;
         // A certificate carries over if its settings and the storage are unchanged, it is not due, and its authority
@@ -193,14 +199,20 @@ impl Keeper {
                 None => missing.push(public),
             }
         }
-        carried.extend(load_all(missing, &*storage));
+        carried.extend(load_all(missing, &*storage, now));
         let loaded: Vec<_> = loaded.into_iter().map(Arc::new).collect();
+        let with_responder = loaded.iter().filter(|certificate| loaded_ocsp.responder(certificate).is_some());
+        let with_responder: Vec<_> = with_responder.cloned().collect();
+        for certificate in &with_responder {
+            ocsp::restore(certificate, &loaded_ocsp, &*storage, now);
+        }
         let kept = KeeperState { held, public: carried };
         let managed = kept.held.iter().map(|(_, certificate)| certificate);
         let public = kept.public.values().filter_map(PublicState::certificate);
         let store = Store::new(loaded.iter().chain(managed).chain(public).cloned());
         let (authorities, kept) = (Mutex::new(authorities), Mutex::new(kept));
-        Ok(Self { store: Arc::new(store), storage, look_every, authorities, kept })
+        let stapled = (with_responder, loaded_ocsp);
+        Ok(Self { store: Arc::new(store), storage, look_every, stapled, authorities, kept })
     }
 
     /// The index that handshakes use.
@@ -211,6 +223,18 @@ impl Keeper {
     /// Where the keeper's certificates and authorities are stored.
     pub fn storage(&self) -> &SharedStorage {
         &self.storage
+    }
+
+    /// Returns every certificate whose OCSP responder is to be asked, with the URL for that. O(names).
+    pub fn with_responder(&self) -> Vec<(Arc<Certificate>, String)> {
+        let (loaded, policy) = &self.stapled;
+        let loaded = loaded.iter().filter_map(|known| Some((Arc::clone(known), policy.responder(known)?)));
+        let kept = self.kept();
+        let public = kept.public.values().filter_map(|state| {
+            let known = state.certificate()?;
+            Some((Arc::clone(known), state.public.ocsp.responder(known)?))
+        });
+        loaded.chain(public).collect()
     }
 
     /// Signs a certificate for another holder of a key: `names` and a public key, with an authority's root or intermediate. Returns the
@@ -263,6 +287,7 @@ impl Keeper {
         let found = found
             .filter(|found| found.certificate.is_valid(now) && now < found.certificate.renew_at(public.renewal_ratio));
         let Some(found) = found else { return Ok(false) };
+        ocsp::restore(&found.certificate, &public.ocsp, &*self.storage, now);
         self.serve(name, found);
         Ok(true)
     }
@@ -297,6 +322,9 @@ impl Keeper {
             return Ok(());
         }
         let found = stored_public(&public, &*self.storage)?;
+        if let Some(found) = &found {
+            ocsp::restore(&found.certificate, &public.ocsp, &*self.storage, SystemTime::now());
+        }
         let name = public.name.clone();
         self.kept().public.entry(name.clone()).or_insert(PublicState { public, issued: None });
         if let Some(found) = found {

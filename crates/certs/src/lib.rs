@@ -6,6 +6,7 @@
 //! - `keeper`: obtains and renews the certificates of one configuration
 //! - `certificate`: a chain checked against its private key; `pem`: reads and writes both as PEM; `key`: describes an
 //!   unusable private key for error messages
+//! - `ocsp`: verifies the statuses that responders give, and staples them to certificates
 //! - `store`: selects a certificate for a handshake
 //! - `storage`: persistent keys and values, laid out as Caddy's; `replace`: atomic replacement of one file
 //! - `clean`: removes expired certificates and old challenges from a storage
@@ -21,6 +22,7 @@ mod error;
 mod keeper;
 mod key;
 mod load;
+mod ocsp;
 mod pem;
 mod replace;
 mod storage;
@@ -33,6 +35,7 @@ pub use clean::{Cleaned, clean};
 pub use error::Error;
 pub use keeper::{CertificatePlan, IssuedCertificate, Keeper, KeyKind, Managed, NameRecord, Public, generate_key};
 pub use load::{LoadedSource, load};
+pub use ocsp::{OcspError, OcspPolicy, OcspStatus, restore_response, store_response};
 pub use replace::{Lasting, replace};
 pub use storage::{
     Compression, FileStorage, Lock, RedisSpec, RedisStorage, RedisTls, SharedStorage, Storage, safe_key,

@@ -31,7 +31,7 @@ use serde_json::{Map, Value, json};
 pub use admin::{Admin, AdminAddress, Switch};
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateSource, Certificates, DnsChallenge, DnsProvider,
-    KeyKind, ManagedName, PreferredChains, PropagationLimit, PublicName, StorageCleaning,
+    KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, PublicName, StorageCleaning,
 };
 pub use https::{OnDemand, SignedName};
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
@@ -224,6 +224,8 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         on_demand,
         look_every: tls.automation.look_every,
         cleaning: tls.cleaning,
+        ocsp_every: tls.automation.ocsp_every,
+        no_ocsp_for_sources: tls.no_ocsp_for_sources,
     };
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,

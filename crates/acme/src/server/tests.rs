@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use causeway_certs::{AuthoritySpec, CertificatePlan, FileStorage, Keeper, SignedBy};
+use causeway_certs::{AuthoritySpec, CertificatePlan, FileStorage, Keeper, OcspPolicy, SignedBy};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -56,6 +56,7 @@ async fn setting(plan: ServerPlan) -> Setting {
         storage: Arc::new(FileStorage::new(&folder)),
         authorities: vec![AuthoritySpec::new("local".to_owned())],
         loaded: Vec::new(),
+        loaded_ocsp: OcspPolicy::default(),
         managed: Vec::new(),
         public: Vec::new(),
         look_every: Duration::from_secs(600),

@@ -9,11 +9,11 @@ use causeway_acme::{
     AcmeError, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING,
     PROPAGATION_TIMEOUT, RenewalAdvisor, Wanted,
 };
-use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, Public, SharedStorage};
+use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, OcspPolicy, Public, SharedStorage};
 use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName, SignedName};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use super::on_demand::Permission;
@@ -46,6 +46,8 @@ pub(super) struct Order {
     public: Public,
     issuers: Vec<Issuer>,
     key: KeyKind,
+    /// Whether the certificate obliges the server to send an OCSP response (RFC 7633).
+    must_staple: bool,
     storage: SharedStorage,
 }
 
@@ -56,9 +58,10 @@ impl Order {
             name: written.name.clone(),
             authorities: issuers.iter().map(Issuer::storage_key).collect(),
             renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
+            ocsp: OcspPolicy { disabled: written.ocsp.disabled, overrides: Arc::clone(&written.ocsp.overrides) },
             on_demand,
         };
-        Self { public, issuers, key, storage: storage.clone() }
+        Self { public, issuers, key, must_staple: written.ocsp.must_staple, storage: storage.clone() }
     }
 
     /// The keeper's record of the name.
@@ -177,6 +180,8 @@ pub(super) struct Renewals {
     slots: Arc<Semaphore>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
+    /// Signalled when a name has a new certificate.
+    news: Arc<Notify>,
     /// `None` after [`stop`](Self::stop).
     tasks: Arc<Mutex<Option<JoinSet<()>>>>,
 }
@@ -205,6 +210,7 @@ impl Renewals {
             slots,
             attempts: Arc::default(),
             advisor: Arc::default(),
+            news: Arc::default(),
             tasks: Arc::new(Mutex::new(Some(JoinSet::new()))),
         }
     }
@@ -220,12 +226,18 @@ impl Renewals {
             slots: self.slots.clone(),
             attempts: self.attempts.clone(),
             advisor: self.advisor.clone(),
+            news: self.news.clone(),
         };
         if let Some(tasks) = &mut *locked(&self.tasks) {
             // Collects the tasks that have ended, so that names on demand do not accumulate them.
             while tasks.try_join_next().is_some() {}
             tasks.spawn(task.run());
         }
+    }
+
+    /// Signalled when a name has a new certificate.
+    pub(super) fn news(&self) -> &Arc<Notify> {
+        &self.news
     }
 
     /// Aborts all tasks.
@@ -262,6 +274,7 @@ struct Task {
     slots: Arc<Semaphore>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
+    news: Arc<Notify>,
 }
 
 /// The renewal time that an authority suggests for a certificate, and the time of the next query.
@@ -301,10 +314,11 @@ impl Task {
             locked(attempts).insert(name.clone(), Attempt::Running);
             // The semaphore is never closed.
             let Ok(slot) = slots.acquire().await else { return };
-            let is_early = advice.as_ref().is_some_and(|advice: &Advice| advice.is_due());
+            let is_early = advice.as_ref().is_some_and(|advice: &Advice| advice.is_due()) || self.is_revoked();
             let error = match Box::pin(order.renew(keeper, failures, is_early)).await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
                     renewed = Some(Instant::now());
+                    self.news.notify_one();
                     continue;
                 }
                 // Without a pause this would order certificates until the authority's rate limit.
@@ -336,6 +350,10 @@ impl Task {
         let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.renew_at(name)) else {
             return Duration::ZERO;
         };
+        // As in CertMagic, a revoked certificate is replaced at once.
+        if issued.certificate.is_revoked() {
+            return Duration::ZERO;
+        }
         let left = |at: SystemTime| at.duration_since(now).unwrap_or_default();
         // Only while the certificate is fresh: a due one is renewed anyhow.
         let is_known = |advice: &Advice| Arc::ptr_eq(&advice.leaf, &issued.certificate) && now < advice.ask_at;
@@ -358,7 +376,8 @@ impl Task {
         let name = &self.order.public.name;
         let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
         let issuer = self.order.issuers.iter().find(|issuer| issuer.storage_key() == issued.authority);
-        let (Some(issuer), Some(leaf)) = (issuer, issued.certificate.signed().cert.first()) else { return advice };
+        let signed = issued.certificate.signed();
+        let (Some(issuer), Some(leaf)) = (issuer, signed.cert.first()) else { return advice };
         match self.advisor.ask(issuer, leaf).await {
             Ok(Some(found)) => {
                 tracing::debug!(name, at = ?found.at, explanation = found.explanation, "the authority suggests when to renew");
@@ -369,6 +388,11 @@ impl Task {
             Err(error) => tracing::debug!(name, %error, "no renewal information"),
         }
         advice
+    }
+
+    /// Whether the OCSP responder says that the certificate is revoked.
+    fn is_revoked(&self) -> bool {
+        self.keeper.issued(&self.order.public.name).is_some_and(|issued| issued.certificate.is_revoked())
     }
 
     /// Whether the certificate of a name on demand is worth a renewal.
@@ -459,8 +483,9 @@ impl Order {
         let name = &self.public.name;
         tracing::info!("{name}: obtaining a certificate from {}", issuer.directory);
         let old = keeper.issued(name).filter(|old| old.authority == issuer.storage_key());
-        let replaces = old.as_ref().and_then(|old| old.certificate.signed().cert.first());
-        let wanted = Wanted { name, key: self.key, attempt, replaces };
+        let old = old.map(|old| old.certificate.signed());
+        let replaces = old.as_ref().and_then(|old| old.cert.first());
+        let wanted = Wanted { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
         let issued = causeway_acme::obtain(issuer, wanted, &self.storage).await?;
         let (keeper, lock) = (Arc::clone(keeper), Arc::clone(lock));
         let (at, authority) = (name.clone(), issuer.storage_key());
@@ -494,6 +519,7 @@ mod tests {
                 issuers: Vec::new(),
                 renewal_ratio: written,
                 key: plan::KeyKind::P256,
+                ocsp: plan::OcspStapling::default(),
             };
             let storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
             let order = Order::new(&name, KeyKind::P256, false, &storage);
@@ -510,12 +536,14 @@ mod tests {
             issuers: Vec::new(),
             renewal_ratio: None,
             key: plan::KeyKind::P256,
+            ocsp: plan::OcspStapling::default(),
         };
         let storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
         let plan = causeway_certs::CertificatePlan {
             storage: storage.clone(),
             authorities: Vec::new(),
             loaded: Vec::new(),
+            loaded_ocsp: OcspPolicy::default(),
             managed: Vec::new(),
             public: Vec::new(),
             look_every: Duration::from_secs(600),
@@ -528,6 +556,7 @@ mod tests {
             slots: Arc::new(Semaphore::new(CONCURRENT_MAX)),
             attempts: Arc::default(),
             advisor: Arc::default(),
+            news: Arc::default(),
         };
         let task = task.run();
         assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));

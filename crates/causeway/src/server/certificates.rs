@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use causeway_acme::challenge::{self, SharedChallenges};
 use causeway_certs::{
     Authority, AuthoritySpec, Certificate, CertificatePlan, Cleaned, Keeper, LoadedSource, Managed, NameRecord,
-    PairFiles, SharedStorage, Store,
+    OcspPolicy, PairFiles, SharedStorage, Store,
 };
 use causeway_config::plan::{
     CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName,
@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 use super::acme::{self, Attempt, Order, Renewals, blocking};
 use super::fault::LoadFault;
 use super::on_demand::{OnDemand, Permission};
+use super::staples::Staples;
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
 const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
@@ -66,6 +67,8 @@ pub(super) struct Custody {
     storage: SharedStorage,
     renewal: AbortHandle,
     cleaning: Option<AbortHandle>,
+    /// Keeps the OCSP responses current.
+    _staples: Staples,
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
     on_demand: Option<OnDemand>,
@@ -99,6 +102,7 @@ impl Custody {
             storage: storage.clone(),
             authorities: wanted.authorities.iter().map(authority).collect(),
             loaded,
+            loaded_ocsp: OcspPolicy { disabled: wanted.no_ocsp_for_sources, ..OcspPolicy::default() },
             managed: all_managed,
             public: orders.iter().map(|order| order.public().clone()).collect(),
             look_every: wanted.look_every.unwrap_or(LOOK_EVERY),
@@ -114,6 +118,7 @@ impl Custody {
         // one.
         let renewal = tokio::spawn(renew(Arc::clone(&keeper))).abort_handle();
         let renewals = Renewals::new(&keeper);
+        let staples = Staples::start(&keeper, &storage, renewals.news(), wanted.ocsp_every);
         let has_challenges = !orders.is_empty() || on_demand.is_some();
         let challenges =
             has_challenges.then(|| SharedChallenges::new(&storage, acme::authorities_of(&orders, on_demand.cloned())));
@@ -124,7 +129,7 @@ impl Custody {
         let cleaning = cleaning.map(|interval| tokio::spawn(clean(storage.clone(), interval)).abort_handle());
         let on_demand = on_demand.cloned();
         let on_demand = on_demand.map(|names| OnDemand::new(names, permission, &keeper, &storage, &renewals));
-        Ok(Self { keeper, storage, renewal, cleaning, renewals, on_demand, _challenges: challenges })
+        Ok(Self { keeper, storage, renewal, cleaning, _staples: staples, renewals, on_demand, _challenges: challenges })
     }
 
     /// Returns the look-up for TLS handshakes. It sees renewed certificates at once.
@@ -188,7 +193,7 @@ impl causeway_engine::Certificates for Finder {
     fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>> {
         let found = self.store.find(server_name, tags)?;
         found.mark_used();
-        Some(Arc::clone(found.signed()))
+        Some(found.signed())
     }
 
     fn obtain(&self, server_name: &str) -> Option<ObtainedCertificate> {
@@ -279,8 +284,8 @@ async fn clean(storage: SharedStorage, interval: Duration) {
         let cleaned = blocking(move || causeway_certs::clean(&*at_work, interval, SystemTime::now())).await;
         let pause = match cleaned {
             Ok(Ok(Cleaned::NotDue(left))) => left,
-            Ok(Ok(Cleaned::Removed { certificates, challenges })) => {
-                tracing::debug!(certificates, challenges, "cleaned the storage");
+            Ok(Ok(Cleaned::Removed { certificates, challenges, responses })) => {
+                tracing::debug!(certificates, challenges, responses, "cleaned the storage");
                 interval
             }
             Ok(Err(error)) => {

@@ -174,7 +174,7 @@ async fn run(shared: Arc<Shared>, name: String, signed: SignedName) {
     let found = match outcome {
         Ok(found) => {
             state.refused.remove(&name);
-            Some(Arc::clone(found.signed()))
+            Some(found.signed())
         }
         Err(refused) => {
             state.refuse(name.clone(), refused);
@@ -220,6 +220,7 @@ impl Shared {
                 let found = self.keeper.issued(name).ok_or("the certificate was removed")?.certificate;
                 // The handshake that waits uses it, so that its task renews one that was due in storage.
                 found.mark_used();
+                self.renewals.news().notify_one();
                 self.renewals.start(order, self.permission.clone());
                 Ok(found)
             }

@@ -11,6 +11,7 @@
 //! - `background`: `start`, `stop`, `reload`, and the small commands
 //! - `mistakes`: error messages for operators
 //! - `client_certificates`: the properties of a client's certificate
+//! - `ocsp`: OCSP stapling with openssl's responder
 //! - `http2`: curl, nghttp, h2load and Go as HTTP/2 clients
 //! - `httpgrpc`: HTTP in gRPC between two Causeway servers
 //! - `interop`: gRPC and httpgrpc with Go peers
@@ -49,6 +50,7 @@ mod logs;
 mod matchers;
 mod metrics;
 mod mistakes;
+mod ocsp;
 mod process;
 mod proxy_protocol;
 mod quick;

@@ -40,7 +40,9 @@ fn what_is_removed() {
         set_modified(&folder, at, now() - age);
     }
     storage.store("certificates/ca.example/broken/broken.crt", b"nonsense", Lasting::No).unwrap();
-    assert_eq!(clean(&storage, DAY, now()).unwrap(), Cleaned::Removed { certificates: 3, challenges: 1 });
+    // CertMagic's `deleteOldOCSPStaples` removes what is no response, too.
+    storage.store("ocsp/a.example-1", b"nonsense", Lasting::No).unwrap();
+    assert_eq!(clean(&storage, DAY, now()).unwrap(), Cleaned::Removed { certificates: 3, challenges: 1, responses: 1 });
     for stem in &old {
         for extension in ["crt", "key", "json"] {
             assert_eq!(storage.load(&format!("{stem}.{extension}")).unwrap(), None, "{stem}.{extension}");
@@ -61,7 +63,7 @@ fn what_is_removed() {
 fn once_in_an_interval() {
     let folder = Folder::new();
     let storage = FileStorage::new(folder.path(""));
-    let none = Cleaned::Removed { certificates: 0, challenges: 0 };
+    let none = Cleaned::Removed { certificates: 0, challenges: 0, responses: 0 };
     assert_eq!(clean(&storage, DAY, now()).unwrap(), none);
     let text = String::from_utf8(storage.load(LAST_CLEAN).unwrap().unwrap()).unwrap();
     assert_eq!(text, r#"{"tls":{"timestamp":"2026-01-15T00:00:00Z"}}"#);

@@ -7,6 +7,7 @@ fn wanted(folder: &Folder, managed: &[Managed]) -> CertificatePlan {
         storage: Arc::new(FileStorage::new(folder.path("data"))),
         authorities: vec![AuthoritySpec::new("local")],
         loaded: Vec::new(),
+        loaded_ocsp: OcspPolicy::default(),
         managed: managed.to_vec(),
         public: Vec::new(),
         look_every: Duration::from_secs(600),
@@ -138,7 +139,13 @@ const NAME: &str = "a.example";
 /// Opens a keeper for [`NAME`] with these authorities.
 fn open_public(folder: &Folder, authorities: &[&str], before: Option<&Keeper>) -> Keeper {
     let authorities = authorities.iter().map(|&authority| authority.to_owned()).collect();
-    let public = Public { name: NAME.to_owned(), authorities, renewal_ratio: 1.0 / 3.0, on_demand: false };
+    let public = Public {
+        name: NAME.to_owned(),
+        authorities,
+        renewal_ratio: 1.0 / 3.0,
+        ocsp: OcspPolicy::default(),
+        on_demand: false,
+    };
     let plan = CertificatePlan { public: vec![public], authorities: Vec::new(), ..wanted(folder, &[]) };
     Keeper::open(plan, before, now()).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -287,7 +294,13 @@ fn names_on_demand() {
 fn names_on_demand_are_bounded() {
     let folder = Folder::new();
     let keeper = open(&folder, &[local("localhost")], None, now());
-    let public = Public { name: String::new(), authorities: Vec::new(), renewal_ratio: 0.1, on_demand: true };
+    let public = Public {
+        name: String::new(),
+        authorities: Vec::new(),
+        renewal_ratio: 0.1,
+        ocsp: OcspPolicy::default(),
+        on_demand: true,
+    };
     for number in 0..4 {
         for kind in ["public", "local"] {
             keeper.make_room_on_demand(3);
@@ -324,6 +337,7 @@ fn a_public_name_is_added_and_removed() {
         name: NAME.to_owned(),
         authorities: vec![authority.to_owned()],
         renewal_ratio: 0.1,
+        ocsp: OcspPolicy::default(),
         on_demand: true,
     };
     keeper.add(public("another")).unwrap();
@@ -346,6 +360,7 @@ fn an_unreadable_certificate_is_left_out() {
         name: "a.example".to_owned(),
         authorities: vec!["ca".to_owned()],
         renewal_ratio: 0.1,
+        ocsp: OcspPolicy::default(),
         on_demand: false,
     };
     let plan = CertificatePlan { public: vec![public], ..wanted(&folder, &[local("localhost")]) };

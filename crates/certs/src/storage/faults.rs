@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rcgen::CertificateParams;
 
 use super::*;
+use crate::OcspPolicy;
 use crate::replace::is_left;
 use crate::tests::{DAY, Folder, now};
 use crate::{AuthoritySpec, CertificatePlan, Keeper, KeyKind, Managed, Public, generate_key};
@@ -102,12 +103,14 @@ fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
         name: PUBLIC.to_owned(),
         authorities: vec!["ca".to_owned()],
         renewal_ratio: 1.0 / 3.0,
+        ocsp: OcspPolicy::default(),
         on_demand: false,
     };
     let plan = CertificatePlan {
         storage,
         authorities: vec![AuthoritySpec::new("local")],
         loaded: Vec::new(),
+        loaded_ocsp: OcspPolicy::default(),
         managed: vec![Managed::new(LOCAL, "local")],
         public: vec![public],
         look_every: Duration::from_secs(600),

@@ -1,8 +1,10 @@
 //! The certificates that a configuration needs, as plain records. The `causeway` crate hands them to the code that
 //! obtains them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -28,6 +30,21 @@ pub struct Certificates {
     pub look_every: Option<Duration>,
     /// When expired certificates are removed from storage.
     pub cleaning: StorageCleaning,
+    /// The longest time between two checks of the OCSP responses; `None`: the default.
+    pub ocsp_every: Option<Duration>,
+    /// Whether the certificates of `sources` get no OCSP response.
+    pub no_ocsp_for_sources: bool,
+}
+
+/// How a name's certificate gets an OCSP response.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OcspStapling {
+    /// It gets none.
+    pub disabled: bool,
+    /// The URL to use instead of the one in the certificate. An empty URL disables requests to that responder.
+    pub overrides: Arc<BTreeMap<String, String>>,
+    /// Whether the certificate obliges the server to send one (RFC 7633).
+    pub must_staple: bool,
 }
 
 /// How often a storage is cleaned.
@@ -148,6 +165,8 @@ pub struct PublicName {
     pub renewal_ratio: Option<f64>,
     /// The kind of key to generate.
     pub key: KeyKind,
+    /// How the certificate gets an OCSP response.
+    pub ocsp: OcspStapling,
 }
 
 /// A public authority. Empty texts stand for the default.

@@ -253,7 +253,8 @@ fn signed(name: String, automation: &Automation) -> SignedName {
     if issuers.is_empty() {
         issuers.push(AcmeIssuer::default());
     }
-    SignedName::Public(PublicName { name, issuers, renewal_ratio: policy.renewal_ratio, key: policy.key })
+    let ocsp = policy.ocsp.clone();
+    SignedName::Public(PublicName { name, issuers, renewal_ratio: policy.renewal_ratio, key: policy.key, ocsp })
 }
 
 /// The automation policy of a name, and the first issuer by it.

@@ -26,9 +26,8 @@ pub(super) struct TlsConfig {
     session_tickets: Option<Map<String, Value>>,
     #[serde(default)]
     cache: Option<Map<String, Value>>,
-    /// Ignored: OCSP responses are never stapled.
-    #[serde(default, rename = "disable_ocsp_stapling")]
-    _disable_ocsp_stapling: bool,
+    #[serde(default)]
+    disable_ocsp_stapling: bool,
     /// Ignored: storage is not checked before an order, so that one that is full does not prevent a renewal.
     #[serde(default, rename = "disable_storage_check")]
     _disable_storage_check: bool,
@@ -86,6 +85,8 @@ pub(super) struct Tls {
     pub(super) automate: Vec<String>,
     pub(super) automation: Automation,
     pub(super) cleaning: StorageCleaning,
+    /// Whether the certificates of `sources` get no OCSP response.
+    pub(super) no_ocsp_for_sources: bool,
 }
 
 impl TlsConfig {
@@ -114,7 +115,8 @@ impl TlsConfig {
                 Some(interval) => StorageCleaning::Every(interval),
                 None => StorageCleaning::Default,
             };
-            Ok(Tls { sources, automate, automation, cleaning })
+            let no_ocsp_for_sources = self.disable_ocsp_stapling;
+            Ok(Tls { sources, automate, automation, cleaning, no_ocsp_for_sources })
         })
     }
 }

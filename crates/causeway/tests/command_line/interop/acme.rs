@@ -590,7 +590,7 @@ fn a_test_authority() {
             ..causeway_acme::Issuer::default()
         };
         let key = causeway_certs::KeyKind::P256;
-        let wanted = causeway_acme::Wanted { name: FIRST, key, attempt, replaces: None };
+        let wanted = causeway_acme::Wanted { name: FIRST, key, attempt, must_staple: false, replaces: None };
         runtime.block_on(causeway_acme::obtain(&issuer, wanted, &storage)).map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(obtain(&bad, 0), Ok(()));

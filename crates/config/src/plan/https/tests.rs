@@ -308,7 +308,10 @@ fn what_an_acme_issuer_says() {
     });
     let config = json!({ "apps": {
         "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["example.com"]) } } },
-        "tls": { "automation": { "policies": [{ "issuers": [issuer], "key_type": "p384", "renewal_window_ratio": 0.5 }] } },
+        "tls": { "automation": { "ocsp_interval": "5m", "policies": [{
+            "issuers": [issuer], "key_type": "p384", "renewal_window_ratio": 0.5,
+            "must_staple": true, "disable_ocsp_stapling": true, "ocsp_overrides": { "http://a/": "https://b/", "http://c/": "" },
+        }] } },
     } });
     let certificates = read(&config, &[]).unwrap_or_else(|error| panic!("{error}")).certificates;
     let want = PublicName {
@@ -333,8 +336,16 @@ fn what_an_acme_issuer_says() {
         }],
         renewal_ratio: Some(0.5),
         key: super::super::KeyKind::P384,
+        ocsp: super::super::OcspStapling {
+            disabled: true,
+            overrides: std::sync::Arc::new(
+                [("http://a/", "https://b/"), ("http://c/", "")].map(|(key, url)| (key.into(), url.into())).into(),
+            ),
+            must_staple: true,
+        },
     };
     assert_eq!(certificates.public, [want]);
+    assert_eq!(certificates.ocsp_every, Some(Duration::from_secs(300)));
 }
 
 // The members of Caddy's `challenges.dns`, and the modules `dns.providers.*`.

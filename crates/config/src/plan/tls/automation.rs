@@ -1,6 +1,7 @@
 //! `apps.tls.automation`: selects a name's issuer, and sets how its certificate is renewed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_pipeline::build::Problem;
@@ -8,7 +9,7 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::certificates::{AcmeIssuer, DnsProvider, KeyKind, PreferredChains};
+use super::super::certificates::{AcmeIssuer, DnsProvider, KeyKind, OcspStapling, PreferredChains};
 use super::super::refuse;
 use super::dns::{self, DnsDefaults};
 use super::{ascii, known};
@@ -22,7 +23,7 @@ pub(super) struct AutomationConfig {
     #[serde(default)]
     on_demand: Option<OnDemandConfig>,
     #[serde(default)]
-    ocsp_interval: Option<Value>,
+    ocsp_interval: Option<DurationConfig>,
     #[serde(default)]
     renew_interval: Option<DurationConfig>,
     #[serde(default)]
@@ -57,7 +58,7 @@ struct AutomationPolicyConfig {
     #[serde(default)]
     get_certificate: Option<Value>,
     #[serde(default)]
-    must_staple: Option<Value>,
+    must_staple: bool,
     #[serde(default)]
     renewal_window_ratio: Option<f64>,
     #[serde(default)]
@@ -68,11 +69,10 @@ struct AutomationPolicyConfig {
     on_demand: bool,
     #[serde(default)]
     reuse_private_keys: bool,
-    /// Ignored: OCSP responses are never stapled.
-    #[serde(default, rename = "disable_ocsp_stapling")]
-    _disable_ocsp_stapling: bool,
     #[serde(default)]
-    ocsp_overrides: Option<Value>,
+    disable_ocsp_stapling: bool,
+    #[serde(default)]
+    ocsp_overrides: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +172,7 @@ pub(in super::super) struct Automation {
     pub(in super::super) policies: Vec<AutomationPolicy>,
     pub(in super::super) look_every: Option<Duration>,
     pub(in super::super) clean_every: Option<Duration>,
+    pub(in super::super) ocsp_every: Option<Duration>,
     /// The URL that allows or denies a name for which a handshake would obtain a certificate.
     pub(in super::super) permission: Option<String>,
     /// Index of the policy with this exact subject. A hash table, because there can be thousands of names.
@@ -194,6 +195,7 @@ pub(in super::super) struct AutomationPolicy {
     pub(in super::super) reuse_key: bool,
     /// Certificates are obtained when a handshake needs them.
     pub(in super::super) on_demand: bool,
+    pub(in super::super) ocsp: OcspStapling,
 }
 
 /// The signer of a certificate.
@@ -273,7 +275,9 @@ pub(in super::super) fn matches_wildcard(name: &str, pattern: &str) -> bool {
 
 impl AutomationConfig {
     pub(super) fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Automation, BuildError> {
-        refuse("ocsp_interval", &self.ocsp_interval, build)?;
+        let ocsp_every = self.ocsp_interval.as_ref();
+        let ocsp_every = build.at("ocsp_interval", |build| ocsp_every.map(|span| span.duration(build)).transpose())?;
+        let ocsp_every = ocsp_every.filter(|interval| !interval.is_zero());
         let clean_every = self.storage_clean_interval.as_ref();
         let clean_every =
             build.at("storage_clean_interval", |build| clean_every.map(|span| span.duration(build)).transpose())?;
@@ -284,7 +288,7 @@ impl AutomationConfig {
             Some(written) => build.at("on_demand", |build| written.read(build))?,
             None => None,
         };
-        let mut automation = Automation { look_every, clean_every, permission, ..Automation::default() };
+        let mut automation = Automation { look_every, clean_every, ocsp_every, permission, ..Automation::default() };
         for (index, written) in self.policies.iter().enumerate() {
             build.at(format!("policies[{index}]"), |build| {
                 let policy = written.read(defaults, build)?;
@@ -331,12 +335,7 @@ impl AutomationPolicy {
 
 impl AutomationPolicyConfig {
     fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AutomationPolicy, BuildError> {
-        for (key, value) in [
-            ("get_certificate", &self.get_certificate),
-            ("must_staple", &self.must_staple),
-            ("storage", &self.storage),
-            ("ocsp_overrides", &self.ocsp_overrides),
-        ] {
+        for (key, value) in [("get_certificate", &self.get_certificate), ("storage", &self.storage)] {
             refuse(key, value, build)?;
         }
         let key_type = known(&self.key_type, build);
@@ -355,7 +354,24 @@ impl AutomationPolicyConfig {
             key,
             reuse_key: self.reuse_private_keys,
             on_demand: self.on_demand,
+            ocsp: OcspStapling {
+                disabled: self.disable_ocsp_stapling,
+                overrides: Arc::new(self.overrides(build)?),
+                must_staple: self.must_staple,
+            },
         })
+    }
+
+    /// Checks that each URL which is to be used is one.
+    fn overrides(&self, build: &mut Build<'_>) -> Result<BTreeMap<String, String>, BuildError> {
+        for (written, used) in &self.ocsp_overrides {
+            if !used.is_empty() && !["http://", "https://"].iter().any(|scheme| used.starts_with(scheme)) {
+                let expected =
+                    "a URL that begins with http:// or https://, or an empty text, which disables the responder";
+                return build.at(format!("ocsp_overrides.{written}"), |build| Err(build.refuse(used, expected)));
+            }
+        }
+        Ok(self.ocsp_overrides.clone())
     }
 }
 
