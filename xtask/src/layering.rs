@@ -73,7 +73,7 @@ const ROOMS: &[Room] = &[
     Room { name: "certs", may: &[], tests_may: &[], never: &["tokio", "socket2"], unsaid: NO_SOCKET },
     // Obtains certificates over the network. It depends on no configuration text and no handler.
     Room { name: "acme", may: &["certs", "dns"], tests_may: &[], never: &[], unsaid: &[] },
-    // Asks DNS servers, for certificates and for upstreams.
+    // Queries DNS servers, for certificates and for upstreams.
     Room { name: "dns", may: &[], tests_may: &[], never: &[], unsaid: &[] },
     // Carries connections, independent of the handlers.
     Room {

@@ -27,7 +27,7 @@ const CONNECT_EVERY: Duration = Duration::from_millis(40);
 /// Clients that keep their connection, and the pause between two requests.
 const KEEPING: usize = 16;
 const REQUEST_EVERY: Duration = Duration::from_millis(40);
-/// What is left of the certificates' lifetime of 90 days: less than a third, so that all are due.
+/// The rest of the certificates' lifetime of 90 days: less than a third, so that all are due.
 const DAYS_LEFT: i64 = 20;
 /// Duration of the measurement after the renewals.
 const AFTER: Duration = Duration::from_secs(10);

@@ -324,7 +324,7 @@ mod tests {
         for must_staple in [false, true] {
             let wanted = Wanted { name: "a.example", key: KeyKind::P256, attempt: 0, must_staple, replaces: None };
             let request = request_params(wanted).unwrap().serialize_request(&key).unwrap();
-            // The OID and its OCTET STRING.
+            // The OID and its value.
             let feature = [6, 8, 0x2b, 6, 1, 5, 5, 7, 1, 0x18, 4, 5, 0x30, 3, 2, 1, 5];
             assert_eq!(request.der().windows(feature.len()).any(|window| window == feature), must_staple);
         }

@@ -225,7 +225,7 @@ impl Keeper {
         &self.storage
     }
 
-    /// Returns every certificate whose OCSP responder is to be asked, with the URL for that. O(names).
+    /// Returns every certificate for which an OCSP request is due, with the URL of its responder. O(names).
     pub fn with_responder(&self) -> Vec<(Arc<Certificate>, String)> {
         let (loaded, policy) = &self.stapled;
         let loaded = loaded.iter().filter_map(|known| Some((Arc::clone(known), policy.responder(known)?)));

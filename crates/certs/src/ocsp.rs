@@ -29,7 +29,7 @@ use super::replace::Lasting;
 use super::storage::{Storage, safe_key};
 use super::{Error, pem};
 
-/// The longest response, in bytes. Each handshake that asks for it carries it.
+/// The longest response, in bytes. Each handshake that requests it contains it.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 /// How many certificates of a response are tried as the responder's.
 const RESPONDERS_MAX: usize = 8;
@@ -69,7 +69,7 @@ pub enum OcspStatus {
     Unknown,
 }
 
-/// The responder that a certificate names, and what it last said. Boxed in the certificate: most authorities have no responder any more.
+/// The responder that a certificate names, and its last response. Boxed in the certificate: most authorities have no responder any more.
 #[derive(Debug)]
 pub(crate) struct Responder {
     url: String,
@@ -109,7 +109,7 @@ impl Responder {
 }
 
 impl OcspPolicy {
-    /// The URL of the certificate's responder, if it is to be asked.
+    /// The URL of the certificate's responder; `None` if no request is due.
     pub fn responder(&self, certificate: &Certificate) -> Option<String> {
         let written = &certificate.responder()?.url;
         let url = self.overrides.get(written).unwrap_or(written);
@@ -126,7 +126,7 @@ impl Certificate {
         self.responder()?.issuer_url.as_deref()
     }
 
-    /// Whether the last verified response says that the certificate is revoked.
+    /// Whether the certificate is revoked, by the last verified response.
     pub fn is_revoked(&self) -> bool {
         self.last_response().is_some_and(|last| last.status == OcspStatus::Revoked)
     }
@@ -149,7 +149,7 @@ impl Certificate {
         let signed = self.signed();
         let (leaf, issuer) = self.pair(&signed.cert, issuer)?;
         let sha1 = |bytes: &[u8]| OctetString::new(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref()).map_err(encoding);
-        // RFC 6960 asks for no particular hash, and some responders know only SHA-1 (RFC 5019 §2.1.1).
+        // RFC 6960 requires no particular hash, and some responders support only SHA-1 (RFC 5019 §2.1.1).
         let req_cert = CertId {
             hash_algorithm: decoded(SHA1_ALGORITHM)?,
             issuer_name_hash: sha1(issuer.subject().as_raw())?,
@@ -176,7 +176,7 @@ impl Certificate {
         let responder = self.responder().ok_or(OcspError::NoResponder)?;
         let signed = self.signed();
         let last = verify(response, self.pair(&signed.cert, issuer)?, now)?;
-        // RFC 6960 says nothing about it; CertMagic refuses it, because clients did.
+        // RFC 6960 has no rule for it; CertMagic refuses it, because clients did.
         if last.end > self.not_after() {
             return Err(OcspError::OutlivesCertificate);
         }

@@ -390,7 +390,7 @@ impl Task {
         advice
     }
 
-    /// Whether the OCSP responder says that the certificate is revoked.
+    /// Whether the certificate is revoked, by its OCSP responder.
     fn is_revoked(&self) -> bool {
         self.keeper.issued(&self.order.public.name).is_some_and(|issued| issued.certificate.is_revoked())
     }

@@ -79,7 +79,7 @@ impl Task {
         }
     }
 
-    /// Asks the responders of all certificates that are due. Returns the time until the next check.
+    /// Queries the responders of all certificates that are due. Returns the time until the next check.
     async fn check(&mut self) -> Duration {
         let known = self.keeper.with_responder();
         self.failed.retain(|_, failed| failed.certificate.strong_count() > 0);
@@ -110,14 +110,14 @@ impl Task {
         pause.clamp(CHECK_PAUSE, self.every)
     }
 
-    /// When the certificate's responder is to be asked next.
+    /// The time of the next request to the certificate's responder.
     fn next(&self, certificate: &Arc<Certificate>, now: SystemTime) -> SystemTime {
         let failed = self.failed.get(&address(certificate)).map(|failed| failed.retry_at);
         failed.or(certificate.response_due()).unwrap_or(now)
     }
 
     fn note(&mut self, ended: Option<Result<(Arc<Certificate>, bool), tokio::task::JoinError>>) {
-        // A task that panicked is asked again at the next check.
+        // The request of a task that panicked is repeated at the next check.
         let Some(Ok((certificate, is_known))) = ended else { return };
         let at = address(&certificate);
         if is_known {
@@ -202,7 +202,7 @@ async fn ask(
     if status == OcspStatus::Good {
         let (certificate, storage) = (Arc::clone(certificate), storage.clone());
         let stored = blocking(move || causeway_certs::store_response(&certificate, &response, &*storage)).await?;
-        // It is stapled nevertheless. The next start asks the responder again.
+        // It is stapled nevertheless. The next start queries the responder again.
         stored.unwrap_or_else(|error| tracing::warn!("{error}"));
     }
     Ok(status)

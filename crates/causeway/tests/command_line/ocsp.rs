@@ -133,7 +133,7 @@ impl Site {
         Responder(child)
     }
 
-    /// What `openssl s_client -status` prints after a handshake.
+    /// The output of `openssl s_client -status` after a handshake.
     fn status(&self, server: &ServerProcess) -> String {
         let mut command = Command::new(&self.openssl);
         command.args([
@@ -218,7 +218,7 @@ fn stapling_can_be_disabled() {
     site.check_none(&server);
 }
 
-// Caddy's `ocsp_interval`: a responder that was down is asked again at the next check, and a running server staples the response.
+// Caddy's `ocsp_interval`: a responder that was down gets another request at the next check, and a running server staples the response.
 #[test]
 fn a_responder_that_comes_back() {
     let Some(site) = Site::new() else { return };
@@ -231,7 +231,7 @@ fn a_responder_that_comes_back() {
     site.check_good(&server);
 }
 
-// RFC 6960 §3.2: a response of another signer, or that says that the certificate is revoked, is not stapled; and no handshake waits for a
+// RFC 6960 §3.2: a response of another signer, or for a revoked certificate, is not stapled; and no handshake waits for a
 // responder that does not answer.
 #[test]
 fn responders_that_lie_or_are_silent() {

@@ -40,7 +40,7 @@ fn what_is_removed() {
         set_modified(&folder, at, now() - age);
     }
     storage.store("certificates/ca.example/broken/broken.crt", b"nonsense", Lasting::No).unwrap();
-    // CertMagic's `deleteOldOCSPStaples` removes what is no response, too.
+    // CertMagic's `deleteOldOCSPStaples` removes other values, too.
     storage.store("ocsp/a.example-1", b"nonsense", Lasting::No).unwrap();
     assert_eq!(clean(&storage, DAY, now()).unwrap(), Cleaned::Removed { certificates: 3, challenges: 1, responses: 1 });
     for stem in &old {

@@ -78,14 +78,14 @@ impl Authority {
 }
 
 /// The content of a response.
-struct Answer {
+struct TestResponse {
     id: Vec<u8>,
     status: Vec<u8>,
     begin: SystemTime,
     end: Option<SystemTime>,
 }
 
-impl Answer {
+impl TestResponse {
     /// A good status from an hour ago, for a day.
     fn good(leaf: &Certificate) -> Self {
         let request = OcspRequest::from_der(&leaf.status_request(None).unwrap()).unwrap();
@@ -140,7 +140,7 @@ fn who_may_answer() {
     let (authority, other) = (Authority::new("ca"), Authority::new("other"));
     let signing = || Some(ExtendedKeyUsagePurpose::OcspSigning);
     let leaf = authority.leaf(true);
-    let answer = Answer::good(&leaf);
+    let answer = TestResponse::good(&leaf);
     let far = now() + 10 * DAY;
     let delegated = authority.responder(signing(), far);
     let cases = [
@@ -173,13 +173,13 @@ fn who_may_answer() {
 fn what_an_answer_says() {
     let authority = Authority::new("ca");
     let leaf = authority.leaf(true);
-    let check = |change: &dyn Fn(&mut Answer)| {
-        let mut answer = Answer::good(&leaf);
+    let check = |change: &dyn Fn(&mut TestResponse)| {
+        let mut answer = TestResponse::good(&leaf);
         change(&mut answer);
         leaf.staple(&answer.signed(authority.issuer.key(), &[]), None, now())
     };
     type Fits = fn(&Result<OcspStatus, OcspError>) -> bool;
-    let bad: [(&str, &dyn Fn(&mut Answer), Fits); 6] = [
+    let bad: [(&str, &dyn Fn(&mut TestResponse), Fits); 6] = [
         ("over", &|answer| answer.end = Some(now()), |found| matches!(found, Err(OcspError::NotCurrent))),
         ("of the future", &|answer| answer.begin = now() + HOUR, |found| matches!(found, Err(OcspError::NotCurrent))),
         ("without an end", &|answer| answer.end = None, |found| matches!(found, Err(OcspError::NoEnd))),
@@ -209,7 +209,7 @@ fn what_an_answer_says() {
 fn broken_answers() {
     let authority = Authority::new("ca");
     let leaf = authority.leaf(true);
-    let whole = Answer::good(&leaf).signed(authority.issuer.key(), &[&authority.der]);
+    let whole = TestResponse::good(&leaf).signed(authority.issuer.key(), &[&authority.der]);
     for cut in 0..whole.len() {
         assert!(leaf.staple(&whole[..cut], None, now()).is_err(), "{cut}");
         let mut changed = whole.clone();
@@ -234,7 +234,7 @@ fn broken_answers() {
 fn the_life_of_a_staple() {
     let authority = Authority::new("ca");
     let leaf = authority.leaf(true);
-    let response = Answer::good(&leaf).signed(authority.issuer.key(), &[]);
+    let response = TestResponse::good(&leaf).signed(authority.issuer.key(), &[]);
     leaf.staple(&response, None, now()).unwrap();
     assert_eq!(leaf.response_due(), Some(now() + 11 * HOUR));
     assert_eq!(leaf.staple_end(), Some(now() + 23 * HOUR));
@@ -251,7 +251,7 @@ fn in_storage() {
     let storage = FileStorage::new(folder.path(""));
     let authority = Authority::new("ca");
     let leaf = authority.leaf(true);
-    let response = Answer::good(&leaf).signed(authority.issuer.key(), &[]);
+    let response = TestResponse::good(&leaf).signed(authority.issuer.key(), &[]);
     store_response(&leaf, &response, &storage).unwrap();
     let key = storage.list("ocsp").unwrap().remove(0);
     assert!(key.starts_with("ocsp/a.example-") && key.len() <= "ocsp/a.example-".len() + 8, "{key}");
