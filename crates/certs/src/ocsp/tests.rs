@@ -179,20 +179,25 @@ fn what_an_answer_says() {
         leaf.staple(&answer.signed(authority.issuer.key(), &[]), None, now())
     };
     type Fits = fn(&Result<OcspStatus, OcspError>) -> bool;
-    let bad: [(&str, &dyn Fn(&mut TestResponse), Fits); 6] = [
-        ("over", &|answer| answer.end = Some(now()), |found| matches!(found, Err(OcspError::NotCurrent))),
-        ("of the future", &|answer| answer.begin = now() + HOUR, |found| matches!(found, Err(OcspError::NotCurrent))),
-        ("without an end", &|answer| answer.end = None, |found| matches!(found, Err(OcspError::NoEnd))),
-        ("longer than the certificate", &|answer| answer.end = Some(now() + 81 * DAY), |found| {
-            matches!(found, Err(OcspError::OutlivesCertificate))
-        }),
-        ("of another serial number", &|answer| *answer.id.last_mut().unwrap() ^= 1, |found| {
-            matches!(found, Err(OcspError::OtherCertificate))
-        }),
-        ("of another issuer", &|answer| answer.id[20] ^= 1, |found| matches!(found, Err(OcspError::OtherCertificate))),
+    type Change = fn(&mut TestResponse);
+    let bad: [(&str, Change, Fits); 6] = [
+        ("over", |answer| answer.end = Some(now()), |found| matches!(found, Err(OcspError::NotCurrent))),
+        ("of the future", |answer| answer.begin = now() + HOUR, |found| matches!(found, Err(OcspError::NotCurrent))),
+        ("without an end", |answer| answer.end = None, |found| matches!(found, Err(OcspError::NoEnd))),
+        (
+            "longer than the certificate",
+            |answer| answer.end = Some(now() + 81 * DAY),
+            |found| matches!(found, Err(OcspError::OutlivesCertificate)),
+        ),
+        (
+            "of another serial number",
+            |answer| *answer.id.last_mut().unwrap() ^= 1,
+            |found| matches!(found, Err(OcspError::OtherCertificate)),
+        ),
+        ("of another issuer", |answer| answer.id[20] ^= 1, |found| matches!(found, Err(OcspError::OtherCertificate))),
     ];
     for (name, change, fits) in bad {
-        let found = check(change);
+        let found = check(&change);
         assert!(fits(&found), "{name}: {found:?}");
         assert_eq!((leaf.signed().ocsp.clone(), leaf.response_due()), (None, None), "{name}");
     }
