@@ -127,7 +127,7 @@ fn instructions(shop: &Workshop, valgrind: &Path, binary: &Path, scenario: Scena
     let server = Server::start(shop, callgrind, port, &text)?;
     match scenario {
         Scenario::Minimal | Scenario::Logged | Scenario::Measured => {
-            ask_http1(server.address, &request::minimal("/"), requests)?
+            ask_http1(server.address, &request::minimal("/"), requests)?;
         }
         Scenario::Browser | Scenario::Proxy => ask_http1(server.address, &request::browser("/"), requests)?,
         Scenario::Http2 => ask_http2(server.address, requests)?,

@@ -182,7 +182,7 @@ impl Output {
         };
         let mut output = Self { number, queue: None, spec: Mutex::new(spec.clone()), stream };
         if *spec != OutputSpec::Discard {
-            let queue = Arc::new(LineQueue::new());
+            let queue = Arc::new(LineQueue::default());
             let (taken, place) = (Arc::clone(&queue), spec.to_string());
             std::thread::Builder::new().name("log".into()).spawn(move || writer::run(number, &taken, sink, &place))?;
             output.queue = Some(queue);

@@ -1,11 +1,9 @@
 //! Lines and commands that wait for the thread of an output.
 //!
-//! Threads that log do not share a buffer: each appends to a shard of its own, and the output's thread takes the shards one after the
-//! other. A lock of a shard is therefore free almost always, and a burst of lines costs one copy each. Lines of one thread keep their
-//! order; lines of different threads may change places within the time for which the output's thread sleeps.
+//! The lines are one buffer that the thread swaps for an empty one, so that a line costs one copy under a lock that is free almost always.
+//! They keep the order in which they were queued, those of different threads too.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -14,10 +12,8 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::output::{OutputSpec, WhenFull};
 
-/// Bytes of lines that may wait in a shard.
-const SHARD_BYTES_MAX: usize = 1024 * 1024;
-/// Shards for each processor: its worker's, and one for threads that log less.
-const SHARDS_PER_PROCESSOR: usize = 2;
+/// Bytes of lines that may wait.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A task of the output's thread, beside writing lines.
 pub(crate) enum Command {
@@ -28,8 +24,10 @@ pub(crate) enum Command {
     Configure(Box<OutputSpec>),
 }
 
+#[derive(Default)]
 pub(crate) struct LineQueue {
-    shards: Box<[Shard]>,
+    lines: Mutex<Lines>,
+    has_room: Condvar,
     commands: Mutex<Vec<Command>>,
     /// The output's thread, once it runs.
     thread: OnceLock<Thread>,
@@ -39,14 +37,6 @@ pub(crate) struct LineQueue {
     is_closed: AtomicBool,
     /// Lines dropped since the last report.
     lost: AtomicU64,
-}
-
-/// The lines of the threads with one number. Aligned so that two shards have no cache line in common.
-#[derive(Default)]
-#[repr(align(128))]
-struct Shard {
-    lines: Mutex<Lines>,
-    has_room: Condvar,
 }
 
 #[derive(Default)]
@@ -60,37 +50,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a number that differs from those of the threads that logged before, until they are as many as `usize` has values.
-fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
-    }
-    NUMBER.get().unwrap_or_else(|| {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        NUMBER.set(Some(number));
-        number
-    })
-}
-
 impl LineQueue {
-    pub(crate) fn new() -> Self {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            shards: (0..processors * SHARDS_PER_PROCESSOR).map(|_| Shard::default()).collect(),
-            commands: Mutex::default(),
-            thread: OnceLock::new(),
-            is_idle: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
-            lost: AtomicU64::new(0),
-        }
-    }
-
-    /// Appends a line. A full shard drops and counts it, or the caller waits for room.
+    /// Appends a line. A full queue drops and counts it, or the caller waits for room.
     pub(crate) fn push(&self, line: &[u8], when_full: WhenFull) {
-        let shard = &self.shards[thread_number() % self.shards.len()];
-        let mut lines = lock(&shard.lines);
-        while !lines.batch.has_room(line.len(), SHARD_BYTES_MAX) {
+        let mut lines = lock(&self.lines);
+        while !lines.batch.has_room(line.len(), BYTES_MAX) {
             match when_full {
                 WhenFull::Drop => {
                     self.lost.fetch_add(1, Ordering::Relaxed);
@@ -98,13 +62,13 @@ impl LineQueue {
                 }
                 WhenFull::Wait => {
                     lines.is_awaited = true;
-                    lines = shard.has_room.wait(lines).unwrap_or_else(PoisonError::into_inner);
+                    lines = self.has_room.wait(lines).unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
         lines.batch.push(line);
         drop(lines);
-        // `wait` sets the flag before it locks the shards: it has seen the line, or this thread sees the flag.
+        // `wait` sets the flag before it locks the lines: it has seen the line, or this thread sees the flag.
         if self.is_idle.load(Ordering::Acquire) {
             self.wake();
         }
@@ -140,18 +104,12 @@ impl LineQueue {
         let _ = self.thread.set(thread::current());
     }
 
-    /// Returns the number of shards.
-    pub(crate) fn shards(&self) -> usize {
-        self.shards.len()
-    }
-
-    /// Swaps the lines of a shard for `batch`, which must be empty. Returns whether there are any.
-    pub(crate) fn take(&self, shard: usize, batch: &mut Batch) -> bool {
-        let shard = &self.shards[shard];
-        let mut lines = lock(&shard.lines);
+    /// Swaps the lines for `batch`, which must be empty. Returns whether there are any.
+    pub(crate) fn take(&self, batch: &mut Batch) -> bool {
+        let mut lines = lock(&self.lines);
         std::mem::swap(&mut lines.batch, batch);
         if std::mem::take(&mut lines.is_awaited) {
-            shard.has_room.notify_all();
+            self.has_room.notify_all();
         }
         batch.len() > 0
     }
@@ -168,7 +126,7 @@ impl LineQueue {
     /// Sleeps until a line or a command arrives, at most for `limit`.
     pub(crate) fn wait(&self, limit: Duration) {
         self.is_idle.store(true, Ordering::Release);
-        let has_lines = self.shards.iter().any(|shard| lock(&shard.lines).batch.len() > 0);
+        let has_lines = lock(&self.lines).batch.len() > 0;
         if !has_lines && lock(&self.commands).is_empty() && !self.is_closed() {
             thread::park_timeout(limit);
         }
@@ -182,8 +140,8 @@ impl LineQueue {
         }
     }
 
-    /// Returns the memory of idle shards to the system.
+    /// Returns the memory of an idle queue to the system.
     pub(crate) fn release(&self) {
-        self.shards.iter().for_each(|shard| lock(&shard.lines).batch.release());
+        lock(&self.lines).batch.release();
     }
 }

@@ -143,13 +143,8 @@ impl Writer<'_> {
     fn round(&mut self) -> bool {
         self.carry_out_commands();
         let flushes = std::mem::take(&mut self.flushes);
-        let mut has_written = false;
-        for shard in 0..self.queue.shards() {
-            if self.queue.take(shard, &mut self.batch) {
-                has_written = true;
-                self.write_batch();
-            }
-        }
+        let has_written = self.queue.take(&mut self.batch);
+        self.write_batch();
         for done in flushes {
             // The caller may have given up.
             let _ = done.send(());
