@@ -179,8 +179,8 @@ fn what_an_answer_says() {
         leaf.staple(&answer.signed(authority.issuer.key(), &[]), None, now())
     };
     type Fits = fn(&Result<OcspStatus, OcspError>) -> bool;
-    type Change = fn(&mut TestResponse);
-    let bad: [(&str, Change, Fits); 6] = [
+    type Mutation = fn(&mut TestResponse);
+    let bad: [(&str, Mutation, Fits); 6] = [
         ("over", |answer| answer.end = Some(now()), |found| matches!(found, Err(OcspError::NotCurrent))),
         ("of the future", |answer| answer.begin = now() + HOUR, |found| matches!(found, Err(OcspError::NotCurrent))),
         ("without an end", |answer| answer.end = None, |found| matches!(found, Err(OcspError::NoEnd))),
