@@ -372,7 +372,7 @@ fn verify(
     let single = data.responses.iter().find(|single| is_of(&single.cert_id, &leaf, &issuer));
     let single = single.ok_or(OcspError::OtherCertificate)?;
     let begin = single.this_update.0.to_system_time();
-    // RFC 5019 §2.2.4: a response that is kept has an end. Without one, an old response could be shown for ever.
+    // RFC 5019 §2.2.4: a response that is kept has an end. Without one, an old response could be used forever.
     let end = end(single).ok_or(OcspError::NoEnd)?;
     if begin > now + CLOCK_SKEW || end <= now || end <= begin {
         return Err(OcspError::NotCurrent);

@@ -137,7 +137,6 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     handler("respond", answer::respond).needs("http.handlers.static_response"),
     handler("metrics", answer::metrics).needs("http.handlers.metrics"),
     handler("reverse_proxy", proxy::reverse_proxy).needs("http.handlers.reverse_proxy"),
-    // It needs a FastCGI transport, which reverse_proxy does not have.
     custom("php_fastcgi", proxy::php_fastcgi).needs("http.handlers.reverse_proxy"),
     handler("file_server", file_server::file_server).needs("http.handlers.file_server"),
     custom("acme_server", pki::acme_server).needs("http.handlers.acme_server"),
