@@ -32,7 +32,7 @@ mod storage;
 mod trust;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -261,7 +261,12 @@ impl RunFlags {
 
 impl Adapt {
     fn run(&self) -> anyhow::Result<()> {
-        let source = self.config.read()?;
+        let mut config = self.config.clone();
+        // As in Caddy, what is adapted is a Caddyfile whatever its name. Only JSON's own name means JSON.
+        if !config.config.as_deref().and_then(Path::extension).is_some_and(|extension| extension == "json") {
+            config.adapter.get_or_insert_with(|| Language::Caddyfile.adapter().to_owned());
+        }
+        let source = config.read()?;
         let adapted = source.adapt_with(&caddyfile::Directives::standard()).map_err(in_caddys_words_too)?;
         source::warn(&adapted.warnings);
         if self.validate {

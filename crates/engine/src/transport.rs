@@ -16,9 +16,6 @@ use socket2::TcpKeepalive;
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
-/// Idle time before the kernel's first keepalive probe, and the interval between probes.
-const KEEPALIVE_PAUSE: Duration = Duration::from_secs(15);
-
 /// The result of a read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Received {
@@ -62,10 +59,10 @@ pub(crate) trait Transport: Unpin {
     fn reset_on_close(&self);
 }
 
-/// Keepalive settings by which the kernel detects that the peer of a silent connection is gone, as in Go: the first probe after
-/// 15 s, and one every 15 s after that. A tunnel has no further bound while both directions are open.
-pub(crate) fn keepalive() -> TcpKeepalive {
-    TcpKeepalive::new().with_time(KEEPALIVE_PAUSE).with_interval(KEEPALIVE_PAUSE)
+/// Keepalive settings by which the kernel detects that the peer of a silent connection is gone: the first probe after `pause`,
+/// and further ones at that interval. A tunnel has no further bound while both directions are open.
+pub(crate) fn keepalive(pause: Duration) -> TcpKeepalive {
+    TcpKeepalive::new().with_time(pause).with_interval(pause)
 }
 
 impl Transport for TcpStream {

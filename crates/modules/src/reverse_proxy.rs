@@ -51,7 +51,7 @@ use std::time::Duration;
 
 use causeway_message::StatusCode;
 use causeway_pipeline::{
-    Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Transport,
+    Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Template, Transport,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -115,6 +115,8 @@ struct ReverseProxyPlan {
     _checker: Option<Arc<Checker>>,
     carriage: Carriage,
     transport: Arc<Transport>,
+    /// The server name for TLS, if each request has its own.
+    server_name: Option<Template>,
     headers: Option<Headers>,
     rewrite: Option<Rewrite>,
     /// How long a tunnel may last.
@@ -186,6 +188,12 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     });
     let balancing = present(written.load_balancing.is_some(), "load_balancing");
     let (policy, retries) = SelectionPolicy::build(balancing, &backends, build)?;
+    // The status of its responses is inside of the gRPC message.
+    if retries.as_ref().is_some_and(Retries::judges_responses) && matches!(transport.carriage, Carriage::HttpGrpc(_)) {
+        return build.at("load_balancing.retry_match", |build| {
+            Err(build.refuse("a condition about responses", "none: the transport httpgrpc retries only failed calls"))
+        });
+    }
     let headers = match present(written.headers.is_some(), "headers") {
         Some(headers) => Some(build.at("headers", |build| Headers::build(headers, build))?),
         None => None,
@@ -222,6 +230,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         _checker: checker,
         carriage: transport.carriage,
         transport: transport.transport,
+        server_name: transport.server_name,
         headers,
         rewrite,
         stream_timeout,

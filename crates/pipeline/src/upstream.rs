@@ -34,7 +34,7 @@ use crate::handler::Step;
 pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
-pub use transport::{FastCgi, ProxyHeader, ProxyProtocolVersion, Roots, TlsClient, Transport, Versions};
+pub use transport::{FastCgi, ProxyHeader, ProxyProtocolVersion, Roots, TLS_GROUPS, TlsClient, Transport, Versions};
 
 /// Bytes of heads for which a pooled record keeps room.
 const KEPT_BYTES_MAX: usize = 16 * 1024;

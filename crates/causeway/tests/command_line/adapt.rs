@@ -84,6 +84,10 @@ fn json_on_one_line_or_for_people() {
         let text = stdout(folder.output(arguments));
         assert_eq!((serde_json::from_str::<Value>(&text).unwrap(), text.lines().count()), (want.clone(), lines));
     }
+    // Caddy: the language is `caddyfile` unless a flag names another.
+    folder.write("site.conf", ":8080\nrespond hi\n");
+    stdout(folder.output(&["adapt", "-c", "site.conf"]));
+    stdout(folder.output_of(&["adapt", "-c", "-"], ":8080\nrespond hi\n"));
     let text = stdout(folder.output_of(&["adapt", "-c", "-", "-a", "caddyfile"], ":8080\nrespond hi\n"));
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), want);
 }

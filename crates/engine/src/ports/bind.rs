@@ -3,12 +3,16 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use causeway_pipeline::ListenAddress;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::accept::BACKLOG;
 use crate::transport::keepalive;
+
+/// Idle time before the kernel probes a client, and the interval between probes; Caddy's.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// An address on which the process cannot listen. Its text is for the operator.
 #[derive(Debug)]
@@ -141,7 +145,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     // Without this a restart would fail while connections of the last run are in TIME_WAIT.
     socket.set_reuse_address(true)?;
     // Accepted connections inherit this, which saves a system call for each.
-    socket.set_tcp_keepalive(&keepalive())?;
+    socket.set_tcp_keepalive(&keepalive(PROBE_INTERVAL))?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }

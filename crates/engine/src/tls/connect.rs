@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 
 use super::alert;
 use super::inbound::RecordBuffer;
+use super::names;
 use super::records::{Keys, Records};
 use super::session::Session;
 use super::stream::TlsStream;
@@ -53,7 +54,12 @@ impl Connector {
             None if spec.insecure => ServerName::IpAddress(Ipv4Addr::LOCALHOST.into()),
             None => return Err("a Unix socket has no name to verify: tls_server_name is needed".into()),
         };
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        if !spec.groups.is_empty() {
+            let chosen = spec.groups.iter().map(|name| names::group(name).ok_or_else(|| format!("'{name}': no group")));
+            provider.kx_groups = chosen.collect::<Result<_, _>>()?;
+        }
+        let provider = Arc::new(provider);
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;

@@ -257,7 +257,9 @@ impl Handshake {
         loop {
             if inbound.is_full() {
                 let is_plain = inbound.sealed().first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start));
-                return Err(if is_plain {
+                return Err(if is_plain && self.listener.plan().redirect_bytes_max.is_some() {
+                    Refusal::Silent
+                } else if is_plain {
                     Refusal::Told(PLAIN_HTTP.to_vec())
                 } else {
                     Refusal::alert(alert::INTERNAL_ERROR)
@@ -270,6 +272,8 @@ impl Handshake {
                 match self.listener.plan().redirect_bytes_max {
                     // The rest of the head follows.
                     Some(max) if redirect::is_cut(bytes, max) => continue,
+                    // Caddy, http_redirect: a longer head than that gets no response.
+                    Some(max) if redirect::is_too_long(bytes, max) => return Err(Refusal::Silent),
                     Some(max) => {
                         return Err(Refusal::Told(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec())));
                     }

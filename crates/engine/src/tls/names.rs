@@ -63,3 +63,13 @@ pub(super) fn versions(min: TlsVersion, max: TlsVersion) -> Vec<&'static Support
     let known = [(TlsVersion::Tls13, &rustls::version::TLS13), (TlsVersion::Tls12, &rustls::version::TLS12)];
     known.into_iter().filter(|(version, _)| (min..=max).contains(version)).map(|(_, version)| version).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    // The names that a transport may have are those of the groups that exist.
+    #[test]
+    fn groups_of_transports() {
+        let known: Vec<_> = super::GROUPS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(known, causeway_pipeline::upstream::TLS_GROUPS);
+    }
+}

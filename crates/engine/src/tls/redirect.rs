@@ -5,6 +5,14 @@ pub(super) fn is_cut(bytes: &[u8], max: usize) -> bool {
     end(bytes).is_none() && bytes.len() < max
 }
 
+/// Returns whether the head is longer than `max` bytes.
+pub(super) fn is_too_long(bytes: &[u8], max: usize) -> bool {
+    match end(bytes) {
+        Some(end) => end > max,
+        None => bytes.len() >= max,
+    }
+}
+
 /// Returns the response to a complete head of at most `max` bytes; `None` if its host or target is not valid.
 pub(super) fn answer(bytes: &[u8], max: usize) -> Option<Vec<u8>> {
     let head = std::str::from_utf8(&bytes[..end(bytes).filter(|&end| end <= max)?]).ok()?;
@@ -62,6 +70,8 @@ mod tests {
                 assert!(is_cut(&head.as_bytes()[..end], 1000), "{head} cut at {end}");
             }
             assert!(!is_cut(&head.as_bytes()[..whole], 1000) && !is_cut(&head.as_bytes()[..10], 10));
+            assert!(!is_too_long(&head.as_bytes()[..whole], whole) && is_too_long(&head.as_bytes()[..whole], whole - 1));
+            assert!(is_too_long(&head.as_bytes()[..10], 10));
             let answer = answer(head.as_bytes(), 1000);
             let location = answer.as_deref().map(|bytes| {
                 let text = std::str::from_utf8(bytes).unwrap();

@@ -1,17 +1,20 @@
 //! Opens a connection to an upstream: address look-up, TCP or a Unix socket, TLS.
 
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{CallFault, Transport, Versions};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::{Link, UpstreamPool};
 use crate::drive::ClientConnection;
@@ -137,20 +140,63 @@ async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Resul
             None => resolve(core, address).await?,
         },
     };
+    let (stream, address) = race(addresses, transport).await?;
+    // Requests are written whole, so Nagle's algorithm could only delay them.
+    let _ = stream.set_nodelay(true);
+    if let Some(pause) = transport.probe_interval {
+        // Best effort: without it a tunnel to a vanished host only stays open longer.
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive(pause));
+    }
+    Ok((stream, address))
+}
+
+/// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
+/// the other family costs no more than that (RFC 8305). The fault is the first family's.
+async fn race(addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
+    let is_first = |address: &SocketAddr| addresses.first().is_some_and(|first| first.is_ipv4() == address.is_ipv4());
+    let (first, other): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| is_first(address));
+    let Some(delay) = transport.fallback_delay.filter(|_| !other.is_empty()) else {
+        return in_turn(&addresses, transport).await;
+    };
+    let mut preferred = pin!(in_turn(&first, transport));
+    match tokio::time::timeout(delay, &mut preferred).await {
+        Ok(Ok(connected)) => return Ok(connected),
+        Ok(Err(fault)) => return in_turn(&other, transport).await.map_err(|_| fault),
+        Err(_) => {}
+    }
+    let mut fallback = pin!(in_turn(&other, transport));
+    let (ended, is_preferred) = poll_fn(|task| match preferred.as_mut().poll(task) {
+        Poll::Ready(ended) => Poll::Ready((ended, true)),
+        Poll::Pending => fallback.as_mut().poll(task).map(|ended| (ended, false)),
+    })
+    .await;
+    match (ended, is_preferred) {
+        (Ok(connected), _) => Ok(connected),
+        (Err(fault), true) => fallback.await.map_err(|_| fault),
+        (Err(_), false) => preferred.await,
+    }
+}
+
+/// Tries one address after the other. The fault is the last one's.
+async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
     let mut fault = CallFault::Resolve(io::ErrorKind::NotFound);
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Requests are written whole, so Nagle's algorithm could only delay them.
-                let _ = stream.set_nodelay(true);
-                // Best effort: without it a tunnel to a vanished host only stays open longer.
-                let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
-                return Ok((stream, address));
-            }
+    let local = transport.local_address;
+    for &address in addresses.iter().filter(|address| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())) {
+        match connect_from(local, address).await {
+            Ok(stream) => return Ok((stream, address)),
             Err(error) => fault = CallFault::Connect(error.kind()),
         }
     }
     Err(fault)
+}
+
+async fn connect_from(local: Option<SocketAddr>, address: SocketAddr) -> io::Result<TcpStream> {
+    let Some(local) = local else { return TcpStream::connect(address).await };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // With a fixed port, connections to different upstreams share it, also with one that is in TIME_WAIT.
+    socket.set_reuseaddr(local.port() != 0)?;
+    socket.bind(local)?;
+    socket.connect(address).await
 }
 
 /// Connects to a Unix socket. The result is a [`TcpStream`] because that type only needs a stream socket: with one
@@ -205,4 +251,72 @@ async fn resolve_by(core: &Rc<Core>, address: &str, resolver: &Arc<Resolver>) ->
         DnsRecord::Service { .. } => None,
     });
     Ok(addresses.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn listener(host: &str) -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind((host, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// A listener whose queue of connections is full: the kernel drops further attempts, as a broken network does.
+    async fn silent(host: &str) -> (Socket, Vec<TcpStream>, SocketAddr) {
+        let address: SocketAddr = (host.parse::<std::net::IpAddr>().unwrap(), 0).into();
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+        socket.bind(&address.into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(50), TcpStream::connect(address)).await {
+            queued.push(stream);
+        }
+        (socket, queued, address)
+    }
+
+    // RFC 8305 §5: an attempt to an address of the other family begins when the first family has not answered within the delay.
+    #[tokio::test]
+    async fn the_other_family_after_a_delay() {
+        let (_silent, _queued, dead) = silent("::1").await;
+        let (_listener, open) = listener("127.0.0.1");
+        let transport = Transport { fallback_delay: Some(Duration::from_millis(1)), ..Transport::default() };
+        assert_eq!(race(vec![dead, open], &transport).await.unwrap().1, open);
+        // The first family may still win.
+        let (_listener, first) = listener("::1");
+        assert_eq!(race(vec![first, open], &transport).await.unwrap().1, first);
+        assert_eq!(race(vec![dead, open, first], &transport).await.unwrap().1, open);
+    }
+
+    // Go's dialer: a family that fails needs no delay, and the error is the first family's.
+    #[tokio::test]
+    async fn a_family_that_fails() {
+        let (_listener, open) = listener("127.0.0.1");
+        let closed = ["::1", "127.0.0.1"].map(|host| listener(host).1);
+        for delay in [None, Some(Duration::from_secs(3600))] {
+            let transport = Transport { fallback_delay: delay, ..Transport::default() };
+            assert_eq!(race(vec![closed[0], open], &transport).await.unwrap().1, open);
+            let fault = race(closed.to_vec(), &transport).await.unwrap_err();
+            assert_eq!(fault, CallFault::Connect(io::ErrorKind::ConnectionRefused));
+        }
+        let nothing = race(Vec::new(), &Transport::default()).await.unwrap_err();
+        assert_eq!(nothing, CallFault::Resolve(io::ErrorKind::NotFound));
+    }
+
+    // Caddy, `local_address`: connections come from it; an address of the other family is of no use.
+    #[tokio::test]
+    async fn a_local_address() {
+        let (listener, open) = listener("127.0.0.1");
+        let from = |local: &str| Transport { local_address: local.parse().ok(), ..Transport::default() };
+        race(vec![open], &from("127.0.0.9:0")).await.unwrap();
+        assert_eq!(listener.accept().unwrap().1.ip(), std::net::IpAddr::from([127, 0, 0, 9]));
+        assert!(race(vec![open], &from("[::1]:0")).await.is_err());
+        // No address of this machine.
+        let fault = race(vec![open], &from("192.0.2.1:0")).await.unwrap_err();
+        assert_eq!(fault, CallFault::Connect(io::ErrorKind::AddrNotAvailable));
+    }
 }

@@ -12,8 +12,8 @@ use std::time::Instant;
 use causeway_message::StatusCode;
 use causeway_pipeline::upstream::{RequestCount, UpstreamStatus};
 use causeway_pipeline::{
-    Build, BuildError, Context, Fault, Metrics, ProxyHeader, Reason, StateId, Tally, Template, Transport, Upstream,
-    Versions, Worker,
+    Build, BuildError, Context, Fault, Metrics, ProxyHeader, Reason, StateId, Tally, Template, TlsClient, Transport,
+    Upstream, Versions, Worker,
 };
 use serde::Deserialize;
 
@@ -264,6 +264,10 @@ impl Chosen {
             Self::Configured(index) => plan.backends[*index].place(cx, &plan.carriage, &plan.transport)?,
             Self::Found(found) => Rc::clone(&found.place),
         };
+        let place = match &plan.server_name {
+            None => place,
+            Some(name) => cx.rendered(name, |cx, text| place.of_server_name(text, cx.worker())),
+        };
         Ok(match plan.transport.proxy_header {
             None => place,
             Some(header) => place.of_client(cx.client().ip, header, cx.worker()),
@@ -288,23 +292,41 @@ pub(super) struct AddressPool {
     /// The address for each client, whose connections begin with its own header of the PROXY protocol. As in Caddy, the
     /// requests of one client share connections.
     by_client: RefCell<HashMap<IpAddr, Rc<AddressPool>>>,
+    /// The address for each server name of TLS, if requests have their own.
+    by_server_name: RefCell<DynamicPools>,
 }
 
 impl AddressPool {
     fn new(address: Address, is_name: bool, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Self {
+        let transport = transport::at_port(transport, &address.port);
         let upstream: Rc<dyn Upstream> = if is_name {
-            Named::new(&address.to_dial(), worker, transport)
+            Named::new(&address.to_dial(), worker, &transport)
         } else {
-            worker.upstream(&address.to_dial(), transport)
+            worker.upstream(&address.to_dial(), &transport)
         };
         Self {
             address,
             upstream,
             switching: OnceCell::new(),
             unstreamed_until: Cell::default(),
-            transport: Arc::clone(transport),
+            transport,
             by_client: RefCell::default(),
+            by_server_name: RefCell::default(),
         }
+    }
+
+    /// Returns the address for a server name of TLS; an empty one is the address's own.
+    fn of_server_name(self: &Rc<Self>, name: &[u8], worker: &Rc<dyn Worker>) -> Rc<Self> {
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        let Some(tls) = self.transport.tls.as_deref().filter(|_| !name.is_empty()) else { return Rc::clone(self) };
+        if let Some(place) = self.by_server_name.borrow().known.get(name) {
+            return Rc::clone(place);
+        }
+        let tls = TlsClient { server_name: Some(name.to_owned()), ..tls.clone() };
+        let transport = Arc::new(Transport { tls: Some(Arc::new(tls)), ..(*self.transport).clone() });
+        let place = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
+        self.by_server_name.borrow_mut().remember(name, &place);
+        place
     }
 
     fn of_client(&self, ip: IpAddr, header: ProxyHeader, worker: &Rc<dyn Worker>) -> Rc<Self> {
@@ -349,7 +371,7 @@ impl AddressPool {
     }
 }
 
-/// The addresses expanded from placeholders.
+/// Addresses that were expanded from placeholders, or that have names which were.
 #[derive(Default)]
 pub(super) struct DynamicPools {
     known: HashMap<Box<str>, Rc<AddressPool>>,

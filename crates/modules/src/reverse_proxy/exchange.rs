@@ -14,7 +14,7 @@ use causeway_pipeline::{Body, BodyFault, BodyStream as _, Call, CallFault, Conte
 use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
 use super::dynamic::{Upstreams, Waited};
-use super::retry::{Attempt, Replay, Tries};
+use super::retry::{Attempt, Replay, Retries, Tries};
 use super::switch::Switch;
 use super::{Local, ReverseProxyPlan, bad_gateway, buffer, request};
 
@@ -108,7 +108,8 @@ fn attempt_after(
 
 /// Makes another attempt after a pause, or fails with the fault of this one.
 fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
-    let pause = local.plan.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, failed));
+    let named = local.named(cx);
+    let pause = local.plan.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
     let Some(pause) = pause else { return Step::Fail(fault) };
     if local.plan.is_verbose {
         let after = pause.as_secs_f64();
@@ -192,7 +193,7 @@ fn take_content(
     Ok(match (switch, untouched) {
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
-            if plan.carriage.sends_own_content() && plan.retries.as_ref().is_some_and(|retries| retries.allows(cx)) {
+            if plan.carriage.sends_own_content() && plan.retries.as_ref().is_some_and(|retries| retries.keeps_body(cx)) {
                 let replay = Replay::new(body, plan.request_buffers.unwrap_or_default());
                 (replay.body(), Some(replay))
             } else {
@@ -239,6 +240,17 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
                 let now = cx.worker().now();
                 let took = now.saturating_duration_since(began);
                 checks.answered(asked.backend.facts(plan).status(), call.head().status(), took, now);
+            }
+            if !tunnel && plan.retries.as_ref().is_some_and(Retries::judges_responses) {
+                local.named(cx).answered(cx, &call, began);
+                if plan.retries.as_ref().is_some_and(|retries| retries.rejects(cx))
+                    // Without the request's content there is no other attempt: the client gets this response.
+                    && let Some(content) = content_left(&call, &asked)
+                {
+                    let fault = rejected(&place, call.head().status());
+                    drop(call);
+                    return retry(cx, asked.local, asked.tries, content, fault, Attempt::Answered);
+                }
             }
             if let Some(bytes_max) = plan.response_buffers.filter(|_| buffer::is_for_answer(cx, &call)) {
                 return cx.wait(buffer::Answer::new(call, asked, bytes_max), buffered);
@@ -334,6 +346,13 @@ fn inform(cx: &mut Context, status: StatusCode, mut fields: FieldMap) {
 #[cold]
 fn no_upstream() -> Fault {
     Fault { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Text("no upstreams available".into()) }
+}
+
+/// The fault of the last attempt if `lb_retry_match` rejects its response: as in Caddy, with the response's status.
+#[cold]
+fn rejected(place: &AddressPool, status: StatusCode) -> Fault {
+    let words = format!("upstream {}: lb_retry_match rejects its response, status {}", place.address.name, status.as_u16());
+    Fault { status, reason: Reason::Text(words.into()) }
 }
 
 /// As Caddy's statusError: 502 for a failed call, 504 for a timeout; a fault of the client's own body keeps its status.

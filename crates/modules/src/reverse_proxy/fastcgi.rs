@@ -85,7 +85,12 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         user: build.template("{http.auth.user.id}"),
         remainder: build.template("{http.matchers.file.remainder}"),
     };
-    Ok(Built { carriage: Carriage::FastCgi(Box::new(fastcgi)), transport: Arc::new(transport), key: value.to_string() })
+    Ok(Built {
+        carriage: Carriage::FastCgi(Box::new(fastcgi)),
+        transport: Arc::new(transport),
+        server_name: None,
+        key: value.to_string(),
+    })
 }
 
 impl FastCgi {
@@ -106,8 +111,8 @@ impl FastCgi {
     /// Encodes the request's variables into the call, and returns the content to send.
     pub(super) fn wrap(&self, cx: &mut Context, call: &Call, content: Body) -> Result<Body, Fault> {
         let content = if has_content(call.request().method()) { content } else { Body::Empty };
-        // `prepare` has read content of unknown length.
-        let bytes = content.len().ok_or_else(whole::no_length)?;
+        // `prepare` has read content of unknown length; content that a retry repeats has its length again.
+        let bytes = content.len().ok_or_else(|| whole::no_length(whole::UNSIZED_BYTES_MAX))?;
         variables::put(self, cx, call, bytes)?;
         Ok(content)
     }

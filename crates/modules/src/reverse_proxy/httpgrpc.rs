@@ -84,6 +84,11 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
     let mut files = 0;
     if written.tls.is_some() {
         let built = build.at("tls", |build| tls::build(&value["tls"], build))?;
+        // Its names may stand for many addresses, whose connections are those of one name.
+        if built.server_name.is_some() || !built.client.except_ports.is_empty() {
+            let expected = "neither `except_ports` nor placeholders in `server_name`: the transport httpgrpc has none";
+            return build.at("tls", |build| Err(build.refuse("one of them", expected)));
+        }
         transport.tls = Some(Arc::new(built.client));
         files = built.files;
         if let Some(limit) = built.handshake_timeout {
@@ -99,7 +104,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         decoders: build.state(move |_| Lender::new(limits)),
     };
     let key = format!("{value} {files:016x}");
-    Ok(Built { carriage: Carriage::HttpGrpc(options), transport: Arc::new(transport), key })
+    Ok(Built { carriage: Carriage::HttpGrpc(options), transport: Arc::new(transport), server_name: None, key })
 }
 
 const DNS: &str = "dns:///";

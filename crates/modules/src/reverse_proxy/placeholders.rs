@@ -19,6 +19,7 @@ pub(super) const PREFIX: &str = "http.reverse_proxy.";
 pub(super) struct Named {
     of_upstream: Box<[(OfUpstream, VarId)]>,
     of_answer: Box<[(OfAnswer, VarId)]>,
+    transport_error: Option<VarId>,
 }
 
 /// Set when an upstream is selected.
@@ -80,7 +81,8 @@ impl Local {
             let family = cx.generation().plan().family(self.plan.placeholders);
             let of_upstream = family.iter().filter_map(|(name, id)| Some((OfUpstream::find(name)?, *id)));
             let of_answer = family.iter().filter_map(|(name, id)| Some((OfAnswer::find(name)?, *id)));
-            Named { of_upstream: of_upstream.collect(), of_answer: of_answer.collect() }
+            let transport_error = family.iter().find(|(name, _)| **name == *"is_transport_error").map(|(_, id)| *id);
+            Named { of_upstream: of_upstream.collect(), of_answer: of_answer.collect(), transport_error }
         })
     }
 }
@@ -111,6 +113,19 @@ impl Named {
                 };
                 cx.set_variable_text(*id, text);
             });
+        }
+    }
+
+    /// Sets `{http.reverse_proxy.is_transport_error}`, which is for the conditions of a retry alone.
+    pub(super) fn set_transport_error(&self, cx: &mut Context) {
+        if let Some(id) = self.transport_error {
+            cx.set_variable_text(id, b"true");
+        }
+    }
+
+    pub(super) fn unset_transport_error(&self, cx: &mut Context) {
+        if let Some(id) = self.transport_error {
+            cx.unset_variable(id);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A retry selects an upstream again. It is safe if the failed attempt sent nothing, and then any request is retried, with its body. After
 //! that the upstream may have acted on the request: only a GET is retried, or a request that `lb_retry_match` allows; and a body only if it was kept
-//! ([`Replay`]).
+//! ([`Replay`]). A condition of `lb_retry_match` may also be about the response ([`Condition::is_of_response`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,9 @@ use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{
     Body, BodyFault, BodyStream, Build, BuildError, CallFault, Context, Frame, IncomingBody, Matcher,
 };
+use serde_json::Value;
 
+use super::placeholders::Named;
 use super::policy::LoadBalancingConfig;
 
 /// Bytes of a request body that are kept for a retry, or more with `request_buffers`. A longer body is sent only once.
@@ -23,6 +25,13 @@ const KEPT_BYTES_MAX: usize = 256 * 1024;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The shortest pause after no upstream was available.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// How placeholders about a response begin in an expression.
+const OF_RESPONSE: &[&str] = &[
+    "{http.reverse_proxy.status_",
+    "{http.reverse_proxy.header.",
+    "{http.reverse_proxy.upstream.latency",
+];
+const OF_TRANSPORT: &str = "{http.reverse_proxy.is_transport_error}";
 
 /// The settings of retries.
 pub(super) struct Retries {
@@ -30,8 +39,38 @@ pub(super) struct Retries {
     count_max: Option<u32>,
     duration_max: Option<Duration>,
     interval: Duration,
-    /// Each set is a list of conditions that must all hold.
-    matchers: Vec<Vec<Box<dyn Matcher>>>,
+    /// `retry_match`.
+    conditions: Vec<Condition>,
+}
+
+/// One set of `retry_match`.
+struct Condition {
+    /// All of them must match.
+    matchers: Vec<Box<dyn Matcher>>,
+    /// An expression in the set reads the response, so that the set is also evaluated for responses.
+    is_of_response: bool,
+    /// An expression in the set reads what is known only after an attempt.
+    is_of_attempt: bool,
+}
+
+impl Condition {
+    fn build(set: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let Some(matchers) = set.as_object() else {
+            return Err(build.refuse(set.to_string(), "an object of matchers"));
+        };
+        let expression = match &set["expression"] {
+            Value::String(text) => text,
+            named => named["expr"].as_str().unwrap_or_default(),
+        };
+        let is_of_response = OF_RESPONSE.iter().any(|name| expression.contains(name));
+        let is_of_attempt = is_of_response || expression.contains(OF_TRANSPORT);
+        Ok(Self { matchers: build.matcher_set(matchers)?, is_of_response, is_of_attempt })
+    }
+
+    /// Returns whether all matchers match. A matcher that would have to wait, or that fails, does not.
+    fn holds(&self, cx: &mut Context) -> bool {
+        self.matchers.iter().all(|matcher| matcher.matches(cx).is_ok_and(|matched| matched))
+    }
 }
 
 impl Retries {
@@ -43,42 +82,58 @@ impl Retries {
         };
         let duration_max = duration("try_duration", &written.try_duration)?;
         let interval = duration("try_interval", &written.try_interval)?;
-        let mut matchers = Vec::with_capacity(written.retry_match.len());
+        let mut conditions = Vec::with_capacity(written.retry_match.len());
         for (index, set) in written.retry_match.iter().enumerate() {
-            let matcher = build.at(format!("retry_match[{index}]"), |build| match set.as_object() {
-                Some(set) => build.matcher_set(set),
-                None => Err(build.refuse(set.to_string(), "an object of matchers")),
-            })?;
-            matchers.push(matcher);
+            conditions.push(build.at(format!("retry_match[{index}]"), |build| Condition::build(set, build))?);
         }
         let count_max = u32::try_from(written.retries).ok().filter(|&count| count > 0);
         if count_max.is_none() && duration_max.is_none() {
             return Ok(None);
         }
         let default = if duration_max.is_some() { INTERVAL } else { Duration::ZERO };
-        Ok(Some(Self { count_max, duration_max, interval: interval.unwrap_or(default), matchers }))
+        Ok(Some(Self { count_max, duration_max, interval: interval.unwrap_or(default), conditions }))
     }
 
     /// Returns the pause before the next attempt; `None` if there is no next attempt.
-    pub(super) fn pause(&self, cx: &mut Context, tries: &Tries, failed: Attempt) -> Option<Duration> {
+    pub(super) fn pause(&self, cx: &mut Context, tries: &Tries, named: &Named, failed: Attempt) -> Option<Duration> {
         let took = cx.worker().now().saturating_duration_since(tries.began);
         if self.duration_max.is_some_and(|max| took >= max) || self.count_max.is_some_and(|max| tries.retries >= max) {
             return None;
         }
         match failed {
             Attempt::NoUpstream => Some(self.interval.max(PAUSE_MIN)),
-            Attempt::NotSent => Some(self.interval),
-            Attempt::Sent => self.allows(cx).then_some(self.interval),
+            Attempt::NotSent | Attempt::Answered => Some(self.interval),
+            Attempt::Sent => {
+                named.set_transport_error(cx);
+                let allowed = self.allows(cx);
+                named.unset_transport_error(cx);
+                allowed.then_some(self.interval)
+            }
         }
     }
 
-    /// Returns whether the request may be sent again although an upstream may have acted on it: then its body is kept. A matcher that
-    /// would have to wait does not match.
-    pub(super) fn allows(&self, cx: &mut Context) -> bool {
-        if self.matchers.is_empty() {
+    /// Returns whether the request may be sent again although an upstream may have acted on it.
+    fn allows(&self, cx: &mut Context) -> bool {
+        if self.conditions.is_empty() {
             return cx.head().method() == Method::Get;
         }
-        self.matchers.iter().any(|set| set.iter().all(|matcher| matcher.matches(cx).is_ok_and(|matched| matched)))
+        self.conditions.iter().any(|condition| condition.holds(cx))
+    }
+
+    /// Returns whether the body must be kept: the request may be sent again, or an attempt decides that.
+    pub(super) fn keeps_body(&self, cx: &mut Context) -> bool {
+        self.conditions.iter().any(|condition| condition.is_of_attempt) || self.allows(cx)
+    }
+
+    /// Returns whether conditions depend on responses.
+    pub(super) fn judges_responses(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.is_of_response)
+    }
+
+    /// Returns whether a condition rejects the response that the placeholders are about. A set that reads nothing of a
+    /// response is for failures alone: it would reject every response.
+    pub(super) fn rejects(&self, cx: &mut Context) -> bool {
+        self.conditions.iter().any(|condition| condition.is_of_response && condition.holds(cx))
     }
 }
 
@@ -91,6 +146,8 @@ pub(super) enum Attempt {
     NotSent,
     /// The upstream may have received the request.
     Sent,
+    /// The upstream has responded, and `lb_retry_match` rejects the response.
+    Answered,
 }
 
 impl Attempt {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_pipeline::{Build, BuildError, Roots, TlsClient};
+use causeway_pipeline::upstream::TLS_GROUPS;
+use causeway_pipeline::{Build, BuildError, Roots, Template, TlsClient};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
@@ -17,6 +18,8 @@ use causeway_pipeline::build::DurationConfig;
 
 pub(super) struct Built {
     pub(super) client: TlsClient,
+    /// A server name with placeholders, in place of the client's.
+    pub(super) server_name: Option<Template>,
     pub(super) handshake_timeout: Option<Duration>,
     /// A digest of the files' contents.
     pub(super) files: u64,
@@ -34,9 +37,11 @@ struct ProxyTlsConfig {
     handshake_timeout: Option<DurationConfig>,
     server_name: String,
     renegotiation: String,
+    except_ports: Vec<String>,
+    curves: Vec<String>,
 }
 
-const UNBUILT: &[&str] = &["client_certificate_automate", "curves", "except_ports"];
+const UNBUILT: &[&str] = &["client_certificate_automate"];
 
 /// `ca` with the provider `inline`; the roots are in the configuration.
 #[derive(Deserialize)]
@@ -64,10 +69,15 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         let expected = "`never`: renegotiation is not built into this version";
         return build.at("renegotiation", |build| Err(build.refuse(written.renegotiation, expected)));
     }
-    let server_name = (!written.server_name.is_empty()).then_some(written.server_name);
-    if let Some(name) = server_name.as_ref().filter(|name| name.contains('{')) {
-        let expected = "a name without placeholders, which this version does not support here";
-        return build.at("server_name", |build| Err(build.refuse(name.clone(), expected)));
+    let server_name = build.template(&written.server_name);
+    let (fixed_name, server_name) = match server_name.literal() {
+        Some(name) => ((!name.is_empty()).then(|| name.to_owned()), None),
+        None => (None, Some(server_name)),
+    };
+    if let Some(index) = written.curves.iter().position(|name| !TLS_GROUPS.contains(&name.as_str())) {
+        let found = written.curves[index].clone();
+        let expected = format!("one of {}", TLS_GROUPS.join(", "));
+        return build.at(format!("curves[{index}]"), |build| Err(build.refuse(found, expected)));
     }
     let mut roots = Vec::new();
     build.at("root_ca_pool", |build| inline(&written.root_ca_pool, &mut roots, build))?;
@@ -85,8 +95,15 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
     (&roots, &certificate).hash(&mut digest);
     // Configured roots replace the system's.
     let roots = if roots.is_empty() { Roots::System } else { Roots::These(roots) };
-    let client = TlsClient { server_name, roots, insecure: written.insecure_skip_verify, certificate };
-    Ok(Built { client, handshake_timeout, files: digest.finish() })
+    let client = TlsClient {
+        server_name: fixed_name,
+        except_ports: written.except_ports,
+        groups: written.curves,
+        roots,
+        insecure: written.insecure_skip_verify,
+        certificate,
+    };
+    Ok(Built { client, server_name, handshake_timeout, files: digest.finish() })
 }
 
 fn authorities(value: &Value, roots: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {

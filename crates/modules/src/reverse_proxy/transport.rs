@@ -1,8 +1,10 @@
 //! `transport`: the settings of upstream connections.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use causeway_pipeline::{Build, BuildError, ProxyHeader, ProxyProtocolVersion, Transport, Versions};
+use causeway_pipeline::{Build, BuildError, ProxyHeader, ProxyProtocolVersion, Template, Transport, Versions};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -16,6 +18,8 @@ use causeway_pipeline::build::DurationConfig;
 pub(super) struct Built {
     pub(super) carriage: Carriage,
     pub(super) transport: Arc<Transport>,
+    /// The server name for TLS, if each request has its own.
+    pub(super) server_name: Option<Template>,
     /// Identifies the connection settings: a reload with an equal key keeps the open connections.
     pub(super) key: String,
 }
@@ -29,7 +33,9 @@ struct ProxyTransportConfig {
     resolver: Option<ResolverConfig>,
     versions: Vec<String>,
     proxy_protocol: String,
+    local_address: String,
     dial_timeout: Option<DurationConfig>,
+    dial_fallback_delay: Option<DurationConfig>,
     response_header_timeout: Option<DurationConfig>,
     read_timeout: Option<DurationConfig>,
     write_timeout: Option<DurationConfig>,
@@ -48,7 +54,7 @@ struct ProxyTransportConfig {
 }
 
 const UNBUILT: &[&str] =
-    &["dial_fallback_delay", "expect_continue_timeout", "forward_proxy_url", "local_address", "network_proxy"];
+    &["expect_continue_timeout", "forward_proxy_url", "network_proxy"];
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -57,6 +63,7 @@ struct KeepAliveConfig {
     max_idle_conns: usize,
     max_idle_conns_per_host: usize,
     idle_timeout: Option<DurationConfig>,
+    probe_interval: Option<DurationConfig>,
 }
 
 /// Upper bound in bytes for the configured limit on response heads: a longer head could not be forwarded.
@@ -74,14 +81,19 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Buil
         }
         unbuilt::refuse(value, UNBUILT, build)?;
         let written: ProxyTransportConfig = build.parse(value)?;
-        let (transport, files) = read(value, &written, build)?;
+        let (transport, server_name, files) = read(value, &written, build)?;
         // A changed certificate under an unchanged file name must also close the connections.
         let key = format!("{value} {files:016x}");
-        Ok(Built { carriage: Carriage::Http, transport: Arc::new(transport), key })
+        Ok(Built { carriage: Carriage::Http, transport: Arc::new(transport), server_name, key })
     })
 }
 
-fn read(value: &Value, written: &ProxyTransportConfig, build: &mut Build<'_>) -> Result<(Transport, u64), BuildError> {
+/// Returns the transport, a server name with placeholders, and a digest of the files that it was read from.
+fn read(
+    value: &Value,
+    written: &ProxyTransportConfig,
+    build: &mut Build<'_>,
+) -> Result<(Transport, Option<Template>, u64), BuildError> {
     let mut transport = Transport::default();
     let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
         Some(written) => build.at(key, |build| written.read(build)),
@@ -99,6 +111,9 @@ fn read(value: &Value, written: &ProxyTransportConfig, build: &mut Build<'_>) ->
     } else if written.max_response_header_size > 0 {
         transport.head_bytes_max = HEAD_BYTES_MAX;
     }
+    if let Some(delay) = &written.dial_fallback_delay {
+        build.at("dial_fallback_delay", |build| switchable(delay, &mut transport.fallback_delay, build))?;
+    }
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
     }
@@ -109,27 +124,61 @@ fn read(value: &Value, written: &ProxyTransportConfig, build: &mut Build<'_>) ->
         other => return build.at("proxy_protocol", |build| Err(build.refuse(other, "v1 or v2"))),
     };
     transport.resolver = resolver::build(written.resolver.as_ref(), written.dial_timeout.as_ref(), None, build)?;
+    if !written.local_address.is_empty() {
+        transport.local_address = Some(build.at("local_address", |build| local_address(&written.local_address, build))?);
+    }
+    let mut server_name = None;
     let mut files = 0;
     if written.tls.is_some() {
         let built = build.at("tls", |build| tls::build(&value["tls"], build))?;
         transport.tls = Some(Arc::new(built.client));
-        files = built.files;
+        (server_name, files) = (built.server_name, built.files);
         // One deadline covers connecting and the handshake.
         if let Some(limit) = built.handshake_timeout {
             transport.connect_timeout += limit;
         }
     }
     transport.versions = versions(&written.versions, transport.tls.is_some(), build)?;
-    Ok((transport, files))
+    Ok((transport, server_name, files))
+}
+
+/// Reads an option which, as in Go, is off if it is negative; zero is the default.
+fn switchable(written: &DurationConfig, option: &mut Option<Duration>, build: &Build<'_>) -> Result<(), BuildError> {
+    match written.signed(build)? {
+        0 => {}
+        nanoseconds => *option = u64::try_from(nanoseconds).ok().map(Duration::from_nanos),
+    }
+    Ok(())
+}
+
+/// Parses the address that connections come from: an IP address with or without a port, and with or without the network.
+fn local_address(text: &str, build: &Build<'_>) -> Result<SocketAddr, BuildError> {
+    let address = text.strip_prefix("tcp/").unwrap_or(text);
+    let bare = address.trim_start_matches('[').trim_end_matches(']');
+    let with_port = address.parse().ok();
+    let parsed = with_port.or_else(|| Some(SocketAddr::new(bare.parse().ok()?, 0)));
+    parsed.ok_or_else(|| build.refuse(text, "an IP address of this machine, with or without a port"))
+}
+
+/// Returns the transport for an address: without TLS for a port of `tls_except_ports`.
+pub(super) fn at_port(transport: &Arc<Transport>, port: &str) -> Arc<Transport> {
+    match &transport.tls {
+        Some(tls) if tls.except_ports.iter().any(|except| except == port) => {
+            Arc::new(Transport { tls: None, ..(**transport).clone() })
+        }
+        _ => Arc::clone(transport),
+    }
 }
 
 fn keep_alive(value: &Value, transport: &mut Transport, build: &mut Build<'_>) -> Result<(), BuildError> {
-    unbuilt::refuse(value, &["probe_interval"], build)?;
     let written: KeepAliveConfig = build.parse(value)?;
     if let Some(limit) = &written.idle_timeout
         && let Some(limit) = build.at("idle_timeout", |build| limit.read(build))?
     {
         transport.idle_timeout = limit;
+    }
+    if let Some(interval) = &written.probe_interval {
+        build.at("probe_interval", |build| switchable(interval, &mut transport.probe_interval, build))?;
     }
     if written.max_idle_conns_per_host > 0 {
         transport.idle_max = written.max_idle_conns_per_host;
@@ -140,7 +189,7 @@ fn keep_alive(value: &Value, transport: &mut Transport, build: &mut Build<'_>) -
     }
     if written.enabled == Some(false) {
         // Without keep-alive a connection serves one request.
-        transport.idle_timeout = std::time::Duration::ZERO;
+        transport.idle_timeout = Duration::ZERO;
     }
     Ok(())
 }

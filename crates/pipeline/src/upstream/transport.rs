@@ -1,6 +1,6 @@
 //! The transport of calls: versions, TLS, limits. Plain records, which the engine interprets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,14 @@ pub struct Transport {
     pub resolver: Option<Arc<Resolver>>,
     /// The PROXY protocol's header at the start of each connection; `None` sends none.
     pub proxy_header: Option<ProxyHeader>,
+    /// The local address of connections over TCP; port 0 is any. `None` leaves the choice to the kernel. Addresses of the
+    /// other family are not tried.
+    pub local_address: Option<SocketAddr>,
+    /// The head start of a name's first address family over the other one (RFC 8305); 300 ms. `None` tries one address
+    /// after the other.
+    pub fallback_delay: Option<Duration>,
+    /// How often the kernel probes a silent connection over TCP; 30 s. `None` sends no probes.
+    pub probe_interval: Option<Duration>,
     /// Time limit for resolving the address, connecting and the TLS handshake together; 3 s.
     pub connect_timeout: Duration,
     /// Time limit for the response head, from the end of writing the request; `None` is no limit.
@@ -47,6 +55,9 @@ impl Default for Transport {
             tls: None,
             resolver: None,
             proxy_header: None,
+            local_address: None,
+            fallback_delay: Some(Duration::from_millis(300)),
+            probe_interval: Some(Duration::from_secs(30)),
             connect_timeout: Duration::from_secs(3),
             head_timeout: None,
             read_timeout: None,
@@ -104,11 +115,18 @@ pub struct TlsClient {
     pub server_name: Option<String>,
     /// The trusted authorities.
     pub roots: Roots,
+    /// Ports of upstreams to which connections are in cleartext all the same.
+    pub except_ports: Vec<String>,
+    /// Key exchange groups by Caddy's names (x25519mlkem768, x25519, secp256r1, …), in order of preference; empty is all.
+    pub groups: Vec<String>,
     /// Whether verification is disabled, so that any certificate is accepted.
     pub insecure: bool,
     /// Our own certificate chain in DER, and its private key in DER (PKCS #8, SEC 1 or PKCS #1).
     pub certificate: Option<(Vec<Vec<u8>>, Vec<u8>)>,
 }
+
+/// The key exchange groups that a [`TlsClient`] may name.
+pub const TLS_GROUPS: [&str; 4] = ["x25519mlkem768", "x25519", "secp256r1", "secp384r1"];
 
 /// A set of trusted authorities.
 #[derive(Debug, Clone, Default)]

@@ -9,19 +9,23 @@ use causeway_pipeline::{Context, Fault, ReadBody, ReadEnd, Reason, Step};
 use super::super::Local;
 use super::super::carriage::Carriage;
 
-/// The longest content of unknown length in bytes. Longer content is answered with 411,
-/// unless `request_buffers` has read it.
-// DEVIATES Caddy: its limit is 4095 bytes, unless `request_buffers` sets another.
-const UNSIZED_BYTES_MAX: usize = 64 * 1024;
+/// The longest content of unknown length in bytes, unless `request_buffers` sets another limit. Longer content is
+/// answered with 411.
+// DEVIATES Caddy: its limit is 4095 bytes, or one byte less than `request_buffers`.
+pub(super) const UNSIZED_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads the whole content and then dispatches the request. `None` if there is no content.
 pub(super) fn read(cx: &mut Context, local: Rc<Local>) -> Option<Step> {
+    if let Some(bytes_max) = local.plan.request_buffers {
+        // That much was read, and there is more.
+        return Some(Step::Fail(no_length(bytes_max)));
+    }
     let body = cx.take_body()?;
     Some(cx.wait(ReadBody::new(body, UNSIZED_BYTES_MAX), move |cx, read| {
         match read.end {
             // Trailers have no place in CGI.
             ReadEnd::Whole => cx.replace_body(Chunk::from(read.bytes)),
-            ReadEnd::Longer(..) => return Step::Fail(no_length()),
+            ReadEnd::Longer(..) => return Step::Fail(no_length(UNSIZED_BYTES_MAX)),
             ReadEnd::Broken(fault) => return Step::Fail(Fault::body(fault)),
         }
         match &local.plan.carriage {
@@ -32,9 +36,9 @@ pub(super) fn read(cx: &mut Context, local: Rc<Local>) -> Option<Step> {
 }
 
 #[cold]
-pub(super) fn no_length() -> Fault {
+pub(super) fn no_length(bytes_max: usize) -> Fault {
     let words = format!(
-        "the request announces no Content-Length, and its content is longer than {UNSIZED_BYTES_MAX} bytes: FastCGI \
+        "the request announces no Content-Length, and its content is longer than {bytes_max} bytes: FastCGI \
          needs the length first"
     );
     Fault { status: StatusCode::LENGTH_REQUIRED, reason: Reason::Text(words.into()) }

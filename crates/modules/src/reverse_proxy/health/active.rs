@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::address::Address;
+use super::super::transport::at_port;
 use crate::headers::is_of;
 use crate::regexp::Expression;
 use crate::rendered::with_field_value;
@@ -247,7 +248,7 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
             return;
         }
         let place = checks.place(&target.address);
-        let upstream = upstream.get_or_insert_with(|| worker.upstream(&place.to_dial(), &checker.transport));
+        let upstream = upstream.get_or_insert_with(|| worker.upstream(&place.to_dial(), &at_port(&checker.transport, &place.port)));
         let outcome = checker.check(target, &place, upstream, &worker).await;
         if let Err(cause) = &outcome {
             tracing::debug!(upstream = &*target.dial, cause, "an active health check failed");

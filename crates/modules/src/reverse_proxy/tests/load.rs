@@ -1,7 +1,11 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_pipeline::Transport;
+use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use super::{proxy, registry};
-use causeway_testkit::Kit;
+use super::{ask, kit, proxy, registry};
 
 #[track_caller]
 fn refused(options: Value) -> String {
@@ -106,22 +110,29 @@ fn what_is_not_built_is_refused_with_its_place() {
         ),
         (json!({ "transport": { "protocol": "http", "versions": ["3"] } }), "transport.versions[0]: found '3'"),
         (
-            json!({ "transport": { "protocol": "http", "keep_alive": { "probe_interval": 1 } } }),
-            "keep_alive.probe_interval",
+            json!({ "transport": { "protocol": "http", "keep_alive": { "probe_interval": "often" } } }),
+            "keep_alive.probe_interval: found 'often', expected a duration",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "local_address": "a.test" } }),
+            "transport.local_address: found 'a.test', expected an IP address of this machine, with or without a port",
         ),
         (
             json!({ "transport": { "protocol": "http", "dial_timeout": "soon" } }),
             "dial_timeout: found 'soon', expected a duration",
         ),
         (json!({ "transport": { "protocol": "http", "nonsense": 1 } }), "transport: unknown field `nonsense`"),
-        (json!({ "transport": { "protocol": "http", "tls": { "curves": [] } } }), "tls.curves"),
+        (
+            json!({ "transport": { "protocol": "http", "tls": { "curves": ["x25519", "p256"] } } }),
+            "tls.curves[1]: found 'p256', expected one of x25519mlkem768, x25519, secp256r1, secp384r1",
+        ),
         (
             json!({ "transport": { "protocol": "http", "tls": { "renegotiation": "freely" } } }),
             "tls.renegotiation: found 'freely'",
         ),
         (
-            json!({ "transport": { "protocol": "http", "tls": { "server_name": "{x}" } } }),
-            "tls.server_name: found '{x}'",
+            json!({ "transport": { "protocol": "httpgrpc", "tls": { "server_name": "{http.request.host}" } } }),
+            "transport.tls: found 'one of them', expected neither `except_ports` nor placeholders in `server_name`",
         ),
         (
             json!({ "transport": { "protocol": "http", "tls": { "ca": { "provider": "http" } } } }),
@@ -162,11 +173,9 @@ fn what_is_not_built_is_refused_with_its_place() {
 #[test]
 fn transports() {
     use causeway_pipeline::Versions;
-    use causeway_testkit::Request;
-    use std::time::Duration;
     let carried = |transport: Value| {
-        let mut kit = super::kit(json!({ "transport": transport, "flush_interval": -1 }));
-        let (call, pending) = super::ask(&mut kit, &Request::get("/"));
+        let mut kit = kit(json!({ "transport": transport, "flush_interval": -1 }));
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
         pending.cancel(&mut kit);
         call.transport
     };
@@ -210,5 +219,70 @@ fn transports() {
     ] {
         assert_eq!(carried(json!({ "versions": versions })).versions, in_clear, "{versions}");
         assert_eq!(carried(json!({ "versions": versions, "tls": {} })).versions, over_tls, "{versions}");
+    }
+}
+
+// Caddy: `local_address`, `dial_fallback_delay` and `keepalive_interval` (a negative one is off), `tls_curves`.
+#[test]
+fn options_of_connections() {
+    let transport = |options: Value| {
+        let mut options = options;
+        options["protocol"] = "http".into();
+        let mut kit = kit(json!({ "transport": options }));
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        pending.cancel(&mut kit);
+        call.transport.clone()
+    };
+    let default = transport(json!({}));
+    let [delay, interval] = [Duration::from_millis(300), Duration::from_secs(30)];
+    assert_eq!((default.fallback_delay, default.probe_interval, default.local_address), (Some(delay), Some(interval), None));
+    let off = transport(json!({ "dial_fallback_delay": -1, "keep_alive": { "probe_interval": "-1s" } }));
+    assert_eq!((off.fallback_delay, off.probe_interval), (None, None));
+    let set = transport(json!({ "dial_fallback_delay": "1s", "keep_alive": { "probe_interval": "5s" } }));
+    assert_eq!((set.fallback_delay, set.probe_interval), (Some(Duration::from_secs(1)), Some(Duration::from_secs(5))));
+    for (text, want) in [
+        ("192.0.2.1", "192.0.2.1:0"),
+        ("tcp/192.0.2.1:80", "192.0.2.1:80"),
+        ("2001:db8::1", "[2001:db8::1]:0"),
+        ("[2001:db8::1]:80", "[2001:db8::1]:80"),
+    ] {
+        let read = transport(json!({ "local_address": text }));
+        assert_eq!(read.local_address, want.parse().ok(), "{text}");
+    }
+    let tls = transport(json!({ "tls": { "curves": ["x25519"] } })).tls.clone().expect("TLS");
+    assert_eq!(tls.groups, ["x25519"]);
+}
+
+// Caddy, `tls_except_ports`: upstreams at these ports are reached in cleartext.
+#[test]
+fn ports_without_tls() {
+    let upstreams = json!([{ "dial": "a:80" }, { "dial": "a:443" }]);
+    let transport = json!({ "protocol": "http", "tls": { "except_ports": ["80"] } });
+    let policy = json!({ "selection_policy": { "policy": "round_robin" } });
+    let mut kit = kit(json!({ "upstreams": upstreams, "transport": transport, "load_balancing": policy }));
+    for (address, is_secure) in [("a:443", true), ("a:80", false)] {
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        assert_eq!((&*call.address, call.transport.tls.is_some()), (address, is_secure));
+        pending.cancel(&mut kit);
+    }
+}
+
+// Caddy, `tls_server_name` with placeholders: requests with different names share no connection, and an empty name is the address's own.
+#[test]
+fn a_server_name_for_each_request() {
+    let tls = json!({ "server_name": "{http.request.header.X-SNI}" });
+    let mut kit = kit(json!({ "transport": { "protocol": "http", "tls": tls } }));
+    let of = |kit: &mut Kit, name: &str| {
+        let (call, pending) = ask(kit, &Request::get("/").field("X-SNI", name));
+        pending.cancel(kit);
+        call.transport.clone()
+    };
+    let [one, again, other, none] = ["a.test", "a.test", "b.test", ""].map(|name| of(&mut kit, name));
+    assert!(Arc::ptr_eq(&one, &again) && !Arc::ptr_eq(&one, &other));
+    let name = |transport: &Arc<Transport>| transport.tls.as_ref().expect("TLS").server_name.clone();
+    assert_eq!((name(&one).as_deref(), name(&other).as_deref(), name(&none)), (Some("a.test"), Some("b.test"), None));
+    // A client chooses the names, so any number of them needs bounded memory.
+    for number in 0..3000 {
+        of(&mut kit, &format!("{number}.test"));
     }
 }

@@ -237,3 +237,101 @@ fn one_cookie() {
     let response = pending.finish(&mut kit);
     assert_eq!(response.values("Set-Cookie").count(), 1);
 }
+
+/// Answers the call, and returns the next one; the response if there is none.
+fn after_answer(
+    kit: &mut Kit,
+    call: FakeCall,
+    pending: Pending,
+    status: u16,
+    fields: &[(&str, &str)],
+) -> Result<(FakeCall, Pending), Box<TestResponse>> {
+    call.answer(status, fields, Some(0));
+    call.end();
+    drop(call);
+    match pending.poll(kit) {
+        Ok(response) => Err(Box::new(response)),
+        Err(pending) => Ok((kit.worker().take_call().expect("another attempt"), pending)),
+    }
+}
+
+fn expression(text: &str) -> Value {
+    json!([{ "expression": text }])
+}
+
+// Caddy 2.11, `lb_retry_match`: an expression that reads the response is evaluated for each response. When no attempt is left, the
+// error has the response's status.
+#[test]
+fn responses_that_are_rejected() {
+    let text = "{http.reverse_proxy.status_code} in [502, 503] || {http.reverse_proxy.header.X-Again} == 'yes'";
+    let mut kit = three(json!({ "retries": 2, "retry_match": expression(text) }));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    assert_eq!(&*call.address, "a:1");
+    let (call, pending) = after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).unwrap();
+    assert_eq!(&*call.address, "b:1");
+    // The field of an earlier response has no effect on a later one.
+    let (call, pending) = after_answer(&mut kit, call, pending, 200, &[("X-Again", "yes")]).unwrap();
+    let response = after_answer(&mut kit, call, pending, 200, &[("X-B", "2")]).err().unwrap();
+    assert_eq!((response.status, response.values("X-B").count()), (200, 1));
+    assert_eq!(response.values("X-A").count(), 0);
+
+    let (mut call, mut pending) = ask(&mut kit, &Request::get("/"));
+    for _ in 0..2 {
+        (call, pending) = after_answer(&mut kit, call, pending, 502, &[]).unwrap();
+    }
+    assert_eq!(after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).err().unwrap().status, 503);
+    // Such an expression does not hold for a failure, which has no response.
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    assert_eq!(again(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
+}
+
+// Caddy: a set that reads nothing of the response is about failures alone.
+#[test]
+fn sets_that_are_not_about_responses() {
+    let mut kit = three(json!({ "retries": 2, "retry_match": [{ "path": ["/*"] }, { "expression": "path('/a')" }] }));
+    let (call, pending) = ask(&mut kit, &Request::get("/a"));
+    assert_eq!(after_answer(&mut kit, call, pending, 503, &[]).err().unwrap().status, 503);
+}
+
+// Caddy: all matchers of a set must match, and an expression may join conditions about the request and the response.
+#[test]
+fn conditions_about_both() {
+    let matching = json!([
+        { "expression": "path('/retry*') && {http.reverse_proxy.status_code} == 502" },
+        { "method": ["PUT"], "expression": { "expr": "{http.reverse_proxy.status_code} == 502" } },
+    ]);
+    let mut kit = three(json!({ "retries": 1, "retry_match": matching }));
+    for (method, path, status, is_again) in [
+        ("GET", "/retry", 502, true),
+        ("GET", "/retry", 500, false),
+        ("GET", "/other", 502, false),
+        ("PUT", "/other", 502, true),
+    ] {
+        let (call, pending) = ask(&mut kit, &Request::new(method, path));
+        let next = after_answer(&mut kit, call, pending, status, &[]);
+        assert_eq!(next.is_ok(), is_again, "{method} {path} {status}");
+        if let Ok((_, pending)) = next {
+            pending.cancel(&mut kit);
+        }
+    }
+}
+
+// Caddy: `{rp.is_transport_error}` is true for a failed attempt, and has no value otherwise.
+#[test]
+fn transport_errors() {
+    let text = "{http.reverse_proxy.is_transport_error} || {http.reverse_proxy.status_code} == 503";
+    let mut kit = three(json!({ "retries": 3, "retry_match": expression(text) }));
+    let post = Request::new("POST", "/").content("kept for each attempt");
+    let (call, pending) = ask(&mut kit, &post);
+    assert_eq!(self::text(&call), "kept for each attempt");
+    let (call, pending) = again(&mut kit, call, pending, CallFault::Closed).unwrap();
+    assert_eq!(self::text(&call), "kept for each attempt");
+    let (call, pending) = after_answer(&mut kit, call, pending, 503, &[]).unwrap();
+    assert_eq!(self::text(&call), "kept for each attempt");
+    assert_eq!(after_answer(&mut kit, call, pending, 500, &[]).err().unwrap().status, 500);
+    // A body that is too long to be kept is sent once: the client gets the response, whatever it is.
+    let long = "x".repeat(300 * 1024);
+    let (call, pending) = ask(&mut kit, &Request::new("POST", "/").content(long.as_str()));
+    assert_eq!(self::text(&call).len(), long.len());
+    assert_eq!(after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).err().unwrap().values("X-A").count(), 1);
+}
