@@ -14,6 +14,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ProxyProtocol, ServerId, Timeouts};
 use tokio::net::TcpStream;
@@ -304,7 +305,8 @@ impl Listeners {
         let Some(Prepared { generation, plans, sockets, block_bytes }) = self.prepared.take() else { return };
         // Before the first exchange under the plan, whose heads must fit into one block.
         self.core.memory.blocks.grow(block_bytes);
-        self.generation = generation;
+        let before = std::mem::replace(&mut self.generation, generation);
+        before.plan().set_replaced(Instant::now());
         let open = self.open.len();
         // First the ends, so that no listener of the old plan accepts under the new one.
         self.end(|key| !plans.contains_key(key));

@@ -50,6 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_message::StatusCode;
+use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{
     Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Template, Transport,
 };
@@ -85,8 +86,9 @@ struct ReverseProxyConfig {
     trusted_proxies: Vec<String>,
     /// Accepted without effect: the body is forwarded without buffering.
     #[serde(rename = "flush_interval")]
-    _flush_interval: Option<causeway_pipeline::build::DurationConfig>,
-    stream_timeout: Option<causeway_pipeline::build::DurationConfig>,
+    _flush_interval: Option<DurationConfig>,
+    stream_timeout: Option<DurationConfig>,
+    stream_close_delay: Option<DurationConfig>,
     /// Accepted without effect: data is forwarded in the blocks that it was read into.
     #[serde(default, rename = "stream_buffer_size")]
     _stream_buffer_size: i64,
@@ -101,7 +103,7 @@ struct ReverseProxyConfig {
 }
 
 /// Caddy's options that this version does not support.
-const UNBUILT: &[&str] = &["circuit_breaker", "proxy_status_name", "stream_close_delay"];
+const UNBUILT: &[&str] = &["circuit_breaker", "proxy_status_name"];
 
 /// The compiled handler, shared by all workers.
 struct ReverseProxyPlan {
@@ -121,6 +123,8 @@ struct ReverseProxyPlan {
     rewrite: Option<Rewrite>,
     /// How long a tunnel may last.
     stream_timeout: Option<Duration>,
+    /// How long a tunnel may last after its plan was replaced; `None` is no limit.
+    stream_close_delay: Option<Duration>,
     /// Whether each retry is logged.
     is_verbose: bool,
     /// Bytes of a request's body that are read before it is sent.
@@ -211,10 +215,12 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_routes
             .push(build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(routes, build))?);
     }
-    let stream_timeout = match &written.stream_timeout {
-        Some(limit) => build.at("stream_timeout", |build| limit.read(build))?,
-        None => None,
+    let duration = |key: &str, written: &Option<DurationConfig>, build: &mut Build<'_>| match written {
+        Some(limit) => build.at(key, |build| limit.read(build)),
+        None => Ok(None),
     };
+    let stream_timeout = duration("stream_timeout", &written.stream_timeout, build)?;
+    let stream_close_delay = duration("stream_close_delay", &written.stream_close_delay, build)?;
     // Its messages are read whole, or its answers streamed, by the transport itself.
     if written.response_buffers != 0 && matches!(transport.carriage, Carriage::HttpGrpc(_)) {
         return build.at("response_buffers", |build| {
@@ -234,6 +240,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         headers,
         rewrite,
         stream_timeout,
+        stream_close_delay,
         is_verbose: written.verbose_logs,
         request_buffers: buffer::read_option("request_buffers", written.request_buffers, build)?,
         response_buffers: buffer::read_option("response_buffers", written.response_buffers, build)?,

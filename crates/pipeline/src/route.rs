@@ -18,8 +18,9 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as Task, Poll};
+use std::time::Instant;
 
 use causeway_message::StatusCode;
 use progress::Point;
@@ -134,9 +135,21 @@ pub struct Plan {
     pub(crate) families: Vec<Vec<(Box<str>, VarId)>>,
     /// `None`: no request is counted.
     pub(crate) metered: Option<MeteredPlan>,
+    /// Set when a worker gets the next plan.
+    pub(crate) replaced_at: OnceLock<Instant>,
 }
 
 impl Plan {
+    /// Records that the next plan is in use. Only the first call counts, so all workers agree on the time.
+    pub fn set_replaced(&self, now: Instant) {
+        self.replaced_at.get_or_init(|| now);
+    }
+
+    /// Returns when the next plan came into use; `None` while this one gets new requests.
+    pub fn replaced_at(&self) -> Option<Instant> {
+        self.replaced_at.get().copied()
+    }
+
     /// Appends a computed text; returns false if the text is unknown.
     pub(crate) fn compute(&self, id: ComputedId, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         self.computed[id.0 as usize](cx, out)

@@ -97,7 +97,7 @@ impl Kit {
     #[track_caller]
     pub fn reload(&mut self, registry: &Registry, routes: &Value, errors: &Value) {
         match generation(registry, &spec(routes, errors), &self.worker, Some(&self.generation)) {
-            Ok(generation) => self.generation = generation,
+            Ok(generation) => self.replace(generation),
             Err(error) => panic!("{error}"),
         }
     }
@@ -105,7 +105,12 @@ impl Kit {
     /// Replaces the plan, as [`reload`](Self::reload).
     pub fn reload_plan(&mut self, plan: Plan) {
         let worker: Rc<dyn Worker> = self.worker.clone();
-        self.generation = Generation::new(Arc::new(plan), &worker, Some(&self.generation));
+        self.replace(Generation::new(Arc::new(plan), &worker, Some(&self.generation)));
+    }
+
+    fn replace(&mut self, generation: Rc<Generation>) {
+        self.generation.plan().set_replaced(self.worker.now());
+        self.generation = generation;
     }
 
     /// Returns the worker, to control its clock, jobs and calls.

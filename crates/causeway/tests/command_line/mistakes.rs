@@ -77,16 +77,16 @@ fn what_is_not_built() {
         ),
         // The message quotes the operator's text, not its form in the JSON.
         (
-            ":8080\nreverse_proxy a:80 {\n\tstream_close_delay 2s\n}\n",
-            "Caddyfile:3:2: found 'stream_close_delay 2s', expected nothing: `stream_close_delay` is not built into this version",
+            ":8080\nreverse_proxy a:80 {\n\tproxy_status_name 2s\n}\n",
+            "Caddyfile:3:2: found 'proxy_status_name 2s', expected nothing: `proxy_status_name` is not built into this version",
         ),
         (
             "{\n\tlog {\n\t\toutput file /proc/none/x\n\t}\n}\n\n:8080\nrespond hi\n",
             "Caddyfile:3:3: found '/proc/none/x: No such file or directory (os error 2)', expected a file that can be written",
         ),
         (
-            ":8080 {\n\treverse_proxy a:80 {\n\t\tstream_close_delay 3\n\t}\n}\n:8081 {\n\treverse_proxy a:80 {\n\t\tstream_close_delay 3\n\t}\n}\n",
-            "Caddyfile:3:22: found '3', expected nothing: `stream_close_delay` is not built into this version (or the same word on \
+            ":8080 {\n\treverse_proxy a:80 {\n\t\tproxy_status_name 3\n\t}\n}\n:8081 {\n\treverse_proxy a:80 {\n\t\tproxy_status_name 3\n\t}\n}\n",
+            "Caddyfile:3:22: found '3', expected nothing: `proxy_status_name` is not built into this version (or the same word on \
              line 8)",
         ),
         // The plan detects these; the position comes from a search for the word in the text.
@@ -99,8 +99,8 @@ fn what_is_not_built() {
             "Caddyfile:2:13: found 'unix//run/php.sock|0222', expected unix/PATH without permissions, which are for listeners",
         ),
         (
-            ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\tstream_close_delay 3\n}\n",
-            "Caddyfile:4:21: found '3', expected nothing: `stream_close_delay` is not built into this version",
+            ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\tproxy_status_name 3\n}\n",
+            "Caddyfile:4:21: found '3', expected nothing: `proxy_status_name` is not built into this version",
         ),
         (
             ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80000\n\t}\n}\n",

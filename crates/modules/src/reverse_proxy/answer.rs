@@ -18,7 +18,7 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
     let mut status = call.head().status();
     local.named(cx).answered(cx, &call, began);
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return tunnel(cx, call, switch, local.plan.stream_timeout);
+        return tunnel(cx, call, switch, &local.plan);
     }
     // DEVIATES Caddy: forwarded, a 2xx would mean to the client that its tunnel is open (RFC 9110 §9.3.6).
     if switch == Switch::Connect && matches!(status.as_u16(), 200..300) {

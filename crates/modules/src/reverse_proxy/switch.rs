@@ -3,15 +3,17 @@
 use std::future::Future as _;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use causeway_message::{Method, NameRef, StatusCode, TargetForm, names};
 use causeway_pipeline::upstream::Maker;
-use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Reason, Response, Sleep, Step};
+use causeway_pipeline::{
+    BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, Sleep, Step, Worker,
+};
 
 use super::answer::put_fields;
-use super::bad_gateway;
+use super::{ReverseProxyPlan, bad_gateway};
 
 /// How a request requests another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +78,7 @@ fn unknown(status: StatusCode) -> Fault {
 }
 
 /// Responds with a tunnel: from here on each side's bytes are forwarded to the peer on the opposite side.
-pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, limit: Option<Duration>) -> Step {
+pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &ReverseProxyPlan) -> Step {
     let agrees = {
         let (asked, answer) = (call.request(), call.head());
         let agreed = answer.fields().get(names::UPGRADE).unwrap_or_default();
@@ -94,24 +96,63 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, limit: Option
     if let Err(fault) = put_fields(cx, &call, is_kept) {
         return Step::Fail(fault);
     }
-    if let Some(limit) = limit {
-        let end = Sleep::until(Rc::clone(cx.worker()), cx.worker().now() + limit);
-        call.make_body(Box::new(Limited { end }));
+    if plan.stream_timeout.is_some() || plan.stream_close_delay.is_some() {
+        let (worker, now) = (cx.worker(), cx.worker().now());
+        let sleep = |pause: Duration| Sleep::until(Rc::clone(worker), now + pause);
+        let replacement = plan.stream_close_delay.map(|delay| Replacement {
+            generation: Rc::clone(cx.generation()),
+            worker: Rc::clone(worker),
+            delay,
+            next: sleep(LOOK_INTERVAL),
+        });
+        call.make_body(Box::new(Limited { end: plan.stream_timeout.map(sleep), replacement }));
     }
     Step::Respond(Response::switch(call.into_body()))
 }
 
-/// The content of a tunnel that may last for a time only (`stream_timeout`). Its failure ends both directions.
+/// How often a tunnel with `stream_close_delay` looks whether its plan was replaced.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The content of a tunnel that may last for a time only. Its failure ends both directions.
 struct Limited {
-    end: Sleep,
+    /// `stream_timeout`.
+    end: Option<Sleep>,
+    /// `stream_close_delay`.
+    replacement: Option<Replacement>,
+}
+
+/// The time after which a tunnel is closed once its plan was replaced.
+struct Replacement {
+    generation: Rc<Generation>,
+    worker: Rc<dyn Worker>,
+    delay: Duration,
+    next: Sleep,
+}
+
+impl Replacement {
+    /// Becomes ready when the tunnel is to be closed.
+    fn poll(&mut self, task: &mut Task<'_>) -> Poll<()> {
+        loop {
+            ready!(Pin::new(&mut self.next).poll(task));
+            let now = self.worker.now();
+            let next = match self.generation.plan().replaced_at() {
+                Some(at) if at + self.delay <= now => return Poll::Ready(()),
+                Some(at) => at + self.delay,
+                None => now + LOOK_INTERVAL,
+            };
+            self.next = Sleep::until(Rc::clone(&self.worker), next);
+        }
+    }
 }
 
 impl Maker for Limited {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
-        match Pin::new(&mut self.end).poll(task) {
-            Poll::Ready(()) => Poll::Ready(Some(Err(BodyFault::TimedOut))),
-            Poll::Pending => call.poll_content(task),
+        let is_over = self.end.as_mut().is_some_and(|end| Pin::new(end).poll(task).is_ready())
+            || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(task).is_ready());
+        if is_over {
+            return Poll::Ready(Some(Err(BodyFault::TimedOut)));
         }
+        call.poll_content(task)
     }
 
     fn bytes_left(&self) -> Option<u64> {

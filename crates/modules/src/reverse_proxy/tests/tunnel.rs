@@ -1,11 +1,11 @@
 use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::Version;
-use causeway_pipeline::{Body, BodyFault, Frame};
+use causeway_pipeline::{Body, BodyFault, Frame, Worker as _};
 use causeway_testkit::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{ask, kit};
+use super::{ask, kit, registry};
 
 fn websocket() -> Request {
     Request::get("/chat")
@@ -126,6 +126,26 @@ fn nothing_is_upgraded_where_only_http2_is_spoken() {
     call.end();
     assert_eq!(pending.finish(&mut kit).status, 426);
     assert_eq!(kit.send(&extended_connect("websocket")).status, 502);
+}
+
+// Caddy, `stream_close_delay`: a tunnel of a plan that was replaced is closed after this time. As long as the plan is in use, the option has
+// no effect.
+#[test]
+fn a_tunnel_of_a_replaced_plan() {
+    for (is_replaced, seconds) in [(true, 5), (false, 60)] {
+        let mut kit = kit(json!({ "stream_close_delay": "5s", "stream_timeout": "60s" }));
+        let (call, pending) = ask(&mut kit, &websocket());
+        let _outbound = call.take_body().expect("the outbound content");
+        call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
+        call.send(b"to the client");
+        if is_replaced {
+            kit.reload(&registry(), &json!([]), &Value::Null);
+        }
+        let before = kit.worker().now();
+        let answer = pending.finish(&mut kit);
+        assert_eq!((answer.text(), answer.broken), ("to the client", Some(BodyFault::TimedOut)));
+        assert_eq!((kit.worker().now() - before).as_secs(), seconds);
+    }
 }
 
 // Caddy, `stream_timeout`: a tunnel is closed after this time, whatever it carries.
