@@ -1,6 +1,7 @@
 //! Caddyfiles with many sites, for both Caddy and Causeway.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use crate::request::HOST;
 
@@ -57,6 +58,22 @@ pub fn sites(count: usize, port: u16, admin: Admin, edition: usize) -> String {
         );
     }
     text
+}
+
+/// Returns a configuration that forwards three kinds of streams to upstreams at `plain` (HTTP/1.1) and `h2c`. `edition` is
+/// part of it, so that two editions differ.
+pub fn streams(port: u16, admin: Admin, plain: SocketAddr, h2c: SocketAddr, edition: usize) -> String {
+    let admin = admin.text();
+    format!(
+        "{{\n\tadmin {admin}\n\tauto_https off\n\tpersist_config off\n\tgrace_period 5s\n\
+         \tservers {{\n\t\tprotocols h1 h2 h2c\n\t}}\n}}\n\
+         http://:{port} {{\n\
+         \tbind 127.0.0.1\n\
+         \theader X-Edition {edition}\n\
+         \treverse_proxy /grpc h2c://{h2c}\n\
+         \treverse_proxy /socket /events {plain}\n\
+         \trespond \"Hello, World!\"\n}}\n"
+    )
 }
 
 fn options(admin: Admin) -> String {

@@ -162,6 +162,9 @@ enum BenchCommand {
         /// Fewer rounds and reloads.
         #[arg(long)]
         quick: bool,
+        /// Only these parts: load, reloads, streams.
+        #[arg(long, value_delimiter = ',', value_name = "PARTS")]
+        only: Vec<String>,
         #[command(flatten)]
         keep: Keep,
     },
@@ -318,9 +321,9 @@ fn main() -> Result<()> {
             let record = sites::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
-        BenchCommand::Reload { quick, keep } => {
+        BenchCommand::Reload { quick, only, keep } => {
             let mut shop = Workshop::open(keep.install)?;
-            let record = reload::run(&mut shop, quick, given())?;
+            let record = reload::run(&mut shop, quick, &only, given())?;
             save(&shop, &record, keep.record)
         }
         BenchCommand::Certificates { quick, only, keep } => {

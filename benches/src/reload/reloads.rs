@@ -17,7 +17,7 @@ use crate::request::HOST;
 use crate::sample;
 use crate::server::{Cores, PeerServer, free_port};
 use crate::side_by_side::skip;
-use crate::tools;
+use crate::tools::{self, Counts};
 use crate::workshop::Workshop;
 
 /// Estimated duration of one reload.
@@ -58,32 +58,52 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
 fn measure(shop: &mut Workshop, name: &'static str, extent: &Extent, progress: &Progress) -> Result<Row> {
     let recipe = peers::recipe(name)?;
     let tool = peers::obtain(shop, recipe)?;
-    let wrk = shop.packaged("wrk", "wrk")?;
     let (port, admin) = (free_port()?, free_port()?);
     let texts = [1, 2].map(|edition| configurations::sites(SITES, port, Admin::Port(admin), edition));
     let mut launch = peers::configured(shop, &tool, name, &format!("{port}.Caddyfile"), &texts[0])?;
     launch.path = PATH.to_owned();
     let all = Cores::First(std::thread::available_parallelism()?.get());
     let server = PeerServer::start_launch(shop, recipe, launch, port, all)?;
-    let mut load = Command::new(wrk);
+    let (reloads, counts) = under_load(shop, &server, admin, &texts, name, extent.reloads, progress)?;
+    let live_plans = live_plans(admin)?;
+    let mut row = Row::new(name);
+    row.metrics = metrics(reloads, counts);
+    row.metrics.extend(live_plans.map(|plans| Metric::count("plans at the end", "", vec![plans])));
+    Ok(row)
+}
+
+/// Loads the two texts in alternation, `count` times in all, under load from wrk.
+pub(super) fn under_load(
+    shop: &mut Workshop,
+    server: &PeerServer,
+    admin: u16,
+    texts: &[String; 2],
+    name: &str,
+    count: usize,
+    progress: &Progress,
+) -> Result<(Reloads, Counts)> {
+    let mut load = Command::new(shop.packaged("wrk", "wrk")?);
     load.args(["-t1", "-c64", "-d3600s", "--latency", "-H", &format!("Host: {HOST}")]);
     load.arg(format!("http://{}{PATH}", server.address));
     let load =
         load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting wrk")?;
-    let measured = reload_all(&server, admin, &texts, name, extent, progress);
+    let reloads = reload_all(server, admin, texts, name, count, progress);
     // Interrupt wrk also when a reload failed: it then prints its counts and ends.
     rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::INT)?;
     let said = load.wait_with_output()?;
-    let Reloads { times, resident, again } = measured?;
-    let live_plans = live_plans(admin)?;
+    let reloads = reloads?;
     let said = String::from_utf8_lossy(&said.stdout);
     let counts = tools::wrk_counts(&said).with_context(|| format!("wrk printed {said:?}"))?;
     ensure!(counts.requests > 0, "wrk got no response: {said}");
-    let (settled, end) = (resident[extent.reloads / SETTLED - 1], resident[extent.reloads - 1]);
-    let mut row = Row::new(name);
+    Ok((reloads, counts))
+}
+
+pub(super) fn metrics(reloads: Reloads, counts: Counts) -> Vec<Metric> {
+    let Reloads { times, resident, again } = reloads;
+    let (settled, end) = (resident[resident.len() / SETTLED - 1], resident[resident.len() - 1]);
     let mut sorted = times.clone();
     sorted.sort_unstable_by(f64::total_cmp);
-    row.metrics = vec![
+    vec![
         Metric::count("failed requests", "", vec![counts.failed as f64]),
         Metric::count("of", "", vec![counts.requests as f64]),
         Metric::time("one reload", "ms", times),
@@ -91,13 +111,11 @@ fn measure(shop: &mut Workshop, name: &'static str, extent: &Extent, progress: &
         Metric::count("asked again", "", vec![again as f64]),
         Metric::new("resident, settled", "MiB", MetricKind::Counted, Better::Lower, vec![settled]),
         Metric::new("at the end", "MiB", MetricKind::Counted, Better::Lower, vec![end]),
-    ];
-    row.metrics.extend(live_plans.map(|plans| Metric::count("plans at the end", "", vec![plans])));
-    Ok(row)
+    ]
 }
 
 /// Returns the number of configurations that are not freed after the load; `None` for a peer without that figure.
-fn live_plans(admin: u16) -> Result<Option<f64>> {
+pub(super) fn live_plans(admin: u16) -> Result<Option<f64>> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, admin))?;
     stream.set_read_timeout(Some(RELOAD_MAX))?;
     let head = format!("GET /causeway/status HTTP/1.1\r\nHost: 127.0.0.1:{admin}\r\nConnection: close\r\n\r\n");
@@ -111,7 +129,7 @@ fn live_plans(admin: u16) -> Result<Option<f64>> {
 
 /// The measurements of all reloads.
 #[derive(Default)]
-struct Reloads {
+pub(super) struct Reloads {
     /// Duration of each, in ms.
     times: Vec<f64>,
     /// Resident memory after each, in MiB.
@@ -125,13 +143,13 @@ fn reload_all(
     admin: u16,
     texts: &[String; 2],
     name: &str,
-    extent: &Extent,
+    count: usize,
     progress: &Progress,
 ) -> Result<Reloads> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, admin));
     let mut reloads = Reloads::default();
-    for number in 0..extent.reloads {
-        progress.at(&format!("{name}, reload {} of {}", number + 1, extent.reloads));
+    for number in 0..count {
+        progress.at(&format!("{name}, reload {} of {count}", number + 1));
         let started = Instant::now();
         let mut offers = 0;
         // The server has loaded the first text, so the first reload loads the second.

@@ -5,6 +5,7 @@
 //! - `file_server`: file_server, try_files
 //! - `guard`: basic_auth, request_body
 //! - `httpgrpc`: httpgrpc, which is not one of Caddy's
+//! - `templates`: templates, tracing, timeouts
 //! - `target`: rewrite, uri, method, handle_path
 //! - `variables`: root, fs, vars, map, log_append, log_level, log_name, log_skip
 //! - `tls`: certificates and TLS settings
@@ -20,6 +21,7 @@ mod rate_limit;
 mod response;
 mod routing;
 mod target;
+mod templates;
 mod tls;
 mod variables;
 
@@ -41,8 +43,7 @@ use super::token::Token;
 /// A directive of [`Directives::standard`](super::Directives::standard).
 pub(super) struct Directive {
     pub(super) name: &'static str,
-    /// `None`: one of Caddy's that is not implemented.
-    pub(super) syntax: Option<Syntax>,
+    pub(super) syntax: Syntax,
     pub(super) is_ordered: bool,
     pub(super) needs: Needs,
 }
@@ -59,17 +60,12 @@ pub(super) enum Needs {
 
 /// A directive that adds one handler.
 const fn handler(name: &'static str, read: fn(&mut Dispenser<'_>) -> Result<Value, Error>) -> Directive {
-    Directive { name, syntax: Some(Syntax::Handler(read)), is_ordered: true, needs: Needs::Nothing }
+    Directive { name, syntax: Syntax::Handler(read), is_ordered: true, needs: Needs::Nothing }
 }
 
 /// A directive with any outputs.
 const fn custom(name: &'static str, read: fn(&mut Dispenser<'_>) -> Result<Vec<Output>, Error>) -> Directive {
-    Directive { name, syntax: Some(Syntax::Custom(read)), is_ordered: true, needs: Needs::Nothing }
-}
-
-/// A directive of Caddy's that is not implemented, but keeps its position.
-const fn unbuilt(name: &'static str) -> Directive {
-    Directive { name, syntax: None, is_ordered: true, needs: Needs::Nothing }
+    Directive { name, syntax: Syntax::Custom(read), is_ordered: true, needs: Needs::Nothing }
 }
 
 impl Directive {
@@ -89,7 +85,7 @@ impl Directive {
 /// All directives, in the default order of their handlers: Caddy's order, with ours added. Each row has the name, the
 /// syntax function, and the module that a server needs for it.
 pub(super) const DIRECTIVES: &[Directive] = &[
-    unbuilt("tracing"),
+    handler("tracing", templates::tracing).needs("http.handlers.tracing"),
     // Ours. It replaces the request with an inner one, on which all other directives must then work.
     handler("httpgrpc", httpgrpc::httpgrpc).needs("http.handlers.httpgrpc"),
     // Variables, which later directives may use.
@@ -107,7 +103,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     custom("header", fields::header).needs("http.handlers.headers"),
     handler("copy_response_headers", proxy::copy_response_headers).needs("http.handlers.copy_response_headers"),
     handler("request_body", guard::request_body).needs("http.handlers.request_body"),
-    unbuilt("timeouts"),
+    handler("timeouts", templates::timeouts).needs("http.handlers.timeouts"),
     handler("redir", answer::redir).needs("http.handlers.static_response"),
     // The request target.
     handler("method", target::method).needs("http.handlers.rewrite"),
@@ -124,7 +120,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     handler("encode", encode::encode).needs("http.handlers.encode"),
     handler("push", encode::push).needs("http.handlers.push"),
     handler("intercept", proxy::intercept).needs("http.handlers.intercept"),
-    unbuilt("templates"),
+    handler("templates", templates::templates).needs("http.handlers.templates"),
     // Directives that contain or invoke routes.
     handler("invoke", routing::invoke).needs("http.handlers.invoke"),
     handler("handle", routing::handle).needs("http.handlers.subroute"),

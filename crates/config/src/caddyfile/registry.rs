@@ -89,7 +89,7 @@ impl std::error::Error for RegisterError {}
 /// The directives that a Caddyfile can use.
 #[derive(Clone)]
 pub struct Directives {
-    /// The value `None` marks a directive of Caddy's that is not implemented.
+    /// The value `None` marks a directive of Caddy's that is treated as not implemented.
     table: BTreeMap<Box<str>, Option<Syntax>>,
     /// The syntax of directives that are treated as not implemented.
     withheld: BTreeMap<Box<str>, Syntax>,
@@ -97,9 +97,9 @@ pub struct Directives {
 }
 
 impl Directives {
-    /// Caddy's directives and ours, including those not implemented, whose error differs from that of an unknown name.
+    /// Caddy's directives and ours, including those that can only be adapted.
     pub fn standard() -> Self {
-        let table = DIRECTIVES.iter().map(|directive| (directive.name.into(), directive.syntax)).collect();
+        let table = DIRECTIVES.iter().map(|directive| (directive.name.into(), Some(directive.syntax))).collect();
         let ordered = DIRECTIVES.iter().filter(|directive| directive.is_ordered);
         Self { table, withheld: BTreeMap::new(), order: ordered.map(|directive| directive.name.into()).collect() }
     }
@@ -122,7 +122,7 @@ impl Directives {
         directives
     }
 
-    /// Adds a directive, or supplies the syntax for one of Caddy's that is not implemented. The latter keeps its
+    /// Adds a directive, or supplies the syntax for one that is [withheld](Self::withhold). The latter keeps its
     /// position, regardless of `order`.
     ///
     /// ```

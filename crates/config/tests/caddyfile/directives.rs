@@ -413,6 +413,35 @@ fn rate_limit() {
     ]);
 }
 
+// templates, tracing, timeouts.
+#[test]
+fn wrapping_directives() {
+    check(&[
+        ("templates", json!({ "handler": "templates" })),
+        (
+            "templates * {\nmime text/html text/x\nbetween [[ ]]\nroot /srv\n}",
+            json!({
+                "handler": "templates", "mime_types": ["text/html", "text/x"], "delimiters": ["[[", "]]"], "file_root": "/srv",
+            }),
+        ),
+        ("tracing", json!({ "handler": "tracing", "span": "" })),
+        (
+            "tracing {\nspan {method}\nspan_attributes {\na b\nuser {http.auth.user.id}\n}\n}",
+            json!({
+                "handler": "tracing", "span": "{http.request.method}",
+                "span_attributes": { "a": "b", "user": "{http.auth.user.id}" },
+            }),
+        ),
+        (
+            "timeouts {\nread_timeout 5s 1024\nwrite_timeout 1m\nmax_write_chunk 64KiB\n}",
+            json!({
+                "handler": "timeouts", "read_timeout": 5_000_000_000_i64, "read_min_rate": 1024,
+                "write_timeout": 60_000_000_000_i64, "max_write_chunk": 65536,
+            }),
+        ),
+    ]);
+}
+
 // push: resources with or without a method, and fields of the pushed requests. metrics.
 #[test]
 fn push_and_metrics() {

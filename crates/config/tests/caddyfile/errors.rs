@@ -1,4 +1,4 @@
-use causeway_config::caddyfile::{ErrorKind, NameTable};
+use causeway_config::caddyfile::{Directives, ErrorKind, NameTable, adapt};
 
 use super::read;
 
@@ -30,7 +30,18 @@ fn directives() {
             "3:1: unrecognized directive: b.test; expected a directive. Did you mean to define a second site? If so, you \
              must use curly braces around each site to separate their configurations.",
         ),
-        (":80\n templates x", "2:2: directive 'templates' is not built into this version"),
+        (
+            ":80\ntemplates {\n\tbetween a\n}",
+            "3:10: parsing caddyfile tokens for 'templates': wrong argument count or unexpected line ending after 'a'",
+        ),
+        (
+            ":80\ntemplates {\n\textensions {\n\t\tgit\n\t}\n}",
+            "4:3: parsing caddyfile tokens for 'templates': 'git' is not built into this version: templates have no extensions",
+        ),
+        (
+            ":80\ntimeouts {\n\tread_timeout 1s fast\n}",
+            "3:18: parsing caddyfile tokens for 'timeouts': 'fast' is no number of bytes a second; expected an integer",
+        ),
         (
             ":80\nrate_limit {\n\tzone a {\n\t\twindow 1s\n\t}\n}",
             "3:7: parsing caddyfile tokens for 'rate_limit': a zone needs 'window' and 'events', both above 0",
@@ -394,7 +405,9 @@ fn imported_words() {
 // A feature of Caddy's that is not implemented has another error than an unknown name.
 #[test]
 fn not_built_is_a_kind_of_its_own() {
-    let error = read(":80\ntemplates").unwrap_err();
+    let mut directives = Directives::standard();
+    directives.withhold("templates");
+    let error = adapt(":80\ntemplates", "Caddyfile", &directives, &|_| None).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::NotBuilt(NameTable::Directive, "templates".into()));
 }
 

@@ -156,6 +156,7 @@ fn registered_directives() {
     });
     directives.register("greet", Order::Before("header"), greet).unwrap();
     directives.register("pair", Order::Unordered, pair).unwrap();
+    directives.withhold("templates");
     directives.register("templates", Order::Last, pair).unwrap();
     assert!(directives.register("respond", Order::Last, greet).is_err(), "taken");
     assert!(directives.register("other", Order::After("nothing"), greet).is_err(), "the neighbour is unknown");
