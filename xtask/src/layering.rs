@@ -60,9 +60,11 @@ const ROOMS: &[Room] = &[
     // Turns text into a plan. It refers to modules by name only, through the registry, so that a user's module is equal
     // to a built-in one. Its tests need some modules.
     Room { name: "config", may: &["pipeline"], tests_may: &["modules", "message", "testkit"], never: &[], unsaid: &[] },
+    // A language of its own: the caller provides data, functions and the time.
+    Room { name: "go-template", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room {
         name: "modules",
-        may: &["pipeline", "message", "fastcgi", "httpgrpc", "log-output", "progress"],
+        may: &["pipeline", "message", "fastcgi", "go-template", "httpgrpc", "log-output", "progress"],
         tests_may: &["testkit"],
         never: &["tokio", "socket2"],
         unsaid: NO_SOCKET,

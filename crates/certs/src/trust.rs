@@ -62,7 +62,7 @@ pub struct TrustedRoot {
     label: String,
 }
 
-/// What was done with one store.
+/// The outcome for one store.
 #[derive(Debug)]
 pub struct StoreOutcome {
     /// The store's usual name.

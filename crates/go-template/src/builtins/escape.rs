@@ -1,0 +1,79 @@
+//! `html`, `js` and `urlquery`.
+
+use std::fmt::Write;
+
+use crate::budget::{Exhausted, Text};
+use crate::error::Failure;
+use crate::format::is_printable;
+use crate::functions::Call;
+use crate::print;
+use crate::value::Value;
+
+type Escape = fn(&mut Text<'_>, &[u8]) -> Result<(), Exhausted>;
+
+/// Prints the arguments as `print` does, and escapes the text.
+pub(super) fn with(call: &mut Call<'_>, args: &[Value], escape: Escape) -> Result<Value, Failure> {
+    // An absent value prints as nothing, unlike with `print`.
+    let printed = match args {
+        [Value::String(text)] => text.to_vec(),
+        [Value::Nil] => b"<no value>".to_vec(),
+        _ => print::print(call.budget(), args)?,
+    };
+    let mut text = call.text();
+    escape(&mut text, &printed)?;
+    Ok(Value::from(text.into_bytes()))
+}
+
+/// Escapes for HTML: the characters that end text or a value in quotes.
+pub(super) fn html(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
+    for byte in text {
+        match byte {
+            b'"' => out.push(b"&#34;")?,
+            b'\'' => out.push(b"&#39;")?,
+            b'&' => out.push(b"&amp;")?,
+            b'<' => out.push(b"&lt;")?,
+            b'>' => out.push(b"&gt;")?,
+            0 => out.push("\u{fffd}".as_bytes())?,
+            _ => out.push(&[*byte])?,
+        }
+    }
+    Ok(())
+}
+
+/// Escapes for a string of JavaScript.
+pub(super) fn js(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
+    for chunk in bstr::ByteSlice::utf8_chunks(text) {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => out.push(b"\\\\")?,
+                '\'' => out.push(b"\\'")?,
+                '"' => out.push(b"\\\"")?,
+                '<' | '>' | '&' | '=' => out.push(format!("\\u{:04X}", u32::from(c)).as_bytes())?,
+                c if u32::from(c) < 0x20 || c == '\x7f' => out.push(format!("\\u{:04X}", u32::from(c)).as_bytes())?,
+                c if c.is_ascii() || is_printable(c) => out.push(c.encode_utf8(&mut [0; 4]).as_bytes())?,
+                c => {
+                    let mut escaped = String::new();
+                    let _ = write!(escaped, "\\u{:04X}", u32::from(c));
+                    out.push(escaped.as_bytes())?;
+                }
+            }
+        }
+        for _ in chunk.invalid() {
+            out.push(b"\\uFFFD")?;
+        }
+    }
+    Ok(())
+}
+
+/// Escapes for the query of a URL.
+pub(super) fn urlquery(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
+    for byte in text {
+        match byte {
+            b' ' => out.push(b"+")?,
+            b'-' | b'_' | b'.' | b'~' => out.push(&[*byte])?,
+            _ if byte.is_ascii_alphanumeric() => out.push(&[*byte])?,
+            _ => out.push(format!("%{byte:02X}").as_bytes())?,
+        }
+    }
+    Ok(())
+}

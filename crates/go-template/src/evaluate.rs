@@ -1,0 +1,330 @@
+//! The values of pipelines, commands and their operands.
+
+use crate::error::{ExecuteError, Failure};
+use crate::execute::{Outcome, Place, State};
+use crate::functions::{Call, Found, Signature, Type};
+use crate::tree::{Number, Operand, Pipe, PipelineStage, Term};
+use crate::value::{Object, Value};
+
+/// The value that a field, a variable or a function is applied to.
+#[derive(Clone, Copy)]
+pub(crate) struct Arguments<'t> {
+    /// The operands after the first one.
+    operands: &'t [Operand],
+    /// The first operand, for messages.
+    first: Option<&'t Operand>,
+}
+
+const NONE: Arguments<'static> = Arguments { operands: &[], first: None };
+
+impl<'t> State<'t> {
+    pub(crate) fn pipeline(&mut self, dot: &Value, pipe: &'t Pipe) -> Outcome<Value> {
+        self.place = Place::Pipe(pipe);
+        let mut value = None;
+        for command in &pipe.commands {
+            let result = self.deeper(|state| state.command(dot, command, value.take()))?;
+            // The value inside of a nil interface is no value.
+            value = Some(if matches!(result, Value::Nil) { Value::Absent } else { result });
+        }
+        let value = value.unwrap_or_default();
+        for name in &pipe.variables {
+            if pipe.assigns {
+                self.set_variable(name, value.clone())?;
+            } else {
+                self.variables.push((name, value.clone()));
+            }
+        }
+        Ok(value)
+    }
+
+    pub(crate) fn set_variable(&mut self, name: &str, value: Value) -> Outcome<()> {
+        match self.variables.iter_mut().rev().find(|(known, _)| *known == name) {
+            Some((_, slot)) => *slot = value,
+            None => return self.fail(format!("undefined variable: {name}")),
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, dot: &Value, command: &'t PipelineStage, last: Option<Value>) -> Outcome<Value> {
+        self.bounded(self.budget.spend(1))?;
+        let Some((first, operands)) = command.operands.split_first() else { return Ok(Value::Absent) };
+        let arguments = Arguments { operands, first: Some(first) };
+        match &first.term {
+            Term::Field(_) | Term::Chain(..) | Term::Variable(..) => self.access(dot, first, arguments, last),
+            Term::Identifier(name) => {
+                self.place = Place::Operand(first);
+                self.function(dot, name, Place::PipelineStage(command), arguments, last)
+            }
+            Term::Pipe(pipe) => {
+                self.not_a_function(arguments, last.as_ref())?;
+                self.pipeline(dot, pipe)
+            }
+            term => {
+                self.place = Place::Operand(first);
+                self.not_a_function(arguments, last.as_ref())?;
+                match term {
+                    Term::Dot => Ok(dot.clone()),
+                    Term::Nil => self.fail("nil is not a command"),
+                    _ => self.constant(first),
+                }
+            }
+        }
+    }
+
+    fn not_a_function(&self, arguments: Arguments<'t>, last: Option<&Value>) -> Outcome<()> {
+        match arguments.first {
+            Some(first) if !arguments.operands.is_empty() || last.is_some() => {
+                let shown = if let Term::Pipe(_) = first.term { format!("({first})") } else { first.to_string() };
+                self.fail(format!("can't give argument to non-function {}", shown.trim_matches(['(', ')'])))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The value of a constant where any type will do: the constant's form decides.
+    fn constant(&mut self, operand: &'t Operand) -> Outcome<Value> {
+        self.place = Place::Operand(operand);
+        match &operand.term {
+            Term::Bool(value) => Ok(Value::Bool(*value)),
+            Term::String { text, .. } => Ok(Value::String(text.clone())),
+            Term::Number(number) => self.ideal(number),
+            _ => self.fail(format!("can't evaluate command {operand}")),
+        }
+    }
+
+    fn ideal(&self, number: &Number) -> Outcome<Value> {
+        let text = number.text.as_str();
+        let is_hexadecimal =
+            text.len() > 2 && text.to_ascii_lowercase().starts_with("0x") && !text.contains(['p', 'P']);
+        let is_character = text.starts_with('\'');
+        match (number.float, number.int) {
+            (Some(value), _) if !is_hexadecimal && !is_character && text.contains(['.', 'e', 'E', 'p', 'P']) => {
+                Ok(Value::Float(value))
+            }
+            (_, Some(value)) => Ok(Value::Int(value)),
+            _ => self.fail(format!("{text} overflows int")),
+        }
+    }
+
+    /// The value of a field, a variable or a chain of fields.
+    fn access(
+        &mut self,
+        dot: &Value,
+        operand: &'t Operand,
+        arguments: Arguments<'t>,
+        last: Option<Value>,
+    ) -> Outcome<Value> {
+        self.place = Place::Operand(operand);
+        let (mut receiver, names): (Value, &'t [String]) = match &operand.term {
+            Term::Field(names) => (dot.clone(), names),
+            Term::Variable(name, names) => {
+                let found = self.variables.iter().rev().find(|(known, _)| known == name);
+                let Some((_, value)) = found else { return self.fail(format!("undefined variable: {name}")) };
+                if names.is_empty() {
+                    let value = value.clone();
+                    self.not_a_function(arguments, last.as_ref())?;
+                    return Ok(value);
+                }
+                (value.clone(), names)
+            }
+            Term::Chain(inner, names) => {
+                if let Term::Nil = inner.term {
+                    return self.fail(format!("indirection through explicit nil in {operand}"));
+                }
+                (self.deeper(|state| state.argument(dot, inner, Type::Value))?, names)
+            }
+            _ => return self.fail(format!("can't evaluate command {operand}")),
+        };
+        let Some((final_name, names)) = names.split_last() else { return Ok(receiver) };
+        for name in names {
+            receiver = self.field(dot, &receiver, name, operand, NONE, None)?;
+        }
+        self.field(dot, &receiver, final_name, operand, arguments, last)
+    }
+
+    fn field(
+        &mut self,
+        dot: &Value,
+        receiver: &Value,
+        name: &str,
+        operand: &'t Operand,
+        arguments: Arguments<'t>,
+        last: Option<Value>,
+    ) -> Outcome<Value> {
+        self.bounded(self.budget.spend(1))?;
+        let has_arguments = !arguments.operands.is_empty() || last.is_some();
+        match receiver {
+            Value::Absent => return Ok(Value::Absent),
+            Value::Nil => return self.fail(format!("nil pointer evaluating interface {{}}.{name}")),
+            Value::Object(object) => {
+                if let Some(signature) = object.method(name) {
+                    return self.method(dot, &**object, name, signature, operand, arguments, last);
+                }
+                if let Some(value) = object.field(name) {
+                    if has_arguments {
+                        return self.fail(format!("{name} has arguments but cannot be invoked as function"));
+                    }
+                    return Ok(value);
+                }
+            }
+            _ => {}
+        }
+        if let Value::Map(map) = receiver.resolved() {
+            if has_arguments {
+                return self.fail(format!("{name} is not a method but has arguments"));
+            }
+            return Ok(map.value(name.as_bytes()).unwrap_or_else(|| map.element().zero()));
+        }
+        self.fail(format!("can't evaluate field {name} in type {}", receiver.type_name()))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a method has all that a function has, and its object")]
+    fn method(
+        &mut self,
+        dot: &Value,
+        object: &dyn Object,
+        name: &str,
+        signature: Signature,
+        operand: &'t Operand,
+        arguments: Arguments<'t>,
+        last: Option<Value>,
+    ) -> Outcome<Value> {
+        let values = self.arguments(dot, name, signature, arguments, last)?;
+        let result = object.invoke(name, &values, &mut Call::new(self.budget));
+        self.called(name, Place::Operand(operand), result)
+    }
+
+    fn function(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        place: Place<'t>,
+        arguments: Arguments<'t>,
+        last: Option<Value>,
+    ) -> Outcome<Value> {
+        let functions = self.functions;
+        let Some(function) = functions.find(name) else {
+            return self.fail(format!("{name:?} is not a defined function"));
+        };
+        if matches!(function, Found::And | Found::Or) {
+            return self.logic(dot, name, matches!(function, Found::Or), arguments, last);
+        }
+        let mut values = self.arguments(dot, name, function.signature(), arguments, last)?;
+        if name == "call" {
+            let callee = arguments.operands.first().map_or_else(|| "<no value>".to_owned(), ToString::to_string);
+            values.push(Value::from(callee));
+        }
+        let result = function.call(&mut Call::new(self.budget), &values);
+        self.called(name, place, result)
+    }
+
+    /// `and` and `or` evaluate no argument after the one that decides.
+    fn logic(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        deciding: bool,
+        arguments: Arguments<'t>,
+        last: Option<Value>,
+    ) -> Outcome<Value> {
+        if arguments.operands.is_empty() && last.is_none() {
+            return self.fail(format!("wrong number of args for {name}: want at least 1 got 0"));
+        }
+        let mut value = Value::Absent;
+        for operand in arguments.operands {
+            value = self.deeper(|state| state.argument(dot, operand, Type::Value))?;
+            if value.is_true() == deciding {
+                return Ok(value);
+            }
+        }
+        Ok(last.unwrap_or(value))
+    }
+
+    fn called(&mut self, name: &str, place: Place<'t>, result: Result<Value, Failure>) -> Outcome<Value> {
+        let failed = |state: &mut Self, message: String| -> ExecuteError {
+            state.place = place;
+            state.error(format!("error calling {name}: {message}"))
+        };
+        let value = result.map_err(|Failure(message)| failed(self, message))?;
+        self.budget.allocate(value.size()).map_err(|exhausted| failed(self, exhausted.to_string()))?;
+        Ok(value)
+    }
+
+    fn arguments(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        signature: Signature,
+        arguments: Arguments<'t>,
+        last: Option<Value>,
+    ) -> Outcome<Vec<Value>> {
+        let Signature { parameters, is_variadic } = signature;
+        let given = arguments.operands.len() + usize::from(last.is_some());
+        if is_variadic {
+            let least = parameters.len() - 1;
+            if given < least {
+                let got = arguments.operands.len();
+                return self.fail(format!("wrong number of args for {name}: want at least {least} got {got}"));
+            }
+        } else if given != parameters.len() {
+            return self.fail(format!("wrong number of args for {name}: want {} got {given}", parameters.len()));
+        }
+        let parameter = |index: usize| parameters[index.min(parameters.len() - 1)];
+        let mut values = Vec::with_capacity(given);
+        for (index, operand) in arguments.operands.iter().enumerate() {
+            values.push(self.deeper(|state| state.argument(dot, operand, parameter(index)))?);
+        }
+        if let Some(last) = last {
+            values.push(self.typed(last, parameter(given - 1))?);
+        }
+        Ok(values)
+    }
+
+    /// The value of an operand as an argument of a type.
+    fn argument(&mut self, dot: &Value, operand: &'t Operand, wanted: Type) -> Outcome<Value> {
+        self.bounded(self.budget.spend(1))?;
+        self.place = Place::Operand(operand);
+        let value = match &operand.term {
+            Term::Dot => dot.clone(),
+            Term::Nil if wanted.can_be_nil() => return Ok(wanted.nil()),
+            Term::Nil => return self.fail(format!("cannot assign nil to {}", wanted.name())),
+            Term::Field(_) | Term::Variable(..) | Term::Chain(..) => self.access(dot, operand, NONE, None)?,
+            Term::Pipe(pipe) => self.pipeline(dot, pipe)?,
+            Term::Identifier(name) => self.function(dot, name, Place::Operand(operand), NONE, None)?,
+            _ => return self.typed_constant(operand, wanted),
+        };
+        self.typed(value, wanted)
+    }
+
+    fn typed_constant(&mut self, operand: &'t Operand, wanted: Type) -> Outcome<Value> {
+        match (wanted, &operand.term) {
+            (Type::Value | Type::Any, _) | (Type::Bool, Term::Bool(_)) | (Type::String, Term::String { .. }) => {
+                self.constant(operand)
+            }
+            (Type::Int, Term::Number(Number { int: Some(value), .. })) => Ok(Value::Int(*value)),
+            (Type::Int64, Term::Number(Number { int: Some(value), .. })) => {
+                Ok(Value::Integer(*value, crate::IntegerType::Int64))
+            }
+            (Type::Float, Term::Number(Number { float: Some(value), .. })) => Ok(Value::Float(*value)),
+            (Type::Int | Type::Int64, _) => self.fail(format!("expected integer; found {operand}")),
+            (Type::Bool | Type::String, _) => self.fail(format!("expected {}; found {operand}", wanted.name())),
+            (Type::Float, _) => self.fail(format!("expected float; found {operand}")),
+            (Type::List | Type::Strings | Type::Map, _) => {
+                self.fail(format!("can't handle {operand} for arg of type {}", wanted.name()))
+            }
+        }
+    }
+
+    /// Checks that a value has the type that a parameter demands.
+    fn typed(&self, value: Value, wanted: Type) -> Outcome<Value> {
+        match value {
+            Value::Absent if wanted.can_be_nil() => Ok(wanted.nil()),
+            Value::Absent => self.fail(format!("invalid value; expected {}", wanted.name())),
+            value if wanted.accepts(&value) => Ok(value),
+            value => {
+                let got = if matches!(value, Value::Nil) { "interface {}".to_owned() } else { value.type_name() };
+                self.fail(format!("wrong type for value; expected {}; got {got}", wanted.name()))
+            }
+        }
+    }
+}

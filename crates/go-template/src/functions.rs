@@ -1,0 +1,238 @@
+//! Functions, and the types of their arguments.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::budget::{Budget, Exhausted, Text};
+use crate::builtins;
+use crate::error::Failure;
+use crate::sprig;
+use crate::value::{Element, Value};
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Type {
+    /// `reflect.Value`: any value, also [`Value::Absent`]. Go's own functions have it.
+    Value,
+    /// `interface {}`: any value but [`Value::Absent`], which becomes [`Value::Nil`].
+    Any,
+    /// `bool`.
+    Bool,
+    /// `int`.
+    Int,
+    /// `int64`.
+    Int64,
+    /// `float64`.
+    Float,
+    /// `string`.
+    String,
+    /// `[]interface {}`.
+    List,
+    /// `[]string`.
+    Strings,
+    /// `map[string]interface {}`.
+    Map,
+}
+
+impl Type {
+    /// Returns Go's name of the type.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Value => "reflect.Value",
+            Self::Any => "interface {}",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Int64 => "int64",
+            Self::Float => "float64",
+            Self::String => "string",
+            Self::List => "[]interface {}",
+            Self::Strings => "[]string",
+            Self::Map => "map[string]interface {}",
+        }
+    }
+
+    /// Returns whether a value of the type can be Go's nil.
+    pub(crate) fn can_be_nil(self) -> bool {
+        matches!(self, Self::Value | Self::Any | Self::List | Self::Strings | Self::Map)
+    }
+
+    /// Returns Go's zero value of a type that can be nil.
+    pub(crate) fn nil(self) -> Value {
+        match self {
+            Self::Value => Value::Absent,
+            Self::List => Element::Anys.zero(),
+            Self::Strings => Element::Strings.zero(),
+            Self::Map => Value::map::<&str>([]),
+            _ => Value::Nil,
+        }
+    }
+
+    pub(crate) fn accepts(self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Value | Self::Any, _)
+            | (Self::Bool, Value::Bool(_))
+            | (Self::Int, Value::Int(_))
+            | (Self::Int64, Value::Integer(_, crate::IntegerType::Int64))
+            | (Self::Float, Value::Float(_))
+            | (Self::String, Value::String(_)) => true,
+            (Self::List, Value::List(list)) => list.element() == Element::Any,
+            (Self::Strings, Value::List(list)) => list.element() == Element::String,
+            (Self::Map, Value::Map(map)) => map.element() == Element::Any,
+            _ => false,
+        }
+    }
+}
+
+/// The parameters of a function or method.
+#[derive(Clone, Copy, Debug)]
+pub struct Signature {
+    /// The types of the parameters. If the function is variadic, the last one is that of each further argument.
+    pub parameters: &'static [Type],
+    /// Whether the last parameter takes any number of arguments, also none.
+    pub is_variadic: bool,
+}
+
+impl Signature {
+    /// Makes a signature with a fixed number of parameters.
+    #[must_use]
+    pub const fn fixed(parameters: &'static [Type]) -> Self {
+        Self { parameters, is_variadic: false }
+    }
+
+    /// Makes a signature whose last parameter takes any number of arguments.
+    #[must_use]
+    pub const fn variadic(parameters: &'static [Type]) -> Self {
+        Self { parameters, is_variadic: true }
+    }
+}
+
+/// The resources of a function while it runs.
+#[derive(Debug)]
+pub struct Call<'a> {
+    budget: &'a Budget,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(budget: &'a Budget) -> Self {
+        Self { budget }
+    }
+
+    /// Returns the budget of the execution, for executions that the function starts.
+    #[must_use]
+    pub fn budget(&self) -> &'a Budget {
+        self.budget
+    }
+
+    /// Uses steps of the budget. A function calls it before it looks at so many elements.
+    ///
+    /// # Errors
+    /// [`Exhausted::Steps`].
+    pub fn spend(&self, steps: usize) -> Result<(), Exhausted> {
+        self.budget.spend(steps)
+    }
+
+    /// Uses memory of the budget. A function calls it before it makes a value much larger than its arguments.
+    ///
+    /// # Errors
+    /// [`Exhausted::Memory`].
+    pub fn allocate(&self, bytes: usize) -> Result<(), Exhausted> {
+        self.budget.allocate(bytes)
+    }
+
+    pub(crate) fn text(&self) -> Text<'a> {
+        Text::new(self.budget)
+    }
+}
+
+/// The body of a function of the crate.
+pub(crate) type Body = fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>;
+
+/// A function of the crate: a row of a table in the order of the names.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) signature: Signature,
+    pub(crate) body: Body,
+}
+
+type Custom = Box<dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>>;
+
+/// The functions that templates can call.
+#[derive(Default)]
+pub struct Functions {
+    custom: BTreeMap<String, (Signature, Custom)>,
+}
+
+impl fmt::Debug for Functions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.custom.keys()).finish()
+    }
+}
+
+pub(crate) enum Found<'a> {
+    And,
+    Or,
+    Row(&'static Row),
+    Custom(Signature, &'a Custom),
+}
+
+impl Functions {
+    /// Makes the set of the functions of the crate.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a function. It has precedence over one of the crate with the same name.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &str,
+        signature: Signature,
+        body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + 'static,
+    ) -> Self {
+        self.custom.insert(name.to_owned(), (signature, Box::new(body)));
+        self
+    }
+
+    /// Returns whether there is a function of this name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Found<'_>> {
+        if let Some((signature, body)) = self.custom.get(name) {
+            return Some(Found::Custom(*signature, body));
+        }
+        match name {
+            "and" => return Some(Found::And),
+            "or" => return Some(Found::Or),
+            _ => {}
+        }
+        sprig::TABLES
+            .iter()
+            .chain([&builtins::ROWS])
+            .find_map(|rows| rows.iter().find(|row| row.name == name))
+            .map(Found::Row)
+    }
+}
+
+impl Found<'_> {
+    pub(crate) fn signature(&self) -> Signature {
+        match self {
+            Self::And | Self::Or => Signature::variadic(&[Type::Value, Type::Value]),
+            Self::Row(row) => row.signature,
+            Self::Custom(signature, _) => *signature,
+        }
+    }
+
+    pub(crate) fn call(&self, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+        match self {
+            Self::Row(row) => (row.body)(call, arguments),
+            Self::Custom(_, body) => body(call, arguments),
+            // The evaluator has evaluated the arguments, of which it calls for no more than it needs.
+            Self::And | Self::Or => Ok(arguments.last().cloned().unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Functions of Sprig v3 (github.com/Masterminds/sprig), the library that Go's programs add to text/template.
+//!
+//! - `texts`: strings and lists of strings
+//! - `numbers`: arithmetic, in 64-bit integers as Sprig's
+//! - `containers`: lists and dictionaries
+//! - `json`: JSON and Base64
+
+mod containers;
+mod json;
+mod numbers;
+mod texts;
+
+use crate::error::Failure;
+use crate::functions::{Body, Call, Row, Signature, Type};
+use crate::print;
+use crate::value::{List, Value};
+
+const ANY: &[Type] = &[Type::Any];
+const STRING: &[Type] = &[Type::String];
+
+const fn fixed(name: &'static str, parameters: &'static [Type], body: Body) -> Row {
+    Row { name, signature: Signature::fixed(parameters), body }
+}
+
+const fn variadic(name: &'static str, parameters: &'static [Type], body: Body) -> Row {
+    Row { name, signature: Signature::variadic(parameters), body }
+}
+
+pub(crate) static TABLES: &[&[Row]] = &[texts::ROWS, numbers::ROWS, containers::ROWS, json::ROWS, ROWS];
+
+/// Defaults and conditions.
+static ROWS: &[Row] = &[
+    variadic("all", ANY, |_, args| Ok(Value::Bool(args.iter().all(|value| !is_empty(value))))),
+    variadic("any", ANY, |_, args| Ok(Value::Bool(args.iter().any(|value| !is_empty(value))))),
+    variadic("coalesce", ANY, |_, args| Ok(args.iter().find(|value| !is_empty(value)).cloned().unwrap_or(Value::Nil))),
+    variadic("default", &[Type::Any, Type::Any], |_, args| {
+        let given = args.get(1).filter(|value| !is_empty(value));
+        Ok(given.unwrap_or(&args[0]).clone())
+    }),
+    fixed("empty", ANY, |_, args| Ok(Value::Bool(is_empty(&args[0])))),
+    fixed("fail", STRING, |_, args| Err(String::from_utf8_lossy(text(&args[0])).into_owned().into())),
+    fixed("kindOf", ANY, |_, args| Ok(args[0].kind_name().into())),
+    fixed("ternary", &[Type::Any, Type::Any, Type::Bool], |_, args| {
+        Ok(args[usize::from(!matches!(args[2], Value::Bool(true)))].clone())
+    }),
+    fixed("typeOf", ANY, |_, args| Ok(args[0].type_name().into())),
+];
+
+/// Returns whether a value is the zero of its type, or empty.
+fn is_empty(value: &Value) -> bool {
+    match value.resolved() {
+        Value::Object(_) => false,
+        other => !other.is_true(),
+    }
+}
+
+fn text(value: &Value) -> &[u8] {
+    value.as_bytes().unwrap_or_default()
+}
+
+/// Returns the text of any value, as `%v` prints it.
+fn shown(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, Failure> {
+    match value {
+        Value::String(text) => Ok(text.to_vec()),
+        other => print::print(call.budget(), std::slice::from_ref(other)),
+    }
+}
+
+fn list(value: &Value) -> Result<List, Failure> {
+    match value.resolved() {
+        Value::List(list) => Ok(list),
+        other => Err(format!("Cannot use type {} as a list", other.kind_name()).into()),
+    }
+}

@@ -1,0 +1,182 @@
+//! Compares executions with Go's: `corpus/execute/main.go` writes `corpus/execute/expected.txt`.
+
+mod support;
+
+use causeway_go_template::{ExecutionLimits, Functions, IntegerType, TemplateSet, Value};
+use proptest::prelude::*;
+use support::unquoted;
+
+const TEMPLATES: &str = include_str!("corpus/execute/templates.txt");
+const EXPECTED: &str = include_str!("corpus/execute/expected.txt");
+const SPRIG: &str = include_str!("corpus/sprig/templates.txt");
+const SPRIG_EXPECTED: &str = include_str!("corpus/sprig/expected.txt");
+
+/// The data of `corpus/execute/main.go`.
+fn data() -> Value {
+    Value::map([
+        ("n", Value::Int(3)),
+        ("f", Value::Float(1.5)),
+        ("s", "text".into()),
+        ("h", "<a href='x'>&\"\n".into()),
+        ("t", true.into()),
+        ("nil", Value::Nil),
+        ("l", Value::list(vec![Value::Int(1), "two".into(), Value::Float(3.5), Value::Nil])),
+        ("e", Value::list(Vec::new())),
+        ("w", Value::strings(["x", "y", "z"])),
+        ("m", Value::map([("a", Value::Int(1)), ("b", "two".into()), ("c", Value::map([("d", Value::Bool(true))]))])),
+        ("long", Value::Integer(-7, IntegerType::Int64)),
+    ])
+}
+
+fn execute(text: &[u8], limits: ExecutionLimits) -> (&'static str, Vec<u8>) {
+    let (set, functions, mut output) = (TemplateSet::new(), Functions::new(), Vec::new());
+    if set.parse("t", text, &|name| functions.contains(name)).is_err() {
+        return ("refused", Vec::new());
+    }
+    match set.execute("t", &functions, &data(), limits, &mut output) {
+        Ok(()) => ("output", output),
+        Err(error) => ("error", error.to_string().into_bytes()),
+    }
+}
+
+// text/template, "Actions", "Pipelines", "Functions"; fmt, "Printing": the output of each template, and the message if it fails.
+#[test]
+fn go_executes_the_same() {
+    assert_eq!(TEMPLATES.lines().count(), EXPECTED.lines().count());
+    let mut faults = Vec::new();
+    for (template, expected) in TEMPLATES.lines().zip(EXPECTED.lines()) {
+        let (kind, want) = expected.split_once(' ').unwrap_or((expected, "\"\""));
+        let got = execute(&unquoted(template), ExecutionLimits::default());
+        if got != (kind, unquoted(want)) {
+            let text = String::from_utf8_lossy(&got.1);
+            faults.push(format!("{template}\n  Go:   {kind} {want}\n  ours: {} {text:?}", got.0));
+        }
+    }
+    assert!(faults.is_empty(), "{} differences\n{}", faults.len(), faults.join("\n"));
+}
+
+// Sprig's documentation: its functions. Messages are ours.
+#[test]
+fn sprig_executes_the_same() {
+    assert_eq!(SPRIG.lines().count(), SPRIG_EXPECTED.lines().count());
+    let mut faults = Vec::new();
+    for (template, expected) in SPRIG.lines().zip(SPRIG_EXPECTED.lines()) {
+        let (kind, want) = expected.split_once(' ').unwrap_or((expected, "\"\""));
+        let got = execute(&unquoted(template), ExecutionLimits::default());
+        if got.0 != kind || (kind == "output" && got.1 != unquoted(want)) {
+            let text = String::from_utf8_lossy(&got.1);
+            faults.push(format!("{template}\n  Go:   {kind} {want}\n  ours: {} {text:?}", got.0));
+        }
+    }
+    assert!(faults.is_empty(), "{} differences\n{}", faults.len(), faults.join("\n"));
+}
+
+// Sprig: `set` changes a dictionary for all that refer to it. One within itself would never be freed.
+#[test]
+fn a_dictionary_is_not_within_itself() {
+    for template in [
+        "{{$d := dict}}{{$_ := set $d \"a\" $d}}",
+        "{{$d := dict}}{{$_ := set $d \"a\" (list 1 (dict \"b\" $d))}}",
+        "{{$d := dict}}{{$e := dict \"d\" $d}}{{$_ := set $d \"e\" $e}}",
+    ] {
+        let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
+        let text = String::from_utf8_lossy(&text);
+        assert!(kind == "error" && text.contains("a dictionary cannot be within itself"), "{text}");
+    }
+}
+
+// Each bound ends an execution that would not end, or not soon, with an error of its own.
+#[test]
+fn bounds() {
+    for (template, want) in [
+        ("{{range 1000000000}}{{end}}", "needs more steps"),
+        ("{{range 1000000}}0123456789012345678901234567890123456789{{end}}", "the output is longer"),
+        ("{{$s := \"0123456789\"}}{{range 60}}{{$s = print $s $s}}{{end}}", "need more memory"),
+        ("{{$l := list}}{{range 100000}}{{$l = append $l 1}}{{end}}", "need"),
+        ("{{repeat 1000000000 \"abcdef\"}}", "need more memory"),
+        ("{{until 1000000000}}", "need more memory"),
+        (
+            "{{printf \"%0999999d%0999999d\" 1 1 | len}}{{range 100}}{{printf \"%999999d\" 1 | len}}{{end}}",
+            "need more memory",
+        ),
+        ("{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}", "exceeded maximum template depth"),
+    ] {
+        let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
+        let text = String::from_utf8_lossy(&text);
+        assert!(kind == "error" && text.contains(want), "{template}: {kind} {text}");
+    }
+}
+
+/// Pieces of templates, in any order.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "{{",
+        "}}",
+        " ",
+        "|",
+        "(",
+        ")",
+        ".",
+        "$",
+        "$x",
+        ":=",
+        "=",
+        ",",
+        "if",
+        "else",
+        "end",
+        "range",
+        "with",
+        "define \"a\"",
+        "template \"a\"",
+        "break",
+        "continue",
+        ".l",
+        ".m",
+        ".nil",
+        ".s",
+        ".w",
+        "1",
+        "-1",
+        "1.5",
+        "\"%5.3v\"",
+        "\"%*d\"",
+        "nil",
+        "true",
+        "print",
+        "printf",
+        "index",
+        "list",
+        "dict",
+        "set",
+        "append",
+        "join",
+        "until",
+        "toJson",
+        "repeat",
+        "slice",
+        "len",
+        "eq",
+        "lt",
+        "and",
+        "or",
+        "not",
+        "html",
+        "js",
+        "call",
+        "text",
+        "9223372036854775807",
+    ]);
+    prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.join(" "))
+}
+
+proptest! {
+    // Any template ends, with an output or an error, within its limits.
+    #[test]
+    fn any_template_ends(text in pieces()) {
+        let limits = ExecutionLimits { steps_max: 10_000, memory_bytes_max: 100_000, output_bytes_max: 10_000 };
+        let (kind, output) = execute(text.as_bytes(), limits);
+        prop_assert!(kind != "output" || output.len() <= 10_000);
+        let _ = execute(format!("{{{{{text}}}}}").as_bytes(), limits);
+    }
+}
