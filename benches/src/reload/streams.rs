@@ -223,7 +223,7 @@ fn http_response() -> hyper::Response<()> {
     head.body(()).expect("a valid head")
 }
 
-/// Reads a head; what comes after it must come later.
+/// Reads a head; content must come later.
 async fn head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -8,6 +8,7 @@
 //! - [`headers`], [`rewrite`], [`request_body`]: changes to the request and the response
 //! - [`encode`]: compressed responses
 //! - [`push`]: accepted without effect
+//! - [`templates`]: responses that are executed as templates
 //! - [`vars`], [`map`]: values that handlers pass to later handlers
 //! - [`access_log`], [`log_append`]: records of requests
 //! - [`logs`]: the logs that these records and the server's own messages go to
@@ -51,6 +52,7 @@ pub mod rewrite;
 mod single_flight;
 pub mod static_response;
 pub mod subroute;
+pub mod templates;
 pub mod vars;
 
 use causeway_pipeline::Registry;
@@ -79,5 +81,6 @@ pub fn register(registry: &mut Registry) {
     registry.handler("rewrite", rewrite::make);
     registry.handler("static_response", static_response::make);
     registry.handler("subroute", subroute::make);
+    registry.handler("templates", templates::make);
     registry.handler("vars", vars::make);
 }

@@ -161,6 +161,7 @@ fn the_registry_names_all_modules() {
         "http.handlers.rewrite",
         "http.handlers.static_response",
         "http.handlers.subroute",
+        "http.handlers.templates",
         "http.handlers.vars",
         "http.matchers.client_ip",
         "http.matchers.expression",

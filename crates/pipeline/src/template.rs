@@ -7,10 +7,13 @@
 mod load_time;
 mod request;
 
-use request::{CompiledName, PlaceholderId};
+use std::rc::Rc;
+
+use request::{Clock, CompiledName, PlaceholderId};
 
 use crate::build::Build;
 use crate::context::{Context, VarId};
+use crate::route::FamilyId;
 
 /// The prefix of the placeholders of variables.
 pub(crate) const VARIABLES: &str = "http.vars.";
@@ -146,6 +149,33 @@ impl Meaning {
             Self::Placeholder(place) => place.render(cx, out),
             Self::Slot(id) => cx.render_variable(*id, out),
         }
+    }
+}
+
+impl Context {
+    /// Appends the text of a placeholder whose name is not known before a request runs; returns false if it is unknown.
+    /// `slots` is the family of all slots (`build.family("")`): a placeholder that a module sets is known only if the
+    /// configuration names it too. The request's body is known only if it was read before.
+    // Look-up by name is for texts that are written at run time, such as templates. It has no `{file.…}`: such a text may
+    // come from another party than the operator.
+    pub fn render_placeholder(&mut self, slots: FamilyId, name: &str, out: &mut Vec<u8>) -> bool {
+        let id = match name.strip_prefix("http.") {
+            _ if name.starts_with(VARIABLES) => None,
+            Some(rest) => PlaceholderId::of_exchange(rest),
+            None => name.strip_prefix("time.now").and_then(Clock::find).map(PlaceholderId::Now),
+        };
+        if let Some(id) = id {
+            return id.render(self, out);
+        }
+        let generation = Rc::clone(self.generation());
+        let slot = generation.plan().family(slots).iter().find(|(slot, _)| **slot == *name);
+        if let Some((_, id)) = slot {
+            return self.render_variable(*id, out);
+        }
+        load_time::text_at_run_time(name).is_some_and(|text| {
+            out.extend_from_slice(text.as_bytes());
+            true
+        })
     }
 }
 

@@ -70,7 +70,9 @@ mod tests {
                 assert!(is_cut(&head.as_bytes()[..end], 1000), "{head} cut at {end}");
             }
             assert!(!is_cut(&head.as_bytes()[..whole], 1000) && !is_cut(&head.as_bytes()[..10], 10));
-            assert!(!is_too_long(&head.as_bytes()[..whole], whole) && is_too_long(&head.as_bytes()[..whole], whole - 1));
+            assert!(
+                !is_too_long(&head.as_bytes()[..whole], whole) && is_too_long(&head.as_bytes()[..whole], whole - 1)
+            );
             assert!(is_too_long(&head.as_bytes()[..10], 10));
             let answer = answer(head.as_bytes(), 1000);
             let location = answer.as_deref().map(|bytes| {

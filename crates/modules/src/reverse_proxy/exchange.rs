@@ -193,7 +193,8 @@ fn take_content(
     Ok(match (switch, untouched) {
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
-            if plan.carriage.sends_own_content() && plan.retries.as_ref().is_some_and(|retries| retries.keeps_body(cx)) {
+            if plan.carriage.sends_own_content() && plan.retries.as_ref().is_some_and(|retries| retries.keeps_body(cx))
+            {
                 let replay = Replay::new(body, plan.request_buffers.unwrap_or_default());
                 (replay.body(), Some(replay))
             } else {
@@ -351,7 +352,8 @@ fn no_upstream() -> Fault {
 /// The fault of the last attempt if `lb_retry_match` rejects its response: as in Caddy, with the response's status.
 #[cold]
 fn rejected(place: &AddressPool, status: StatusCode) -> Fault {
-    let words = format!("upstream {}: lb_retry_match rejects its response, status {}", place.address.name, status.as_u16());
+    let words =
+        format!("upstream {}: lb_retry_match rejects its response, status {}", place.address.name, status.as_u16());
     Fault { status, reason: Reason::Text(words.into()) }
 }
 

@@ -26,11 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// The shortest pause after no upstream was available.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// How placeholders about a response begin in an expression.
-const OF_RESPONSE: &[&str] = &[
-    "{http.reverse_proxy.status_",
-    "{http.reverse_proxy.header.",
-    "{http.reverse_proxy.upstream.latency",
-];
+const OF_RESPONSE: &[&str] =
+    &["{http.reverse_proxy.status_", "{http.reverse_proxy.header.", "{http.reverse_proxy.upstream.latency"];
 const OF_TRANSPORT: &str = "{http.reverse_proxy.is_transport_error}";
 
 /// The settings of retries.

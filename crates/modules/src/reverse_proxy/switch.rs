@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use causeway_message::{Method, NameRef, StatusCode, TargetForm, names};
 use causeway_pipeline::upstream::Maker;
-use causeway_pipeline::{
-    BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, Sleep, Step, Worker,
-};
+use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, Sleep, Step, Worker};
 
 use super::answer::put_fields;
 use super::{ReverseProxyPlan, bad_gateway};

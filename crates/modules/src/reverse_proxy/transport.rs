@@ -53,8 +53,7 @@ struct ProxyTransportConfig {
     _write_buffer_size: i64,
 }
 
-const UNBUILT: &[&str] =
-    &["expect_continue_timeout", "forward_proxy_url", "network_proxy"];
+const UNBUILT: &[&str] = &["expect_continue_timeout", "forward_proxy_url", "network_proxy"];
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -125,7 +124,8 @@ fn read(
     };
     transport.resolver = resolver::build(written.resolver.as_ref(), written.dial_timeout.as_ref(), None, build)?;
     if !written.local_address.is_empty() {
-        transport.local_address = Some(build.at("local_address", |build| local_address(&written.local_address, build))?);
+        transport.local_address =
+            Some(build.at("local_address", |build| local_address(&written.local_address, build))?);
     }
     let mut server_name = None;
     let mut files = 0;

@@ -17,6 +17,19 @@ pub(super) fn text(name: &str, build: &Build<'_>) -> Option<String> {
     if let Some(path) = name.strip_prefix("file.") {
         return Some(file(path));
     }
+    system(name)
+}
+
+/// Returns the text of a placeholder that is not one of files, for a name that is known only at run time.
+pub(super) fn text_at_run_time(name: &str) -> Option<String> {
+    match name.strip_prefix("env.") {
+        Some(variable) if variable.is_empty() || variable.contains(['=', '\0']) => None,
+        Some(variable) => Some(std::env::var_os(variable).unwrap_or_default().to_string_lossy().into_owned()),
+        None => system(name),
+    }
+}
+
+fn system(name: &str) -> Option<String> {
     Some(match name {
         "system.hostname" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         "system.slash" => std::path::MAIN_SEPARATOR.to_string(),

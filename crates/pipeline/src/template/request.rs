@@ -16,7 +16,7 @@ use base64::prelude::BASE64_STANDARD;
 use causeway_message::{FieldMap, FieldName, Head, NameRef, Version, names};
 
 use target::{TargetEncoding, TargetPart, part_of, query_values};
-use time::Clock;
+pub(super) use time::Clock;
 use tls::OfTls;
 
 use super::{VARIABLES, load_time};
@@ -125,7 +125,7 @@ impl CompiledName {
 
 impl PlaceholderId {
     /// Compiles the name of a placeholder, without its `http.` prefix.
-    fn of_exchange(name: &str) -> Option<Self> {
+    pub(super) fn of_exchange(name: &str) -> Option<Self> {
         if let Some(field) = name.strip_prefix("response.header.") {
             return Some(FieldName::parse(field).map_or(Self::NoField, Self::ResponseField));
         }

@@ -248,7 +248,8 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
             return;
         }
         let place = checks.place(&target.address);
-        let upstream = upstream.get_or_insert_with(|| worker.upstream(&place.to_dial(), &at_port(&checker.transport, &place.port)));
+        let upstream = upstream
+            .get_or_insert_with(|| worker.upstream(&place.to_dial(), &at_port(&checker.transport, &place.port)));
         let outcome = checker.check(target, &place, upstream, &worker).await;
         if let Err(cause) = &outcome {
             tracing::debug!(upstream = &*target.dial, cause, "an active health check failed");

@@ -234,7 +234,10 @@ fn options_of_connections() {
     };
     let default = transport(json!({}));
     let [delay, interval] = [Duration::from_millis(300), Duration::from_secs(30)];
-    assert_eq!((default.fallback_delay, default.probe_interval, default.local_address), (Some(delay), Some(interval), None));
+    assert_eq!(
+        (default.fallback_delay, default.probe_interval, default.local_address),
+        (Some(delay), Some(interval), None)
+    );
     let off = transport(json!({ "dial_fallback_delay": -1, "keep_alive": { "probe_interval": "-1s" } }));
     assert_eq!((off.fallback_delay, off.probe_interval), (None, None));
     let set = transport(json!({ "dial_fallback_delay": "1s", "keep_alive": { "probe_interval": "5s" } }));

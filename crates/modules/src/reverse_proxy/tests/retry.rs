@@ -329,7 +329,7 @@ fn transport_errors() {
     let (call, pending) = after_answer(&mut kit, call, pending, 503, &[]).unwrap();
     assert_eq!(self::text(&call), "kept for each attempt");
     assert_eq!(after_answer(&mut kit, call, pending, 500, &[]).err().unwrap().status, 500);
-    // A body that is too long to be kept is sent once: the client gets the response, whatever it is.
+    // A body that is too long to be kept is sent once: the client gets any response.
     let long = "x".repeat(300 * 1024);
     let (call, pending) = ask(&mut kit, &Request::new("POST", "/").content(long.as_str()));
     assert_eq!(self::text(&call).len(), long.len());

@@ -21,7 +21,7 @@ pub(in crate::template) enum Clock {
 
 impl Clock {
     /// Parses the rest of a name after `time.now`.
-    pub(super) fn find(name: &str) -> Option<Self> {
+    pub(in crate::template) fn find(name: &str) -> Option<Self> {
         Some(match name {
             "" => Self::Written,
             ".http" => Self::Http,

@@ -1,0 +1,251 @@
+//! `templates`: executes a response's content as a template in Go's `text/template` language, with Caddy's functions.
+//!
+//! - `request`: the exchange, copied for the thread that executes the template
+//! - `data`: the same as values of the template language
+//! - `functions`, `files`, `front_matter`, `markdown`: Caddy's functions; `dates`: those of Sprig for times
+//!
+//! A template runs on a thread of the pool for blocking work: it may read files and compute. It uses placeholders by
+//! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
+//! meets new names ends with their list; the worker evaluates them, and the template is executed again.
+
+mod data;
+mod dates;
+mod files;
+mod front_matter;
+mod functions;
+mod markdown;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
+
+use causeway_message::{Chunk, FieldName, FieldValue, Method, StatusCode, names};
+use causeway_pipeline::body::BodyReader;
+use causeway_pipeline::worker::{Work, WorkKind, Worker, offload};
+use causeway_pipeline::{
+    Body, BodyFault, Build, BuildError, Context, FamilyId, Fault, Frame, Handler, LogLimit, Reason, Response, Step,
+    Template,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use functions::{Executed, Failed, FieldChange};
+use request::Snapshot;
+
+/// Bytes of a template; a longer response is an error.
+const TEMPLATE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Executions of one response, each of which found further placeholders.
+const EXECUTIONS_MAX: u32 = 32;
+/// The types of content that are templates by default; Caddy's.
+const TYPES: [&str; 3] = ["text/html", "text/plain", "text/markdown"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TemplatesConfig {
+    #[serde(default)]
+    file_root: String,
+    mime_types: Option<Vec<String>>,
+    #[serde(default)]
+    delimiters: Vec<String>,
+}
+
+/// The compiled handler.
+struct TemplatesPlan {
+    /// The folder of files that templates read.
+    root: Template,
+    types: Box<[Box<str>]>,
+    /// The delimiters of actions; empty ones are Go's.
+    delimiters: [Box<str>; 2],
+    /// All placeholders that modules set.
+    placeholders: FamilyId,
+    /// For failures, whose place in a template no response contains.
+    log: LogLimit,
+}
+
+struct Templates(Arc<TemplatesPlan>);
+
+/// Compiles the handler from its JSON.
+///
+/// # Errors
+/// If an option is unknown, or there are not two delimiters.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let written: TemplatesConfig = build.parse(value)?;
+    let delimiters = match <[String; 2]>::try_from(written.delimiters) {
+        Ok([left, right]) => [left.into(), right.into()],
+        Err(none) if none.is_empty() => Default::default(),
+        Err(some) => {
+            let expected = "two delimiters: before an action, and after it";
+            return build.at("delimiters", |build| Err(build.refuse(some.join(" "), expected)));
+        }
+    };
+    let root = if written.file_root.is_empty() { "{http.vars.root}" } else { &written.file_root };
+    let types = match written.mime_types {
+        Some(types) => types.into_iter().map(Into::into).collect(),
+        None => TYPES.map(Into::into).into(),
+    };
+    let root = build.template(root);
+    let placeholders = build.family("");
+    Ok(Box::new(Templates(Arc::new(TemplatesPlan { root, types, delimiters, placeholders, log: LogLimit::new() }))))
+}
+
+impl TemplatesPlan {
+    /// Returns whether a response of this type is a template.
+    fn has_type(&self, cx: &Context) -> bool {
+        let found = cx.response().fields().get(names::CONTENT_TYPE).unwrap_or_default();
+        self.types.iter().any(|wanted| memchr::memmem::find(found, wanted.as_bytes()).is_some())
+    }
+}
+
+impl Handler for Templates {
+    fn enter(&self, _cx: &mut Context) -> Step {
+        Step::Next
+    }
+
+    fn leave(&self, cx: &mut Context, response: Response) -> Step {
+        if matches!(response.body, Body::Tunnel(_)) || !self.0.has_type(cx) {
+            return Step::Respond(response);
+        }
+        let is_without_content = cx.head().method() == Method::Head || matches!(response.status.as_u16(), 204 | 304);
+        if is_without_content {
+            // The fields are those of a response to GET as far as they are known.
+            remove_validators(cx);
+            return Step::Respond(response);
+        }
+        let (plan, status) = (Arc::clone(&self.0), response.status);
+        let reading = ReadContent { reader: response.body.into(), worker: Rc::clone(cx.worker()), bytes: Vec::new() };
+        cx.wait(reading, move |cx, read| match read {
+            Ok(text) => {
+                let root = cx.rendered(&plan.root, |_, root| root.to_vec());
+                let snapshot = Arc::new(Snapshot::of(cx, root, text));
+                execute(cx, plan, snapshot, status, BTreeMap::new(), EXECUTIONS_MAX)
+            }
+            Err(fault) => Step::Fail(fault),
+        })
+    }
+}
+
+/// Reads the whole content of a response.
+struct ReadContent {
+    reader: BodyReader,
+    worker: Rc<dyn Worker>,
+    bytes: Vec<u8>,
+}
+
+impl Future for ReadContent {
+    type Output = Result<Vec<u8>, Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match ready!(this.reader.poll_frame(&this.worker, task)) {
+                None => return Poll::Ready(Ok(std::mem::take(&mut this.bytes))),
+                Some(Ok(Frame::Chunk(chunk))) if this.bytes.len() + chunk.len() > TEMPLATE_BYTES_MAX => {
+                    return Poll::Ready(Err(broken(format!("a template is longer than {TEMPLATE_BYTES_MAX} bytes"))));
+                }
+                Some(Ok(Frame::Chunk(chunk))) => this.bytes.extend_from_slice(chunk.as_slice()),
+                Some(Ok(Frame::Trailers(_))) => {}
+                Some(Err(fault)) => return Poll::Ready(Err(unread(fault))),
+            }
+        }
+    }
+}
+
+/// Executes the template with the placeholders that are known so far.
+fn execute(
+    cx: &mut Context,
+    plan: Arc<TemplatesPlan>,
+    snapshot: Arc<Snapshot>,
+    status: StatusCode,
+    known: BTreeMap<String, Vec<u8>>,
+    left: u32,
+) -> Step {
+    let (ours, input) = (Arc::clone(&plan), Arc::clone(&snapshot));
+    let job = move || {
+        let executed = functions::execute(&input, &known, [&*ours.delimiters[0], &*ours.delimiters[1]]);
+        (executed, known)
+    };
+    let Ok(job) = offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) else { return Step::Fail(Fault::busy()) };
+    cx.wait(job, move |cx, done| match done {
+        Some((Ok(Executed::Whole { output, changes }), _)) => respond(cx, status, output, &changes),
+        Some((Ok(Executed::Unknown(names)), mut known)) if left > 0 => {
+            for name in names {
+                let value = cx.with_scratch(|cx, text| {
+                    cx.render_placeholder(plan.placeholders, &name, text);
+                    text.clone()
+                });
+                known.insert(name, value);
+            }
+            execute(cx, plan, snapshot, status, known, left - 1)
+        }
+        Some((Ok(Executed::Unknown(_)), _)) => {
+            fail(cx, broken(format!("a template needs new placeholders in each of {EXECUTIONS_MAX} executions")))
+        }
+        Some((Err(Failed { status, message, is_wanted }), _)) => {
+            if !is_wanted && let Some(left_out) = plan.log.admit() {
+                tracing::error!(cause = message, left_out, "a template fails");
+            }
+            fail(cx, Fault { status, reason: Reason::Text(message.into()) })
+        }
+        // The job has panicked.
+        None => fail(cx, Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    })
+}
+
+/// Responds with the template's output.
+fn respond(cx: &mut Context, status: StatusCode, output: Vec<u8>, changes: &[FieldChange]) -> Step {
+    remove_validators(cx);
+    for change in changes {
+        let (FieldChange::Add(name, _) | FieldChange::Set(name, _) | FieldChange::Del(name)) = change;
+        // The function has checked names and values.
+        let Some(name) = FieldName::parse(name) else { continue };
+        let head = cx.response_mut().fields_mut();
+        match change {
+            FieldChange::Del(_) => drop(head.remove(name.as_ref())),
+            FieldChange::Add(_, value) => {
+                if let Some(value) = FieldValue::parse(value) {
+                    head.append(name.as_ref(), value);
+                }
+            }
+            FieldChange::Set(_, value) => {
+                if let Some(value) = FieldValue::parse(value) {
+                    head.insert(name.as_ref(), value);
+                }
+            }
+        }
+    }
+    Step::Respond(Response { status, body: Body::Chunk(Chunk::from(output)) })
+}
+
+/// Caddy: the output has neither the length nor the ranges and validators of the template.
+fn remove_validators(cx: &mut Context) {
+    let head = cx.response_mut();
+    for name in [names::CONTENT_LENGTH, names::ACCEPT_RANGES, names::LAST_MODIFIED, names::ETAG] {
+        head.remove(name);
+    }
+}
+
+/// Fails without the fields that describe the content of the template, as Caddy does.
+fn fail(cx: &mut Context, fault: Fault) -> Step {
+    remove_validators(cx);
+    let head = cx.response_mut();
+    for name in [names::CONTENT_TYPE, names::CONTENT_ENCODING, names::CONTENT_RANGE] {
+        head.remove(name);
+    }
+    Step::Fail(fault)
+}
+
+#[cold]
+fn broken(words: String) -> Fault {
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
+}
+
+#[cold]
+fn unread(fault: BodyFault) -> Fault {
+    broken(format!("reading a template: {fault}"))
+}

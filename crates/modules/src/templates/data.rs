@@ -1,0 +1,401 @@
+//! The exchange as values of the template language: Caddy's `TemplateContext`, Go's `http.RequestValue` and `url.URL`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use causeway_go_template::{Call, Element, Failure, IntegerType, Map, Object, Signature, Type, Value};
+use causeway_message::{FieldName, FieldValue, Version, path};
+
+use super::functions::FieldChange;
+use super::request::{RequestFacts, Snapshot, canonical};
+
+const NO_PARAMETERS: Signature = Signature::fixed(&[]);
+const ONE_TEXT: Signature = Signature::fixed(&[Type::String]);
+const TWO_TEXTS: Signature = Signature::fixed(&[Type::String, Type::String]);
+
+fn text(value: &Value) -> &[u8] {
+    value.as_bytes().unwrap_or_default()
+}
+
+fn name_of(value: &Value) -> String {
+    String::from_utf8_lossy(text(value)).into_owned()
+}
+
+/// The dot of a template.
+#[derive(Clone)]
+pub(super) struct Dot {
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The arguments of `include`.
+    pub(super) arguments: Value,
+    /// The changes of the response's fields.
+    pub(super) changes: Rc<RefCell<Vec<FieldChange>>>,
+}
+
+impl std::fmt::Debug for Dot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Dot")
+    }
+}
+
+impl Object for Dot {
+    fn type_name(&self) -> &str {
+        "*templates.TemplateContext"
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "Args" => Some(self.arguments.clone()),
+            "Req" => Some(request(&self.snapshot, false)),
+            "RespHeader" => Some(Value::Object(Rc::new(ResponseFields(self.clone())))),
+            _ => None,
+        }
+    }
+
+    fn method(&self, name: &str) -> Option<Signature> {
+        match name {
+            "ClientIP" | "Host" | "OriginalReq" | "RemoteIP" => Some(NO_PARAMETERS),
+            "Cookie" => Some(ONE_TEXT),
+            _ => None,
+        }
+    }
+
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+        let facts = &self.snapshot.request;
+        Ok(match name {
+            "ClientIP" => address(self.snapshot.client).into(),
+            "RemoteIP" => address(facts.peer.ip()).into(),
+            "Host" => return host(&facts.host),
+            "OriginalReq" => request(&self.snapshot, true),
+            _ => facts.cookie(text(&arguments[0])).map_or_else(|| Value::from(""), bytes),
+        })
+    }
+}
+
+fn bytes(text: &[u8]) -> Value {
+    Value::String(text.into())
+}
+
+fn address(ip: IpAddr) -> String {
+    ip.to_canonical().to_string()
+}
+
+/// Returns the host without its port. As in Go, a colon that begins no port is an error.
+fn host(authority: &str) -> Result<Value, Failure> {
+    let Some((host, _)) = authority.rsplit_once(':') else { return Ok(authority.into()) };
+    let is_literal = host.starts_with('[') && host.ends_with(']');
+    if host.contains(':') && !is_literal {
+        return Err(format!("address {authority}: too many colons in address").into());
+    }
+    Ok(host.trim_start_matches('[').trim_end_matches(']').into())
+}
+
+fn request(snapshot: &Arc<Snapshot>, is_original: bool) -> Value {
+    Value::Object(Rc::new(RequestValue { snapshot: Arc::clone(snapshot), is_original }))
+}
+
+/// Go's `http.RequestValue`.
+struct RequestValue {
+    snapshot: Arc<Snapshot>,
+    is_original: bool,
+}
+
+impl std::fmt::Debug for RequestValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RequestValue")
+    }
+}
+
+impl RequestValue {
+    fn facts(&self) -> &RequestFacts {
+        if self.is_original { &self.snapshot.original } else { &self.snapshot.request }
+    }
+
+    fn first(&self, name: &str) -> Value {
+        self.facts().values(name).next().map_or_else(|| Value::from(""), bytes)
+    }
+}
+
+impl Object for RequestValue {
+    fn type_name(&self) -> &str {
+        if self.is_original { "http.RequestValue" } else { "*http.RequestValue" }
+    }
+
+    fn kind(&self) -> &str {
+        if self.is_original { "struct" } else { "ptr" }
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        let facts = self.facts();
+        let (major, minor) = match facts.version {
+            Version::Http2 => (2, 0),
+            Version::Http11 => (1, 1),
+            Version::Http10 => (1, 0),
+        };
+        Some(match name {
+            "Method" => facts.method.as_str().into(),
+            "URL" => {
+                Value::Object(Rc::new(Url { snapshot: Arc::clone(&self.snapshot), is_original: self.is_original }))
+            }
+            "Proto" => format!("HTTP/{major}.{minor}").into(),
+            "ProtoMajor" => Value::Int(major),
+            "ProtoMinor" => Value::Int(minor),
+            "Header" => lists("http.Header", true, facts.fields.iter().map(|(name, value)| (name.as_str(), &**value))),
+            "ContentLength" => {
+                let length = facts.content_length.and_then(|length| i64::try_from(length).ok());
+                Value::Integer(length.unwrap_or_default(), IntegerType::Int64)
+            }
+            "Host" => facts.host.as_str().into(),
+            "RemoteAddr" => facts.peer.to_string().into(),
+            "RequestURI" => bytes(&self.snapshot.original.target),
+            _ => return None,
+        })
+    }
+
+    fn method(&self, name: &str) -> Option<Signature> {
+        match name {
+            "UserAgent" | "Referer" => Some(NO_PARAMETERS),
+            "FormValue" => Some(ONE_TEXT),
+            "ProtoAtLeast" => Some(Signature::fixed(&[Type::Int, Type::Int])),
+            _ => None,
+        }
+    }
+
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+        Ok(match name {
+            "UserAgent" => self.first("User-Agent"),
+            "Referer" => self.first("Referer"),
+            "ProtoAtLeast" => {
+                let number = |index: usize| arguments[index].as_integer().unwrap_or_default();
+                let own = if self.facts().version == Version::Http2 {
+                    (2, 0)
+                } else {
+                    (1, i64::from(self.facts().version == Version::Http11))
+                };
+                Value::Bool(own >= (number(0), number(1)))
+            }
+            // Of the query alone: other handlers have read the body.
+            _ => {
+                let wanted = text(&arguments[0]);
+                let found = query(self.facts().query.as_deref().unwrap_or_default());
+                found
+                    .into_iter()
+                    .find(|(name, _)| name == wanted)
+                    .map_or_else(|| Value::from(""), |(_, value)| bytes(&value))
+            }
+        })
+    }
+}
+
+/// Go's `url.URL` of a request.
+struct Url {
+    snapshot: Arc<Snapshot>,
+    is_original: bool,
+}
+
+impl std::fmt::Debug for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Url")
+    }
+}
+
+impl Url {
+    fn facts(&self) -> &RequestFacts {
+        if self.is_original { &self.snapshot.original } else { &self.snapshot.request }
+    }
+
+    fn raw_path(&self) -> &[u8] {
+        self.facts().target.split(|byte| *byte == b'?').next().unwrap_or_default()
+    }
+}
+
+impl Object for Url {
+    fn type_name(&self) -> &str {
+        "*url.URL"
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        let facts = self.facts();
+        Some(match name {
+            "Path" => bytes(&facts.path),
+            "RawQuery" => facts.query.as_deref().unwrap_or_default().into(),
+            // The target of a request has neither.
+            "Scheme" | "Host" | "Fragment" | "Opaque" | "RawPath" => "".into(),
+            "ForceQuery" => Value::Bool(facts.query.as_deref() == Some("")),
+            _ => return None,
+        })
+    }
+
+    fn method(&self, name: &str) -> Option<Signature> {
+        matches!(name, "String" | "RequestURI" | "EscapedPath" | "Query" | "Hostname" | "Port" | "IsAbs")
+            .then_some(NO_PARAMETERS)
+    }
+
+    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+        Ok(match name {
+            "Query" => {
+                let pairs = query(self.facts().query.as_deref().unwrap_or_default());
+                let pairs: Vec<_> = pairs
+                    .into_iter()
+                    .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value))
+                    .collect();
+                lists("url.Values", false, pairs.iter().map(|(name, value)| (name.as_str(), &**value)))
+            }
+            "EscapedPath" => bytes(self.raw_path()),
+            "Hostname" | "Port" => "".into(),
+            "IsAbs" => Value::Bool(false),
+            _ => bytes(&self.facts().target),
+        })
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(String::from_utf8_lossy(&self.facts().target).into_owned())
+    }
+}
+
+/// Parses a query as Go does: `+` is a space, and a pair with a semicolon or a bad escape is left out.
+fn query(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let decode = |part: &str| {
+        let mut decoded = Vec::new();
+        path::decode(part.replace('+', " "), &mut decoded).ok().map(|()| decoded)
+    };
+    let pairs = text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
+    pairs
+        .filter_map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((decode(name)?, decode(value)?))
+        })
+        .collect()
+}
+
+/// Makes a map of lists with methods: `http.Header` or `url.Values`.
+fn lists<'t>(type_name: &'static str, is_header: bool, pairs: impl Iterator<Item = (&'t str, &'t [u8])>) -> Value {
+    let mut values = BTreeMap::<String, Vec<Value>>::new();
+    for (name, value) in pairs {
+        values.entry(name.to_owned()).or_default().push(bytes(value));
+    }
+    Value::Object(Rc::new(Lists { type_name, is_header, values }))
+}
+
+#[derive(Debug)]
+struct Lists {
+    type_name: &'static str,
+    /// Names are compared in Go's canonical form.
+    is_header: bool,
+    values: BTreeMap<String, Vec<Value>>,
+}
+
+impl Lists {
+    fn values(&self, name: &Value) -> &[Value] {
+        let name = name_of(name);
+        let name = if self.is_header { canonical(&name) } else { name };
+        self.values.get(&name).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Object for Lists {
+    fn type_name(&self) -> &str {
+        self.type_name
+    }
+
+    fn kind(&self) -> &str {
+        "map"
+    }
+
+    fn method(&self, name: &str) -> Option<Signature> {
+        match (name, self.is_header) {
+            ("Get", _) | ("Values", true) | ("Has", false) => Some(ONE_TEXT),
+            _ => None,
+        }
+    }
+
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+        let values = self.values(&arguments[0]);
+        Ok(match name {
+            "Get" => values.first().cloned().unwrap_or_else(|| "".into()),
+            "Has" => Value::Bool(!values.is_empty()),
+            _ => Value::strings(values.iter().cloned()),
+        })
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        let entries = self
+            .values
+            .iter()
+            .map(|(name, values)| (Arc::from(name.as_bytes()), Value::strings(values.iter().cloned())));
+        Some(Value::Map(Map::new(entries.collect(), Element::Strings)))
+    }
+}
+
+/// The fields of the response, which a template may change.
+#[derive(Debug)]
+struct ResponseFields(Dot);
+
+impl ResponseFields {
+    /// The fields with the changes so far.
+    fn current(&self) -> Vec<(String, Vec<u8>)> {
+        let mut fields = self.0.snapshot.response.clone();
+        for change in &*self.0.changes.borrow() {
+            match change {
+                FieldChange::Add(name, value) => fields.push((name.clone(), value.clone())),
+                FieldChange::Set(name, value) => {
+                    fields.retain(|(field, _)| field != name);
+                    fields.push((name.clone(), value.clone()));
+                }
+                FieldChange::Del(name) => fields.retain(|(field, _)| field != name),
+            }
+        }
+        fields
+    }
+
+    fn lists(&self) -> Value {
+        let fields = self.current();
+        lists("http.Header", true, fields.iter().map(|(name, value)| (name.as_str(), &**value)))
+    }
+}
+
+impl Object for ResponseFields {
+    fn type_name(&self) -> &str {
+        "templates.WrappedHeader"
+    }
+
+    fn kind(&self) -> &str {
+        "struct"
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        (name == "Header").then(|| self.lists())
+    }
+
+    fn method(&self, name: &str) -> Option<Signature> {
+        match name {
+            "Add" | "Set" => Some(TWO_TEXTS),
+            "Del" | "Get" | "Values" => Some(ONE_TEXT),
+            _ => None,
+        }
+    }
+
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, Failure> {
+        if let ("Get" | "Values", Value::Object(lists)) = (name, self.lists()) {
+            return lists.invoke(name, arguments, call);
+        }
+        let field = canonical(&name_of(&arguments[0]));
+        if FieldName::parse(&field).is_none() {
+            return Err(format!("'{field}' is no name of a field").into());
+        }
+        let value = arguments.get(1).map(|value| text(value).to_vec()).unwrap_or_default();
+        if FieldValue::parse(&value).is_none() {
+            return Err(format!("the value for {field} has characters that a field cannot have").into());
+        }
+        // Each change is kept until the end.
+        call.allocate(field.len() + value.len() + 64)?;
+        self.0.changes.borrow_mut().push(match name {
+            "Add" => FieldChange::Add(field, value),
+            "Set" => FieldChange::Set(field, value),
+            _ => FieldChange::Del(field),
+        });
+        Ok("".into())
+    }
+}

@@ -1,0 +1,119 @@
+//! The files of templates, in one folder.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use causeway_go_template::{Call, Failure, IntegerType, Object, Signature, Value};
+use causeway_message::path;
+
+/// Bytes of a file that a template reads.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The folder. As in Go's `http.Dir`, a name never leads out of it, except through symbolic links.
+pub(super) struct TemplateFolder(PathBuf);
+
+impl TemplateFolder {
+    /// An empty name is the working folder.
+    pub(super) fn at(root: &[u8]) -> Self {
+        Self(if root.is_empty() { ".".into() } else { std::ffi::OsStr::from_bytes(root).into() })
+    }
+
+    fn path(&self, name: &[u8]) -> Result<PathBuf, Failure> {
+        if name.contains(&0) {
+            return Err("the name of a file has a zero byte".into());
+        }
+        let mut cleaned = Vec::new();
+        path::clean(&[b"/", name].concat(), &mut cleaned);
+        let relative = std::ffi::OsStr::from_bytes(&cleaned).to_owned();
+        Ok(self.0.join(PathBuf::from(relative).strip_prefix("/").unwrap_or(std::path::Path::new(""))))
+    }
+
+    /// Opens a regular file or a folder. Others, such as a pipe, could block for ever.
+    fn open(&self, name: &[u8]) -> Result<(File, Metadata), Failure> {
+        let path = self.path(name)?;
+        let opened = fs::metadata(&path).and_then(|seen| {
+            if seen.is_file() || seen.is_dir() {
+                let file = File::open(&path)?;
+                let metadata = file.metadata()?;
+                return Ok((file, metadata));
+            }
+            Err(io::Error::from(io::ErrorKind::InvalidInput))
+        });
+        opened.map_err(|error| fault(name, &error))
+    }
+
+    pub(super) fn read(&self, name: &[u8], call: &mut Call<'_>) -> Result<Vec<u8>, Failure> {
+        let (file, metadata) = self.open(name)?;
+        call.allocate(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
+        let mut bytes = Vec::new();
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+        read.map_err(|error| fault(name, &error))?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(format!("open {}: a file of more than {FILE_BYTES_MAX} bytes", shown(name)).into());
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn has(&self, name: &[u8]) -> Result<bool, Failure> {
+        Ok(self.open(name).is_ok())
+    }
+
+    pub(super) fn stat(&self, name: &[u8]) -> Result<Value, Failure> {
+        let (_, metadata) = self.open(name)?;
+        let path = self.path(name)?;
+        let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
+        Ok(Value::Object(Rc::new(FileInfo { name, metadata })))
+    }
+
+    /// Returns the names in a folder, in their order; Go's are in the order of the file system.
+    pub(super) fn list(&self, name: &[u8], call: &mut Call<'_>) -> Result<Value, Failure> {
+        let (_, metadata) = self.open(name)?;
+        if !metadata.is_dir() {
+            return Err(format!("{} is not a directory", shown(name)).into());
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.path(name)?).map_err(|error| fault(name, &error))? {
+            let entry = entry.map_err(|error| fault(name, &error))?.file_name().into_vec();
+            call.allocate(entry.len() + 64)?;
+            names.push(entry);
+        }
+        names.sort();
+        Ok(Value::strings(names))
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn fault(name: &[u8], error: &io::Error) -> Failure {
+    format!("open {}: {error}", shown(name)).into()
+}
+
+/// Go's `fs.FileInfo`.
+#[derive(Debug)]
+struct FileInfo {
+    name: Vec<u8>,
+    metadata: Metadata,
+}
+
+impl Object for FileInfo {
+    fn type_name(&self) -> &str {
+        "*os.fileStat"
+    }
+
+    fn method(&self, name: &str) -> Option<Signature> {
+        matches!(name, "Name" | "Size" | "IsDir").then_some(Signature::fixed(&[]))
+    }
+
+    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+        Ok(match name {
+            "Name" => self.name.clone().into(),
+            "IsDir" => self.metadata.is_dir().into(),
+            _ => Value::Integer(i64::try_from(self.metadata.len()).unwrap_or(i64::MAX), IntegerType::Int64),
+        })
+    }
+}

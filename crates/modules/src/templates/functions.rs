@@ -1,0 +1,352 @@
+//! Caddy's functions, and the execution of a template with them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use causeway_go_template::{Budget, Call, ExecutionLimits, Failure, Functions, Signature, TemplateSet, Type, Value};
+use causeway_message::StatusCode;
+
+use super::data::Dot;
+use super::files::TemplateFolder;
+use super::request::Snapshot;
+use super::{dates, front_matter, markdown};
+
+/// The result of an execution.
+pub(super) enum Executed {
+    Whole {
+        output: Vec<u8>,
+        changes: Vec<FieldChange>,
+    },
+    /// The execution has met placeholders that are not known. The execution has no effect.
+    Unknown(BTreeSet<String>),
+}
+
+/// A change of the response's fields. Names are valid and in Go's canonical form, values are valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum FieldChange {
+    Add(String, Vec<u8>),
+    Set(String, Vec<u8>),
+    Del(String),
+}
+
+/// The template cannot be executed.
+pub(super) struct Failed {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+    /// The template itself has ended the execution with `httpError`.
+    pub(super) is_wanted: bool,
+}
+
+/// Executes the template in the snapshot. `known` has the placeholders that were evaluated.
+///
+/// # Errors
+/// If the text is no template, or its execution fails; with the status of `httpError`, or 500.
+pub(super) fn execute(
+    snapshot: &Arc<Snapshot>,
+    known: &BTreeMap<String, Vec<u8>>,
+    delimiters: [&str; 2],
+) -> Result<Executed, Failed> {
+    let changes = Rc::default();
+    let shared = Rc::new(Shared {
+        snapshot: Arc::clone(snapshot),
+        folder: TemplateFolder::at(&snapshot.root),
+        known: known.clone(),
+        unknown: RefCell::default(),
+        status: Cell::new(None),
+        delimiters: delimiters.map(str::to_owned),
+        changes: Rc::clone(&changes),
+    });
+    let dot = Dot { snapshot: Arc::clone(snapshot), arguments: Value::list(Vec::new()), changes };
+    let name = String::from_utf8_lossy(&snapshot.request.path);
+    let executed = run(&shared, &name, &snapshot.text, dot, &Budget::new(ExecutionLimits::default()));
+    let unknown = shared.unknown.take();
+    if !unknown.is_empty() {
+        // A failure may come from the values that are missing.
+        return Ok(Executed::Unknown(unknown));
+    }
+    match executed {
+        Ok(output) => Ok(Executed::Whole { output, changes: shared.changes.take() }),
+        Err(message) => {
+            let wanted = shared.status.get();
+            let status = wanted.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            Err(Failed { status, message, is_wanted: wanted.is_some() })
+        }
+    }
+}
+
+/// The state of one execution, with all templates that it includes.
+struct Shared {
+    snapshot: Arc<Snapshot>,
+    folder: TemplateFolder,
+    known: BTreeMap<String, Vec<u8>>,
+    /// Placeholders that were met and are not in `known`.
+    unknown: RefCell<BTreeSet<String>>,
+    /// The status that `httpError` has set.
+    status: Cell<Option<StatusCode>>,
+    delimiters: [String; 2],
+    changes: Rc<RefCell<Vec<FieldChange>>>,
+}
+
+/// Parses and executes a text within the budget of the whole execution.
+fn run(shared: &Rc<Shared>, name: &str, text: &[u8], dot: Dot, budget: &Budget) -> Result<Vec<u8>, String> {
+    let set = Rc::new(TemplateSet::new().delimiters(&shared.delimiters[0], &shared.delimiters[1]));
+    let functions = functions(shared, &set);
+    set.parse(name, text, &|name| functions.contains(name)).map_err(|error| error.to_string())?;
+    let mut output = Vec::new();
+    let executed = set.execute_within(name, &functions, &Value::Object(Rc::new(dot)), budget, &mut output);
+    executed.map(|()| output).map_err(|error| error.to_string())
+}
+
+const NAME: Signature = Signature::fixed(&[Type::String]);
+const ANY: Signature = Signature::fixed(&[Type::Any]);
+
+/// A function that uses the execution's state.
+type Function = fn(&Rc<Shared>, &mut Call<'_>, &[Value]) -> Result<Value, Failure>;
+
+fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
+    let with = |function: Function| {
+        let shared = Rc::clone(shared);
+        move |call: &mut Call<'_>, arguments: &[Value]| function(&shared, call, arguments)
+    };
+    let (importing, into) = (Rc::clone(shared), Rc::downgrade(set));
+    let import = move |call: &mut Call<'_>, arguments: &[Value]| {
+        let set = into.upgrade().ok_or("its template is gone")?;
+        let text = read(&importing, call, &arguments[0])?;
+        let known = functions(&importing, &set);
+        set.parse(&name(&importing.snapshot.request.path), &text, &|function| known.contains(function))
+            .map_err(|error| error.to_string())?;
+        Ok("".into())
+    };
+    dates::with(Functions::new())
+        .with("include", Signature::variadic(&[Type::String, Type::Any]), with(include))
+        .with("import", NAME, import)
+        .with("readFile", NAME, with(|shared, call, arguments| Ok(read(shared, call, &arguments[0])?.into())))
+        .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.folder.has(text(&arguments[0]))?.into())))
+        .with("fileStat", NAME, with(|shared, _, arguments| shared.folder.stat(text(&arguments[0]))))
+        .with("listFiles", NAME, with(|shared, call, arguments| shared.folder.list(text(&arguments[0]), call)))
+        .with("httpInclude", NAME, with(|_, _, _| Err("httpInclude is not built into this version".into())))
+        .with("httpError", Signature::fixed(&[Type::Int]), with(http_error))
+        .with("env", NAME, with(env))
+        .with("placeholder", NAME, with(placeholder))
+        .with("ph", NAME, with(placeholder))
+        .with("humanize", Signature::fixed(&[Type::String, Type::String]), with(humanize))
+        // There are no functions of plugins.
+        .with("maybe", Signature::variadic(&[Type::String, Type::Any]), with(|_, _, _| Ok("".into())))
+        .with("pathEscape", NAME, with(path_escape))
+        .with("stripHTML", NAME, with(strip_html))
+        .with("markdown", ANY, with(|_, call, arguments| markdown::render(&shown(&arguments[0]), call)))
+        .with("splitFrontMatter", ANY, with(|_, call, arguments| front_matter::split(&shown(&arguments[0]), call)))
+}
+
+fn text(value: &Value) -> &[u8] {
+    value.as_bytes().unwrap_or_default()
+}
+
+fn name(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// Returns a value as Caddy's `ToString` does for texts and numbers.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => name(text),
+        Value::Bool(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        Value::Uint(value) => value.to_string(),
+        other => other.as_integer().map(|value| value.to_string()).unwrap_or_default(),
+    }
+}
+
+fn read(shared: &Shared, call: &mut Call<'_>, file: &Value) -> Result<Vec<u8>, Failure> {
+    shared.folder.read(text(file), call)
+}
+
+/// Executes a file as a template of its own, with arguments.
+fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let [file, rest @ ..] = arguments else { return Err("it needs the name of a file".into()) };
+    let source = read(shared, call, file)?;
+    let dot = Dot {
+        snapshot: Arc::clone(&shared.snapshot),
+        arguments: Value::list(rest.to_vec()),
+        changes: Rc::clone(&shared.changes),
+    };
+    Ok(run(shared, &name(text(file)), &source, dot, call.budget())?.into())
+}
+
+/// Ends the execution with a status.
+fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let status = arguments[0].as_integer().and_then(|status| u16::try_from(status).ok());
+    let status = status.and_then(StatusCode::new).filter(|status| status.as_u16() >= 200);
+    let status = status.ok_or("it needs the status of a response, from 200 to 999")?;
+    shared.status.set(Some(status));
+    Err(format!("HTTP {}", status.as_u16()).into())
+}
+
+fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let variable = name(text(&arguments[0]));
+    // The standard library demands a name that can be one.
+    let is_name = !variable.is_empty() && !variable.contains(['=', '\0']);
+    let value = if is_name { std::env::var_os(variable) } else { None };
+    Ok(value.unwrap_or_default().into_encoded_bytes().into())
+}
+
+fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let placeholder = name(text(&arguments[0]));
+    match shared.known.get(&placeholder) {
+        Some(value) => Ok(Value::from(&**value)),
+        None => {
+            // The worker evaluates each.
+            call.allocate(placeholder.len() + 64)?;
+            shared.unknown.borrow_mut().insert(placeholder);
+            Ok("".into())
+        }
+    }
+}
+
+/// `size` and `time`, as the library humanize of Go prints them.
+fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let (form, data) = (name(text(&arguments[0])), name(text(&arguments[1])));
+    let (form, layout) = form.split_once(':').map_or((&*form, None), |(form, layout)| (form, Some(layout)));
+    match (form, layout) {
+        ("size", _) => {
+            let size = data.parse().map_err(|error| format!("humanize: size cannot be parsed: '{data}': {error}"))?;
+            Ok(size_text(size).into())
+        }
+        ("time", None) => {
+            let parsed = time::OffsetDateTime::parse(&data, &time::format_description::well_known::Rfc2822);
+            let then = parsed.map_err(|error| format!("humanize: time cannot be parsed: '{data}': {error}"))?;
+            Ok(distance((time::OffsetDateTime::now_utc() - then).whole_seconds()).into())
+        }
+        ("time", Some(_)) => Err("humanize: layouts of times are not built into this version".into()),
+        _ => Err(format!("humanize: found '{form}', expected size or time").into()),
+    }
+}
+
+/// Returns a number of bytes in powers of 1000, with a decimal below 10.
+fn size_text(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 10 {
+        return format!("{bytes} B");
+    }
+    let mut unit = 0;
+    let mut scale = 1_u64;
+    while unit + 1 < UNITS.len() && bytes / scale >= 1000 {
+        scale *= 1000;
+        unit += 1;
+    }
+    let value = (bytes as f64 / scale as f64 * 10.0 + 0.5).floor() / 10.0;
+    if value < 10.0 { format!("{value:.1} {}", UNITS[unit]) } else { format!("{value:.0} {}", UNITS[unit]) }
+}
+
+/// Returns how long ago a time was, by the largest unit that fits.
+fn distance(seconds: i64) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    const WEEK: u64 = 7 * DAY;
+    const MONTH: u64 = 30 * DAY;
+    const YEAR: u64 = 12 * MONTH;
+    let side = if seconds < 0 { "from now" } else { "ago" };
+    let count = seconds.unsigned_abs();
+    let some = |unit: u64, name: &str| format!("{} {name} {side}", count / unit);
+    match count {
+        0 => "now".to_owned(),
+        1 => format!("1 second {side}"),
+        2..MINUTE => some(1, "seconds"),
+        MINUTE..120 => format!("1 minute {side}"),
+        120..HOUR => some(MINUTE, "minutes"),
+        HOUR..7200 => format!("1 hour {side}"),
+        7200..DAY => some(HOUR, "hours"),
+        DAY..172_800 => format!("1 day {side}"),
+        172_800..WEEK => some(DAY, "days"),
+        WEEK..1_209_600 => format!("1 week {side}"),
+        1_209_600..MONTH => some(WEEK, "weeks"),
+        MONTH..5_184_000 => format!("1 month {side}"),
+        5_184_000..YEAR => some(MONTH, "months"),
+        YEAR..46_656_000 => format!("1 year {side}"),
+        46_656_000..62_208_000 => format!("2 years {side}"),
+        62_208_000..1_150_848_000 => some(YEAR, "years"),
+        _ => format!("a long while {side}"),
+    }
+}
+
+/// Go's `url.PathEscape`: a text for one segment of a path.
+fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let text = text(&arguments[0]);
+    call.allocate(3 * text.len())?;
+    let mut escaped = String::new();
+    for byte in text {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(byte) {
+            escaped.push(char::from(*byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Ok(escaped.into())
+}
+
+/// Removes tags, with `>` in quoted values of attributes, and keeps the text between them.
+fn strip_html(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let text = text(&arguments[0]);
+    call.allocate(text.len())?;
+    let mut kept = Vec::new();
+    let (mut depth, mut quote) = (0_usize, None);
+    for &byte in text {
+        match (byte, quote) {
+            (b'"' | b'\'', None) if depth > 0 => quote = Some(byte),
+            (byte, Some(open)) if depth > 0 && byte == open => quote = None,
+            (b'<', None) => depth += 1,
+            (b'>', None) if depth > 0 => depth -= 1,
+            _ if depth == 0 => kept.push(byte),
+            _ => {}
+        }
+    }
+    Ok(kept.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // go-humanize, `Bytes`.
+    #[test]
+    fn sizes() {
+        let wants = [
+            (0, "0 B"),
+            (9, "9 B"),
+            (10, "10 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (83_000_000, "83 MB"),
+            (82_854_982, "83 MB"),
+            (1_234_567, "1.2 MB"),
+            (9_950, "10 kB"),
+            (u64::MAX, "18 EB"),
+        ];
+        for (bytes, want) in wants {
+            assert_eq!(size_text(bytes), want);
+        }
+    }
+
+    // go-humanize, `Time`.
+    #[test]
+    fn distances() {
+        let wants = [
+            (0, "now"),
+            (1, "1 second ago"),
+            (59, "59 seconds ago"),
+            (60, "1 minute ago"),
+            (-7200, "2 hours from now"),
+            (86_400, "1 day ago"),
+            (14 * 86_400, "2 weeks ago"),
+            (61 * 86_400, "2 months ago"),
+            (-400 * 86_400, "1 year from now"),
+            (i64::MAX, "a long while ago"),
+        ];
+        for (seconds, want) in wants {
+            assert_eq!(distance(seconds), want);
+        }
+    }
+}

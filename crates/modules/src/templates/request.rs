@@ -1,0 +1,104 @@
+//! A copy of the exchange for a template.
+
+use std::net::{IpAddr, SocketAddr};
+
+use causeway_message::{FieldMap, Head, Version, path};
+use causeway_pipeline::Context;
+
+/// A copy of the exchange for another thread.
+pub(super) struct Snapshot {
+    /// The template's text.
+    pub(super) text: Vec<u8>,
+    /// The folder of files that templates read.
+    pub(super) root: Vec<u8>,
+    pub(super) request: RequestFacts,
+    /// The request as it arrived, before other handlers changed it.
+    pub(super) original: RequestFacts,
+    pub(super) client: IpAddr,
+    /// The fields of the response, in order.
+    pub(super) response: Vec<(String, Vec<u8>)>,
+}
+
+/// One form of the request.
+pub(super) struct RequestFacts {
+    pub(super) method: String,
+    pub(super) version: Version,
+    /// The target as it was sent, without an authority.
+    pub(super) target: Vec<u8>,
+    pub(super) path: Vec<u8>,
+    pub(super) query: Option<String>,
+    /// The authority, with or without a port.
+    pub(super) host: String,
+    pub(super) peer: SocketAddr,
+    pub(super) content_length: Option<u64>,
+    pub(super) fields: Vec<(String, Vec<u8>)>,
+}
+
+impl Snapshot {
+    pub(super) fn of(cx: &mut Context, root: Vec<u8>, text: Vec<u8>) -> Self {
+        let client = cx.client().ip;
+        let facts = |head: &Head| RequestFacts::of(cx, head);
+        Self {
+            text,
+            root,
+            request: facts(cx.head()),
+            original: facts(cx.original()),
+            client,
+            response: fields(cx.response().fields()),
+        }
+    }
+}
+
+impl RequestFacts {
+    fn of(cx: &Context, head: &Head) -> Self {
+        let target = head.target();
+        let mut decoded = Vec::new();
+        if path::decode(target.path(), &mut decoded).is_err() {
+            decoded = target.path().as_bytes().to_vec();
+        }
+        let mut whole = target.path().as_bytes().to_vec();
+        if let Some(query) = target.query() {
+            whole.push(b'?');
+            whole.extend_from_slice(query.as_bytes());
+        }
+        Self {
+            method: head.method().as_str().to_owned(),
+            version: head.version(),
+            target: whole,
+            path: decoded,
+            query: target.query().map(str::to_owned),
+            host: head.authority().unwrap_or_default().to_owned(),
+            peer: cx.arrival().peer,
+            content_length: head.fields().content_length().ok().flatten(),
+            fields: fields(head.fields()),
+        }
+    }
+
+    /// Returns the values of a field; its name in any case.
+    pub(super) fn values<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f [u8]> {
+        self.fields.iter().filter(move |(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+
+    /// Returns a cookie's value (RFC 6265 §5.4), without quotes around it, as in Go.
+    pub(super) fn cookie(&self, name: &[u8]) -> Option<&[u8]> {
+        let pairs = self.values("Cookie").flat_map(|field| field.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
+        let mut values = pairs.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
+        let value = values.next()?;
+        Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
+    }
+}
+
+/// Returns copies of all fields, with their names in Go's canonical form.
+fn fields(fields: &FieldMap) -> Vec<(String, Vec<u8>)> {
+    fields.iter().map(|(name, value)| (canonical(name.as_str()), value.to_vec())).collect()
+}
+
+/// Returns a field name as Go's maps have it: a capital letter at the start and after each hyphen.
+pub(super) fn canonical(name: &str) -> String {
+    let mut is_first = true;
+    let change = |letter: char| {
+        let is_start = std::mem::replace(&mut is_first, letter == '-');
+        if is_start { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
+    };
+    name.chars().map(change).collect()
+}

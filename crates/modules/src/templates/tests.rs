@@ -1,0 +1,199 @@
+use std::path::{Path, PathBuf};
+
+use causeway_pipeline::Registry;
+use causeway_testkit::{Kit, Request, TestResponse};
+use serde_json::{Value, json};
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    crate::register(&mut registry);
+    registry
+}
+
+/// A folder that is removed at the end.
+struct Site(PathBuf);
+
+impl Site {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let folder = std::env::temp_dir().join(format!("causeway-templates-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        for (file, text) in files {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server whose responses are the request's field `T`, as templates.
+fn kit(options: Value) -> Kit {
+    let mut templates = options;
+    templates["handler"] = "templates".into();
+    let respond = json!({
+        "handler": "static_response", "body": "{http.request.header.T}",
+        "headers": { "Content-Type": ["{http.request.header.Type}"], "Etag": ["\"a\""], "Last-Modified": ["x"], "Accept-Ranges": ["bytes"] },
+    });
+    let fails = json!({ "handler": "static_response", "body": "failed: {http.error.status_code}" });
+    let routes = json!([{ "handle": [{ "handler": "vars", "v": "a variable" }, templates, respond] }]);
+    Kit::with_errors(&registry(), &routes, &json!([{ "handle": [fails] }]))
+}
+
+fn request(template: &str) -> Request {
+    Request::get("/p%20q?a=1&b=x%20y").field("T", template).field("Type", "text/html; charset=utf-8")
+}
+
+#[track_caller]
+fn check(kit: &mut Kit, template: &str, want: &str) -> TestResponse {
+    let response = kit.send(&request(template));
+    assert_eq!((response.text(), response.status), (want, 200), "{template}");
+    response
+}
+
+// Caddy's documentation, templates: the values of the request, the placeholders, and the functions for texts.
+#[test]
+fn values_and_functions() {
+    let mut kit = kit(json!({}));
+    for (template, want) in [
+        ("{{.Req.Method}} {{.Req.URL.Path}} {{.Req.URL.RawQuery}} {{.Req.Proto}}", "GET /p q a=1&b=x%20y HTTP/1.1"),
+        ("{{.Req.URL.Query.Get \"b\"}} {{.Req.FormValue \"a\"}} {{.OriginalReq.URL}}", "x y 1 /p%20q?a=1&b=x%20y"),
+        (
+            "{{.Req.Header.Get \"type\"}} {{index .Req.Header \"Type\" 0}}",
+            "text/html; charset=utf-8 text/html; charset=utf-8",
+        ),
+        ("{{placeholder \"http.request.method\"}} {{ph \"http.vars.v\"}} {{ph \"http.none\"}}|", "GET a variable |"),
+        (
+            "{{stripHTML \"<a title='x>y'>z</a> 1 > 0\"}} {{pathEscape \"a b/c\"}} {{humanize \"size\" \"2048000\"}}",
+            "z 1 > 0 a%20b%2Fc 2.0 MB",
+        ),
+        ("{{maybe \"unknown\" 1 2}}|{{env \"CAUSEWAY_NO_SUCH_VARIABLE\"}}|{{env \"\"}}", "||"),
+        ("{{ph \"file./etc/passwd\"}}|{{.Cookie \"none\"}}|", "||"),
+        (
+            "{{markdown \"# A *b*\\n\\n## A b\\n\\n~~x~~ <i>y</i>\"}}",
+            "<h1 id=\"a-b\">A <em>b</em></h1>\n<h2 id=\"a-b-1\">A b</h2>\n<p><del>x</del> <i>y</i></p>\n",
+        ),
+        ("{{with splitFrontMatter \"---\\nt: [1, x]\\n---\\nrest\"}}{{index .Meta.t 1}}{{.Body}}{{end}}", "x\nrest"),
+        ("{{with splitFrontMatter \"+++\\nt = 2\\n+++\\nrest\"}}{{.Meta.t}}{{.Body}}{{end}}", "2\nrest"),
+        ("{{with splitFrontMatter \"{\\n\\\"t\\\": 3\\n}\\nrest\"}}{{.Meta.t}}{{.Body}}{{end}}", "3\nrest"),
+        (
+            "{{date \"2006-01-02\" 0 | len}} {{dateInZone \"2006-01-02 15:04\" 86400 \"UTC\"}} {{unixEpoch 5}}",
+            "10 1970-01-02 00:00 5",
+        ),
+        (
+            "{{if gt (now.Year) 2020}}{{now | date \"2006\" | len}}{{end}} {{default \"d\" \"\"}} {{list 1 2 | join \"-\"}}",
+            "4 d 1-2",
+        ),
+        ("{{with splitFrontMatter \"no front matter\"}}{{.Meta}}{{.Body}}{{end}}", "map[]no front matter"),
+    ] {
+        check(&mut kit, template, want);
+    }
+    let cookie = request("{{.Cookie \"b\"}} {{.ClientIP}} {{.RemoteIP}}").field("Cookie", "a=1; b=\"2\"");
+    assert_eq!(kit.send(&cookie.peer("192.0.2.1:9".parse().unwrap())).text(), "2 192.0.2.1 192.0.2.1");
+    let names = "{{ph (printf \"http.request.header.%s\" (ph \"http.request.header.Name\"))}}";
+    assert_eq!(kit.send(&request(names).field("Name", "Type")).text(), "text/html; charset=utf-8");
+}
+
+// Caddy: only content of the types is executed; the output has no validators; HEAD has no output.
+#[test]
+fn responses() {
+    let mut kit = kit(json!({ "delimiters": ["[[", "]]"], "mime_types": ["text/x"] }));
+    let other = kit.send(&request("[[1]]"));
+    assert_eq!((other.text(), other.values("Etag").count()), ("[[1]]", 1));
+    let of_type = |template: &str| Request::get("/").field("T", template).field("Type", "text/x");
+    let made = kit.send(&of_type("[[1]]{{2}}"));
+    assert_eq!(made.text(), "1{{2}}");
+    for field in ["Etag", "Last-Modified", "Accept-Ranges"] {
+        assert_eq!(made.values(field).count(), 0, "{field}");
+    }
+    let head = kit.send(&Request::new("HEAD", "/").field("T", "[[1]]").field("Type", "text/x"));
+    assert_eq!((head.status, head.values("Etag").count()), (200, 0));
+    // Fields of the response, which the template also reads afterwards.
+    let fields = "[[.RespHeader.Set \"x-a\" \"1\"]][[.RespHeader.Add \"X-A\" \"2\"]][[.RespHeader.Del \"X-B\"]][[.RespHeader.Values \"X-A\"]]";
+    let made = kit.send(&of_type(fields));
+    assert_eq!((made.text(), made.values("X-A").collect::<Vec<_>>()), ("[1 2]", vec!["1", "2"]));
+    // A client's text in a field cannot add a line.
+    let forged = kit.send(&of_type("[[.RespHeader.Set \"X\" \"a\\r\\nY: b\"]]"));
+    assert_eq!((forged.status, forged.values("Y").count()), (500, 0));
+}
+
+// Caddy: a template that fails is an error with the status 500, or with that of httpError; its output is not sent.
+#[test]
+fn failures() {
+    let mut kit = kit(json!({}));
+    for (template, status) in [
+        ("written{{httpError 404}}", 404),
+        ("{{httpError 99}}", 500),
+        ("{{none}}", 500),
+        ("{{", 500),
+        ("{{.Nothing}}", 500),
+        ("{{include \"/none\"}}", 500),
+        ("{{httpInclude \"/\"}}", 500),
+        ("{{readFile \"/dev/null\"}}", 500),
+        ("{{splitFrontMatter \"---\\na: 1\"}}", 500),
+        ("{{splitFrontMatter \"---\\na: [\\n---\\n\"}}", 500),
+        ("{{range 1000000000}}x{{end}}", 500),
+        ("{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}", 500),
+        ("{{humanize \"time:2006\" \"2020\"}}", 500),
+    ] {
+        let response = kit.send(&request(template));
+        assert_eq!((response.status, response.text()), (status, &*format!("failed: {status}")), "{template}");
+        assert_eq!(response.values("Etag").count(), 0);
+    }
+}
+
+// Caddy: files are those below the root. http.Dir: a name with `..` does not lead out of it.
+#[test]
+fn files() {
+    let site = Site::new(
+        "files",
+        &[
+            ("args.html", "{{.Args}} {{index .Args 1}} {{.Req.Method}}"),
+            ("define.html", "{{define \"twice\"}}{{.}}{{.}}{{end}}"),
+            ("self.html", "{{include \"self.html\"}}"),
+            ("plain.txt", "{{not a template}}"),
+        ],
+    );
+    let root = site.path().join("sub");
+    std::fs::write(root.join("inner.txt"), "inner").unwrap();
+    let mut outer = kit(json!({ "file_root": site.path() }));
+    check(&mut outer, "{{include \"/args.html\" \"a\" 2}}", "[a 2] 2 GET");
+    check(&mut outer, "{{import \"define.html\"}}{{template \"twice\" \"x\"}}", "xx");
+    check(&mut outer, "{{readFile \"plain.txt\"}}", "{{not a template}}");
+    check(
+        &mut outer,
+        "{{listFiles \"/\"}} {{fileExists \"sub\"}} {{fileExists \"none\"}}",
+        "[args.html define.html plain.txt self.html sub] true false",
+    );
+    check(&mut outer, "{{with fileStat \"plain.txt\"}}{{.Name}} {{.Size}} {{.IsDir}}{{end}}", "plain.txt 18 false");
+    // A file that includes itself ends within the bounds.
+    assert_eq!(outer.send(&request("{{include \"self.html\"}}")).status, 500);
+    let mut inner = kit(json!({ "file_root": root }));
+    check(
+        &mut inner,
+        "{{readFile \"../inner.txt\"}} {{fileExists \"../plain.txt\"}} {{fileExists \"/../../plain.txt\"}}",
+        "inner false false",
+    );
+}
+
+// A mistake in the configuration has its place.
+#[test]
+fn mistakes() {
+    for (options, want) in [
+        (json!({ "delimiters": ["{{"] }), "delimiters: found '{{', expected two delimiters"),
+        (json!({ "match": {} }), "unknown field `match`"),
+    ] {
+        let mut templates = options;
+        templates["handler"] = "templates".into();
+        let error =
+            Kit::build(&registry(), &json!([{ "handle": [templates] }]), &Value::Null).err().unwrap().to_string();
+        assert!(error.contains(want), "{error}");
+    }
+}
