@@ -79,7 +79,7 @@ impl Admin {
         let (mut listeners, plan) = listener_and_plan(rules, &self.state);
         if rules.address.listen != self.rules.address.listen {
             // The old address stays open, so that a failed load can return to it.
-            listeners.push(ListenerSpec { address: self.rules.address.listen, ..listeners[0].clone() });
+            listeners.push(ListenerSpec { socket: self.rules.address.listen.into(), ..listeners[0].clone() });
         }
         let widened = self.engine.reload(listeners, plan, None).await;
         widened.map_err(|error| LoadFault::Admin(rules.address.clone(), error))

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use causeway_certs::{Certificate, Lasting, replace};
 use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{self, AdminAddress, Loaded};
-use causeway_engine::{BlockingSpec, Engine, EngineSpec};
+use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse};
 use causeway_modules::logs::{self, Logs};
 use causeway_pipeline::{Build, BuildError, Registry};
 use serde_json::{Value, json};
@@ -96,7 +96,24 @@ pub struct ServerSettings {
     pub autosave: Option<PathBuf>,
     /// Called with the logs of each configuration that takes effect, which the server's own messages may go to.
     pub logs: LogsReceiver,
+    /// Called at each stage after the start.
+    pub stages: StageReceiver,
 }
+
+/// A stage in the life of a server after its start.
+pub enum Stage<'s> {
+    /// A load begins. [`Loaded`](Self::Loaded) or [`Refused`](Self::Refused) follows.
+    Loading,
+    /// A load has ended: the server serves this configuration at these addresses, each with whether it serves TLS.
+    Loaded(&'s [(SocketAddr, bool)]),
+    /// A load has ended: the server keeps its configuration.
+    Refused(&'s LoadFault),
+    /// The server begins to stop.
+    Stopping,
+}
+
+/// Receives the stages of a server. It must not block.
+pub type StageReceiver = Box<dyn Fn(&Stage<'_>) + Send + Sync>;
 
 /// Receives the logs of a configuration.
 pub type LogsReceiver = Box<dyn Fn(&Arc<Logs>) + Send + Sync>;
@@ -137,6 +154,7 @@ struct Fixed {
     data: PathBuf,
     autosave: Option<PathBuf>,
     logs: LogsReceiver,
+    stages: StageReceiver,
 }
 
 /// A configuration that passed every check possible without binding an address.
@@ -176,14 +194,14 @@ impl Server {
         config: Value,
         follows: Option<ConfigFile>,
     ) -> Result<Self, LoadFault> {
-        let ServerSettings { workers, grace, registry, directives, environment, admin, data, autosave, logs } =
+        let ServerSettings { workers, grace, registry, directives, environment, admin, data, autosave, logs, stages } =
             settings;
-        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, logs };
+        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, logs, stages };
         let (control, commands) = Control::channel();
         let Compiled { ids, loaded, logs, certificates } = fixed.compile(config.clone()).await?;
         let rules = fixed.rules(&loaded);
         refuse_conflicts(
-            loaded.listeners.iter().map(|listener| listener.address),
+            loaded.listeners.iter().filter_map(|listener| listener.socket.address()),
             rules.iter().map(|rules| &rules.address),
         )?;
         // The API opens before the engine starts: if a later step fails, dropping it closes its socket again.
@@ -240,6 +258,11 @@ impl Server {
         self.places.borrow().clone()
     }
 
+    /// Returns a handle for checking that the workers run.
+    pub fn pulse(&self) -> Pulse {
+        self.engine.pulse()
+    }
+
     /// Returns a receiver that follows [`places`](Self::places) across reloads.
     pub(crate) fn watch_places(&self) -> watch::Receiver<BoundAddresses> {
         self.places.subscribe()
@@ -282,6 +305,7 @@ impl Server {
 
     /// Drains the sites, then closes the admin API. From here on every command fails because the server is stopping.
     async fn end(mut self, done: oneshot::Sender<()>) {
+        (self.fixed.stages)(&Stage::Stopping);
         // Dropping a queued command drops its reply channel, so its caller gets `LoadFault::Stopping`.
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
@@ -365,9 +389,14 @@ impl Server {
 
     /// Serves the configuration in `tree`, and records a refusal in the metrics.
     async fn replaced(&mut self, tree: Value, force: Force) -> Result<(), LoadFault> {
+        (self.fixed.stages)(&Stage::Loading);
         let replaced = self.replace(tree, force).await;
-        if replaced.is_err() {
-            self.fixed.registry.metrics().loaded(false);
+        match &replaced {
+            Ok(()) => (self.fixed.stages)(&Stage::Loaded(&self.places.borrow())),
+            Err(fault) => {
+                self.fixed.registry.metrics().loaded(false);
+                (self.fixed.stages)(&Stage::Refused(fault));
+            }
         }
         replaced
     }
@@ -432,7 +461,7 @@ impl Server {
         let rules = self.fixed.rules(loaded);
         let (now, next) =
             (self.admin.as_ref().map(|admin| &admin.rules().address), rules.as_ref().map(|rules| &rules.address));
-        let sites = loaded.listeners.iter().map(|listener| listener.address);
+        let sites = loaded.listeners.iter().filter_map(|listener| listener.socket.address());
         refuse_conflicts(sites, now.into_iter().chain(next))?;
         // The engine closes the listeners of removed sites only after the API has bound its address, so the API must
         // not use the address of a current site either.

@@ -43,7 +43,7 @@ mod worker;
 pub use observer::{Observer, WorkerView};
 pub use pools::BlockingSpec;
 pub use ports::BindError;
-pub use server::{Engine, EngineSpec, Pools, StartError};
+pub use server::{Engine, EngineSpec, Pools, Pulse, StartError};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;
 pub use tls::{Certificates, ObtainedCertificate, TlsError, certificate};

@@ -2,16 +2,19 @@
 //!
 //! Sockets outlive plans: a listener that is also in the next plan keeps its sockets, including the kernel's backlog.
 //! - `bind`: from an address to sockets
+//! - `inherit`: from an inherited socket to sockets
 
 mod bind;
+mod inherit;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use causeway_pipeline::{ListenAddress, ListenerSpec, Plan};
+use causeway_pipeline::{ListenerSpec, ListeningSocket, Plan};
 
 pub use bind::BindError;
 use bind::{Own, bind};
+use inherit::inherit;
 
 use crate::listener::{Change, ListenerKey};
 use crate::tls::TlsPlan;
@@ -20,8 +23,8 @@ use crate::tls::TlsPlan;
 #[derive(Debug, Clone, Copy)]
 struct Port {
     key: ListenerKey,
-    /// The address as configured.
-    address: ListenAddress,
+    /// The socket as configured.
+    socket: ListeningSocket,
     /// The address of its sockets.
     bound: SocketAddr,
 }
@@ -64,16 +67,22 @@ impl Ports {
         let mut keys_used = self.keys_used;
         let mut open = Vec::with_capacity(specs.len());
         for (spec, kept) in specs.iter().zip(stay) {
-            let address = spec.address;
+            let socket = spec.socket;
             if let Some(port) = kept {
-                open.push(Port { address, ..port });
+                open.push(Port { socket, ..port });
                 continue;
             }
-            let bound = bind(address, workers, &own)?;
+            let bound = match socket {
+                ListeningSocket::Bound(address) => bind(address, workers, &own)?,
+                ListeningSocket::Inherited(descriptor) => {
+                    let is_twice = open.iter().any(|port: &Port| port.socket == socket);
+                    inherit(descriptor, workers, is_twice)?
+                }
+            };
             let key = ListenerKey(keys_used);
             keys_used += 1;
             own.stay.push(bound.address);
-            open.push(Port { key, address, bound: bound.address });
+            open.push(Port { key, socket, bound: bound.address });
             for (of_worker, socket) in sockets.iter_mut().zip(bound.sockets) {
                 of_worker.push((key, socket));
             }
@@ -87,11 +96,12 @@ impl Ports {
     fn keep(&self, specs: &[ListenerSpec]) -> (Vec<Option<Port>>, Vec<Port>) {
         let mut left = self.open.clone();
         let mut take = |is_it: &dyn Fn(&Port) -> bool| left.iter().position(is_it).map(|at| left.remove(at));
-        let mut kept: Vec<_> = specs.iter().map(|spec| take(&|port| port.address == spec.address)).collect();
+        let mut kept: Vec<_> = specs.iter().map(|spec| take(&|port| port.socket == spec.socket)).collect();
         // A second pass finds sockets whose configured address is now written differently: with the port that the kernel
         // chose, or with an explicit wildcard.
         for (kept, spec) in kept.iter_mut().zip(specs).filter(|(kept, _)| kept.is_none()) {
-            *kept = take(&|port| spec.address.candidates().next() == Some(port.bound));
+            *kept =
+                take(&|port| spec.socket.address().and_then(|address| address.candidates().next()) == Some(port.bound));
         }
         (kept, left)
     }

@@ -90,6 +90,8 @@ pub(crate) enum Command {
     Commit(Arc<Closing>),
     /// Forget these removed listeners: no worker accepts for them any more.
     Forget(Arc<[ListenerKey]>),
+    /// Send a message, which shows that the worker runs its tasks.
+    Pulse(mpsc::Sender<()>),
     /// Let handlers announce the time of the shutdown.
     Announce(Instant),
     /// Stop accepting and end gracefully.
@@ -175,6 +177,11 @@ impl Engine {
         Observer { loads: Arc::clone(&self.loads), plans: Arc::clone(&self.plans) }
     }
 
+    /// Returns a handle for checking that the workers run.
+    pub fn pulse(&self) -> Pulse {
+        Pulse { inboxes: self.commands.clone() }
+    }
+
     /// Returns the number of open connections, including those in a TLS handshake.
     pub fn connections(&self) -> usize {
         self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
@@ -222,6 +229,32 @@ impl Engine {
             // Sending fails only when the worker has ended.
             let _ = inbox.send(command());
         }
+    }
+}
+
+/// Checks that the workers of an engine run. It may outlive the engine.
+#[derive(Clone)]
+pub struct Pulse {
+    inboxes: Vec<UnboundedSender<Command>>,
+}
+
+impl Pulse {
+    /// Waits until every worker has run a task. It waits for ever while a worker hangs. Returns `false` if a worker has ended.
+    pub async fn beat(&self) -> bool {
+        let (beat, mut beats) = mpsc::channel(self.inboxes.len().max(1));
+        for inbox in &self.inboxes {
+            if inbox.send(Command::Pulse(beat.clone())).is_err() {
+                return false;
+            }
+        }
+        drop(beat);
+        for _ in &self.inboxes {
+            // A worker that ends drops its inbox, and the sender in it.
+            if beats.recv().await.is_none() {
+                return false;
+            }
+        }
+        true
     }
 }
 

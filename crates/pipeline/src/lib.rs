@@ -45,8 +45,8 @@ pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
-    ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols,
-    ProxyPolicy, ProxyProtocol, Timeouts, TlsPolicy, TlsSpec, TlsVersion,
+    ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, ListeningSocket,
+    Protocols, ProxyPolicy, ProxyProtocol, Timeouts, TlsPolicy, TlsSpec, TlsVersion,
 };
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};

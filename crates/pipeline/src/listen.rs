@@ -49,11 +49,52 @@ impl fmt::Display for ListenAddress {
     }
 }
 
+/// The origin of a listener's socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ListeningSocket {
+    /// The engine binds sockets to this address.
+    Bound(ListenAddress),
+    /// The process has inherited a listening socket with this file descriptor, for example from systemd.
+    Inherited(u16),
+}
+
+impl ListeningSocket {
+    /// Returns the address to bind; `None` for an inherited socket, which has its address already.
+    #[must_use]
+    pub fn address(self) -> Option<ListenAddress> {
+        match self {
+            Self::Bound(address) => Some(address),
+            Self::Inherited(_) => None,
+        }
+    }
+
+    /// Returns the configured TCP port; `None` for an inherited socket, whose port no configuration sets.
+    #[must_use]
+    pub fn port(self) -> Option<u16> {
+        self.address().map(|address| address.port)
+    }
+}
+
+impl From<ListenAddress> for ListeningSocket {
+    fn from(address: ListenAddress) -> Self {
+        Self::Bound(address)
+    }
+}
+
+impl fmt::Display for ListeningSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bound(address) => address.fmt(f),
+            Self::Inherited(descriptor) => write!(f, "fd/{descriptor}"),
+        }
+    }
+}
+
 /// The configuration of one listener.
 #[derive(Debug, Clone)]
 pub struct ListenerSpec {
-    /// The address to listen on.
-    pub address: ListenAddress,
+    /// The socket to listen on.
+    pub socket: ListeningSocket,
     /// The server whose routes handle the requests.
     pub server: ServerId,
     /// Time limits for peers.
@@ -76,9 +117,9 @@ pub struct ListenerSpec {
 impl ListenerSpec {
     /// Creates a cleartext listener with all defaults.
     #[must_use]
-    pub fn new(address: ListenAddress, server: ServerId) -> Self {
+    pub fn new(socket: impl Into<ListeningSocket>, server: ServerId) -> Self {
         Self {
-            address,
+            socket: socket.into(),
             server,
             timeouts: Timeouts::default(),
             head: HeadLimits::default(),
@@ -110,6 +151,17 @@ impl Protocols {
     #[must_use]
     pub fn are_any_clear(self) -> bool {
         self.http1 || self.http2_clear
+    }
+
+    /// Returns the versions that either of the two accepts.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            http1: self.http1 | other.http1,
+            http2: self.http2 | other.http2,
+            http2_clear: self.http2_clear | other.http2_clear,
+            http2_upgrade: self.http2_upgrade | other.http2_upgrade,
+        }
     }
 
     /// Returns whether `others` includes every one of these versions, `http2_upgrade` not considered.

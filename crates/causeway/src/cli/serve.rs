@@ -2,10 +2,12 @@
 //!
 //! - `signals`: the signals that the server handles
 //! - `follow`: reloads the configuration's file
+//! - `service_manager`: messages to systemd
 //! - `log`: the server's own messages, as entries of the configuration's logs
 
 mod follow;
 mod log;
+mod service_manager;
 mod signals;
 
 use std::io::{Read as _, Write as _};
@@ -108,6 +110,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
         data: data_folder(),
         autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
         logs: Box::new(move |logs| own.set(logs)),
+        stages: Box::new(service_manager::tell),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
@@ -136,6 +139,9 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
             // Only after the pid file exists and the server listens: `start` returns on this message.
             ping_back(address)?;
         }
+        service_manager::ready(&server.places());
+        // A detached task: it ends with the runtime.
+        tokio::spawn(service_manager::watch(server.pulse()));
         let control = server.control();
         let mut run = std::pin::pin!(server.run());
         if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
@@ -231,13 +237,17 @@ fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
 }
 
 fn first_line(serving: &Serving, places: Vec<(SocketAddr, bool)>, workers: usize) -> String {
-    let urls: Vec<_> = places.into_iter().map(|(address, secure)| url(address, secure)).collect();
-    let urls = if urls.is_empty() { "no address: it names no site".to_owned() } else { urls.join(", ") };
+    let urls = urls(&places);
     if serving.site == SiteKind::Welcome {
         return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");
     }
     let threads = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
     format!("Causeway serves {} on {urls} with {threads}", serving.name)
+}
+
+fn urls(places: &[(SocketAddr, bool)]) -> String {
+    let urls: Vec<_> = places.iter().map(|(address, secure)| url(*address, *secure)).collect();
+    if urls.is_empty() { "no address: it names no site".to_owned() } else { urls.join(", ") }
 }
 
 /// Returns a URL that a browser can open; the wildcard address becomes localhost.

@@ -209,6 +209,8 @@ impl Builder {
             autosave: None,
             // The embedding program owns the tracing subscriber, so the server's messages are its own.
             logs: Box::new(|_| {}),
+            // The service manager, if any, is the embedding program's own business.
+            stages: Box::new(|_| {}),
         };
         let server = match Server::start(settings, adapted.json.clone(), None).await {
             Ok(server) => server,

@@ -5,6 +5,7 @@
 //! - `run`, `quick`, `adapt`, `hash_password`: the commands
 //! - `https`: certificates, and redirects to HTTPS
 //! - `signals`: the end of a server
+//! - `service_manager`: inherited sockets, and messages to systemd
 //! - `api`: the admin API, call by call; `api_loads`: loads on a running server
 //! - `causal`: the causal profiler, through the API and with its command
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
@@ -56,6 +57,7 @@ mod proxy_protocol;
 mod quick;
 mod redis;
 mod run;
+mod service_manager;
 mod signals;
 mod storage;
 mod unix_sockets;

@@ -2,21 +2,40 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 
-use causeway_pipeline::{Build, BuildError, ListenAddress};
+use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket};
+
+use super::tls::known;
 
 const EXPECTED: &str = "[tcp/]host:port or [tcp/]host:first-last";
 
 /// Parses the addresses of a `listen` list. Each element of the result is one written address with its port range
-/// expanded.
-pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Vec<Vec<ListenAddress>>, BuildError> {
+/// expanded; it is empty for a datagram socket (`fdgram/N`), which only HTTP/3 could use.
+pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Vec<Vec<ListeningSocket>>, BuildError> {
     let mut addresses = Vec::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
-        addresses.push(build.at(format!("[{index}]"), |build| parse_one(text, build))?);
+        addresses.push(build.at(format!("[{index}]"), |build| read(text, build))?);
     }
     Ok(addresses)
 }
 
-/// Parses one address and expands its port range.
+/// Parses one address: of TCP, or the number of an inherited socket. Placeholders that are constant while a configuration runs, such as
+/// `{env.NAME}`, are replaced first, as in Caddy.
+fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
+    let text = &known(text, build);
+    let Some((network, number)) = text.split_once('/') else { return tcp(text, build) };
+    if !matches!(network, "fd" | "fdgram") {
+        return tcp(text, build);
+    }
+    let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
+    let descriptor = number.parse().map_err(|_| build.refuse(&**text, expected))?;
+    Ok(if network == "fd" { vec![ListeningSocket::Inherited(descriptor)] } else { Vec::new() })
+}
+
+fn tcp(text: &str, build: &Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
+    Ok(parse_one(text, build)?.into_iter().map(ListeningSocket::Bound).collect())
+}
+
+/// Parses one address of TCP and expands its port range.
 pub(super) fn parse_one(text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
     let mut addresses = Vec::new();
     parse(text, build, &mut addresses)?;

@@ -9,7 +9,7 @@ mod redirects;
 
 use std::collections::{BTreeSet, HashSet};
 
-use causeway_pipeline::{Build, BuildError, ListenAddress, TlsPolicy};
+use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket, TlsPolicy};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ pub(super) struct HttpsServer<'c> {
     pub(super) automatic: &'c AutomaticHttpsConfig,
     pub(super) routes: &'c Value,
     /// One element for each written address: its port range, expanded.
-    pub(super) listen: Vec<Vec<ListenAddress>>,
+    pub(super) listen: Vec<Vec<ListeningSocket>>,
     /// The TLS connection policies. The server is plain HTTP if this is `None` or empty.
     pub(super) policies: Option<Vec<TlsPolicy>>,
     /// Output: redirect routes to add to the server's own routes.
@@ -63,7 +63,7 @@ pub(super) struct HttpsServer<'c> {
 impl HttpsServer<'_> {
     /// Whether at least one written address does not include `port`.
     fn is_elsewhere_than(&self, port: u16) -> bool {
-        self.listen.iter().any(|range| range.iter().all(|address| address.port != port))
+        self.listen.iter().any(|range| range.iter().all(|socket| socket.port() != Some(port)))
     }
 
     /// Whether the server accepts connections to `wanted`. On Linux a listener on all addresses conflicts with a
@@ -73,7 +73,7 @@ impl HttpsServer<'_> {
             address.port == wanted.port
                 && (address.host == wanted.host || address.host.is_none() || wanted.host.is_none())
         };
-        self.listen.iter().flatten().any(takes)
+        self.listen.iter().flatten().filter_map(|socket| socket.address()).any(|address| takes(&address))
     }
 
     /// The hosts in the matchers of its top-level routes, except for skipped ones. Routes nested in handlers are
@@ -157,7 +157,8 @@ pub(super) fn arrange(
             continue;
         }
         for range in &site.listen {
-            let Some(&first) = range.first() else { continue };
+            // An inherited socket has no port by the configuration, so no redirect can name it.
+            let Some(first) = range.first().and_then(|socket| socket.address()) else { continue };
             if hosts.is_empty() {
                 redirects.record("", first, ports);
             }

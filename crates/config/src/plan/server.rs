@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    Build, BuildError, Confusable, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols, Timeouts, TlsPolicy,
+    Build, BuildError, Confusable, HeadLimits, Http2, ListenerSpec, ListeningSocket, Protocols, Timeouts, TlsPolicy,
     TlsSpec, Trust,
 };
 use serde::Deserialize;
@@ -104,7 +104,7 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     trusted_proxies_unix: Option<Value>,
     #[serde(default)]
-    listen_protocols: Option<Value>,
+    listen_protocols: Option<Vec<Option<Vec<String>>>>,
     #[serde(default)]
     metrics: Option<MetricsConfig>,
 }
@@ -182,11 +182,13 @@ pub(super) struct Prepared<'c> {
     pub(super) written: &'c ServerConfig,
     /// The server's JSON, for its routes.
     json: &'c Value,
-    pub(super) listen: Vec<Vec<ListenAddress>>,
+    /// The sockets of each written address.
+    pub(super) listen: Vec<Vec<ListeningSocket>>,
+    /// The protocols of each written address.
+    protocols: Vec<Protocols>,
     timeouts: Timeouts,
     trust: Option<Trust>,
     confusable: Confusable,
-    protocols: Protocols,
     wrappers: Wrappers,
     pub(super) policies: Option<Vec<TlsPolicy>>,
 }
@@ -203,12 +205,13 @@ impl ServerConfig {
         build.at(format!("apps.http.servers.{name}"), |build| {
             let listen = build.at("listen", |build| address::parse_each(&self.listen, build))?;
             self.refuse_unbuilt(build)?;
-            let protocols = self.protocols(build)?;
+            let protocols = self.protocols_of_addresses(build)?;
+            let any = protocols.iter().copied().reduce(Protocols::or).unwrap_or_default();
             build.at("http2", |build| check_http2(self.http2, build))?;
             let policies = match &self.tls_connection_policies {
-                Some(written) => Some(
-                    build.at("tls_connection_policies", |build| read_policies(written, protocols, sources, build))?,
-                ),
+                Some(written) => {
+                    Some(build.at("tls_connection_policies", |build| read_policies(written, any, sources, build))?)
+                }
                 None => None,
             };
             let (timeouts, trust, confusable) = (self.timeouts(build)?, self.trust(build)?, self.confusable(build)?);
@@ -218,10 +221,10 @@ impl ServerConfig {
                 written: self,
                 json,
                 listen,
+                protocols,
                 timeouts,
                 trust,
                 confusable,
-                protocols,
                 wrappers,
                 policies,
             })
@@ -249,7 +252,8 @@ impl ServerConfig {
 
     /// Whether `protocols` names HTTP/3.
     pub(super) fn names_http3(&self) -> bool {
-        self.protocols.iter().any(|protocol| protocol == "h3")
+        let of_addresses = self.listen_protocols.iter().flatten().flatten().flatten();
+        self.protocols.iter().chain(of_addresses).any(|protocol| protocol == "h3")
     }
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
@@ -262,7 +266,6 @@ impl ServerConfig {
             ("keepalive_idle", &self.keepalive_idle),
             ("keepalive_count", &self.keepalive_count),
             ("trusted_proxies_unix", &self.trusted_proxies_unix),
-            ("listen_protocols", &self.listen_protocols),
         ] {
             refuse(key, value, build)?;
         }
@@ -272,24 +275,37 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The enabled protocols. Without a list, [`Protocols::default`], which includes cleartext HTTP/2 by prior
-    /// knowledge: it costs other clients nothing.
-    fn protocols(&self, build: &mut Build<'_>) -> Result<Protocols, BuildError> {
-        if self.protocols.is_empty() {
-            return Ok(Protocols::default());
-        }
-        let has = |wanted: &str| self.protocols.iter().any(|protocol| protocol == wanted);
-        for (index, protocol) in self.protocols.iter().enumerate() {
-            if !matches!(&**protocol, "h1" | "h2" | "h2c" | "h3") {
-                return build
-                    .at(format!("protocols[{index}]"), |build| Err(build.refuse(&**protocol, "h1, h2, h2c or h3")));
+    /// The enabled protocols of each address in `listen`.
+    fn protocols_of_addresses(&self, build: &mut Build<'_>) -> Result<Vec<Protocols>, BuildError> {
+        let of_server = build.at("protocols", |build| read_protocols(&self.protocols, build))?;
+        let of_server = of_server.unwrap_or_default();
+        let Some(lists) = &self.listen_protocols else { return Ok(vec![of_server; self.listen.len()]) };
+        build.at("listen_protocols", |build| {
+            if lists.len() != self.listen.len() {
+                let expected = format!("one for each address of listen, which has {}", self.listen.len());
+                return Err(build.refuse(format!("{} lists", lists.len()), expected));
             }
-        }
-        if !has("h1") && !has("h2") && !has("h2c") {
-            return build
-                .at("protocols", |build| Err(build.refuse("h3", "h1, h2 or h2c too: HTTP/3 is not built yet")));
-        }
-        Ok(Protocols { http1: has("h1"), http2: has("h2"), http2_clear: has("h2c"), http2_upgrade: has("h2c") })
+            let mut protocols = Vec::with_capacity(lists.len());
+            for (index, list) in lists.iter().enumerate() {
+                // A datagram socket serves HTTP/3 or nothing, and `build` adds a note about it.
+                let is_for_datagrams = self.listen[index].starts_with("fdgram/");
+                let Some(list) = list.as_ref().filter(|_| !is_for_datagrams) else {
+                    protocols.push(of_server);
+                    continue;
+                };
+                // As in Caddy, an empty name stands for the protocols of the server.
+                let mut named = list.clone();
+                named.retain(|protocol| !protocol.is_empty());
+                let own = build.at(format!("[{index}]"), |build| read_protocols(&named, build))?;
+                let with_servers = named.len() < list.len();
+                protocols.push(match own {
+                    Some(own) if with_servers => own.or(of_server),
+                    Some(own) => own,
+                    None => of_server,
+                });
+            }
+            Ok(protocols)
+        })
     }
 
     fn timeouts(&self, build: &mut Build<'_>) -> Result<Timeouts, BuildError> {
@@ -379,25 +395,34 @@ impl Prepared<'_> {
         let limits = server.limits;
         let head = HeadLimits { head_bytes_max: server.max_header_bytes.unwrap_or(limits.head_bytes_max), ..limits };
         let tls = policies.filter(|policies| !policies.is_empty()).map(|policies| TlsSpec { policies });
-        let listener = |address: ListenAddress| ListenerSpec {
+        let listener = |(socket, protocols): (ListeningSocket, Protocols)| ListenerSpec {
             timeouts: self.timeouts,
             head,
-            protocols: self.protocols,
+            protocols,
             http2: server.http2,
             // The HTTP port is always plain HTTP, even on a server with connection policies.
-            tls: tls.clone().filter(|_| address.port != ports.http),
+            tls: tls.clone().filter(|_| socket.port() != Some(ports.http)),
             proxy_protocol: self.wrappers.proxy_protocol.clone(),
             redirect_bytes_max: self.wrappers.redirect_bytes_max,
-            ..ListenerSpec::new(address, id)
+            ..ListenerSpec::new(socket, id)
         };
         if tls.is_some() {
             build.at(&*place, |build| self.wrappers.check_with_tls(build))?;
         }
-        let mut listeners: Vec<_> = self.listen.iter().flatten().copied().map(listener).collect();
+        let datagrams = self.listen.iter().zip(&server.listen).filter(|(sockets, _)| sockets.is_empty());
+        notes.extend(datagrams.map(|(_, written)| {
+            format!(
+                "server {}: not listening on {written}: only HTTP/3 uses datagrams, and it is not built yet",
+                self.name
+            )
+        }));
+        let sockets = self.listen.iter().zip(&self.protocols);
+        let sockets = sockets.flat_map(|(sockets, protocols)| sockets.iter().map(|socket| (*socket, *protocols)));
+        let mut listeners: Vec<_> = sockets.map(listener).collect();
         listeners.retain(|listener| {
             let is_served = listener.tls.is_some() || listener.protocols.are_any_clear();
             if !is_served {
-                let (name, address) = (self.name, listener.address);
+                let (name, address) = (self.name, listener.socket);
                 notes.push(format!(
                     "server {name}: not listening on {address}: HTTP/2 needs TLS there, and neither h1 nor h2c is among its protocols"
                 ));
@@ -406,6 +431,23 @@ impl Prepared<'_> {
         });
         Ok(listeners)
     }
+}
+
+/// Reads a list of protocols; `None` if it is empty.
+fn read_protocols(written: &[String], build: &mut Build<'_>) -> Result<Option<Protocols>, BuildError> {
+    if written.is_empty() {
+        return Ok(None);
+    }
+    let has = |wanted: &str| written.iter().any(|protocol| protocol == wanted);
+    for (index, protocol) in written.iter().enumerate() {
+        if !matches!(&**protocol, "h1" | "h2" | "h2c" | "h3") {
+            return build.at(format!("[{index}]"), |build| Err(build.refuse(&**protocol, "h1, h2, h2c or h3")));
+        }
+    }
+    if !has("h1") && !has("h2") && !has("h2c") {
+        return Err(build.refuse("h3", "h1, h2 or h2c too: HTTP/3 is not built yet"));
+    }
+    Ok(Some(Protocols { http1: has("h1"), http2: has("h2"), http2_clear: has("h2c"), http2_upgrade: has("h2c") }))
 }
 
 static NO_ROUTES: Value = Value::Array(Vec::new());

@@ -9,7 +9,7 @@ fn outcome(config: &Value) -> String {
     registry.handler("access_log", causeway_modules::access_log::make);
     match load(config, &registry) {
         Ok(loaded) => {
-            let listeners: Vec<_> = loaded.listeners.iter().map(|listener| listener.address.to_string()).collect();
+            let listeners: Vec<_> = loaded.listeners.iter().map(|listener| listener.socket.to_string()).collect();
             listeners.join(" ")
         }
         Err(error) => error.to_string(),
@@ -38,6 +38,45 @@ fn listen_addresses() {
     let want =
         "apps.http.servers.s.listen[0]: found 'unix//run/x', expected a TCP address: other networks are not built";
     check("not built", json!({ "listen": ["unix//run/x"] }), want);
+    check("an inherited socket", json!({ "listen": ["fd/3", ":80"] }), "fd/3 :80");
+    check("datagrams", json!({ "listen": ["fd/3", "fdgram/4"] }), "fd/3");
+    for bad in ["fd/", "fd/x", "fd/-1", "fd/70000", "fdgram/x", "fd/3:80"] {
+        let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
+        let want = format!("apps.http.servers.s.listen[0]: found '{bad}', expected {expected}");
+        check("no number", json!({ "listen": [bad] }), &want);
+    }
+}
+
+// Caddy's documentation of `listen_protocols`: one list for each address; null and an empty name stand for the protocols of the
+// server.
+#[test]
+fn protocols_of_each_address() {
+    let protocols = |lists: Value| {
+        let server = json!({ "listen": [":1", ":2"], "protocols": ["h1", "h2c"], "listen_protocols": lists });
+        let loaded = load(&json!({ "apps": { "http": { "servers": { "s": server } } } }), &Registry::default());
+        let name = |protocols: Protocols| {
+            let Protocols { http1, http2, http2_clear, .. } = protocols;
+            [(http1, "h1"), (http2, "h2"), (http2_clear, "h2c")]
+                .map(|(has, name)| if has { name } else { "-" })
+                .join(" ")
+        };
+        match loaded {
+            Ok(loaded) => Vec::from_iter(loaded.listeners.iter().map(|listener| name(listener.protocols))).join(", "),
+            Err(error) => error.to_string(),
+        }
+    };
+    let place = "apps.http.servers.s.listen_protocols";
+    for (lists, want) in [
+        (Value::Null, "h1 - h2c, h1 - h2c".to_owned()),
+        (json!([null, ["h1"]]), "h1 - h2c, h1 - -".to_owned()),
+        (json!([["h1", "h2"], ["h2", ""]]), "h1 h2 -, h1 h2 h2c".to_owned()),
+        (json!([[], [""]]), "h1 - h2c, h1 - h2c".to_owned()),
+        (json!([["h1"]]), format!("{place}: found '1 lists', expected one for each address of listen, which has 2")),
+        (json!([null, ["h1", "spdy"]]), format!("{place}[1][1]: found 'spdy', expected h1, h2, h2c or h3")),
+        (json!([["h3"], null]), format!("{place}[0]: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet")),
+    ] {
+        assert_eq!(protocols(lists.clone()), want, "{lists}");
+    }
 }
 
 #[test]

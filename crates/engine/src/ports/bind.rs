@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use causeway_pipeline::ListenAddress;
+use causeway_pipeline::{ListenAddress, ListeningSocket};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::accept::BACKLOG;
@@ -14,18 +14,18 @@ use crate::transport::keepalive;
 /// Idle time before the kernel probes a client, and the interval between probes; Caddy's.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// An address on which the process cannot listen. Its text is for the operator.
+/// A socket on which the process cannot listen. Its text is for the operator.
 #[derive(Debug)]
 pub struct BindError {
-    /// The configured address.
-    pub address: ListenAddress,
+    /// The configured socket.
+    pub socket: ListeningSocket,
     /// The system's error, or one with a text of our own.
     pub error: io::Error,
 }
 
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "listening on {}: ", self.address)?;
+        write!(f, "listening on {}: ", self.socket)?;
         match self.error.kind() {
             // An error with a text of our own is more specific than its kind.
             _ if self.error.get_ref().is_some() => self.error.fmt(f),
@@ -40,6 +40,9 @@ impl fmt::Display for BindError {
 }
 
 impl std::error::Error for BindError {}
+
+/// The reason for refusing a second listener on one address.
+pub(super) const TWICE: &str = "the configuration has this address twice";
 
 /// The sockets of one listener, one per worker, all bound to one address.
 pub(super) struct Bound {
@@ -81,7 +84,7 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 /// # Errors
 /// No candidate address can be bound, or the configuration has the address twice.
 pub(super) fn bind(address: ListenAddress, workers: usize, own: &Own) -> Result<Bound, BindError> {
-    let fault = |error| BindError { address, error };
+    let fault = |error| BindError { socket: address.into(), error };
     let mut first = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
     for candidate in address.candidates() {
         first = alone(candidate);
@@ -89,8 +92,7 @@ pub(super) fn bind(address: ListenAddress, workers: usize, own: &Own) -> Result<
             if own.shares(candidate) {
                 first = beside(candidate);
             } else if own.stay.contains(&candidate) {
-                let words = "the configuration has this address twice";
-                first = Err(io::Error::new(io::ErrorKind::AddrInUse, words));
+                first = Err(io::Error::new(io::ErrorKind::AddrInUse, TWICE));
             }
         }
         // On a machine without IPv6 the IPv6 wildcard fails with one of these errors; then the next candidate is IPv4's.

@@ -85,6 +85,10 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 listeners.when_closed(done);
             }
             Some(Command::Forget(keys)) => listeners.forget(&keys),
+            Some(Command::Pulse(beat)) => {
+                // The channel has room for every worker's message.
+                let _ = beat.try_send(());
+            }
             Some(Command::Announce(at)) => core.lifecycle.announce_shutdown(at),
             Some(Command::Drain) => listeners.drain().await,
             Some(Command::Stop) | None => return,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use causeway_pipeline::{ListenAddress, ListenerSpec, Protocols, TlsPolicy};
+use causeway_pipeline::{ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
 use ipnet::IpNet;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
@@ -20,7 +20,7 @@ pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
 /// An invalid TLS policy, a mistake in the configuration. Displays the listener's address, the policy's index and the reason.
 #[derive(Debug)]
 pub struct TlsError {
-    listener: ListenAddress,
+    listener: ListeningSocket,
     policy: usize,
     what: String,
 }
@@ -86,7 +86,7 @@ impl TlsPlan {
             .map(|spec| {
                 let Some(tls) = &spec.tls else { return Ok(None) };
                 let policy = |(number, policy): (usize, &TlsPolicy)| {
-                    let wrong = |what| TlsError { listener: spec.address, policy: number, what };
+                    let wrong = |what| TlsError { listener: spec.socket, policy: number, what };
                     let config = config(policy, spec.protocols, tickets).map_err(wrong)?;
                     Ok(CompiledPolicy { spec: policy.clone(), config, serves_http1: spec.protocols.http1 })
                 };

@@ -139,7 +139,9 @@ pub(super) fn answer_challenges(sites: &mut [HttpsServer<'_>], remaining: &mut O
         "match": [{ "path": ["/.well-known/acme-challenge/*"], "protocol": "http" }],
         "handle": [{ "handler": CHALLENGE_HANDLER }],
     });
-    for site in sites.iter_mut().filter(|site| site.listen.iter().flatten().any(|address| address.port == ports.http)) {
+    for site in
+        sites.iter_mut().filter(|site| site.listen.iter().flatten().any(|socket| socket.port() == Some(ports.http)))
+    {
         site.inserted.get_or_insert_default().first.push(route.clone());
     }
     if let Some(Value::Array(routes)) = remaining.as_mut().map(|remaining| &mut remaining.routes) {

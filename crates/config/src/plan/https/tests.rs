@@ -35,7 +35,7 @@ fn outcome(config: &Value, loaded: &[&str]) -> String {
     };
     let listeners = loaded.listeners.iter().map(|listener| {
         let secure = if listener.tls.is_some() { "s" } else { "" };
-        format!("{}{secure}", listener.address)
+        format!("{}{secure}", listener.socket)
     });
     let managed = loaded.certificates.managed.iter().map(|managed| format!("{}={}", managed.name, managed.authority));
     let public = loaded.certificates.public.iter().map(|public| {

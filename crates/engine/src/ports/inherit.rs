@@ -1,0 +1,124 @@
+//! From an inherited listening socket to sockets, one for each worker.
+//!
+//! The program that started this process, such as systemd, has bound the socket. It may keep it open beyond the end of
+//! this process, so no connection is refused during a restart.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::BorrowedFd;
+
+use causeway_pipeline::ListeningSocket;
+use socket2::{SockRef, Socket, Type};
+
+use super::bind::{BindError, Bound, TWICE};
+use crate::transport::keepalive;
+
+/// `O_CLOEXEC` of Linux, as `/proc` shows it.
+const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+
+/// Duplicates the inherited socket for each worker. All duplicates share one backlog: the kernel wakes every worker that
+/// waits, and one of them gets the connection. The original stays open, so a later plan can use it again.
+///
+/// # Errors
+/// The process has inherited no listening TCP socket with this descriptor, or `is_twice`: another listener of the plan has
+/// it.
+pub(super) fn inherit(descriptor: u16, workers: usize, is_twice: bool) -> Result<Bound, BindError> {
+    let fault = |error| BindError { socket: ListeningSocket::Inherited(descriptor), error };
+    if is_twice {
+        return Err(fault(io::Error::new(io::ErrorKind::AddrInUse, TWICE)));
+    }
+    let first = duplicate(descriptor).map_err(fault)?;
+    let address = check(&first).map_err(fault)?;
+    // Accepted connections inherit the keep-alive. The runtime needs sockets that do not block.
+    first.set_tcp_keepalive(&keepalive()).and_then(|()| first.set_nonblocking(true)).map_err(fault)?;
+    let mut sockets = vec![first];
+    for _ in 1..workers {
+        sockets.push(sockets[0].try_clone().map_err(fault)?);
+    }
+    Ok(Bound { address, sockets: sockets.into_iter().map(TcpListener::from).collect() })
+}
+
+/// Returns the socket's TCP address; an error if it has none or does not listen.
+fn check(socket: &Socket) -> io::Result<std::net::SocketAddr> {
+    let other = |found: &str| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("found {found}, expected a TCP socket that listens"))
+    };
+    // The first call fails for a descriptor that is no socket.
+    match socket.r#type() {
+        Ok(Type::STREAM) => {}
+        Ok(Type::DGRAM) => return Err(other("a datagram socket")),
+        Ok(_) => return Err(other("a socket of another type")),
+        Err(_) => return Err(other("no socket")),
+    }
+    let address = socket.local_addr()?.as_socket().ok_or_else(|| other("a socket of another family"))?;
+    if !socket.is_listener()? {
+        return Err(other("a TCP socket that does not listen"));
+    }
+    Ok(address)
+}
+
+/// Duplicates an inherited descriptor.
+fn duplicate(descriptor: u16) -> io::Result<Socket> {
+    if !is_inherited(descriptor) {
+        let words =
+            "the process has inherited no such file descriptor; a service manager numbers its sockets from 3 on";
+        return Err(io::Error::new(io::ErrorKind::NotFound, words));
+    }
+    #[expect(unsafe_code, reason = "only a number denotes an inherited descriptor")]
+    // SAFETY: the descriptor is open, as `is_inherited` has seen, and stays open: no value of this process owns an inherited
+    // descriptor and could close it.
+    let inherited = unsafe { BorrowedFd::borrow_raw(descriptor.into()) };
+    SockRef::from(&inherited).try_clone()
+}
+
+/// Returns whether the descriptor is open and was open at the start of the process. The process opens its own descriptors
+/// with close-on-exec, which no inherited descriptor has.
+fn is_inherited(descriptor: u16) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")) else { return false };
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & CLOSE_ON_EXEC == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    /// A descriptor of the process itself is refused although it is open: a configuration cannot name the server's own
+    /// sockets and files.
+    #[test]
+    fn what_is_not_inherited() {
+        let own = TcpListener::bind("127.0.0.1:0").unwrap();
+        let number = u16::try_from(own.as_raw_fd()).unwrap();
+        for descriptor in [number, u16::MAX] {
+            let error = inherit(descriptor, 1, false).err().unwrap();
+            let want = format!(
+                "listening on fd/{descriptor}: the process has inherited no such file descriptor; a service manager numbers \
+                 its sockets from 3 on"
+            );
+            assert_eq!(error.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn sockets_of_another_kind() {
+        let path = std::env::temp_dir().join(format!("causeway-inherit-{}", std::process::id()));
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let connected = Socket::new(socket2::Domain::IPV4, Type::STREAM, None).unwrap();
+        for (socket, want) in [
+            (Socket::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()), "found a datagram socket"),
+            (Socket::from(std::os::fd::OwnedFd::from(unix)), "found a socket of another family"),
+            (connected, "found a TCP socket that does not listen"),
+            (Socket::from(std::os::fd::OwnedFd::from(fs::File::open("/dev/null").unwrap())), "found no socket"),
+        ] {
+            assert_eq!(check(&socket).unwrap_err().to_string(), format!("{want}, expected a TCP socket that listens"));
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(check(&Socket::from(listener)).unwrap(), address);
+    }
+}
