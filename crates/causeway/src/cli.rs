@@ -4,25 +4,28 @@
 //! - `environment`: the variables available to a Caddyfile
 //! - `fmt`: formats a Caddyfile
 //! - `hash_password`: hashes a password for a configuration
-//! - `quick`: `file-server` and `respond`, which generate their configuration
+//! - `quick`: `file-server`, `respond` and `reverse-proxy`, which generate their configuration
 //! - `serve`: runs a server from its start to its shutdown
 //! - `start`: runs a server in the background
 //! - `client`: `stop` and `reload`, clients of a running server's admin API
 //! - `profile`: `profile`, a client of the causal profiler
 //! - `trust`: `trust` and `untrust`
 //! - `storage`: `storage export` and `storage import`
-//! - `modules`: `list-modules`
+//! - `modules`: `list-modules`; `build`: `build-info`
+//! - `pages`: `completion` and `manpage`
 //! - `output`: output to the operator
 //!
 //! A mistake of the operator prints one line on standard error and exits with status 1; nothing keeps running. Only
 //! `adapt` prints a Caddyfile's mistake on two lines: the second has Caddy's wording, for scripts that search for it.
 
+mod build;
 mod client;
 mod environment;
 mod fmt;
 mod hash_password;
 mod modules;
 mod output;
+mod pages;
 mod profile;
 mod quick;
 mod serve;
@@ -78,6 +81,8 @@ enum Command {
     FileServer(quick::FileServer),
     /// Answer every request with a fixed response
     Respond(quick::Respond),
+    /// Pass requests on to other servers
+    ReverseProxy(quick::ReverseProxy),
     /// Print a Caddyfile as JSON
     Adapt(Adapt),
     /// Format a Caddyfile's indentation and spacing
@@ -88,6 +93,12 @@ enum Command {
     HashPassword(hash_password::HashPassword),
     /// Print the names of all modules that a configuration may use
     ListModules(modules::ListModules),
+    /// Print facts about this build
+    BuildInfo,
+    /// Print a script that completes commands and flags in a shell
+    Completion(pages::Completion),
+    /// Write the manual pages of all commands into a folder
+    Manpage(pages::Manpage),
     /// Print the environment as `run` would see it
     Environ(Environ),
     /// Print the version
@@ -184,6 +195,7 @@ impl Cli {
             Command::Storage(command) => command.run(),
             Command::FileServer(flags) => flags.run(),
             Command::Respond(flags) => flags.run(),
+            Command::ReverseProxy(flags) => flags.run(),
             Command::Adapt(adapt) => adapt.run(),
             Command::Fmt(fmt) => fmt.run(),
             Command::Validate(flags) => {
@@ -195,6 +207,9 @@ impl Cli {
             }
             Command::HashPassword(flags) => flags.run(),
             Command::ListModules(list) => list.run(),
+            Command::BuildInfo => output::print(&build::facts()),
+            Command::Completion(completion) => completion.run(),
+            Command::Manpage(manpage) => manpage.run(),
             Command::Environ(environ) => environment::print(&environ.envfile),
             Command::Version => output::print(&format!("causeway {VERSION}")),
         }

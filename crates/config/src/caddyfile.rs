@@ -20,6 +20,7 @@
 //! of Caddy's that is not implemented is rejected by name ([`ErrorKind::NotBuilt`]), never skipped.
 
 mod address;
+mod arguments;
 mod certificates;
 mod directives;
 mod dispenser;
@@ -54,6 +55,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+pub use arguments::{FromAddress, ToAddress};
 pub use dispenser::{Dispenser, Lines};
 pub use error::{Error, ErrorKind, NameTable};
 pub use format::{format, unformatted_at};

@@ -1,8 +1,10 @@
-//! `file-server` and `respond`: servers without a configuration file, like Caddy's commands of these names.
+//! `file-server`, `respond` and `reverse-proxy`: servers without a configuration file, like Caddy's commands of these names.
 //!
 //! - `answer_template`: the variables in the body of `respond`
+//! - `reverse_proxy`: the command of this name
 
 mod answer_template;
+mod reverse_proxy;
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
@@ -16,6 +18,10 @@ use serde_json::{Map, Value, json};
 use super::serve::{ServeFlags, Serving, SiteKind, serve};
 use super::source::literal;
 use answer_template::Numbered;
+pub(crate) use reverse_proxy::ReverseProxy;
+
+/// The module that `file-server --templates` needs.
+const TEMPLATES: &str = "http.handlers.templates";
 
 #[derive(Args)]
 pub(crate) struct FileServer {
@@ -37,9 +43,15 @@ pub(crate) struct FileServer {
     /// Largest number of entries in a listing
     #[arg(short, long, value_name = "N", requires = "browse", value_parser = clap::value_parser!(u32).range(1..))]
     file_limit: Option<u32>,
-    /// Disable compression; accepted for compatibility, this version never compresses
+    /// Render files as templates
+    #[arg(short, long)]
+    templates: bool,
+    /// Do not compress responses
     #[arg(long)]
     no_compress: bool,
+    /// Send files that are compressed already (gzip, zstd, br); may be repeated, the preferred one first
+    #[arg(short, long, value_name = "ENCODING", value_delimiter = ',')]
+    precompressed: Vec<String>,
     /// Print a line for every request
     #[arg(short, long)]
     access_log: bool,
@@ -96,7 +108,24 @@ impl FileServer {
             }
             handler["browse"] = browse;
         }
-        let mut route = json!({ "handle": [handler] });
+        if !self.precompressed.is_empty() {
+            let encodings: Map<_, _> = self.precompressed.iter().map(|name| (name.clone(), json!({}))).collect();
+            handler["precompressed"] = encodings.into();
+            handler["precompressed_order"] = json!(self.precompressed);
+        }
+        let mut handlers = Vec::new();
+        if !self.no_compress {
+            let encodings = json!({ "zstd": {}, "gzip": {} });
+            handlers.push(json!({ "handler": "encode", "encodings": encodings, "prefer": ["zstd", "gzip"] }));
+        }
+        if self.templates {
+            if !causeway::registry().modules().iter().any(|module| module == TEMPLATES) {
+                bail!("--templates: this version has no module {TEMPLATES}; expected the command without this flag");
+            }
+            handlers.push(json!({ "handler": "templates", "file_root": literal(root) }));
+        }
+        handlers.push(handler);
+        let mut route = json!({ "handle": handlers });
         if let Some(domain) = &self.domain {
             route["match"] = json!([{ "host": [domain] }]);
         }

@@ -59,6 +59,8 @@ pub(crate) enum SiteKind {
     Flags,
     /// The site of `respond`. As in Caddy, its addresses are also printed for programs.
     Answer,
+    /// The site of `reverse-proxy`.
+    Proxy,
 }
 
 /// A configuration to serve, and how to report on it.
@@ -229,9 +231,13 @@ fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
         SiteKind::Welcome => "run",
         SiteKind::Flags => "file-server",
         SiteKind::Answer => "respond",
+        SiteKind::Proxy => "reverse-proxy",
     };
     if !fault.is_port_in_use() {
         return anyhow!("{error}");
+    }
+    if serving.site == SiteKind::Proxy {
+        return anyhow!("{error}; choose another with --from, as in `causeway {command} --from :8081`");
     }
     anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")
 }

@@ -2,7 +2,7 @@
 //!
 //! - `process`: a temporary folder, and processes in it
 //! - `client`: sends one request per connection
-//! - `run`, `quick`, `adapt`, `hash_password`: the commands
+//! - `run`, `quick`, `reverse_proxy`, `adapt`, `hash_password`, `pages`: the commands
 //! - `https`: certificates, and redirects to HTTPS
 //! - `signals`: the end of a server
 //! - `service_manager`: inherited sockets, and messages to systemd
@@ -52,10 +52,12 @@ mod matchers;
 mod metrics;
 mod mistakes;
 mod ocsp;
+mod pages;
 mod process;
 mod proxy_protocol;
 mod quick;
 mod redis;
+mod reverse_proxy;
 mod run;
 mod service_manager;
 mod signals;

@@ -1,12 +1,12 @@
 //! `file-server` and `respond`.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
 use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
-use crate::client::{get, send};
+use crate::client::{connect, get, send};
 use crate::process::{Folder, ServerProcess};
 
 /// Creates two files, a folder with an index file, one without, and a symbolic link.
@@ -73,6 +73,46 @@ fn listings() {
     assert_eq!(names(&["-b", "--reveal-symlinks"]).0.len(), 3);
     assert!(names(&["-b", "--reveal-symlinks"]).1, "where the link leads");
     assert_eq!(names(&["-b", "--file-limit", "2"]).0.len(), 2);
+}
+
+// Caddy, `file-server`: Zstandard and gzip by default, Zstandard first; `--precompressed` sends files beside the original;
+// `--no-compress` neither.
+#[test]
+fn compression() {
+    let text = "compressible ".repeat(200);
+    let folder = Folder::with(&[("a.txt", &text), ("a.txt.gz", "gz"), ("a.txt.br", "br")]);
+    for (flags, accepted, want) in [
+        (&[][..], "gzip, zstd", Some("zstd")),
+        (&[], "gzip", Some("gzip")),
+        (&[], "identity", None),
+        (&["--no-compress"], "gzip, zstd", None),
+        (&["--no-compress", "--precompressed", "br,gzip"], "gzip, br", Some("br")),
+        (&["--no-compress", "-p", "gzip", "-p", "br"], "gzip, br", Some("gzip")),
+        (&["--no-compress", "-p", "gzip"], "br", None),
+    ] {
+        let server = folder.start(&[&["file-server", "-l", "127.0.0.1:0"], flags].concat());
+        let mut stream = connect(server.port());
+        write!(stream, "HEAD /a.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut head = String::new();
+        stream.read_to_string(&mut head).unwrap();
+        let found = head.lines().find_map(|line| line.strip_prefix("Content-Encoding: "));
+        assert_eq!(found, want, "{flags:?} {accepted}");
+    }
+    let output = folder.output(&["file-server", "-l", "127.0.0.1:0", "-p", "lzma"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && error.contains("lzma"), "{error}");
+}
+
+/// Templates are refused by name as long as no module renders them.
+#[test]
+fn templates() {
+    if causeway::registry().modules().iter().any(|module| module == "http.handlers.templates") {
+        return;
+    }
+    let output = Folder::new().output(&["file-server", "-l", "127.0.0.1:0", "--templates"]);
+    let want = "Error: --templates: this version has no module http.handlers.templates; expected the command without this flag\n";
+    assert_eq!((output.status.code(), &*String::from_utf8(output.stderr).unwrap()), (Some(1), want));
 }
 
 #[test]

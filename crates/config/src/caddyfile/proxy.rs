@@ -8,7 +8,7 @@
 //! - `answer`: handling of upstream responses; `intercept`, `copy_response`, `copy_response_headers`
 //! - `shortcut`: `forward_auth` and `php_fastcgi`, which expand to a `reverse_proxy`
 
-mod address;
+pub(super) mod address;
 mod answer;
 mod balance;
 mod dynamic;

@@ -5,10 +5,10 @@ use super::url;
 
 /// The parts of an upstream address.
 #[derive(Debug, Default)]
-pub(super) struct UpstreamAddress {
+pub(in super::super) struct UpstreamAddress {
     pub(super) network: String,
     /// The scheme; empty if the address has none.
-    pub(super) scheme: String,
+    pub(in super::super) scheme: String,
     pub(super) host: String,
     /// A port number, a range, or text with a placeholder.
     pub(super) port: String,
@@ -20,7 +20,7 @@ const PORT_LENGTH_MAX: usize = "65535-65535".len();
 
 impl UpstreamAddress {
     /// Parses an address. Adds the port that its scheme implies.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(in super::super) fn parse(text: &str) -> Result<Self, String> {
         if let Some(name) = text.strip_prefix("dns:///") {
             return Self::for_httpgrpc("dns", name);
         }
@@ -97,7 +97,7 @@ impl UpstreamAddress {
     }
 
     /// The addresses to dial: one, or one for each port of a range.
-    pub(super) fn dials(&self) -> Result<Vec<String>, String> {
+    pub(in super::super) fn dials(&self) -> Result<Vec<String>, String> {
         let whole = self.dial();
         if self.port.contains('{') && self.port.contains('}') {
             return Ok(vec![whole]);
