@@ -12,7 +12,7 @@ use crate::accept::BACKLOG;
 use crate::transport::keepalive;
 
 /// Idle time before the kernel probes a client, and the interval between probes; Caddy's.
-const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A socket on which the process cannot listen. Its text is for the operator.
 #[derive(Debug)]

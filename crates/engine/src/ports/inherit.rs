@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use causeway_pipeline::ListeningSocket;
 use socket2::{SockRef, Socket, Type};
 
-use super::bind::{BindError, Bound, TWICE};
+use super::bind::{BindError, Bound, PROBE_INTERVAL, TWICE};
 use crate::transport::keepalive;
 
 /// `O_CLOEXEC` of Linux, as `/proc` shows it.
@@ -31,7 +31,7 @@ pub(super) fn inherit(descriptor: u16, workers: usize, is_twice: bool) -> Result
     let first = duplicate(descriptor).map_err(fault)?;
     let address = check(&first).map_err(fault)?;
     // Accepted connections inherit the keep-alive. The runtime needs sockets that do not block.
-    first.set_tcp_keepalive(&keepalive()).and_then(|()| first.set_nonblocking(true)).map_err(fault)?;
+    first.set_tcp_keepalive(&keepalive(PROBE_INTERVAL)).and_then(|()| first.set_nonblocking(true)).map_err(fault)?;
     let mut sockets = vec![first];
     for _ in 1..workers {
         sockets.push(sockets[0].try_clone().map_err(fault)?);
