@@ -70,9 +70,10 @@ pub fn streams(port: u16, admin: Admin, plain: SocketAddr, h2c: SocketAddr, edit
          http://:{port} {{\n\
          \tbind 127.0.0.1\n\
          \theader X-Edition {edition}\n\
-         \treverse_proxy /grpc h2c://{h2c}\n\
-         \treverse_proxy /socket /events {plain}\n\
-         \trespond \"Hello, World!\"\n}}\n"
+         \thandle /grpc {{\n\t\treverse_proxy h2c://{h2c}\n\t}}\n\
+         \t@plain path /socket /events\n\
+         \thandle @plain {{\n\t\treverse_proxy {plain}\n\t}}\n\
+         \thandle {{\n\t\trespond \"Hello, World!\"\n\t}}\n}}\n"
     )
 }
 
