@@ -12,6 +12,7 @@
 //! - [`h2spec`]: HTTP/2 cases against the built server
 //! - [`differential`]: random Caddyfiles and requests against the built server and Caddy
 //! - [`interop`]: gRPC, httpgrpc and ACME with Go peers
+//! - [`package`]: Debian's package and a tarball, and their installation
 //! - [`pages`]: the server's pages in a real browser
 //! - [`server`]: starts the built binary for a step and stops it afterwards
 
@@ -22,6 +23,7 @@ mod fuzz;
 mod h2spec;
 mod interop;
 mod layering;
+mod package;
 mod pages;
 mod prose;
 mod report;
@@ -36,6 +38,7 @@ const USAGE: &str = "usage: cargo xtask test [--install] [quick | STEP…]
        cargo xtask layering
        cargo xtask prose [--lower | --list COUNT]
        cargo xtask differential [--help | OPTION…]
+       cargo xtask package [--binary FILE] [--out FOLDER]
        cargo xtask pages URL…";
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Some((first, rest)) if first == "test" => steps::main(rest),
         Some((first, [])) if first == "layering" => layering::main(),
         Some((first, rest)) if first == "prose" => prose::main(rest),
+        Some((first, rest)) if first == "package" => package::main(rest),
         Some((first, urls)) if first == "pages" && !urls.is_empty() => pages::main(urls),
         _ => {
             eprintln!("{USAGE}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::report::{Done, Halt, SummaryRow, Tally, Verdict, total};
 use crate::stage::Stage;
-use crate::{conformance, dependents, differential, fuzz, h2spec, interop, layering, pages, prose, tools};
+use crate::{conformance, dependents, differential, fuzz, h2spec, interop, layering, package, pages, prose, tools};
 
 /// One step of `./test`.
 struct TestStep {
@@ -64,6 +64,12 @@ const STEPS: &[TestStep] = &[
         says: "the bench workspace's own tests; measures nothing",
         part: StepList::Whole,
         run: bench,
+    },
+    TestStep {
+        name: "package",
+        says: "the Debian package, installed into a clean Debian",
+        part: StepList::Whole,
+        run: package::step,
     },
     TestStep {
         name: "conformance",

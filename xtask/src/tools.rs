@@ -83,7 +83,7 @@ pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), Halt> 
     stage.run(command).map(drop)
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut folders = std::env::split_paths(&path);
     let exact = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| is_program(path));

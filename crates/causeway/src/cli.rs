@@ -7,7 +7,7 @@
 //! - `quick`: `file-server`, `respond` and `reverse-proxy`, which generate their configuration
 //! - `serve`: runs a server from its start to its shutdown
 //! - `start`: runs a server in the background
-//! - `client`: `stop` and `reload`, clients of a running server's admin API
+//! - `client`: `stop`, `reload` and `status`, clients of a running server's admin API
 //! - `profile`: `profile`, a client of the causal profiler
 //! - `trust`: `trust` and `untrust`
 //! - `storage`: `storage export` and `storage import`
@@ -68,6 +68,8 @@ enum Command {
     Stop(client::StopCommand),
     /// Load another configuration into a running server, through its admin API
     Reload(client::Reload),
+    /// Print the state of a running server, from its admin API
+    Status(client::StatusCommand),
     /// Measure which code would make a running server faster, and by how much
     Profile(profile::Profile),
     /// Add the root certificate of a local authority to the trust stores of this machine
@@ -189,6 +191,7 @@ impl Cli {
             Command::Start(start) => start.run(),
             Command::Stop(stop) => stop.run(),
             Command::Reload(reload) => reload.run(),
+            Command::Status(status) => status.run(),
             Command::Profile(profile) => profile.run(),
             Command::Trust(trust) => trust.run(),
             Command::Untrust(untrust) => untrust.run(),

@@ -1,4 +1,4 @@
-//! `stop` and `reload`, and the client with which commands call a server's admin API.
+//! `stop`, `reload` and `status`, and the client with which commands call a server's admin API.
 //!
 //! It uses a plain socket instead of an HTTP client. Each request is HTTP/1.0 on a connection of its own, so the
 //! response ends with the connection, and the peer cannot choose a framing to be parsed.
@@ -13,11 +13,14 @@ use causeway_config::plan::AdminAddress;
 use clap::Args;
 use serde_json::Value;
 
+use super::output;
 use super::source::{self, ConfigFlags};
 
 /// Admin API address when neither the environment nor a configuration sets one; Caddy's default.
 const DEFAULT_ADDRESS: &str = "localhost:2019";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for `status`: the server answers without other work.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The port of [`DEFAULT_ADDRESS`].
 const DEFAULT_PORT: u16 = 2019;
 /// Largest response that is read. A profile's report may hold many stacks.
@@ -46,6 +49,23 @@ pub(crate) struct Reload {
     /// Load the configuration even if it is unchanged
     #[arg(short, long)]
     force: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct StatusCommand {
+    /// Address of the admin API; overrides CADDY_ADMIN and the default localhost:2019
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+}
+
+impl StatusCommand {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let address = address(self.address.as_deref(), &Value::Null)?;
+        let endpoint = AdminEndpoint { patience: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
+        let answer = endpoint.ask("GET /causeway/status", &[], b"")?;
+        answer.good().map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
+        output::print(answer.body.trim_end())
+    }
 }
 
 impl StopCommand {

@@ -180,3 +180,19 @@ fn environ() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.ends_with("\n\nBOTH=process\nOF_FILE=1\n"), "{text}");
 }
+
+/// `status` prints the status of the admin API, and fails without a server: for health checks.
+#[test]
+fn status() {
+    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let mut server = folder.start(&["run"]);
+    let address = format!("localhost:{}", server.admin_port());
+    let output = folder.output(&["status", "--address", &address]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &json["live_plans"], &json["panics"]), (Some(0), &1.into(), &0.into()));
+    drop(server);
+    let output = folder.output(&["status", "--address", &address]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with(&format!("Error: no server listens on {address}; ")), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -22,6 +22,7 @@ const COMMANDS: &[&str] = &[
     "reverse-proxy",
     "run",
     "start",
+    "status",
     "stop",
     "storage",
     "storage-export",

@@ -1,6 +1,6 @@
 //! Caddy's network addresses: `[network/]host:port`, where the port may be a range.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket};
 
@@ -70,6 +70,10 @@ fn unknown(host: &str, build: &Build<'_>) -> BuildError {
 fn resolve(host: &str) -> Option<IpAddr> {
     if let Ok(address) = host.parse() {
         return Some(address);
+    }
+    // RFC 6761 §6.3: the name is the loopback address, also on a machine without /etc/hosts, such as a bare container.
+    if host.eq_ignore_ascii_case("localhost") {
+        return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     let addresses: Vec<IpAddr> = (host, 0).to_socket_addrs().ok()?.map(|address| address.ip()).collect();
     addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()).copied()

@@ -1,0 +1,165 @@
+//! Packages: a `.deb`, and a tarball with a static program.
+//!
+//! - [`deb`]: the files of the Debian package, and `dpkg-deb` on them. Debian's own tool is on every machine that could install
+//!   the result; `cargo-deb` would be one more program to install, with a description of the package in its own format
+//! - [`check`]: the step `package` of `./test`
+
+mod check;
+mod deb;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+
+use crate::steps::House;
+pub(crate) use check::step;
+
+const USAGE: &str = "usage: cargo xtask package [--binary FILE] [--out FOLDER]";
+
+/// The target of the static program.
+const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// Runs `cargo xtask package`.
+pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
+    let (mut binary, mut out) = (None, None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let place = match &**word {
+            "--binary" => &mut binary,
+            "--out" => &mut out,
+            _ => bail!("found {word}; {USAGE}"),
+        };
+        *place = Some(PathBuf::from(words.next().with_context(|| format!("{word} has no value; {USAGE}"))?));
+    }
+    let house = House::find(false)?;
+    let out = out.unwrap_or_else(|| house.target.join("package"));
+    fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let program = match binary {
+        Some(binary) => binary,
+        None => {
+            run(&mut house.cargo(&[
+                "build",
+                "--locked",
+                "--profile",
+                "dist",
+                "--package",
+                "causeway",
+                "--bin",
+                "causeway",
+            ]))?;
+            house.target.join("dist/causeway")
+        }
+    };
+    println!("{}", deb::build(&house, &program, &out, deb::Compression::Small)?.display());
+    match tarball(&house, &out)? {
+        Some(path) => println!("{}", path.display()),
+        None => println!(
+            "no tarball: the toolchain lacks the target {STATIC_TARGET}; `rustup target add {STATIC_TARGET}` adds it, and \
+             aws-lc needs musl-gcc (Debian: musl-tools)"
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds a tarball with the static program, the units, the pages and the scripts. `None` without the target's standard library.
+fn tarball(house: &House, out: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", STATIC_TARGET]).output()?;
+    if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
+        return Ok(None);
+    }
+    run(&mut house.cargo(&[
+        "build",
+        "--locked",
+        "--profile",
+        "dist",
+        "--package",
+        "causeway",
+        "--bin",
+        "causeway",
+        "--target",
+        STATIC_TARGET,
+    ]))?;
+    let name = format!("causeway-{}-{STATIC_TARGET}", version(house)?);
+    let folder = house.scratch("tarball")?.join(&name);
+    let program = house.target.join(STATIC_TARGET).join("dist/causeway");
+    install(&program, &folder.join("causeway"), 0o755)?;
+    for file in ["causeway.service", "causeway-api.service", "Caddyfile", "index.html"] {
+        install(&house.root.join("packaging").join(file), &folder.join(file), 0o644)?;
+    }
+    for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        install(&house.root.join(license), &folder.join(license), 0o644)?;
+    }
+    pages(&program, &folder.join("man"), &folder.join("completions"))?;
+    let path = out.join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--create", "--gzip", "--file"]).arg(&path);
+    run(tar
+        .arg("--mtime")
+        .arg(format!("@{}", epoch(house)?))
+        .arg("--directory")
+        .arg(out_of(&folder)?)
+        .arg(&name)
+        .current_dir(&house.root))?;
+    Ok(Some(path))
+}
+
+fn out_of(folder: &Path) -> anyhow::Result<&Path> {
+    folder.parent().context("the folder has no parent")
+}
+
+/// Writes the manual pages and the completion scripts of the program.
+fn pages(program: &Path, manual: &Path, completions: &Path) -> anyhow::Result<()> {
+    run(Command::new(program).arg("manpage").arg("--directory").arg(manual))?;
+    fs::create_dir_all(completions)?;
+    for (shell, file) in [("bash", "causeway"), ("zsh", "_causeway"), ("fish", "causeway.fish")] {
+        let script = run(Command::new(program).args(["completion", shell]))?;
+        write(&completions.join(file), &script, 0o644)?;
+    }
+    Ok(())
+}
+
+/// Returns the version of the workspace.
+fn version(house: &House) -> anyhow::Result<String> {
+    let text = fs::read_to_string(house.root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("version = \""));
+    let version = line.and_then(|line| line.strip_suffix('"'));
+    Ok(version.context("Cargo.toml: found no line version = \"…\"")?.to_owned())
+}
+
+/// Returns the time of the files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or else that of the last commit, so
+/// that one commit always gives the same package.
+fn epoch(house: &House) -> anyhow::Result<u64> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => {
+            let mut git = Command::new("git");
+            run(git.args(["log", "-1", "--format=%ct"]).current_dir(&house.root))?
+        }
+    };
+    text.trim().parse().with_context(|| format!("found '{}' for a time, expected seconds", text.trim()))
+}
+
+/// Runs a command and returns its standard output.
+fn run(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    if !output.status.success() {
+        bail!("{command:?} ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Copies a file with these permissions, and creates its folder.
+fn install(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
+    let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    write(to, bytes, mode)
+}
+
+fn write(to: &Path, bytes: impl AsRef<[u8]>, mode: u32) -> anyhow::Result<()> {
+    let fault = || format!("cannot write {}", to.display());
+    fs::create_dir_all(out_of(to)?).with_context(fault)?;
+    fs::write(to, bytes).with_context(fault)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode)).with_context(fault)
+}
