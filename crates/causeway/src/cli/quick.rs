@@ -20,9 +20,6 @@ use super::source::literal;
 use answer_template::Numbered;
 pub(crate) use reverse_proxy::ReverseProxy;
 
-/// The module that `file-server --templates` needs.
-const TEMPLATES: &str = "http.handlers.templates";
-
 #[derive(Args)]
 pub(crate) struct FileServer {
     /// Serve only this host name: over TLS, or without TLS on the address of --listen
@@ -119,9 +116,6 @@ impl FileServer {
             handlers.push(json!({ "handler": "encode", "encodings": encodings, "prefer": ["zstd", "gzip"] }));
         }
         if self.templates {
-            if !causeway::registry().modules().iter().any(|module| module == TEMPLATES) {
-                bail!("--templates: this version has no module {TEMPLATES}; expected the command without this flag");
-            }
             handlers.push(json!({ "handler": "templates", "file_root": literal(root) }));
         }
         handlers.push(handler);

@@ -104,15 +104,14 @@ fn compression() {
     assert!(output.status.code() == Some(1) && error.contains("lzma"), "{error}");
 }
 
-/// Templates are refused by name as long as no module renders them.
+/// Caddy, `file-server --templates`: files are templates, which read files of the same folder.
 #[test]
 fn templates() {
-    if causeway::registry().modules().iter().any(|module| module == "http.handlers.templates") {
-        return;
-    }
-    let output = Folder::new().output(&["file-server", "-l", "127.0.0.1:0", "--templates"]);
-    let want = "Error: --templates: this version has no module http.handlers.templates; expected the command without this flag\n";
-    assert_eq!((output.status.code(), &*String::from_utf8(output.stderr).unwrap()), (Some(1), want));
+    let folder = site();
+    folder.write("site/page.html", "{{.Host}} {{readFile \"hello.txt\"}}{{.Req.URL.Query.Get \"a\"}}");
+    let server = folder.start(&["file-server", "-r", "site", "-l", "127.0.0.1:0", "--templates"]);
+    let answer = send(server.port(), "GET /page.html?a=b%20c", &["Host: example.com"]);
+    assert_eq!(answer.body, "example.com hello\nb c");
 }
 
 #[test]

@@ -13,6 +13,9 @@ use super::files::TemplateFolder;
 use super::request::Snapshot;
 use super::{dates, front_matter, markdown};
 
+/// Bytes of the message about a failure, for the log.
+const MESSAGE_BYTES_MAX: usize = 2048;
+
 /// The result of an execution.
 pub(super) enum Executed {
     Whole {
@@ -71,9 +74,17 @@ pub(super) fn execute(
         Err(message) => {
             let wanted = shared.status.get();
             let status = wanted.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            Err(Failed { status, message, is_wanted: wanted.is_some() })
+            Err(Failed { status, message: shortened(message), is_wanted: wanted.is_some() })
         }
     }
+}
+
+/// Shortens a message in its middle: each template that includes another one adds its own place.
+fn shortened(message: String) -> String {
+    let Some(over) = message.len().checked_sub(MESSAGE_BYTES_MAX).filter(|over| *over > 0) else { return message };
+    let start = message.floor_char_boundary(MESSAGE_BYTES_MAX / 4);
+    let end = message.ceil_char_boundary(start + over);
+    format!("{} … {}", &message[..start], &message[end..])
 }
 
 /// The state of one execution, with all templates that it includes.
@@ -309,6 +320,15 @@ fn strip_html(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // The first and the last place of a failure are kept.
+    #[test]
+    fn long_messages() {
+        assert_eq!(shortened("short".to_owned()), "short");
+        let long = format!("first{}last", "é".repeat(5000));
+        let short = shortened(long);
+        assert!(short.starts_with("first") && short.ends_with("last") && short.len() < MESSAGE_BYTES_MAX + 10);
+    }
 
     // go-humanize, `Bytes`.
     #[test]

@@ -31,6 +31,8 @@ const LOGGERS: &[(&str, &str)] = &[
     ("causeway_log_output", "log"),
     ("causeway_modules::file_server", "http.handlers.file_server"),
     ("causeway_modules::matchers::file", "http.matchers.file"),
+    ("causeway_modules::rate_limit", "http.handlers.rate_limit"),
+    ("causeway_modules::templates", "http.handlers.templates"),
     ("causeway_modules", "http"),
     ("causeway_pipeline::upstream", "http.handlers.reverse_proxy"),
     ("causeway_pipeline", "http"),
