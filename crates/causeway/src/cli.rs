@@ -281,7 +281,7 @@ impl Adapt {
     fn run(&self) -> anyhow::Result<()> {
         let mut config = self.config.clone();
         // As in Caddy, the input is a Caddyfile by any name. Only JSON's own name means JSON.
-        if !config.config.as_deref().and_then(Path::extension).is_some_and(|extension| extension == "json") {
+        if config.config.as_deref().and_then(Path::extension).is_none_or(|extension| extension != "json") {
             config.adapter.get_or_insert_with(|| Language::Caddyfile.adapter().to_owned());
         }
         let source = config.read()?;

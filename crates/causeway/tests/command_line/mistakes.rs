@@ -77,8 +77,8 @@ fn what_is_not_built() {
         ),
         // The message quotes the operator's text, not its form in the JSON.
         (
-            ":8080\nreverse_proxy a:80 {\n\tproxy_status_name 2s\n}\n",
-            "Caddyfile:3:2: found 'proxy_status_name 2s', expected nothing: `proxy_status_name` is not built into this version",
+            ":8080\nreverse_proxy a:80 {\n\ttransport http {\n\t\texpect_continue_timeout 2s\n\t}\n}\n",
+            "Caddyfile:4:3: found 'expect_continue_timeout 2s', expected nothing: `expect_continue_timeout` is not built into this version",
         ),
         (
             "{\n\tlog {\n\t\toutput file /proc/none/x\n\t}\n}\n\n:8080\nrespond hi\n",
@@ -86,7 +86,7 @@ fn what_is_not_built() {
         ),
         (
             ":8080 {\n\treverse_proxy a:80 {\n\t\tproxy_status_name 3\n\t}\n}\n:8081 {\n\treverse_proxy a:80 {\n\t\tproxy_status_name 3\n\t}\n}\n",
-            "Caddyfile:3:22: found '3', expected nothing: `proxy_status_name` is not built into this version (or the same word on \
+            "Caddyfile:3:21: found '3', expected nothing: `proxy_status_name` is not built into this version (or the same word on \
              line 8)",
         ),
         // The plan detects these; the position comes from a search for the word in the text.
@@ -100,7 +100,7 @@ fn what_is_not_built() {
         ),
         (
             ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\tproxy_status_name 3\n}\n",
-            "Caddyfile:4:21: found '3', expected nothing: `proxy_status_name` is not built into this version",
+            "Caddyfile:4:20: found '3', expected nothing: `proxy_status_name` is not built into this version",
         ),
         (
             ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80000\n\t}\n}\n",

@@ -12,6 +12,7 @@ pub(super) fn refuse(value: &Value, names: &[&str], build: &mut Build<'_>) -> Re
         let found = match found {
             Value::Object(_) => "an object".to_owned(),
             Value::Array(_) => "a list".to_owned(),
+            Value::String(text) => text.clone(),
             scalar => scalar.to_string(),
         };
         let expected = format!("nothing: `{name}` is not built into this version");
