@@ -20,6 +20,7 @@
 //! - [`metrics`]: the server's metrics as a response
 //! - `fresh`, `single_flight`: a per-worker cache of file system lookups, and single-flight for concurrent lookups
 //! - `accept_encoding`: the choice of a coding by the request
+//! - `field_name`: field names as Caddy shows them
 //! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
 //!
 //! This crate never sees a socket. Only the matcher `protocol`, whose subject it is, reads the protocol version.
@@ -29,6 +30,7 @@ pub mod access_log;
 pub mod authentication;
 pub mod encode;
 pub mod error;
+mod field_name;
 pub mod file_server;
 mod fresh;
 mod glob;

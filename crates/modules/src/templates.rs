@@ -125,7 +125,7 @@ impl Handler for Templates {
                 let snapshot = Arc::new(Snapshot::of(cx, root, text));
                 execute(cx, plan, snapshot, status, BTreeMap::new(), EXECUTIONS_MAX)
             }
-            Err(fault) => Step::Fail(fault),
+            Err(fault) => fail(cx, fault),
         })
     }
 }
@@ -170,7 +170,7 @@ fn execute(
         let executed = functions::execute(&input, &known, [&*ours.delimiters[0], &*ours.delimiters[1]]);
         (executed, known)
     };
-    let Ok(job) = offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) else { return Step::Fail(Fault::busy()) };
+    let Ok(job) = offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) else { return fail(cx, Fault::busy()) };
     cx.wait(job, move |cx, done| match done {
         Some((Ok(Executed::Whole { output, changes }), _)) => respond(cx, status, output, &changes),
         Some((Ok(Executed::Unknown(names)), mut known)) if left > 0 => {

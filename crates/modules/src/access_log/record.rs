@@ -8,12 +8,11 @@ use causeway_message::{FieldMap, NameRef, Version};
 use causeway_pipeline::{Context, Outcome, TlsFacts};
 
 use super::Slots;
+use crate::field_name::canonical;
 use crate::logs::{FieldSink, Fields, LogValue};
 
 /// Fields whose values are replaced by `REDACTED` unless `log_credentials` is on; Caddy's list.
 const CREDENTIALS: [&str; 4] = ["Cookie", "Set-Cookie", "Authorization", "Proxy-Authorization"];
-/// Length of a field name that fits without an allocation.
-const NAME_BYTES: usize = 64;
 /// Length of the longest address as text, an IPv6 address that ends in an IPv4 address.
 const ADDRESS_BYTES: usize = 45;
 
@@ -178,27 +177,6 @@ impl AddressText {
 
     fn bytes(&self) -> &[u8] {
         &self.text[..self.len]
-    }
-}
-
-/// Passes a field name in Go's canonical form: `content-type` becomes `Content-Type`. Allocates only for an unusually long name.
-fn canonical(name: &str, take: impl FnOnce(&str)) {
-    let (mut short, mut long) = ([0; NAME_BYTES], Vec::new());
-    let text = match short.get_mut(..name.len()) {
-        Some(text) => text,
-        None => {
-            long.resize(name.len(), 0);
-            &mut long[..]
-        }
-    };
-    let mut is_first = true;
-    for (to, byte) in text.iter_mut().zip(name.bytes()) {
-        *to = if is_first { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() };
-        is_first = byte == b'-';
-    }
-    // A name is ASCII, and the letters' cases do not change that.
-    if let Ok(name) = std::str::from_utf8(text) {
-        take(name);
     }
 }
 

@@ -27,8 +27,8 @@ impl TemplateFolder {
         }
         let mut cleaned = Vec::new();
         path::clean(&[b"/", name].concat(), &mut cleaned);
-        let relative = std::ffi::OsStr::from_bytes(&cleaned).to_owned();
-        Ok(self.0.join(PathBuf::from(relative).strip_prefix("/").unwrap_or(std::path::Path::new(""))))
+        let relative = cleaned.strip_prefix(b"/").unwrap_or(&cleaned);
+        Ok(self.0.join(std::ffi::OsStr::from_bytes(relative)))
     }
 
     /// Opens a regular file or a folder. Others, such as a pipe, could block for ever.
@@ -57,8 +57,8 @@ impl TemplateFolder {
         Ok(bytes)
     }
 
-    pub(super) fn has(&self, name: &[u8]) -> Result<bool, Failure> {
-        Ok(self.open(name).is_ok())
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        self.open(name).is_ok()
     }
 
     pub(super) fn stat(&self, name: &[u8]) -> Result<Value, Failure> {

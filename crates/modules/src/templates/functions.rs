@@ -134,7 +134,7 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
         .with("include", Signature::variadic(&[Type::String, Type::Any]), with(include))
         .with("import", NAME, import)
         .with("readFile", NAME, with(|shared, call, arguments| Ok(read(shared, call, &arguments[0])?.into())))
-        .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.folder.has(text(&arguments[0]))?.into())))
+        .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.folder.has(text(&arguments[0])).into())))
         .with("fileStat", NAME, with(|shared, _, arguments| shared.folder.stat(text(&arguments[0]))))
         .with("listFiles", NAME, with(|shared, call, arguments| shared.folder.list(text(&arguments[0]), call)))
         .with("httpInclude", NAME, with(|_, _, _| Err("httpInclude is not built into this version".into())))

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use causeway_message::{FieldMap, Head, Version, path};
 use causeway_pipeline::Context;
 
+use crate::field_name;
+
 /// A copy of the exchange for another thread.
 pub(super) struct Snapshot {
     /// The template's text.
@@ -95,10 +97,7 @@ fn fields(fields: &FieldMap) -> Vec<(String, Vec<u8>)> {
 
 /// Returns a field name as Go's maps have it: a capital letter at the start and after each hyphen.
 pub(super) fn canonical(name: &str) -> String {
-    let mut is_first = true;
-    let change = |letter: char| {
-        let is_start = std::mem::replace(&mut is_first, letter == '-');
-        if is_start { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
-    };
-    name.chars().map(change).collect()
+    let mut out = String::new();
+    field_name::canonical(name, |name| out.push_str(name));
+    out
 }
