@@ -112,11 +112,12 @@ impl Workshop {
     /// `release` without link-time optimisation.
     pub fn causeway(&self, profile: &str) -> Result<PathBuf> {
         eprintln!("building causeway");
-        let arguments = ["build", "--profile", profile, "-p", "causeway", "--message-format=json-render-diagnostics"];
+        let arguments =
+            ["build", "--profile", profile, "-p", "causeway-server", "--message-format=json-render-diagnostics"];
         let done = Command::new("cargo").current_dir(&self.root).args(arguments).output()?;
-        ensure!(done.status.success(), "cargo build -p causeway: {}", last_line(&done.stderr));
+        ensure!(done.status.success(), "cargo build -p causeway-server: {}", last_line(&done.stderr));
         let messages = String::from_utf8_lossy(&done.stdout);
-        executable(&messages, "causeway").context("the package causeway has no binary")
+        executable(&messages, "causeway").context("the package causeway-server has no binary")
     }
 
     /// Returns a file of `bytes` bytes that is stored on disk, for cold reads.

@@ -27,8 +27,16 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     for (program, module, package) in PROGRAMS {
         tools::go_built(stage, house, program, module, package)?;
     }
-    let mut test =
-        house.cargo(&["test", "--package", "causeway", "--test", "command_line", "--no-fail-fast", "--", "interop::"]);
+    let mut test = house.cargo(&[
+        "test",
+        "--package",
+        "causeway-server",
+        "--test",
+        "command_line",
+        "--no-fail-fast",
+        "--",
+        "interop::",
+    ]);
     // Makes a missing program a failure instead of a skipped test.
     test.env("INTEROP_TOOLS", house.target.join("tools"));
     let output = stage.run(test)?;

@@ -56,7 +56,7 @@ const NO_SOCKET: &[&str] =
 
 const ROOMS: &[Room] = &[
     // The top: combines all crates, and re-exports them for embedding programs.
-    Room { name: "causeway", may: &[ALL], tests_may: &[ALL], never: &[], unsaid: &[] },
+    Room { name: "server", may: &[ALL], tests_may: &[ALL], never: &[], unsaid: &[] },
     // Turns text into a plan. It refers to modules by name only, through the registry, so that a user's module is equal
     // to a built-in one. Its tests need some modules.
     Room { name: "config", may: &["pipeline"], tests_may: &["modules", "message", "testkit"], never: &[], unsaid: &[] },
@@ -163,7 +163,7 @@ struct Need {
     ours: bool,
 }
 
-/// Returns a crate's name without the prefix that all our crates except the top have.
+/// Returns a package's name without the prefix that all our published crates have.
 fn short(name: &str) -> String {
     name.strip_prefix("causeway-").unwrap_or(name).to_owned()
 }
@@ -177,8 +177,7 @@ fn members(meta: &Value) -> anyhow::Result<Vec<Member>> {
         let needs = package["dependencies"].as_array().context("cargo metadata: a package without dependencies")?;
         let need = |need: &Value| {
             let name = text(need, "name")?;
-            let ours =
-                matches!(name.as_str(), "causal" | "causeway" | "progress" | "xtask") || name.starts_with("causeway-");
+            let ours = name == "xtask" || name.starts_with("causeway-");
             Ok(Need { name: short(&name), for_tests: need["kind"] == "dev", ours })
         };
         Ok(Member {

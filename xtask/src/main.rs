@@ -17,6 +17,7 @@
 //! - [`server`]: starts the built binary for a step and stops it afterwards
 
 mod conformance;
+mod crates;
 mod dependents;
 mod differential;
 mod fuzz;

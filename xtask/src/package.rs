@@ -46,7 +46,7 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
                 "--profile",
                 "dist",
                 "--package",
-                "causeway",
+                "causeway-server",
                 "--bin",
                 "causeway",
             ]))?;
@@ -76,7 +76,7 @@ fn tarball(house: &House, out: &Path) -> anyhow::Result<Option<PathBuf>> {
         "--profile",
         "dist",
         "--package",
-        "causeway",
+        "causeway-server",
         "--bin",
         "causeway",
         "--target",

@@ -24,7 +24,7 @@ pub(crate) fn binary(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> 
     if !targets.flatten().any(|target| target["name"] == "causeway" && target["kind"][0] == "bin") {
         return Err(Halt::Lacks("the workspace builds no binary called causeway".into()));
     }
-    stage.run(house.cargo(&["build", "--release", "--package", "causeway", "--bin", "causeway"]))?;
+    stage.run(house.cargo(&["build", "--release", "--package", "causeway-server", "--bin", "causeway"]))?;
     Ok(house.target.join("release/causeway"))
 }
 

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::report::{Done, Halt, SummaryRow, Tally, Verdict, total};
 use crate::stage::Stage;
-use crate::{conformance, dependents, differential, fuzz, h2spec, interop, layering, package, pages, prose, tools};
+use crate::{
+    conformance, crates, dependents, differential, fuzz, h2spec, interop, layering, package, pages, prose, tools,
+};
 
 /// One step of `./test`.
 struct TestStep {
@@ -52,6 +54,12 @@ const STEPS: &[TestStep] = &[
         says: "rustdoc, a warning fails, and the examples in it",
         part: StepList::Whole,
         run: docs,
+    },
+    TestStep {
+        name: "crates",
+        says: "the crates as published, compiled from their archives",
+        part: StepList::Whole,
+        run: crates::step,
     },
     TestStep {
         name: "dependents",

@@ -1,8 +1,8 @@
 //! Two threads share a lock: a faster critical section helps both, faster work outside it hardly helps at all.
 //!
 //! ```sh
-//! CAUSAL=5s cargo run --release -p causal --example lock
-//! FASTER=inside:0.5 cargo run --release -p causal --example lock # the ground truth
+//! CAUSAL=5s cargo run --release -p causeway-causal --example lock
+//! FASTER=inside:0.5 cargo run --release -p causeway-causal --example lock # the ground truth
 //! ```
 
 mod work;

@@ -1,8 +1,8 @@
 //! A pipeline of two stages with a short queue between them: only the slower stage limits the rate.
 //!
 //! ```sh
-//! CAUSAL=5s cargo run --release -p causal --example pipeline
-//! FASTER=pack:0.5 cargo run --release -p causal --example pipeline # the ground truth
+//! CAUSAL=5s cargo run --release -p causeway-causal --example pipeline
+//! FASTER=pack:0.5 cargo run --release -p causeway-causal --example pipeline # the ground truth
 //! ```
 
 mod work;

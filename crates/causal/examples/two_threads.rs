@@ -2,8 +2,8 @@
 //! all samples, and a faster version of its work gains nothing.
 //!
 //! ```sh
-//! CAUSAL=5s cargo run --release -p causal --example two_threads
-//! FASTER=slow:0.2 cargo run --release -p causal --example two_threads # the ground truth
+//! CAUSAL=5s cargo run --release -p causeway-causal --example two_threads
+//! FASTER=slow:0.2 cargo run --release -p causeway-causal --example two_threads # the ground truth
 //! ```
 
 mod work;

@@ -1,4 +1,4 @@
-#![doc = include_str!("../../../docs/tower.md")]
+#![doc = include_str!("../GUIDE.md")]
 //!
 //! # In reading order
 //! - [`Server`]: serves a service on its own ports

@@ -27,7 +27,7 @@ fn arrows_between_our_crates() {
     check(&[
         ("an arrow of the map", "causeway-engine", "", "causeway-h1", None),
         ("an arrow of the map, for a build script", "causeway-engine", "build", "causeway-h1", None),
-        ("the top combines all", "causeway", "", "causeway-modules", None),
+        ("the top combines all", "causeway-server", "", "causeway-modules", None),
         ("an arrow turned round", "causeway-h1", "", "causeway-engine", Some("h1 must not depend on engine")),
         (
             "turned round in a build script",
@@ -36,7 +36,7 @@ fn arrows_between_our_crates() {
             "causeway-engine",
             Some("h1 must not depend on engine"),
         ),
-        ("the lowest room", "causeway-message", "", "progress", Some("message must not depend on progress")),
+        ("the lowest room", "causeway-message", "", "causeway-progress", Some("message must not depend on progress")),
         ("config meets modules by name", "causeway-config", "", "causeway-modules", Some("must not depend on modules")),
         (
             "the engine never names a module",
@@ -45,9 +45,15 @@ fn arrows_between_our_crates() {
             "causeway-modules",
             Some("must not depend on modules"),
         ),
-        ("the profiler knows no HTTP", "causal", "", "causeway-message", Some("causal must not depend on message")),
-        ("xtask builds alone", "xtask", "", "progress", Some("xtask must not depend on progress")),
-        ("no crate depends on xtask", "causeway", "", "xtask", Some("causeway must not depend on xtask")),
+        (
+            "the profiler knows no HTTP",
+            "causeway-causal",
+            "",
+            "causeway-message",
+            Some("causal must not depend on message"),
+        ),
+        ("xtask builds alone", "xtask", "", "causeway-progress", Some("xtask must not depend on progress")),
+        ("no crate depends on xtask", "causeway-server", "", "xtask", Some("server must not depend on xtask")),
     ]);
 }
 
@@ -58,12 +64,12 @@ fn test_helpers_are_for_tests() {
         ("a module", "causeway-modules", "", "causeway-testkit", Some("modules must not depend on testkit")),
         (
             "the wildcard does not cover it",
-            "causeway",
+            "causeway-server",
             "",
             "causeway-testkit",
-            Some("causeway must not depend on testkit"),
+            Some("server must not depend on testkit"),
         ),
-        ("the top's tests", "causeway", "dev", "causeway-testkit", None),
+        ("the top's tests", "causeway-server", "dev", "causeway-testkit", None),
         ("config's tests need some module", "causeway-config", "dev", "causeway-modules", None),
         (
             "tests below know nothing above",

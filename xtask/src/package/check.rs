@@ -42,7 +42,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         }
     }
     // The tests have built this program already.
-    stage.run(house.cargo(&["build", "--package", "causeway", "--bin", "causeway"]))?;
+    stage.run(house.cargo(&["build", "--package", "causeway-server", "--bin", "causeway"]))?;
     let out = house.scratch("package")?;
     stage.note("building the package");
     let package = deb::build(house, &house.target.join("debug/causeway"), &out, deb::Compression::Fast)?;
