@@ -6,6 +6,7 @@ use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Handler, Step, Template};
 use serde_json::Value;
 
+use crate::file_server::refuse_fs;
 use crate::rendered::Weak;
 
 struct Vars {
@@ -19,6 +20,8 @@ pub(crate) const USER: &str = "http.auth.user.id";
 /// The variable of `log_name`: the names of loggers, which is a list in JSON and one text with separators here.
 pub(crate) const NAMES: &str = "access_logger_names";
 pub(crate) const NAMES_SEPARATOR: u8 = b'\n';
+/// The variable of `fs`: the file system for file servers and `file` matchers.
+const FILE_SYSTEM: &str = "fs";
 /// The variable of `log_level`.
 pub(crate) const LEVEL: &str = "log_level";
 
@@ -47,6 +50,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         } else {
             build.at(&name, |build| build.parse::<Weak>(&value))?.0
         };
+        if name == FILE_SYSTEM {
+            build.at(&name, |build| refuse_fs(&text, build))?;
+        }
         let text = build.template(&text);
         if name == USER {
             texts.push((build.slot(USER), text.clone()));

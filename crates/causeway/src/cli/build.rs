@@ -6,7 +6,7 @@ use super::VERSION;
 pub(super) fn facts() -> String {
     let checks = if cfg!(debug_assertions) { "on" } else { "off" };
     let facts = [
-        ("program", env!("CARGO_PKG_NAME")),
+        ("program", "causeway"),
         ("version", VERSION),
         ("rust", env!("CAUSEWAY_RUSTC")),
         ("target", env!("CAUSEWAY_TARGET")),

@@ -107,14 +107,14 @@ fn everything_that_is_built() {
 /// `adapt` accepts the syntax of unsupported directives; with `--validate` it refuses them.
 #[test]
 fn syntax_is_one_thing_serving_another() {
-    let folder = Folder::with(&[("Caddyfile", ":8080\nfs other\n")]);
+    let folder = Folder::with(&[("Caddyfile", ":8080\ntimeouts {\n\tread_timeout 1s\n}\n")]);
     let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt"]))).unwrap();
-    assert_eq!(json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0]["fs"], "other");
+    assert_eq!(json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0]["handler"], "timeouts");
     for arguments in [&["adapt", "--validate"][..], &["validate"], &["run"]] {
         let refused = folder.output(arguments);
         assert_eq!(refused.status.code(), Some(1));
         assert_eq!(refused.stdout, b"");
-        let want = "Error: Caddyfile:2:1: directive 'fs' is not built into this version\n";
+        let want = "Error: Caddyfile:2:1: directive 'timeouts' is not built into this version\n";
         assert_eq!(String::from_utf8_lossy(&refused.stderr), want, "{arguments:?}");
     }
 }

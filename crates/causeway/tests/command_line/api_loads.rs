@@ -129,8 +129,8 @@ fn a_load_that_fails_changes_nothing() {
         ),
         (
             "text/caddyfile",
-            ":0\nfs other\n".into(),
-            "adapting config using caddyfile adapter: Caddyfile:2:1: directive 'fs' is not built into this version".into(),
+            ":0\ntimeouts {\n\tread_timeout 1s\n}\n".into(),
+            "adapting config using caddyfile adapter: Caddyfile:2:1: directive 'timeouts' is not built into this version".into(),
         ),
         (
             "text/caddyfile",

@@ -163,7 +163,7 @@ fn list_modules() {
     let end =
         format!("\n\n  Standard modules: {}\n\n  Non-standard modules: 0\n\n  Unknown modules: 0\n", modules.len());
     assert_eq!(text, format!("{}{end}", modules.join("\n")));
-    let first = format!("{} v{} causeway", modules[0], env!("CARGO_PKG_VERSION"));
+    let first = format!("{} v{} causeway-server", modules[0], env!("CARGO_PKG_VERSION"));
     assert_eq!(print(&["list-modules", "--versions", "--packages"]).lines().next(), Some(&*first));
     let none = "\n  Non-standard modules: 0\n\n  Unknown modules: 0\n";
     assert_eq!(print(&["list-modules", "--skip-standard"]), none);

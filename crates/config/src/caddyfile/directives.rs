@@ -54,8 +54,6 @@ pub(super) enum Needs {
     Nothing,
     /// This module is registered.
     Module(&'static str),
-    /// Never: the module lacks the settings that the directive produces.
-    Unsupported,
 }
 
 /// A directive that adds one handler.
@@ -73,10 +71,6 @@ impl Directive {
         Self { needs: Needs::Module(module), ..self }
     }
 
-    const fn unsupported(self) -> Self {
-        Self { needs: Needs::Unsupported, ..self }
-    }
-
     const fn unordered(self) -> Self {
         Self { is_ordered: false, ..self }
     }
@@ -91,8 +85,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     // Variables, which later directives may use.
     handler("map", variables::map).needs("http.handlers.map"),
     handler("vars", variables::vars).needs("http.handlers.vars"),
-    // Sets a variable that file_server would have to read; file_server serves the operating system's file system only.
-    handler("fs", variables::fs).unsupported(),
+    handler("fs", variables::fs).needs("http.handlers.vars"),
     custom("root", variables::root).needs("http.handlers.vars"),
     handler("log_append", variables::log_append).needs("http.handlers.log_append"),
     handler("skip_log", variables::log_skip).needs("http.handlers.vars"),

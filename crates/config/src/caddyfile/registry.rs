@@ -113,7 +113,6 @@ impl Directives {
             let runs = match directive.needs {
                 Needs::Nothing => true,
                 Needs::Module(needed) => modules.iter().any(|module| module == needed),
-                Needs::Unsupported => false,
             };
             if !runs {
                 directives.withhold(directive.name);

@@ -40,6 +40,10 @@ struct ProxyTransportConfig {
     read_timeout: Option<DurationConfig>,
     write_timeout: Option<DurationConfig>,
     keep_alive: Option<IgnoredAny>,
+    /// Checked, without effect: the proxy responds to `Expect: 100-continue` itself and does not forward it, so an
+    /// upstream is never waited for.
+    expect_continue_timeout: Option<DurationConfig>,
+    network_proxy: Option<NetworkProxyConfig>,
     max_conns_per_host: i64,
     max_response_header_size: i64,
     /// Accepted without effect: the client's Accept-Encoding is forwarded unchanged. In Go's client, compression
@@ -53,7 +57,13 @@ struct ProxyTransportConfig {
     _write_buffer_size: i64,
 }
 
-const UNBUILT: &[&str] = &["expect_continue_timeout", "forward_proxy_url", "network_proxy"];
+const UNBUILT: &[&str] = &["forward_proxy_url"];
+
+/// A module of `caddy.network_proxy`. Only `none` is implemented: a direct connection, which is also the default.
+#[derive(Deserialize)]
+struct NetworkProxyConfig {
+    from: String,
+}
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -102,6 +112,7 @@ fn read(
         transport.connect_timeout = limit;
     }
     transport.head_timeout = duration("response_header_timeout", &written.response_header_timeout)?;
+    duration("expect_continue_timeout", &written.expect_continue_timeout)?;
     transport.read_timeout = duration("read_timeout", &written.read_timeout)?;
     transport.write_timeout = duration("write_timeout", &written.write_timeout)?;
     transport.connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
@@ -112,6 +123,10 @@ fn read(
     }
     if let Some(delay) = &written.dial_fallback_delay {
         build.at("dial_fallback_delay", |build| switchable(delay, &mut transport.fallback_delay, build))?;
+    }
+    if let Some(proxy) = written.network_proxy.as_ref().filter(|proxy| proxy.from != "none") {
+        let expected = "none: connections through another proxy are not built into this version";
+        return build.at("network_proxy", |build| Err(build.refuse(&*proxy.from, expected)));
     }
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;

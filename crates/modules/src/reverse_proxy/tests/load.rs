@@ -104,8 +104,12 @@ fn what_is_not_built_is_refused_with_its_place() {
         (json!({ "transport": { "protocol": "fastcgi", "tls": {} } }), "transport: unknown field `tls`"),
         (json!({ "transport": { "protocol": "fastcgi", "read_timeout": "x" } }), "transport.read_timeout: found 'x'"),
         (
-            json!({ "transport": { "protocol": "http", "expect_continue_timeout": 1 } }),
-            "transport.expect_continue_timeout",
+            json!({ "transport": { "protocol": "http", "expect_continue_timeout": "soon" } }),
+            "transport.expect_continue_timeout: found 'soon', expected a duration",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "network_proxy": { "from": "url", "url": "http://x" } } }),
+            "transport.network_proxy: found 'url', expected none",
         ),
         (json!({ "transport": { "protocol": "http", "versions": ["3"] } }), "transport.versions[0]: found '3'"),
         (
