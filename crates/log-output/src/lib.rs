@@ -20,5 +20,5 @@ mod writer;
 pub use file::{FileSpec, FolderMode};
 pub use layout::{TimeLayout, Zone};
 pub use net::{NetSpec, Network};
-pub use output::{Output, OutputSpec, WhenFull, flush_all, reopen_all};
+pub use output::{LostLines, Output, OutputSpec, WhenFull, flush_all, lost_lines, reopen_all};
 pub use roll::{Compression, RollSpec};

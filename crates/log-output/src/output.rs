@@ -95,6 +95,27 @@ pub fn reopen_all() {
     }
 }
 
+/// The lines that an open output has lost since it was opened.
+pub struct LostLines {
+    /// The output as in reports: a file's path, an address, `stdout` or `stderr`.
+    pub output: String,
+    /// Lines that were dropped because the queue was full.
+    pub dropped: u64,
+    /// Lines that could not be written.
+    pub failed: u64,
+}
+
+/// Returns the lost lines of each open output, in the order of their names.
+pub fn lost_lines() -> Vec<LostLines> {
+    let of = |output: &Output| {
+        let (dropped, failed) = output.queue.as_ref()?.lost();
+        Some(LostLines { output: lock(&output.spec).to_string(), dropped, failed })
+    };
+    let mut lost: Vec<_> = each().iter().filter_map(|output| of(output)).collect();
+    lost.sort_by(|one, other| one.output.cmp(&other.output));
+    lost
+}
+
 fn each() -> Vec<Arc<Output>> {
     lock(&OUTPUTS).values().filter_map(Weak::upgrade).collect()
 }

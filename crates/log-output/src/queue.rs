@@ -35,8 +35,10 @@ pub(crate) struct LineQueue {
     is_idle: AtomicBool,
     /// Whether the last `Output` was dropped.
     is_closed: AtomicBool,
-    /// Lines dropped since the last report.
-    lost: AtomicU64,
+    /// Lines that were dropped because the queue was full, in total.
+    dropped: AtomicU64,
+    /// Lines that could not be written, in total.
+    failed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -57,7 +59,7 @@ impl LineQueue {
         while !lines.batch.has_room(line.len(), BYTES_MAX) {
             match when_full {
                 WhenFull::Drop => {
-                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
                 WhenFull::Wait => {
@@ -78,6 +80,11 @@ impl LineQueue {
     pub(crate) fn command(&self, command: Command) {
         lock(&self.commands).push(command);
         self.wake();
+    }
+
+    /// Returns how many lines a full queue has dropped, and how many could not be written.
+    pub(crate) fn lost(&self) -> (u64, u64) {
+        (self.dropped.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 
     /// Lets the thread end after everything that is queued.
@@ -118,9 +125,9 @@ impl LineQueue {
         std::mem::take(&mut *lock(&self.commands))
     }
 
-    /// Returns the number of lines dropped since the last call.
-    pub(crate) fn take_lost(&self) -> u64 {
-        self.lost.swap(0, Ordering::Relaxed)
+    /// Counts lines that could not be written.
+    pub(crate) fn count_failed(&self, lines: u64) {
+        self.failed.fetch_add(lines, Ordering::Relaxed);
     }
 
     /// Sleeps until a line or a command arrives, at most for `limit`.

@@ -96,9 +96,10 @@ struct Writer<'q> {
     waits: bool,
 }
 
-/// The number and the reason of lines that could not be written since the last report.
+/// The lost lines that the last report included, and why a line could not be written since then.
 #[derive(Default)]
 struct Faults {
+    dropped: u64,
     failed: u64,
     reason: Option<io::Error>,
 }
@@ -178,7 +179,7 @@ impl Writer<'_> {
                     self.carry_out_commands();
                 }
                 _ => {
-                    self.faults.failed += (self.batch.len() - written) as u64;
+                    self.queue.count_failed((self.batch.len() - written) as u64);
                     self.faults.reason = Some(error);
                     written = self.batch.len();
                 }
@@ -207,13 +208,15 @@ impl Writer<'_> {
     /// Reports lines that were lost since the last report, and why.
     fn report(&mut self) {
         let place = self.place;
-        let lost = self.queue.take_lost();
-        let Faults { failed, reason } = std::mem::take(&mut self.faults);
-        if lost > 0 {
-            tracing::warn!("log output {place}: dropped {lost} lines, because the queue was full");
+        let (all_dropped, all_failed) = self.queue.lost();
+        let reported =
+            std::mem::replace(&mut self.faults, Faults { dropped: all_dropped, failed: all_failed, reason: None });
+        let (dropped, failed) = (all_dropped - reported.dropped, all_failed - reported.failed);
+        if dropped > 0 {
+            tracing::warn!("log output {place}: dropped {dropped} lines, because the queue was full");
         }
         if failed > 0 {
-            let reason = reason.map(|error| format!(": {error}")).unwrap_or_default();
+            let reason = reported.reason.map(|error| format!(": {error}")).unwrap_or_default();
             tracing::error!("log output {place}: could not write {failed} lines{reason}");
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use causeway_log_output::{
     Compression, FileSpec, FolderMode, NetSpec, Network, Output, OutputSpec, RollSpec, WhenFull, Zone, flush_all,
-    reopen_all,
+    lost_lines, reopen_all,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -205,4 +205,20 @@ fn a_collector_over_udp() {
     }
     assert!(Output::open(&net(Network::Unix, "/none/collector.sock", false)).is_err());
     assert!(Output::open(&net(Network::Unix, "/none/collector.sock", true)).is_ok());
+}
+
+/// A device that is always full stands for a full disk: each line is counted as lost, and the next one is tried again.
+#[test]
+fn lost_lines_are_counted() {
+    let full = FileSpec { path: "/dev/full".into(), mode: None, folder_mode: FolderMode::Private, roll: None };
+    let output = Output::open(&OutputSpec::File(full)).unwrap();
+    for round in 1..=3 {
+        write(&output, "a");
+        write(&output, "b");
+        flush_all(LIMIT);
+        let lost = lost_lines().into_iter().find(|lost| lost.output == "/dev/full").unwrap();
+        assert_eq!((lost.dropped, lost.failed), (0, 2 * round));
+    }
+    drop(output);
+    assert!(lost_lines().iter().all(|lost| lost.output != "/dev/full"), "an output that is closed");
 }

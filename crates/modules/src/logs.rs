@@ -14,6 +14,6 @@ mod format;
 mod log;
 mod sampling;
 
-pub use causeway_log_output::{Output, flush_all, reopen_all};
+pub use causeway_log_output::{Output, flush_all, lost_lines, reopen_all};
 pub use entry::{Entry, FieldSink, Fields, Level, LogValue, TextList};
 pub use log::{Log, Logs};

@@ -18,6 +18,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(super) fn install(metrics: &Metrics, engine: Observer) {
     metrics.collector("process", process);
     metrics.collector("build", build);
+    metrics.collector("logs", logs);
     metrics.collector("engine", move |page| workers(page, &engine));
 }
 
@@ -31,6 +32,15 @@ fn build(page: &mut Exposition) {
     let help = "Version of the server; the value is 1.";
     let family = page.family("causeway_build_info", Kind::Gauge, help);
     family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1_u64);
+}
+
+fn logs(page: &mut Exposition) {
+    let help = "Log lines that were lost, by the output and by whether its queue was full or writing failed.";
+    let family = page.family("causeway_log_lines_lost_total", Kind::Counter, help);
+    for lost in causeway_modules::logs::lost_lines() {
+        family.sample(&[("output", &lost.output), ("reason", "queue_full")], lost.dropped);
+        family.sample(&[("output", &lost.output), ("reason", "write_failed")], lost.failed);
+    }
 }
 
 /// The metrics of Prometheus's client libraries for a process, from `/proc`. A number that the kernel does not show is

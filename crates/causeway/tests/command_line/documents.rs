@@ -12,7 +12,14 @@ use crate::process::Folder;
 fn configurations_in_the_documentation_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut checked = 0;
-    for name in ["README.md", "docs/caddyfile.md", "docs/httpgrpc.md", "docs/limits.md", "docs/reverse-proxy.md"] {
+    for name in [
+        "README.md",
+        "docs/caddyfile.md",
+        "docs/httpgrpc.md",
+        "docs/limits.md",
+        "docs/patterns.md",
+        "docs/reverse-proxy.md",
+    ] {
         let text = std::fs::read_to_string(root.join(name)).unwrap();
         for (language, file) in [("caddyfile", "Caddyfile"), ("json", "config.json")] {
             for block in text.split(&format!("```{language}\n")).skip(1) {

@@ -26,6 +26,7 @@
 //!   `dynamic`: upstreams from DNS
 //! - `proxy_protocol`: the PROXY protocol
 //! - `examples`: every Caddyfile under `examples/`
+//! - `patterns`: the sites of `docs/patterns.md`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
 mod absent;
@@ -53,6 +54,7 @@ mod metrics;
 mod mistakes;
 mod ocsp;
 mod pages;
+mod patterns;
 mod process;
 mod proxy_protocol;
 mod quick;

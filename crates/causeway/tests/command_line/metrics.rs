@@ -280,3 +280,42 @@ fn caddy_has_the_same_series() {
     assert_eq!(observed(), theirs);
     assert!(theirs.len() > 100, "{theirs:?}");
 }
+
+/// Returns the names of metrics in an expression of PromQL.
+fn names_in(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| ["caddy_", "causeway_", "process_", "promhttp_"].iter().any(|ours| word.starts_with(ours)))
+}
+
+// The dashboard and the alert rules only use metrics that a server shows.
+#[test]
+fn the_dashboard_and_the_alerts() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring");
+    let dashboard = std::fs::read_to_string(folder.join("grafana-dashboard.json")).unwrap();
+    let rules_file = folder.join("prometheus-alerts.yml");
+    let rules = std::fs::read_to_string(&rules_file).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let mut used: Vec<_> = targets.flat_map(|target| names_in(target["expr"].as_str().unwrap())).collect();
+    assert!(used.len() >= 25, "{used:?}");
+    used.extend(names_in(&rules));
+
+    let certified = "https://b.localhost:0 {\n\tbind 127.0.0.2\n\ttls internal\n}\n";
+    let options = "auto_https disable_redirects\n\tskip_install_trust";
+    let caddyfile = CADDYFILE.replace("auto_https off", options) + certified;
+    let (_server_folder, _server, site, admin) = start(&caddyfile);
+    for path in ["/hello", "/error"] {
+        send(site, &format!("GET {path}"), &["Host: a.localhost"]);
+    }
+    let text = scrape(admin, "text/plain");
+    for name in used {
+        let family =
+            format!("# TYPE {} ", name.trim_end_matches("_bucket").trim_end_matches("_sum").trim_end_matches("_count"));
+        assert!(text.contains(&family), "{name} is not in the scrape");
+    }
+    if let Some(tool) = promtool() {
+        let output = Command::new(tool).args(["check", "rules"]).arg(&rules_file).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

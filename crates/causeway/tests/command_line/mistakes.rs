@@ -61,7 +61,10 @@ fn in_a_caddyfile() {
 #[test]
 fn what_is_not_built() {
     for (caddyfile, want) in [
-        (":8080\nfs native\n", "Caddyfile:2:4: found 'native', expected no `fs`; this version serves the file system itself only"),
+        (
+            ":8080\nfs native\n",
+            "Caddyfile:2:4: found 'native', expected no `fs`; this version serves the file system itself only",
+        ),
         (
             "localhost {\n\ttls internal {\n\t\tget_certificate http http://localhost:9007\n\t}\n}\n",
             "Caddyfile:3:3: found 'get_certificate http http://localhost:9007', expected nothing: this is not built",
