@@ -13,7 +13,7 @@ use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Loc
 use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName, SignedName};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::on_demand::Permission;
@@ -172,6 +172,15 @@ fn dns_challenge(written: &plan::DnsChallenge) -> Option<DnsChallenge> {
     })
 }
 
+/// What the tasks of certificates tell each other.
+#[derive(Default)]
+pub(super) struct CertificateEvents {
+    /// Signalled when a name has a new certificate.
+    pub(super) issued: Notify,
+    /// Changes when a responder has reported a certificate as revoked.
+    pub(super) revoked: watch::Sender<()>,
+}
+
 /// The tasks that keep certificates fresh, one for each name. Clones share them.
 #[derive(Clone)]
 pub(super) struct Renewals {
@@ -180,8 +189,7 @@ pub(super) struct Renewals {
     slots: Arc<Semaphore>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
-    /// Signalled when a name has a new certificate.
-    news: Arc<Notify>,
+    events: Arc<CertificateEvents>,
     /// `None` after [`stop`](Self::stop).
     tasks: Arc<Mutex<Option<JoinSet<()>>>>,
 }
@@ -210,7 +218,7 @@ impl Renewals {
             slots,
             attempts: Arc::default(),
             advisor: Arc::default(),
-            news: Arc::default(),
+            events: Arc::default(),
             tasks: Arc::new(Mutex::new(Some(JoinSet::new()))),
         }
     }
@@ -226,7 +234,7 @@ impl Renewals {
             slots: self.slots.clone(),
             attempts: self.attempts.clone(),
             advisor: self.advisor.clone(),
-            news: self.news.clone(),
+            events: self.events.clone(),
         };
         if let Some(tasks) = &mut *locked(&self.tasks) {
             // Collects the tasks that have ended, so that names on demand do not accumulate them.
@@ -235,9 +243,8 @@ impl Renewals {
         }
     }
 
-    /// Signalled when a name has a new certificate.
-    pub(super) fn news(&self) -> &Arc<Notify> {
-        &self.news
+    pub(super) fn events(&self) -> &Arc<CertificateEvents> {
+        &self.events
     }
 
     /// Aborts all tasks.
@@ -274,7 +281,7 @@ struct Task {
     slots: Arc<Semaphore>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
-    news: Arc<Notify>,
+    events: Arc<CertificateEvents>,
 }
 
 /// The renewal time that an authority suggests for a certificate, and the time of the next query.
@@ -292,6 +299,7 @@ impl Task {
         let mut failures = 0;
         let mut advice = None;
         let mut renewed: Option<Instant> = None;
+        let mut revoked = self.events.revoked.subscribe();
         loop {
             // Otherwise, an authority that suggests the immediate renewal of each new certificate would cause orders without end.
             let is_advised = renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE);
@@ -300,7 +308,8 @@ impl Task {
             if !sleep.is_zero() {
                 failures = 0;
                 locked(attempts).remove(name);
-                tokio::time::sleep(sleep.min(SLEEP_MAX)).await;
+                // The sender lives as long as this task.
+                let _ = tokio::time::timeout(sleep.min(SLEEP_MAX), revoked.changed()).await;
                 continue;
             }
             if order.public.on_demand && !Box::pin(self.is_still_wanted()).await {
@@ -318,7 +327,7 @@ impl Task {
             let error = match Box::pin(order.renew(keeper, failures, is_early)).await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
                     renewed = Some(Instant::now());
-                    self.news.notify_one();
+                    self.events.issued.notify_one();
                     continue;
                 }
                 // Without a pause this would order certificates until the authority's rate limit.
@@ -556,7 +565,7 @@ mod tests {
             slots: Arc::new(Semaphore::new(CONCURRENT_MAX)),
             attempts: Arc::default(),
             advisor: Arc::default(),
-            news: Arc::default(),
+            events: Arc::default(),
         };
         let task = task.run();
         assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));

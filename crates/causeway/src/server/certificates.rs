@@ -118,7 +118,7 @@ impl Custody {
         // one.
         let renewal = tokio::spawn(renew(Arc::clone(&keeper))).abort_handle();
         let renewals = Renewals::new(&keeper);
-        let staples = Staples::start(&keeper, &storage, renewals.news(), wanted.ocsp_every);
+        let staples = Staples::start(&keeper, &storage, renewals.events(), wanted.ocsp_every);
         let has_challenges = !orders.is_empty() || on_demand.is_some();
         let challenges =
             has_challenges.then(|| SharedChallenges::new(&storage, acme::authorities_of(&orders, on_demand.cloned())));

@@ -220,7 +220,7 @@ impl Shared {
                 let found = self.keeper.issued(name).ok_or("the certificate was removed")?.certificate;
                 // The handshake that waits uses it, so that its task renews one that was due in storage.
                 found.mark_used();
-                self.renewals.news().notify_one();
+                self.renewals.events().issued.notify_one();
                 self.renewals.start(order, self.permission.clone());
                 Ok(found)
             }

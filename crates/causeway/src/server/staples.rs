@@ -6,10 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use causeway_acme::http::{HttpClient, HttpRequest, Method, StatusCode};
 use causeway_certs::{Certificate, Keeper, OcspStatus, SharedStorage};
-use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::acme::blocking;
+use super::acme::{CertificateEvents, blocking};
 
 /// The longest time between two checks, and from a failure to the next request; CertMagic's.
 const CHECK_EVERY: Duration = Duration::from_secs(60 * 60);
@@ -26,17 +25,17 @@ const CONCURRENT_MAX: usize = 8;
 pub(super) struct Staples(AbortHandle);
 
 impl Staples {
-    /// Starts the task. `wake`: there is a new certificate. `every`: the longest time between two checks, if it is not the default.
+    /// Starts the task, which checks at once after a certificate was issued. `every`: the longest time between two checks, if it is not the default.
     pub(super) fn start(
         keeper: &Arc<Keeper>,
         storage: &SharedStorage,
-        wake: &Arc<Notify>,
+        events: &Arc<CertificateEvents>,
         every: Option<Duration>,
     ) -> Self {
         let task = Task {
             keeper: Arc::clone(keeper),
             storage: storage.clone(),
-            wake: Arc::clone(wake),
+            events: Arc::clone(events),
             every: every.unwrap_or(CHECK_EVERY).max(CHECK_PAUSE),
             client: None,
             failed: HashMap::new(),
@@ -54,7 +53,7 @@ impl Drop for Staples {
 struct Task {
     keeper: Arc<Keeper>,
     storage: SharedStorage,
-    wake: Arc<Notify>,
+    events: Arc<CertificateEvents>,
     every: Duration,
     /// `None` until a certificate names a responder.
     client: Option<HttpClient>,
@@ -74,7 +73,7 @@ impl Task {
             let pause = self.check().await;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.wake.notified() => {}
+                () = self.events.issued.notified() => {}
             }
         }
     }
@@ -119,6 +118,9 @@ impl Task {
     fn note(&mut self, ended: Option<Result<(Arc<Certificate>, bool), tokio::task::JoinError>>) {
         // The request of a task that panicked is repeated at the next check.
         let Some(Ok((certificate, is_known))) = ended else { return };
+        if certificate.is_revoked() {
+            self.events.revoked.send_replace(());
+        }
         let at = address(&certificate);
         if is_known {
             self.failed.remove(&at);

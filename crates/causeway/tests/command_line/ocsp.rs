@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use causeway_testkit::ports::free_ports;
@@ -117,20 +117,8 @@ impl Site {
         self.folder.write("Caddyfile", text);
     }
 
-    /// A responder whose answers this certificate's key signs.
     fn responder(&self, signer: &str) -> Responder {
-        let [certificate, key] = ["crt", "key"].map(|kind| format!("{signer}.{kind}"));
-        let mut command = Command::new(&self.openssl);
-        command.args(["ocsp", "-port", &self.responder.to_string(), "-index", "index.txt", "-CA", "ca.crt"]);
-        command.args(["-rsigner", &certificate, "-rkey", &key, "-nmin", "60"]).current_dir(self.folder.path(""));
-        // A connection to find out whether it listens would make it wait for a request on it.
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let is_ready = said.any(|line| line.unwrap().contains("waiting for OCSP client connections"));
-        assert!(is_ready, "openssl ocsp does not listen");
-        // Reads the rest, so that a full pipe does not stop it.
-        std::thread::spawn(move || said.for_each(drop));
-        Responder(child)
+        Responder::start(&self.openssl, &self.folder, self.responder, signer)
     }
 
     /// The output of `openssl s_client -status` after a handshake.
@@ -175,8 +163,27 @@ impl Site {
     }
 }
 
-/// Killed when dropped.
-struct Responder(Child);
+/// A responder; killed when dropped.
+pub(crate) struct Responder(Child);
+
+impl Responder {
+    /// Starts a responder for the authority `ca.crt` of a folder, with the statuses of its `index.txt`. The key of `signer` signs the
+    /// responses.
+    pub(crate) fn start(openssl: &Path, folder: &Folder, port: u16, signer: &str) -> Self {
+        let [certificate, key] = ["crt", "key"].map(|kind| format!("{signer}.{kind}"));
+        let mut command = Command::new(openssl);
+        command.args(["ocsp", "-port", &port.to_string(), "-index", "index.txt", "-CA", "ca.crt"]);
+        command.args(["-rsigner", &certificate, "-rkey", &key, "-nmin", "60"]).current_dir(folder.path(""));
+        // A connection to find out whether it listens would make it wait for a request on it.
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let is_ready = said.any(|line| line.unwrap().contains("waiting for OCSP client connections"));
+        assert!(is_ready, "openssl ocsp does not listen");
+        // Reads the rest, so that a full pipe does not stop it.
+        std::thread::spawn(move || said.for_each(drop));
+        Self(child)
+    }
+}
 
 impl Drop for Responder {
     fn drop(&mut self) {

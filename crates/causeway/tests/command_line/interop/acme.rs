@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use super::bind::Bind;
 use super::peer::tool;
 use crate::client::send;
+use crate::http2::program;
+use crate::ocsp::Responder;
 use crate::process::{Folder, ServerProcess};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,6 +49,8 @@ struct Settings {
     is_gullible: bool,
     /// Roots in addition to the first one, each with a chain for every certificate.
     alternate_roots: u8,
+    /// The port of the OCSP responder that its certificates name.
+    responder: Option<u16>,
 }
 
 impl Default for Settings {
@@ -60,6 +64,7 @@ impl Default for Settings {
             dns: None,
             is_gullible: false,
             alternate_roots: 0,
+            responder: None,
         }
     }
 }
@@ -124,7 +129,7 @@ impl Pebble {
             "privateKey": own("key"),
             "httpPort": if is_http_open { self.http } else { CLOSED },
             "tlsPort": if is_tls_open { self.https } else { CLOSED },
-            "ocspResponderURL": "",
+            "ocspResponderURL": self.settings.responder.map_or(String::new(), |port| format!("http://127.0.0.1:{port}/")),
             "externalAccountBindingRequired": external_accounts,
             "externalAccountMACKeys": { "kid-1": MAC_KEY },
             "retryAfter": { "authz": 1, "order": 1 },
@@ -437,6 +442,32 @@ fn renewed_without_a_reload() {
         assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (orders, hello(FIRST)));
     }
     assert_eq!(pebble.accounts(), 1);
+}
+
+// As in CertMagic, a certificate that its responder reports as revoked is replaced at once, long before it expires.
+#[test]
+fn revoked() {
+    let Some(openssl) = program("openssl") else { return };
+    let [responder] = free_ports();
+    let Some(pebble) = Pebble::start(Settings { responder: Some(responder), ..Settings::default() }) else { return };
+    let folder = pebble.folder("ocsp_interval 1s", &site(FIRST));
+    let mut server = spawn(&folder);
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    let serial = || {
+        let path = folder.path(&format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory));
+        let output = Command::new(&openssl).args(["x509", "-noout", "-serial", "-in"]).arg(path).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().strip_prefix("serial=").unwrap().to_owned()
+    };
+    let first = serial();
+    for (file, path) in [("ca.crt", "intermediates/0"), ("ca.key", "intermediate-keys/0")] {
+        folder.write(file, curl(&["-k", &format!("https://localhost:{}/{path}", pebble.management)]).unwrap());
+    }
+    folder.write("index.txt", format!("R\t490101000000Z\t260101000000Z\t{first}\tunknown\t/CN={FIRST}\n"));
+    let _responder = Responder::start(&openssl, &folder, responder, "ca");
+    server.line_with("says that its certificate is revoked");
+    server.line_with(&format!("{FIRST}: obtained a certificate"));
+    assert_ne!(serial(), first);
+    assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (2, hello(FIRST)));
 }
 
 // RFC 8555 §6.5: a client retries a request whose nonce the authority rejects.
