@@ -45,7 +45,7 @@ use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{self, AdminAddress, Loaded};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse};
 use causeway_modules::logs::{self, Logs};
-use causeway_pipeline::{Build, BuildError, Registry};
+use causeway_pipeline::{BoundAddress, Build, BuildError, Registry};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -105,7 +105,7 @@ pub enum Stage<'s> {
     /// A load begins. [`Loaded`](Self::Loaded) or [`Refused`](Self::Refused) follows.
     Loading,
     /// A load has ended: the server serves this configuration at these addresses, each with whether it serves TLS.
-    Loaded(&'s [(SocketAddr, bool)]),
+    Loaded(&'s [(BoundAddress, bool)]),
     /// A load has ended: the server keeps its configuration.
     Refused(&'s LoadFault),
     /// The server begins to stop.
@@ -139,7 +139,7 @@ pub struct Server {
 }
 
 /// Bound site addresses, each with whether it serves TLS.
-pub(crate) type BoundAddresses = Vec<(SocketAddr, bool)>;
+pub(crate) type BoundAddresses = Vec<(BoundAddress, bool)>;
 
 /// Maps an `@id` to the path of its object.
 type Ids = BTreeMap<String, String>;
@@ -248,13 +248,13 @@ impl Server {
         self.control.clone()
     }
 
-    /// Returns the bound addresses of the current configuration's sites.
+    /// Returns the bound IP addresses of the current configuration's sites.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.engine.addresses()
     }
 
     /// Returns the bound addresses, each with whether it serves TLS.
-    pub fn places(&self) -> Vec<(SocketAddr, bool)> {
+    pub fn places(&self) -> Vec<(BoundAddress, bool)> {
         self.places.borrow().clone()
     }
 
@@ -447,10 +447,10 @@ impl Server {
         self.shutdown_delay = loaded.shutdown_delay;
         self.keep(tree, loaded.admin.persist).await;
         admin::configuration_changed();
-        match self.engine.addresses() {
+        match self.engine.places() {
             [] => tracing::info!("serving another configuration, which names no site"),
             addresses => {
-                let places: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+                let places: Vec<_> = addresses.iter().map(BoundAddress::to_string).collect();
                 tracing::info!("serving another configuration on {}", places.join(", "));
             }
         }
@@ -576,7 +576,7 @@ fn open_logs(config: &Value, registry: &Registry) -> Result<Arc<Logs>, BuildErro
 }
 
 fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {
-    engine.addresses().iter().copied().zip(secure.iter().copied()).collect()
+    engine.places().iter().cloned().zip(secure.iter().copied()).collect()
 }
 
 fn secure(loaded: &Loaded) -> Vec<bool> {

@@ -1,7 +1,7 @@
 //! From a worker's sockets to connections, distributed evenly over the workers.
 //!
 //! The kernel distributes connections over the sockets of one port by a hash, which is uneven for few connections. So a
-//! worker hands an accepted connection to the worker with the fewest.
+//! worker hands an accepted connection to the worker with the fewest. A Unix socket has one backlog, which all workers share.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,14 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use causeway_pipeline::{ProxyPolicy, TlsFacts};
+use causeway_pipeline::{Ends, ProxyPolicy, TlsFacts};
 use progress::{Stamp, stage};
-use tokio::net::TcpStream;
+use rustix::net::{SocketFlags, accept_with};
+use socket2::Socket;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::drive::{Known, ServerConnection};
 use crate::listener::{Listener, ListenerKey};
 use crate::machine::Protocol;
+use crate::ports::AcceptingSocket;
 use crate::proxy_protocol::{self, Start};
 use crate::server::Command;
 use crate::tls::{self, Secured};
@@ -32,7 +37,8 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(250);
 /// A connection on its way to another worker.
 pub(crate) struct Adopted {
     pub(crate) stream: std::net::TcpStream,
-    pub(crate) peer: SocketAddr,
+    /// `None` for a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
     pub(crate) listener: ListenerKey,
     /// The profiler's stamp of the hand-over.
     pub(crate) stamp: Stamp,
@@ -70,14 +76,56 @@ impl Peers {
     }
 }
 
+/// A socket that accepts on one worker's reactor.
+pub(crate) enum Acceptor {
+    Tcp(TcpListener),
+    Unix { socket: AsyncFd<Socket>, path: Rc<str> },
+}
+
+impl Acceptor {
+    /// Registers a socket with the worker's reactor.
+    ///
+    /// # Errors
+    /// If the reactor refuses it.
+    pub(crate) fn new(socket: AcceptingSocket) -> io::Result<Self> {
+        let AcceptingSocket { socket, path } = socket;
+        Ok(match path {
+            None => Self::Tcp(TcpListener::from_std(socket.into())?),
+            Some(path) => Self::Unix { socket: register(socket)?, path: Rc::from(&*path) },
+        })
+    }
+
+    /// Returns the path of a Unix socket.
+    pub(crate) fn unix(&self) -> Option<&Rc<str>> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix { path, .. } => Some(path),
+        }
+    }
+
+    /// Accepts a connection, with its peer's address if it has one. A connection of a Unix socket is a [`TcpStream`] too:
+    /// that type only needs a stream socket, and so one transport serves both.
+    async fn accept(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(socket) => socket.accept().await.map(|(stream, peer)| (stream, Some(peer))),
+            Self::Unix { socket, .. } => {
+                let accept = |socket: &Socket| Ok(accept_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?);
+                let stream = socket.async_io(Interest::READABLE, accept).await?;
+                Ok((TcpStream::from_std(std::net::TcpStream::from(stream))?, None))
+            }
+        }
+    }
+}
+
+/// Registers a listening Unix socket with the worker's reactor.
+#[expect(unsafe_code, reason = "registering a descriptor with the runtime is unsafe")]
+fn register(socket: Socket) -> io::Result<AsyncFd<Socket>> {
+    // SAFETY: the descriptor is open, and the `AsyncFd` owns it and is never unwrapped, so it stays open while registered.
+    Ok(unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?)
+}
+
 /// Accepts until the listener has ended and its backlog is empty.
-pub(crate) async fn accept(
-    core: Rc<Core>,
-    key: ListenerKey,
-    listener: Rc<Listener>,
-    socket: tokio::net::TcpListener,
-    peers: Peers,
-) {
+pub(crate) async fn accept(core: Rc<Core>, key: ListenerKey, listener: Rc<Listener>, socket: Acceptor, peers: Peers) {
     let mut ends = false;
     // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
     let mut last = BACKLOG;
@@ -135,18 +183,24 @@ fn is_the_peers(error: &io::Error) -> bool {
 }
 
 /// Starts the task of a connection on this worker, or first the task of its TLS handshake.
-pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
-    // Responses are written whole, so Nagle's algorithm could only delay them.
-    let local = stream.set_nodelay(true).and_then(|()| stream.local_addr());
-    let Ok(local) = local else {
+pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: Option<SocketAddr>) {
+    let ends = match (listener.unix(), peer) {
+        (Some(path), _) => Ok(Ends::Unix(Rc::clone(path))),
+        // Responses are written whole, so Nagle's algorithm could only delay them.
+        (None, Some(peer)) => {
+            stream.set_nodelay(true).and_then(|()| stream.local_addr()).map(|local| Ends::Ip { peer, local })
+        }
+        (None, None) => unreachable!("the acceptor of a TCP socket reports the peer"),
+    };
+    let Ok(ends) = ends else {
         // These calls fail only when the peer has already reset the connection.
         core.lifecycle.connection_ended();
         return;
     };
-    let ends = (peer, local);
     let plan = listener.plan();
     let Some(protocol) = &plan.proxy_protocol else { return begin(core, listener, stream, ends) };
-    match protocol.policy(peer.ip()) {
+    // As in Caddy, the peers of a Unix socket are trusted.
+    match ends.peer().map_or(ProxyPolicy::Use, |peer| protocol.policy(peer.ip())) {
         ProxyPolicy::Skip => begin(core, listener, stream, ends),
         policy => {
             let place = Place { core: Rc::clone(core), is_held: true };
@@ -175,18 +229,17 @@ async fn heard(
     mut place: Place,
     listener: Rc<Listener>,
     stream: TcpStream,
-    mut ends: (SocketAddr, SocketAddr),
+    mut ends: Ends,
     policy: ProxyPolicy,
     timeout: Duration,
 ) {
-    let peer = ends.0;
     let refused = match tokio::time::timeout(timeout, proxy_protocol::read(&stream)).await {
         Ok(Ok(Start::Header { .. })) if policy == ProxyPolicy::Reject => {
             Some("a header of a peer that must not send one")
         }
         Ok(Ok(Start::Header { ends: reported, .. })) => {
             if policy != ProxyPolicy::Ignore {
-                ends = reported.unwrap_or(ends);
+                ends = reported.map_or(ends, |(peer, local)| Ends::Ip { peer, local });
             }
             None
         }
@@ -197,7 +250,7 @@ async fn heard(
         Ok(Ok(Start::Absent | Start::Incomplete)) | Err(_) => None,
     };
     if let Some(found) = refused {
-        tracing::debug!(%peer, found, "closing a connection by the PROXY protocol");
+        tracing::debug!(peer = %ends, found, "closing a connection by the PROXY protocol");
         return;
     }
     place.is_held = false;
@@ -205,7 +258,7 @@ async fn heard(
 }
 
 /// Starts the task of a connection whose addresses are known.
-fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: (SocketAddr, SocketAddr)) {
+fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: Ends) {
     // For the profiler the accept counts as a write of ours: the peer's first bytes are a reaction to it.
     let mut stamp = Stamp::default();
     progress::written(&mut stamp);
@@ -219,7 +272,7 @@ fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: (Soc
         }
         Some(tls) => {
             let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
-            tls::begin(core, listener, Arc::clone(tls), (stream, stamp), ends, move |secured| {
+            tls::begin(core, listener, Arc::clone(tls), (stream, stamp), ends.clone(), move |secured| {
                 let Secured { stream, facts, known } = secured;
                 start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, known);
             });
@@ -232,7 +285,7 @@ fn start<T: Transport + 'static>(
     core: Rc<Core>,
     listener: Rc<Listener>,
     transport: T,
-    ends: (SocketAddr, SocketAddr),
+    ends: Ends,
     tls: Option<Rc<TlsFacts>>,
     admission: u32,
     known: Known,

@@ -21,7 +21,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::accept::{Adopted, Peers, accept, carry};
+use crate::accept::{Acceptor, Adopted, Peers, accept, carry};
+use crate::ports::AcceptingSocket;
 use crate::tls::TlsPlan;
 use crate::worker::Core;
 
@@ -123,20 +124,28 @@ pub(crate) struct Listener {
     renewals: Cell<u32>,
     /// The number of those times at which the rules for admitting connections changed.
     admissions: Cell<u32>,
+    /// The path of its Unix socket; `None` for TCP.
+    unix: Option<Rc<str>>,
     ending: Cell<bool>,
     /// Notifies the acceptor, which otherwise waits for a connection.
     ends: Notify,
 }
 
 impl Listener {
-    pub(crate) fn new(plan: ListenerPlan) -> Rc<Self> {
+    pub(crate) fn new(plan: ListenerPlan, unix: Option<Rc<str>>) -> Rc<Self> {
         Rc::new(Self {
+            unix,
             plan: RefCell::new(Rc::new(plan)),
             renewals: Cell::new(0),
             admissions: Cell::new(0),
             ending: Cell::new(false),
             ends: Notify::new(),
         })
+    }
+
+    /// Returns the path of its Unix socket; `None` for TCP.
+    pub(crate) fn unix(&self) -> Option<&Rc<str>> {
+        self.unix.as_ref()
     }
 
     /// Returns the plan for an exchange that starts now.
@@ -186,7 +195,7 @@ impl Listener {
     /// alive.
     pub(crate) fn without_plan(&self, vacant: &Rc<Generation>) -> Rc<Self> {
         let plan = self.plan();
-        let last = Self::new(ListenerPlan {
+        let last = ListenerPlan {
             generation: Rc::clone(vacant),
             server: plan.server,
             proxy_protocol: None,
@@ -195,7 +204,8 @@ impl Listener {
             timeouts: plan.timeouts,
             discard_bytes_max: plan.discard_bytes_max,
             offer: Rc::clone(&plan.offer),
-        });
+        };
+        let last = Self::new(last, self.unix.clone());
         // The counters stay equal, or the connection would take itself for outdated.
         last.renewals.set(self.renewals.get());
         last.admissions.set(self.admissions.get());
@@ -226,14 +236,14 @@ pub(crate) struct Change {
     /// The TLS plan of each of them, in the order of `specs`.
     pub(crate) tls: Arc<[Option<Arc<TlsPlan>>]>,
     /// This worker's sockets of the new listeners.
-    pub(crate) sockets: Vec<(ListenerKey, std::net::TcpListener)>,
+    pub(crate) sockets: Vec<(ListenerKey, AcceptingSocket)>,
 }
 
 /// The next plan on this worker, complete, but not active yet.
 struct Prepared {
     generation: Rc<Generation>,
     plans: BTreeMap<ListenerKey, ListenerPlan>,
-    sockets: BTreeMap<ListenerKey, tokio::net::TcpListener>,
+    sockets: BTreeMap<ListenerKey, Acceptor>,
     block_bytes: usize,
 }
 
@@ -277,7 +287,7 @@ impl Listeners {
         // An earlier reload may have been dropped between its phases.
         self.abandon();
         let Change { plan, specs, tls, sockets } = change;
-        let listen = |(key, socket)| Ok((key, tokio::net::TcpListener::from_std(socket)?));
+        let listen = |(key, socket): (_, AcceptingSocket)| Ok((key, Acceptor::new(socket)?));
         let sockets = sockets.into_iter().map(listen).collect::<io::Result<_>>()?;
         let worker = self.core.worker();
         // A module's panic fails the reload, not the worker with all its connections.
@@ -320,7 +330,7 @@ impl Listeners {
                 open.listener.renew(plan);
                 is_news |= open.listener.admissions() != admissions;
             } else if let Some(socket) = sockets.remove(&key) {
-                let listener = Listener::new(plan);
+                let listener = Listener::new(plan, socket.unix().cloned());
                 let acceptor = accept(Rc::clone(&self.core), key, Rc::clone(&listener), socket, self.peers.clone());
                 self.open.insert(key, Open { listener, accepting: tokio::task::spawn_local(acceptor) });
             }

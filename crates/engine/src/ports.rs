@@ -2,31 +2,43 @@
 //!
 //! Sockets outlive plans: a listener that is also in the next plan keeps its sockets, including the kernel's backlog.
 //! - `bind`: from an address to sockets
+//! - `unix`: from a Unix socket's path to sockets
 //! - `inherit`: from an inherited socket to sockets
 
 mod bind;
 mod inherit;
+mod unix;
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use causeway_pipeline::{ListenerSpec, ListeningSocket, Plan};
+use causeway_pipeline::{BoundAddress, ListenerSpec, ListeningSocket, Plan};
+use socket2::Socket;
 
 pub use bind::BindError;
 use bind::{Own, bind};
 use inherit::inherit;
+use unix::SocketFile;
 
 use crate::listener::{Change, ListenerKey};
 use crate::tls::TlsPlan;
 
 /// A listener of the process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Port {
     key: ListenerKey,
     /// The socket as configured.
     socket: ListeningSocket,
     /// The address of its sockets.
-    bound: SocketAddr,
+    bound: BoundAddress,
+    /// The file of a Unix socket that this process has created. Its drop removes the file.
+    file: Option<SocketFile>,
+}
+
+/// One worker's socket of a listener.
+pub(crate) struct AcceptingSocket {
+    pub(crate) socket: Socket,
+    /// The path of a Unix socket; `None` for TCP.
+    pub(crate) path: Option<Arc<str>>,
 }
 
 /// All listeners of the process.
@@ -45,14 +57,14 @@ pub(crate) struct Arranged {
     open: Vec<Port>,
     closing: Vec<Port>,
     /// The new sockets of each worker.
-    sockets: Vec<Vec<(ListenerKey, TcpListener)>>,
+    sockets: Vec<Vec<(ListenerKey, AcceptingSocket)>>,
     keys_used: u64,
 }
 
 impl Ports {
     /// Returns the bound addresses, in the order of the plan's listeners.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.open.iter().map(|port| port.bound)
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = BoundAddress> {
+        self.open.iter().map(|port| port.bound.clone())
     }
 
     /// Assigns sockets to each listener: existing ones with an equal address, or else a new one for each worker.
@@ -61,34 +73,37 @@ impl Ports {
     /// The first address that cannot be bound. Sockets that were already bound for this call are closed.
     pub(crate) fn arrange(&self, specs: Vec<ListenerSpec>, workers: usize) -> Result<Arranged, BindError> {
         let (stay, end) = self.keep(&specs);
-        let mut own = Own { stay: stay.iter().flatten().map(|port| port.bound).collect(), end: Vec::new() };
-        own.end.extend(end.iter().chain(&self.closing).map(|port| port.bound));
+        let mut own = Own { stay: stay.iter().flatten().filter_map(|port| port.bound.ip()).collect(), end: Vec::new() };
+        own.end.extend(end.iter().chain(&self.closing).filter_map(|port| port.bound.ip()));
         let mut sockets: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut keys_used = self.keys_used;
         let mut open = Vec::with_capacity(specs.len());
         for (spec, kept) in specs.iter().zip(stay) {
-            let socket = spec.socket;
+            let socket = spec.socket.clone();
             if let Some(port) = kept {
                 open.push(Port { socket, ..port });
                 continue;
             }
-            let bound = match socket {
-                ListeningSocket::Bound(address) => bind(address, workers, &own)?,
-                ListeningSocket::Inherited(descriptor) => {
-                    let is_twice = open.iter().any(|port: &Port| port.socket == socket);
-                    inherit(descriptor, workers, is_twice)?
-                }
+            let is_twice = || open.iter().any(|port: &Port| is_same(&port.socket, &socket));
+            let bound = match &socket {
+                ListeningSocket::Bound(address) => bind(*address, workers, &own)?,
+                ListeningSocket::Unix(address) => unix::bind(address, workers, is_twice())?,
+                ListeningSocket::Inherited(descriptor) => inherit(*descriptor, workers, is_twice())?,
             };
             let key = ListenerKey(keys_used);
             keys_used += 1;
-            own.stay.push(bound.address);
-            open.push(Port { key, socket, bound: bound.address });
+            own.stay.extend(bound.address.ip());
+            let path = match &bound.address {
+                BoundAddress::Ip(_) => None,
+                BoundAddress::Unix(path) => Some(Arc::clone(path)),
+            };
+            open.push(Port { key, socket, bound: bound.address, file: bound.file });
             for (of_worker, socket) in sockets.iter_mut().zip(bound.sockets) {
-                of_worker.push((key, socket));
+                of_worker.push((key, AcceptingSocket { socket, path: path.clone() }));
             }
         }
         let specs = open.iter().map(|port| port.key).zip(specs).collect();
-        let closing = self.closing.iter().copied().chain(end).collect();
+        let closing = self.closing.iter().cloned().chain(end).collect();
         Ok(Arranged { specs, open, closing, sockets, keys_used })
     }
 
@@ -96,12 +111,14 @@ impl Ports {
     fn keep(&self, specs: &[ListenerSpec]) -> (Vec<Option<Port>>, Vec<Port>) {
         let mut left = self.open.clone();
         let mut take = |is_it: &dyn Fn(&Port) -> bool| left.iter().position(is_it).map(|at| left.remove(at));
-        let mut kept: Vec<_> = specs.iter().map(|spec| take(&|port| port.socket == spec.socket)).collect();
+        let mut kept: Vec<_> = specs.iter().map(|spec| take(&|port| is_same(&port.socket, &spec.socket))).collect();
         // A second pass finds sockets whose configured address is now written differently: with the port that the kernel
         // chose, or with an explicit wildcard.
         for (kept, spec) in kept.iter_mut().zip(specs).filter(|(kept, _)| kept.is_none()) {
-            *kept =
-                take(&|port| spec.socket.address().and_then(|address| address.candidates().next()) == Some(port.bound));
+            *kept = take(&|port| {
+                let first = spec.socket.address().and_then(|address| address.candidates().next());
+                first.is_some() && first == port.bound.ip()
+            });
         }
         (kept, left)
     }
@@ -109,6 +126,16 @@ impl Ports {
     /// Makes an arrangement the current one, once its plan is active.
     pub(crate) fn adopt(&mut self, arranged: RemainingPorts) {
         let RemainingPorts { open, closing, keys_used } = arranged;
+        for port in &open {
+            // Another listener of the plan may have had this file with other permission bits.
+            let before = self.open.iter().find(|before| before.key == port.key);
+            if let (ListeningSocket::Unix(address), Some(before)) = (&port.socket, before)
+                && before.socket != port.socket
+                && let Err(error) = unix::set_mode(address)
+            {
+                tracing::warn!(path = %address.path, %error, "the permission bits of a Unix socket's file stay");
+            }
+        }
         *self = Self { open, closing, keys_used };
     }
 
@@ -117,9 +144,24 @@ impl Ports {
         self.closing.iter().map(|port| port.key).collect()
     }
 
+    /// Removes the files of Unix sockets: no client shall connect to a server that ends.
+    pub(crate) fn remove_files(&mut self) {
+        for port in self.open.iter_mut().chain(&mut self.closing) {
+            port.file = None;
+        }
+    }
+
     /// Forgets the closing listeners, once every worker has closed their sockets.
     pub(crate) fn closed(&mut self) {
         self.closing.clear();
+    }
+}
+
+/// Returns whether both configure one socket. The permission bits of a Unix socket's file can change.
+fn is_same(one: &ListeningSocket, other: &ListeningSocket) -> bool {
+    match (one, other) {
+        (ListeningSocket::Unix(one), ListeningSocket::Unix(other)) => one.path == other.path,
+        _ => one == other,
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::{ListenerSpec, Plan};
+use causeway_pipeline::{BoundAddress, ListenerSpec, Plan};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -106,6 +106,8 @@ pub struct Engine {
     tickets: Tickets,
     /// The bound addresses, for [`Engine::addresses`].
     addresses: Vec<SocketAddr>,
+    /// The bound addresses of all listeners, for [`Engine::places`].
+    places: Vec<BoundAddress>,
     plans: Plans,
     commands: Vec<UnboundedSender<Command>>,
     threads: Vec<JoinHandle<()>>,
@@ -131,8 +133,10 @@ impl Engine {
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();
         let (alive_sender, alive) = mpsc::channel(1);
         let pools = WorkPools::new(spec.blocking, workers);
+        let places: Vec<_> = ports.addresses().collect();
         let mut engine = Self {
-            addresses: ports.addresses().collect(),
+            addresses: places.iter().filter_map(BoundAddress::ip).collect(),
+            places,
             ports,
             tickets,
             plans: Arc::new(Mutex::new(vec![Arc::downgrade(&spec.plan)])),
@@ -162,9 +166,15 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns the bound addresses, in the order of the listeners, with the ports that the kernel chose.
+    /// Returns the bound IP addresses, in the order of the listeners, with the ports that the kernel chose. A Unix socket has
+    /// none.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Returns the address of each listener, in their order.
+    pub fn places(&self) -> &[BoundAddress] {
+        &self.places
     }
 
     /// Returns the number of plans in memory: the active one, and older ones that a running exchange or the caller still holds.
@@ -217,6 +227,7 @@ impl Engine {
 
     /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the remaining ones.
     pub async fn drain(mut self, grace: Duration) {
+        self.ports.remove_files();
         self.broadcast(|| Command::Drain);
         let _ = tokio::time::timeout(grace, self.alive.recv()).await;
         self.broadcast(|| Command::Stop);

@@ -222,7 +222,8 @@ impl Basic {
         password: &[u8],
     ) -> Result<Offloaded<bool>, Fault> {
         // Limited by name, also for unknown names: under load the response must not reveal which names exist.
-        let work = Work::of(WorkKind::Password).for_party("account", name).for_party("client", network(cx.client().ip));
+        let work =
+            Work::of(WorkKind::Password).for_party("account", name).for_party("client", cx.client().ip.map(network));
         let (this, password) = (Arc::clone(self), Zeroizing::new(password.to_vec()));
         let at = account.unwrap_or(self.dearest);
         offload(&**cx.worker(), work, move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())

@@ -12,7 +12,7 @@ use std::time::Duration;
 use causeway_message::{NameRef, StatusCode};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::context::VarId;
-use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, LogLimit, RoutesId, Step, Template};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, LogLimit, RoutesId, Step, Template, UNIX_PEER};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -147,7 +147,8 @@ impl RateLimit {
         cx.set_variable_text(self.exceeded, limit.name.as_bytes());
         if let Some(left_out) = limit.log.admit() {
             let key = self.log_key.then(|| cx.rendered(&limit.key, |_, key| String::from_utf8_lossy(key).into_owned()));
-            let (zone, remote_ip) = (&*limit.name, cx.arrival().peer.ip().to_canonical());
+            let (zone, remote_ip) = (&*limit.name, cx.arrival().ends.peer_ip());
+            let remote_ip = remote_ip.map_or_else(|| UNIX_PEER.to_owned(), |ip| ip.to_string());
             tracing::info!(zone, wait = wait.as_secs_f64(), %remote_ip, key, left_out, "rate limit exceeded");
         }
         Step::Fail(Fault::status(StatusCode::TOO_MANY_REQUESTS))

@@ -21,7 +21,7 @@ mod tls;
 mod variables;
 mod waiting;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -29,6 +29,7 @@ use causeway_message::{Chunk, FieldValue, Head, names};
 
 use crate::body::Mailbox;
 use crate::handler::Fault;
+use crate::listen::Ends;
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::worker::Worker;
@@ -54,10 +55,8 @@ const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
 /// How a request arrived: facts from the engine that the head does not contain.
 #[derive(Debug, Clone)]
 pub struct Arrival {
-    /// The peer's address.
-    pub peer: SocketAddr,
-    /// The local address.
-    pub local: SocketAddr,
+    /// The ends of the connection.
+    pub ends: Ends,
     /// The scheme: whether the connection is protected by TLS.
     pub scheme: Scheme,
     /// The server of the plan that handles the request.
@@ -73,8 +72,9 @@ pub struct Arrival {
 /// The client that sent the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    /// The peer's address, or the address that a trusted proxy reports in the configured fields.
-    pub ip: IpAddr,
+    /// The peer's address, or the address that a trusted proxy reports in the configured fields. `None` is the peer of a
+    /// Unix socket, about which no trusted field says more.
+    pub ip: Option<IpAddr>,
     /// Whether the peer is a trusted proxy.
     pub proxied: bool,
 }

@@ -45,8 +45,9 @@ pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
-    ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, ListeningSocket,
-    Protocols, ProxyPolicy, ProxyProtocol, Timeouts, TlsPolicy, TlsSpec, TlsVersion,
+    BoundAddress, ClientAuthentication, ClientAuthenticationMode, Ends, HeadLimits, Http2, ListenAddress, ListenerSpec,
+    ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, Timeouts, TlsPolicy, TlsSpec, TlsVersion, UNIX_PEER,
+    UnixAddress,
 };
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};

@@ -7,7 +7,8 @@ mod proxy_protocol;
 mod tls;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub use tls::{ClientAuthentication, ClientAuthenticationMode, TlsPolicy, TlsSpec
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListenAddress {
     /// The IP address; `None` is every address, IPv6 and IPv4.
-    pub host: Option<std::net::IpAddr>,
+    pub host: Option<IpAddr>,
     /// TCP port; 0 lets the kernel choose one (for tests).
     pub port: u16,
 }
@@ -29,8 +30,8 @@ impl ListenAddress {
     /// Returns the socket addresses to try, in order: without a host the IPv6 wildcard, which also accepts IPv4, then
     /// the IPv4 wildcard.
     pub fn candidates(self) -> impl Iterator<Item = SocketAddr> {
-        let any6 = std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
-        let any4 = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+        let any6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let any4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let hosts = match self.host {
             Some(host) => [Some(host), None],
             // The IPv4 wildcard is for systems without IPv6.
@@ -49,29 +50,149 @@ impl fmt::Display for ListenAddress {
     }
 }
 
+/// The address of a listener's Unix socket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UnixAddress {
+    /// The path of the socket's file. A name that begins with `@` is in the kernel's abstract namespace and has no file.
+    pub path: Arc<str>,
+    /// The permission bits of the file; without effect on an abstract name.
+    pub mode: u32,
+}
+
+impl UnixAddress {
+    /// The longest path or abstract name, in bytes: `sun_path` of Linux without its final NUL.
+    pub const BYTES_MAX: usize = 107;
+    /// The permission bits of a file without any in the configuration, as in Caddy: the owner may connect.
+    pub const MODE: u32 = 0o200;
+
+    /// Returns the name in the abstract namespace; `None` for a path.
+    #[must_use]
+    pub fn abstract_name(&self) -> Option<&str> {
+        self.path.strip_prefix('@')
+    }
+}
+
+impl fmt::Display for UnixAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unix/{}", self.path)
+    }
+}
+
+/// The address to which a listener's sockets are bound.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum BoundAddress {
+    /// An IP address and a TCP port.
+    Ip(SocketAddr),
+    /// The path of a Unix socket, or its abstract name after an `@`.
+    Unix(Arc<str>),
+}
+
+impl BoundAddress {
+    /// Returns the IP address and the port; `None` for a Unix socket.
+    #[must_use]
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for BoundAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix/{path}"),
+        }
+    }
+}
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ends {
+    /// The addresses of a TCP connection, or those that a proxy reports.
+    Ip {
+        /// The client's address, or that of the last proxy.
+        peer: SocketAddr,
+        /// The local address.
+        local: SocketAddr,
+    },
+    /// The path of the Unix socket that accepted the connection. Its peers have no address.
+    Unix(Rc<str>),
+}
+
+impl Ends {
+    /// Returns the peer's address; `None` for a Unix socket.
+    #[must_use]
+    pub fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip { peer, .. } => Some(*peer),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Returns the peer's IP address, as IPv4 if it is mapped to IPv6; `None` for a Unix socket.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        // A socket for both families reports IPv4 peers as IPv4-mapped IPv6 addresses.
+        self.peer().map(|peer| peer.ip().to_canonical())
+    }
+
+    /// Returns the local address; `None` for a Unix socket.
+    #[must_use]
+    pub fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip { local, .. } => Some(*local),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+/// Shows the peer, for logs; `@` is one of a Unix socket, as in Caddy.
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip { peer, .. } => peer.fmt(f),
+            Self::Unix(_) => f.write_str(UNIX_PEER),
+        }
+    }
+}
+
+/// The text for the peer of a Unix socket, where other peers have an address; Caddy's, from Go's `net` package.
+pub const UNIX_PEER: &str = "@";
+
 /// The origin of a listener's socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListeningSocket {
     /// The engine binds sockets to this address.
     Bound(ListenAddress),
+    /// The engine binds one Unix socket, which all workers share.
+    Unix(UnixAddress),
     /// The process has inherited a listening socket with this file descriptor, for example from systemd.
     Inherited(u16),
 }
 
 impl ListeningSocket {
-    /// Returns the address to bind; `None` for an inherited socket, which has its address already.
+    /// Returns the IP address to bind; `None` for an inherited socket, which has its address already, and a Unix socket.
     #[must_use]
-    pub fn address(self) -> Option<ListenAddress> {
+    pub fn address(&self) -> Option<ListenAddress> {
         match self {
-            Self::Bound(address) => Some(address),
-            Self::Inherited(_) => None,
+            Self::Bound(address) => Some(*address),
+            Self::Unix(_) | Self::Inherited(_) => None,
         }
     }
 
-    /// Returns the configured TCP port; `None` for an inherited socket, whose port no configuration sets.
+    /// Returns the configured TCP port; `None` for an inherited socket, whose port no configuration sets, and a Unix
+    /// socket.
     #[must_use]
-    pub fn port(self) -> Option<u16> {
+    pub fn port(&self) -> Option<u16> {
         self.address().map(|address| address.port)
+    }
+}
+
+impl From<UnixAddress> for ListeningSocket {
+    fn from(address: UnixAddress) -> Self {
+        Self::Unix(address)
     }
 }
 
@@ -85,6 +206,7 @@ impl fmt::Display for ListeningSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bound(address) => address.fmt(f),
+            Self::Unix(address) => address.fmt(f),
             Self::Inherited(descriptor) => write!(f, "fd/{descriptor}"),
         }
     }

@@ -16,6 +16,8 @@ pub struct Trust {
     /// Fields with the client's address, tried in this order.
     headers: Vec<FieldName>,
     strict: bool,
+    /// Whether the peers of Unix sockets are trusted (Caddy's `trusted_proxies_unix`).
+    unix: bool,
 }
 
 impl Trust {
@@ -34,17 +36,24 @@ impl Trust {
             ranges: ranges.iter().map(range).collect::<Result<_, _>>()?,
             headers: headers.iter().map(|name| FieldName::parse(name).ok_or(*name)).collect::<Result<_, _>>()?,
             strict,
+            unix: false,
         })
     }
 
-    pub(crate) fn client(&self, peer: IpAddr, fields: &FieldMap) -> Client {
-        // A dual-stack listener reports IPv4 peers as IPv4-mapped IPv6 addresses.
-        let peer = peer.to_canonical();
-        if !self.trusts(peer) {
+    /// Sets whether the peers of Unix sockets are trusted.
+    #[must_use]
+    pub fn with_unix(mut self, unix: bool) -> Self {
+        self.unix = unix;
+        self
+    }
+
+    /// `peer` is `None` for a Unix socket.
+    pub(crate) fn client(&self, peer: Option<IpAddr>, fields: &FieldMap) -> Client {
+        if !peer.map_or(self.unix, |ip| self.trusts(ip)) {
             return Client { ip: peer, proxied: false };
         }
         let told = if self.strict { self.rightmost(fields) } else { self.leftmost(fields) };
-        Client { ip: told.unwrap_or(peer), proxied: true }
+        Client { ip: told.or(peer), proxied: true }
     }
 
     fn trusts(&self, ip: IpAddr) -> bool {
@@ -215,9 +224,27 @@ mod tests {
         ] {
             let ranges = ["10.0.0.0/8".to_owned(), "127.0.0.1".to_owned()];
             let trust = Trust::new(&ranges, &[XFF, "X-Real-Ip"], strict).unwrap();
-            let client = trust.client(peer.parse().unwrap(), &fields(lines));
-            let got = format!("{}{}", client.ip, if client.proxied { " by proxy" } else { "" });
+            let peer_ip = peer.parse::<IpAddr>().unwrap().to_canonical();
+            let client = trust.client(Some(peer_ip), &fields(lines));
+            let got = format!("{}{}", client.ip.unwrap(), if client.proxied { " by proxy" } else { "" });
             assert_eq!(got, want, "{peer} strict={strict} {lines:?}");
+        }
+    }
+
+    // Caddy's documentation of `trusted_proxies_unix`: connections over Unix sockets come from a trusted proxy. They are in no
+    // range, and a field without an address leaves the client unknown.
+    #[test]
+    fn the_client_behind_a_unix_socket() {
+        const XFF: &str = "X-Forwarded-For";
+        for (unix, strict, told, want) in [
+            (false, false, "1.1.1.1", Client { ip: None, proxied: false }),
+            (true, false, "1.1.1.1, 0.0.0.9", Client { ip: Some([1, 1, 1, 1].into()), proxied: true }),
+            (true, true, "1.1.1.1, 0.0.0.9", Client { ip: Some([1, 1, 1, 1].into()), proxied: true }),
+            (true, true, "0.0.0.9", Client { ip: None, proxied: true }),
+            (true, false, "unknown", Client { ip: None, proxied: true }),
+        ] {
+            let trust = Trust::new(&["0.0.0.0/8".to_owned()], &[XFF], strict).unwrap().with_unix(unix);
+            assert_eq!(trust.client(None, &fields(&[(XFF, told)])), want, "unix={unix} strict={strict} {told}");
         }
     }
 

@@ -188,8 +188,7 @@ impl Kit {
         });
         request.fill(spare.head_mut());
         let arrival = Arrival {
-            peer: request.peer,
-            local: ([192, 0, 2, 80], 80).into(),
+            ends: request.ends.clone(),
             scheme: request.scheme,
             server: ServerId::FIRST,
             at: self.worker.now(),

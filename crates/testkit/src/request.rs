@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, NameRef, Version};
-use causeway_pipeline::{BodyFault, Frame, Scheme, TlsFacts};
+use causeway_pipeline::{BodyFault, Ends, Frame, Scheme, TlsFacts};
 
 /// A request: the bytes of an HTTP/1.1 head with ranges, so that filling a context's head needs a single copy, as in
 /// the protocol machine. Also its body, peer and scheme.
@@ -18,7 +18,7 @@ pub struct Request {
     fields: Vec<Placed>,
     pub(crate) body: Vec<Piece>,
     pub(crate) ending: BodyEnding,
-    pub(crate) peer: SocketAddr,
+    pub(crate) ends: Ends,
     pub(crate) scheme: Scheme,
     pub(crate) upgrade: bool,
     pub(crate) tls: Option<Rc<TlsFacts>>,
@@ -44,6 +44,11 @@ pub(crate) enum BodyEnding {
     Open,
 }
 
+/// A connection to 192.0.2.80:80.
+fn ends(peer: SocketAddr) -> Ends {
+    Ends::Ip { peer, local: ([192, 0, 2, 80], 80).into() }
+}
+
 impl Request {
     /// Creates a request with `Host: localhost`, from 192.0.2.1:4711, over HTTP/1.1 without TLS.
     pub fn new(method: &str, target: &str) -> Self {
@@ -57,7 +62,7 @@ impl Request {
             fields: Vec::new(),
             body: Vec::new(),
             ending: BodyEnding::Complete,
-            peer: SocketAddr::from(([192, 0, 2, 1], 4711)),
+            ends: ends(SocketAddr::from(([192, 0, 2, 1], 4711))),
             scheme: Scheme::Http,
             upgrade: false,
             tls: None,
@@ -149,7 +154,14 @@ impl Request {
     /// Sets the peer's address.
     #[must_use]
     pub fn peer(mut self, peer: SocketAddr) -> Self {
-        self.peer = peer;
+        self.ends = ends(peer);
+        self
+    }
+
+    /// Lets the request arrive over the Unix socket with this path.
+    #[must_use]
+    pub fn over_unix(mut self, path: &str) -> Self {
+        self.ends = Ends::Unix(path.into());
         self
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_pipeline::{Arrival, TlsFacts};
+use causeway_pipeline::{Arrival, Ends, TlsFacts};
 use http::Extensions;
 
 /// The connection of a request, in the request's extensions.
@@ -71,7 +71,9 @@ impl LastTls {
 /// Adds the connection facts to a request's extensions.
 pub(crate) fn put(arrival: &Arrival, tls: &LastTls, extensions: &mut Extensions) {
     let tls = arrival.tls.as_ref().map(|facts| tls.facts(facts));
-    extensions.insert(ConnectInfo { peer: arrival.peer, local: arrival.local, tls });
+    // A server of this crate listens on IP addresses only.
+    let Ends::Ip { peer, local } = arrival.ends else { return };
+    extensions.insert(ConnectInfo { peer, local, tls });
     #[cfg(feature = "axum")]
-    extensions.insert(axum::extract::ConnectInfo(arrival.peer));
+    extensions.insert(axum::extract::ConnectInfo(peer));
 }

@@ -159,7 +159,7 @@ impl AdminResponse {
     /// Logs the request. Refused changes and forbidden clients are warnings, so that operators see them.
     fn log(&self, cx: &Context) {
         let (method, path) = (cx.head().method(), cx.head().target().path());
-        let (status, peer) = (self.status, cx.arrival().peer);
+        let (status, peer) = (self.status, &cx.arrival().ends);
         match &self.error {
             // A failed read is no event for the operator, except when the client was refused.
             Some(error) if !method.is_safe() || status == 403 => {

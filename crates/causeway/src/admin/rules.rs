@@ -94,7 +94,7 @@ impl Guard {
     /// Returns an error for a client that may not use the API. Sets the CORS fields that let an accepted origin's page
     /// read the response.
     pub(super) fn check(&self, cx: &mut Context) -> Result<(), AdminResponse> {
-        let port = cx.arrival().local.port();
+        let port = cx.arrival().ends.local().map_or(0, |local| local.port());
         let fields = cx.head().fields();
         let text = |name: NameRef<'_>| fields.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
         // The same-origin policy does not apply to WebSockets.

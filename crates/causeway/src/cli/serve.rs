@@ -20,6 +20,7 @@ use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{self, LoadFault, Server, ServerSettings, autosave_path, data_folder, root_words};
 use causeway_modules::logs::{Level, reopen_all};
+use causeway_pipeline::BoundAddress;
 use clap::Args;
 
 use super::environment::Environment;
@@ -130,7 +131,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
             output::note(&root_words(&id, &root));
         }
         if let Some(address) = server.admin_address() {
-            output::note(&format!("The admin API is on {}", url(address, false)));
+            output::note(&format!("The admin API is on {}", url(&BoundAddress::Ip(address), false)));
         }
         if serving.site == SiteKind::Answer {
             let addresses = server.addresses().iter();
@@ -242,7 +243,7 @@ fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
     anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")
 }
 
-fn first_line(serving: &Serving, places: Vec<(SocketAddr, bool)>, workers: usize) -> String {
+fn first_line(serving: &Serving, places: Vec<(BoundAddress, bool)>, workers: usize) -> String {
     let urls = urls(&places);
     if serving.site == SiteKind::Welcome {
         return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");
@@ -251,13 +252,15 @@ fn first_line(serving: &Serving, places: Vec<(SocketAddr, bool)>, workers: usize
     format!("Causeway serves {} on {urls} with {threads}", serving.name)
 }
 
-fn urls(places: &[(SocketAddr, bool)]) -> String {
-    let urls: Vec<_> = places.iter().map(|(address, secure)| url(*address, *secure)).collect();
+fn urls(places: &[(BoundAddress, bool)]) -> String {
+    let urls: Vec<_> = places.iter().map(|(address, secure)| url(address, *secure)).collect();
     if urls.is_empty() { "no address: it names no site".to_owned() } else { urls.join(", ") }
 }
 
-/// Returns a URL that a browser can open; the wildcard address becomes localhost.
-fn url(address: SocketAddr, secure: bool) -> String {
+/// Returns a URL that a browser can open; the wildcard address becomes localhost. A Unix socket has none, so its address is
+/// returned as a configuration writes it.
+fn url(address: &BoundAddress, secure: bool) -> String {
+    let Some(address) = address.ip() else { return address.to_string() };
     let host = match address.ip() {
         ip if ip.is_unspecified() => "localhost".to_owned(),
         IpAddr::V6(ip) => format!("[{ip}]"),

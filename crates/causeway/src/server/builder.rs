@@ -12,7 +12,7 @@ use causeway_config::caddyfile::{Directives, Order, RegisterError, Syntax, Warni
 use causeway_config::plan::AdminAddress;
 use causeway_modules::access_log;
 use causeway_modules::logs::Output;
-use causeway_pipeline::{Build, BuildError, Handler, Matcher, Registry};
+use causeway_pipeline::{BoundAddress, Build, BuildError, Handler, Matcher, Registry};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -275,13 +275,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the bound addresses of the current configuration's sites.
+    /// Returns the bound IP addresses of the current configuration's sites.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.places.borrow().iter().map(|(address, _)| *address).collect()
+        self.places.borrow().iter().filter_map(|(address, _)| address.ip()).collect()
     }
 
     /// Returns the bound addresses, each with whether it serves TLS.
-    pub fn places(&self) -> Vec<(SocketAddr, bool)> {
+    pub fn places(&self) -> Vec<(BoundAddress, bool)> {
         self.places.borrow().clone()
     }
 

@@ -22,6 +22,7 @@
 //! - `acme_server`: our own ACME authority; `trust` and `untrust`
 //! - `storage`: export, import and clean-up of storage; `redis`: a Redis server for tests
 //! - `matchers`: every matcher, in Caddyfiles
+//! - `unix_listeners`: sites on Unix sockets
 //! - `unix_sockets`: upstreams at Unix sockets; `upstreams`: upstreams that fail and return;
 //!   `dynamic`: upstreams from DNS
 //! - `proxy_protocol`: the PROXY protocol
@@ -64,5 +65,6 @@ mod run;
 mod service_manager;
 mod signals;
 mod storage;
+mod unix_listeners;
 mod unix_sockets;
 mod upstreams;

@@ -1,8 +1,9 @@
 //! Inherited sockets, and messages to the service manager. The tests play the part of systemd.
 
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -47,6 +48,26 @@ fn an_inherited_socket() {
     let _early = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     let _next = ServerProcess::start(with_descriptor_3(&folder, listener));
     assert_eq!(get(port, "/").body, "127.0.0.1");
+}
+
+// systemd.socket(5): `ListenStream=` may be the path of a Unix socket. The file is the service manager's, so it stays.
+#[test]
+fn an_inherited_unix_socket() {
+    let folder =
+        Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond \"{http.request.local} {remote_host}\"\n}\n")]);
+    let path = std::env::temp_dir().join(format!("causeway-fd-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = ServerProcess::start(with_descriptor_3(&folder, listener));
+    let place = path.to_str().unwrap();
+    assert_eq!(server.first_line, format!("Causeway serves Caddyfile on unix/{place} with 2 workers"));
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with(&format!("\r\n\r\n{place} @")), "{text}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+    std::fs::remove_file(&path).unwrap();
 }
 
 // Caddy replaces the placeholders of the process in a listener's address.
@@ -106,15 +127,12 @@ fn what_is_no_inherited_socket() {
         line
     };
     let folder = Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond hello\n}\n")]);
-    let path = folder.path("s");
-    let unix = UnixListener::bind(&path);
     let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
-    let mut sockets: Vec<(OwnedFd, &str)> = vec![(udp.into(), "a datagram socket"), (file.into(), "no socket")];
-    // The test folder may be too deep for a Unix socket.
-    sockets.extend(unix.ok().map(|unix| (unix.into(), "a socket of another family")));
+    let sockets: [(OwnedFd, &str); 2] = [(udp.into(), "a datagram socket"), (file.into(), "no socket")];
     for (socket, found) in sockets {
-        let want = format!("Error: Caddyfile: listening on fd/3: found {found}, expected a TCP socket that listens");
+        let want =
+            format!("Error: Caddyfile: listening on fd/3: found {found}, expected a TCP or Unix socket that listens");
         assert_eq!(failed(&folder, with_descriptor_3(&folder, socket)), want);
     }
     folder.write("Caddyfile", "http:// {\n\tbind fd/900\n\trespond hello\n}\n");

@@ -1,8 +1,8 @@
-//! Caddy's network addresses: `[network/]host:port`, where the port may be a range.
+//! Caddy's network addresses: `[network/]host:port`, where the port may be a range, and `unix/path`.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
-use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket};
+use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket, UnixAddress};
 
 use super::tls::known;
 
@@ -18,17 +18,50 @@ pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Ve
     Ok(addresses)
 }
 
-/// Parses one address: of TCP, or the number of an inherited socket. Placeholders that are constant while a configuration runs, such as
+/// Parses one address: of TCP, of a Unix socket, or the number of an inherited socket. Placeholders that are constant while a configuration runs, such as
 /// `{env.NAME}`, are replaced first, as in Caddy.
 fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
     let text = &known(text, build);
     let Some((network, number)) = text.split_once('/') else { return tcp(text, build) };
-    if !matches!(network, "fd" | "fdgram") {
-        return tcp(text, build);
+    match &*network.to_ascii_lowercase() {
+        "unix" => return Ok(vec![unix(number).map_err(|expected| build.refuse(&**text, expected))?.into()]),
+        "unixgram" | "unixpacket" => {
+            return Err(build.refuse(&**text, "unix/PATH: HTTP needs a Unix socket of streams"));
+        }
+        "fd" | "fdgram" => {}
+        "tcp" | "tcp4" | "tcp6" => return tcp(text, build),
+        _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not built")),
     }
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
     let descriptor = number.parse().map_err(|_| build.refuse(&**text, expected))?;
     Ok(if network == "fd" { vec![ListeningSocket::Inherited(descriptor)] } else { Vec::new() })
+}
+
+/// Parses the part of a Unix socket's address after `unix/`: a path with or without `|` and octal permission bits.
+///
+/// # Errors
+/// The expected text.
+pub(super) fn unix(text: &str) -> Result<UnixAddress, String> {
+    let (path, mode) = match text.split_once('|') {
+        None => (text, UnixAddress::MODE),
+        Some((path, bits)) => {
+            let mode = u32::from_str_radix(bits, 8).ok().filter(|mode| *mode <= 0o777 && !bits.starts_with('+'));
+            let mode = mode.ok_or("octal permission bits after the |, such as 0660, at most 0777")?;
+            // As in Caddy: without this bit not even the owner could connect.
+            if mode & 0o200 == 0 {
+                return Err(format!("permission bits that let the owner write, such as 0{:o}", mode | 0o200));
+            }
+            (path, mode)
+        }
+    };
+    // In the abstract namespace the `@` stands for a NUL.
+    if path.is_empty() || path == "@" || path.contains('\0') {
+        return Err("unix/PATH, such as unix//run/site.sock, or unix/@NAME".to_owned());
+    }
+    if path.len() > UnixAddress::BYTES_MAX {
+        return Err(format!("a path of at most {} bytes, which is the limit for Unix sockets", UnixAddress::BYTES_MAX));
+    }
+    Ok(UnixAddress { path: path.into(), mode })
 }
 
 fn tcp(text: &str, build: &Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {

@@ -102,7 +102,7 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     keepalive_count: Option<Value>,
     #[serde(default)]
-    trusted_proxies_unix: Option<Value>,
+    trusted_proxies_unix: bool,
     #[serde(default)]
     listen_protocols: Option<Vec<Option<Vec<String>>>>,
     #[serde(default)]
@@ -265,7 +265,6 @@ impl ServerConfig {
             ("keepalive_interval", &self.keepalive_interval),
             ("keepalive_idle", &self.keepalive_idle),
             ("keepalive_count", &self.keepalive_count),
-            ("trusted_proxies_unix", &self.trusted_proxies_unix),
         ] {
             refuse(key, value, build)?;
         }
@@ -328,7 +327,12 @@ impl ServerConfig {
     }
 
     fn trust(&self, build: &mut Build<'_>) -> Result<Option<Trust>, BuildError> {
-        let Some(proxies) = &self.trusted_proxies else { return Ok(None) };
+        let nobody = IpSourceConfig { source: "static".to_owned(), ranges: Vec::new() };
+        let proxies = match &self.trusted_proxies {
+            Some(proxies) => proxies,
+            None if self.trusted_proxies_unix => &nobody,
+            None => return Ok(None),
+        };
         build.at("trusted_proxies", |build| {
             if proxies.source != "static" {
                 return Err(build.refuse(&*proxies.source, "static: other sources are not built into this version"));
@@ -339,7 +343,7 @@ impl ServerConfig {
             };
             let trust = Trust::new(&proxies.ranges, &headers, self.trusted_proxies_strict > 0);
             trust
-                .map(Some)
+                .map(|trust| Some(trust.with_unix(self.trusted_proxies_unix)))
                 .map_err(|bad| build.refuse(bad, "an IP address, a network such as 10.0.0.0/8, or a field name"))
         })
     }
@@ -417,12 +421,13 @@ impl Prepared<'_> {
             )
         }));
         let sockets = self.listen.iter().zip(&self.protocols);
-        let sockets = sockets.flat_map(|(sockets, protocols)| sockets.iter().map(|socket| (*socket, *protocols)));
+        let sockets =
+            sockets.flat_map(|(sockets, protocols)| sockets.iter().map(|socket| (socket.clone(), *protocols)));
         let mut listeners: Vec<_> = sockets.map(listener).collect();
         listeners.retain(|listener| {
             let is_served = listener.tls.is_some() || listener.protocols.are_any_clear();
             if !is_served {
-                let (name, address) = (self.name, listener.socket);
+                let (name, address) = (self.name, &listener.socket);
                 notes.push(format!(
                     "server {name}: not listening on {address}: HTTP/2 needs TLS there, and neither h1 nor h2c is among its protocols"
                 ));

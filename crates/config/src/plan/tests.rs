@@ -35,15 +35,54 @@ fn listen_addresses() {
             &format!("apps.http.servers.s.listen[0]: found '{bad}', {expected}"),
         );
     }
-    let want =
-        "apps.http.servers.s.listen[0]: found 'unix//run/x', expected a TCP address: other networks are not built";
-    check("not built", json!({ "listen": ["unix//run/x"] }), want);
+    let want = "apps.http.servers.s.listen[0]: found 'udp/:80', expected tcp, unix or fd: other networks are not built";
+    check("not built", json!({ "listen": ["udp/:80"] }), want);
     check("an inherited socket", json!({ "listen": ["fd/3", ":80"] }), "fd/3 :80");
     check("datagrams", json!({ "listen": ["fd/3", "fdgram/4"] }), "fd/3");
     for bad in ["fd/", "fd/x", "fd/-1", "fd/70000", "fdgram/x", "fd/3:80"] {
         let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
         let want = format!("apps.http.servers.s.listen[0]: found '{bad}', expected {expected}");
         check("no number", json!({ "listen": [bad] }), &want);
+    }
+}
+
+// Caddy's documentation of network addresses: `unix/` before a path, with permission bits after a `|`; the default is 0200. The bits
+// must let the owner write. A name in the abstract namespace begins with `@`.
+#[test]
+fn unix_sockets() {
+    let outcome = |text: &str| {
+        let server = json!({ "listen": [text] });
+        match load(&json!({ "apps": { "http": { "servers": { "s": server } } } }), &Registry::default()) {
+            Ok(loaded) => match &loaded.listeners[0].socket {
+                causeway_pipeline::ListeningSocket::Unix(address) => format!("{address} {:o}", address.mode),
+                other => panic!("{other}"),
+            },
+            Err(error) => {
+                let text = error.to_string();
+                text.split_once(", expected ").map_or(text.clone(), |(_, expected)| expected.to_owned())
+            }
+        }
+    };
+    let long = |bytes: usize| format!("unix//{}", "x".repeat(bytes - 1));
+    for (text, want) in [
+        ("unix//run/x", "unix//run/x 200"),
+        ("UNIX//run/x|0222", "unix//run/x 222"),
+        ("unix/run/x:1|660", "unix/run/x:1 660"),
+        ("unix/@x", "unix/@x 200"),
+        (&long(107), &format!("{} 200", long(107))),
+        (&long(108), "a path of at most 107 bytes, which is the limit for Unix sockets"),
+        ("unix/", "unix/PATH, such as unix//run/site.sock, or unix/@NAME"),
+        ("unix/@", "unix/PATH, such as unix//run/site.sock, or unix/@NAME"),
+        ("unix//run/x|", "octal permission bits after the |, such as 0660, at most 0777"),
+        ("unix//run/x|+660", "octal permission bits after the |, such as 0660, at most 0777"),
+        ("unix//run/x|0888", "octal permission bits after the |, such as 0660, at most 0777"),
+        ("unix//run/x|02660", "octal permission bits after the |, such as 0660, at most 0777"),
+        ("unix//run/x|u=w", "octal permission bits after the |, such as 0660, at most 0777"),
+        ("unix//run/x|0422", "permission bits that let the owner write, such as 0622"),
+        ("unixgram//run/x", "unix/PATH: HTTP needs a Unix socket of streams"),
+        ("unixpacket//run/x", "unix/PATH: HTTP needs a Unix socket of streams"),
+    ] {
+        assert_eq!(outcome(text), want, "{text}");
     }
 }
 

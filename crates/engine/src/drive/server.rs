@@ -19,14 +19,13 @@ mod exchange;
 mod intake;
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::{StatusCode, StreamId, WriteList};
-use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Ends, Frame, Scheme, TlsFacts};
 use progress::{Stamp, stage};
 
 use super::line::{Flush, Line};
@@ -114,7 +113,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         listener: Rc<Listener>,
         transport: T,
         machine: M,
-        (peer, local): (SocketAddr, SocketAddr),
+        ends: Ends,
         tls: Option<Rc<TlsFacts>>,
         admission: u32,
     ) -> Self {
@@ -125,7 +124,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             exchanges: Vec::new(),
             limits_of: listener.renewals(),
             listener,
-            addresses: AddressPair::new(peer, local),
+            addresses: AddressPair::new(ends),
             tls,
             stamp: Stamp::default(),
             phase: Phase::Open,
@@ -331,13 +330,13 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             self.machine.drain(out);
             return self.machine.refuse(stream, StatusCode::MISDIRECTED_REQUEST, &clock::date(), out);
         }
-        let (peer, local) = self.addresses.addresses();
+        let ends = self.addresses.ends(self.listener.unix());
         let plan = self.listener.plan();
         let at = clock::now();
         // The time limit of the next head begins here, even if some of its bytes have arrived.
         self.line.since = at;
         let scheme = if self.tls.is_some() { Scheme::Https } else { Scheme::Http };
-        let arrival = Arrival { peer, local, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
+        let arrival = Arrival { ends, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         // Known from the head, so a request without a body never waits for its end.
         let inbound = if body.is_empty() { Inbound::Complete } else { Inbound::Open };

@@ -62,6 +62,7 @@ impl ListenerFixture {
         sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
         let addresses = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
         let specs = keys.iter().map(|key| (ListenerKey(*key), spec.clone())).collect();
+        let sockets = sockets.into_iter().map(|socket| AcceptingSocket { socket: socket.into(), path: None });
         let sockets = new.iter().map(|key| ListenerKey(*key)).zip(sockets).collect();
         let tls = keys.iter().map(|_| None).collect();
         self.listeners.prepare(Change { plan: Arc::new(build.finish()), specs, tls, sockets }).unwrap();
@@ -77,7 +78,12 @@ impl ListenerFixture {
             end.set_nonblocking(true).unwrap();
         }
         self.load.connections.fetch_add(1, Ordering::Relaxed);
-        self.listeners.adopt(Adopted { stream, peer, listener: ListenerKey(key), stamp: progress::Stamp::default() });
+        self.listeners.adopt(Adopted {
+            stream,
+            peer: Some(peer),
+            listener: ListenerKey(key),
+            stamp: progress::Stamp::default(),
+        });
         last_line(TcpStream::from_std(client).unwrap()).await
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use causeway_pipeline::{ListenAddress, ListeningSocket};
+use causeway_pipeline::{BoundAddress, ListenAddress, ListeningSocket};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::unix::SocketFile;
 use crate::accept::BACKLOG;
 use crate::transport::keepalive;
 
@@ -46,8 +47,10 @@ pub(super) const TWICE: &str = "the configuration has this address twice";
 
 /// The sockets of one listener, one per worker, all bound to one address.
 pub(super) struct Bound {
-    pub(super) address: SocketAddr,
-    pub(super) sockets: Vec<TcpListener>,
+    pub(super) address: BoundAddress,
+    pub(super) sockets: Vec<Socket>,
+    /// The file of a Unix socket that this process has created.
+    pub(super) file: Option<SocketFile>,
 }
 
 /// The addresses on which this process already listens.
@@ -113,7 +116,7 @@ pub(super) fn bind(address: ListenAddress, workers: usize, own: &Own) -> Result<
     for socket in &sockets {
         socket.listen(BACKLOG).map_err(fault)?;
     }
-    Ok(Bound { address: bound, sockets: sockets.into_iter().map(TcpListener::from).collect() })
+    Ok(Bound { address: BoundAddress::Ip(bound), sockets, file: None })
 }
 
 fn is_in_use(bound: &io::Result<Socket>) -> bool {

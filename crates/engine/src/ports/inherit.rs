@@ -5,13 +5,13 @@
 
 use std::fs;
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::BorrowedFd;
 
-use causeway_pipeline::ListeningSocket;
+use causeway_pipeline::{BoundAddress, ListeningSocket};
 use socket2::{SockRef, Socket, Type};
 
 use super::bind::{BindError, Bound, PROBE_INTERVAL, TWICE};
+use super::unix::address_of;
 use crate::transport::keepalive;
 
 /// `O_CLOEXEC` of Linux, as `/proc` shows it.
@@ -21,7 +21,7 @@ const CLOSE_ON_EXEC: u32 = 0o2_000_000;
 /// waits, and one of them gets the connection. The original stays open, so a later plan can use it again.
 ///
 /// # Errors
-/// The process has inherited no listening TCP socket with this descriptor, or `is_twice`: another listener of the plan has
+/// The process has inherited no listening socket with this descriptor, or `is_twice`: another listener of the plan has
 /// it.
 pub(super) fn inherit(descriptor: u16, workers: usize, is_twice: bool) -> Result<Bound, BindError> {
     let fault = |error| BindError { socket: ListeningSocket::Inherited(descriptor), error };
@@ -30,19 +30,26 @@ pub(super) fn inherit(descriptor: u16, workers: usize, is_twice: bool) -> Result
     }
     let first = duplicate(descriptor).map_err(fault)?;
     let address = check(&first).map_err(fault)?;
-    // Accepted connections inherit the keep-alive. The runtime needs sockets that do not block.
-    first.set_tcp_keepalive(&keepalive(PROBE_INTERVAL)).and_then(|()| first.set_nonblocking(true)).map_err(fault)?;
+    if address.ip().is_some() {
+        // Accepted connections inherit the keep-alive.
+        first.set_tcp_keepalive(&keepalive(PROBE_INTERVAL)).map_err(fault)?;
+    }
+    // The runtime needs sockets that do not block.
+    first.set_nonblocking(true).map_err(fault)?;
     let mut sockets = vec![first];
     for _ in 1..workers {
         sockets.push(sockets[0].try_clone().map_err(fault)?);
     }
-    Ok(Bound { address, sockets: sockets.into_iter().map(TcpListener::from).collect() })
+    Ok(Bound { address, sockets, file: None })
 }
 
-/// Returns the socket's TCP address; an error if it has none or does not listen.
-fn check(socket: &Socket) -> io::Result<std::net::SocketAddr> {
+/// Returns the socket's address; an error if it is not one of TCP or a Unix socket, or does not listen.
+fn check(socket: &Socket) -> io::Result<BoundAddress> {
     let other = |found: &str| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("found {found}, expected a TCP socket that listens"))
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("found {found}, expected a TCP or Unix socket that listens"),
+        )
     };
     // The first call fails for a descriptor that is no socket.
     match socket.r#type() {
@@ -51,9 +58,9 @@ fn check(socket: &Socket) -> io::Result<std::net::SocketAddr> {
         Ok(_) => return Err(other("a socket of another type")),
         Err(_) => return Err(other("no socket")),
     }
-    let address = socket.local_addr()?.as_socket().ok_or_else(|| other("a socket of another family"))?;
+    let address = address_of(&socket.local_addr()?).ok_or_else(|| other("a socket of another family"))?;
     if !socket.is_listener()? {
-        return Err(other("a TCP socket that does not listen"));
+        return Err(other("a socket that does not listen"));
     }
     Ok(address)
 }
@@ -83,6 +90,7 @@ fn is_inherited(descriptor: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::os::fd::AsRawFd as _;
 
     use super::*;
@@ -105,20 +113,24 @@ mod tests {
 
     #[test]
     fn sockets_of_another_kind() {
-        let path = std::env::temp_dir().join(format!("causeway-inherit-{}", std::process::id()));
-        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        fs::remove_file(&path).unwrap();
         let connected = Socket::new(socket2::Domain::IPV4, Type::STREAM, None).unwrap();
         for (socket, want) in [
             (Socket::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()), "found a datagram socket"),
-            (Socket::from(std::os::fd::OwnedFd::from(unix)), "found a socket of another family"),
-            (connected, "found a TCP socket that does not listen"),
+            (connected, "found a socket that does not listen"),
             (Socket::from(std::os::fd::OwnedFd::from(fs::File::open("/dev/null").unwrap())), "found no socket"),
         ] {
-            assert_eq!(check(&socket).unwrap_err().to_string(), format!("{want}, expected a TCP socket that listens"));
+            assert_eq!(
+                check(&socket).unwrap_err().to_string(),
+                format!("{want}, expected a TCP or Unix socket that listens")
+            );
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        assert_eq!(check(&Socket::from(listener)).unwrap(), address);
+        assert_eq!(check(&Socket::from(listener)).unwrap(), BoundAddress::Ip(address));
+        let path = std::env::temp_dir().join(format!("causeway-inherit-{}", std::process::id()));
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let unix = Socket::from(std::os::fd::OwnedFd::from(unix));
+        assert_eq!(check(&unix).unwrap(), BoundAddress::Unix(path.to_str().unwrap().into()));
     }
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use causeway_pipeline::{ListenerSpec, Plan};
+use causeway_pipeline::{BoundAddress, ListenerSpec, Plan};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::{Command, Engine, StartError};
@@ -62,7 +62,8 @@ impl Engine {
         unless_ready.inboxes = &[];
 
         self.ports.adopt(taken);
-        self.addresses = self.ports.addresses().collect();
+        self.places = self.ports.addresses().collect();
+        self.addresses = self.places.iter().filter_map(BoundAddress::ip).collect();
         let (done, mut all_done) = mpsc::channel(1);
         let closing = Arc::new(Closing { keys: self.ports.closing(), inboxes: self.commands.clone(), done });
         self.broadcast(|| Command::Commit(Arc::clone(&closing)));

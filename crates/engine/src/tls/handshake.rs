@@ -16,15 +16,14 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::TlsFacts;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
+use causeway_pipeline::{Ends, TlsFacts};
 use progress::{Stamp, stage};
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
 use rustls::{HandshakeKind, ServerConfig, SignatureAlgorithm};
@@ -70,7 +69,7 @@ pub(crate) fn begin(
     listener: &Rc<Listener>,
     plan: Arc<TlsPlan>,
     (tcp, stamp): (TcpStream, Stamp),
-    ends: (SocketAddr, SocketAddr),
+    ends: Ends,
     carry: impl FnOnce(Secured) + 'static,
 ) {
     let timeouts = listener.plan().timeouts;
@@ -79,8 +78,7 @@ pub(crate) fn begin(
         listener: Rc::clone(listener),
         plan,
         tcp: RefCell::new(Some(tcp)),
-        peer: ends.0,
-        local: ends.1,
+        ends,
         deadline: Cell::new(clock::now() + timeouts.head),
         timer: Cell::new(TimerKey::UNFILED),
         is_silent: Cell::new(true),
@@ -137,8 +135,7 @@ struct Handshake {
     plan: Arc<TlsPlan>,
     /// `Some` until [`hand_over`](Self::hand_over).
     tcp: RefCell<Option<TcpStream>>,
-    peer: SocketAddr,
-    local: SocketAddr,
+    ends: Ends,
     deadline: Cell<Instant>,
     timer: Cell<TimerKey>,
     /// The peer has not sent a byte yet.
@@ -162,7 +159,7 @@ impl Handshake {
         if name.as_ref().is_some_and(|name| name.ends_with('.')) {
             // RFC 6066 §3: a server name has no trailing dot. Certificate look-up would ignore the dot where policy matching
             // does not, so a client could bypass the policy that requires its certificate. Go refuses such names too.
-            tracing::debug!(peer = %self.peer, server_name = ?name, "refusing a server name with a trailing dot");
+            tracing::debug!(peer = %self.ends, server_name = ?name, "refusing a server name with a trailing dot");
             return Err(Refusal::alert(alert::DECODE_ERROR));
         }
         let secret = Arc::new(WriteSecret::server());
@@ -177,8 +174,8 @@ impl Handshake {
             drop(accepted);
             return self.exchange(config, inbound, secret, false).await.map(|session| (session, None));
         }
-        let policy = self.plan.choose(name.as_deref(), self.peer, self.local).ok_or_else(|| {
-            tracing::debug!(peer = %self.peer, server_name = ?name, "no TLS policy matches the ClientHello");
+        let policy = self.plan.choose(name.as_deref(), &self.ends).ok_or_else(|| {
+            tracing::debug!(peer = %self.ends, server_name = ?name, "no TLS policy matches the ClientHello");
             // Go's alert when it has no configuration for a client.
             Refusal::alert(alert::INTERNAL_ERROR)
         })?;
@@ -186,10 +183,10 @@ impl Handshake {
             return Err(Refusal::Silent);
         }
         if policy.has_no_protocol(&hello) {
-            tracing::debug!(peer = %self.peer, server_name = ?name, "the client offers no served ALPN protocol");
+            tracing::debug!(peer = %self.ends, server_name = ?name, "the client offers no served ALPN protocol");
             return Err(Refusal::alert(alert::NO_APPLICATION_PROTOCOL));
         }
-        let mut certificate = self.plan.certificate(policy, name.as_deref(), self.local);
+        let mut certificate = self.plan.certificate(policy, name.as_deref(), &self.ends);
         if certificate.is_none()
             && let Some(mut obtained) = self.plan.obtain(policy, name.as_deref())
         {
@@ -199,7 +196,7 @@ impl Handshake {
             self.deadline.set(clock::now() + self.listener.plan().timeouts.head);
         }
         let certificate = certificate.or_else(|| self.plan.fallback(policy, name.as_deref())).ok_or_else(|| {
-            tracing::debug!(peer = %self.peer, server_name = ?name, "no certificate for the server name");
+            tracing::debug!(peer = %self.ends, server_name = ?name, "no certificate for the server name");
             Refusal::alert(alert::INTERNAL_ERROR)
         })?;
         // An RSA signature would delay the worker's other connections.
@@ -229,7 +226,7 @@ impl Handshake {
                 result = session.advance();
             }
             if let Err(error) = result {
-                tracing::debug!(peer = %self.peer, %error, "TLS handshake failed");
+                tracing::debug!(peer = %self.ends, %error, "TLS handshake failed");
                 return Err(Refusal::Told(session.out));
             }
             // Only our first flight needs a signature, so later steps stay on the worker. After a HelloRetryRequest, which
@@ -291,7 +288,7 @@ impl Handshake {
                     Ok(None) if matches!(read, Ok(1..)) => {}
                     Ok(None) => return Err(Refusal::alert(alert::DECODE_ERROR)),
                     Err((error, mut answer)) => {
-                        tracing::debug!(peer = %self.peer, %error, "invalid ClientHello");
+                        tracing::debug!(peer = %self.ends, %error, "invalid ClientHello");
                         let mut bytes = Vec::new();
                         // Writing to a vector cannot fail.
                         let _ = answer.write_all(&mut bytes);
@@ -424,7 +421,7 @@ impl Handshake {
 
     /// Ends a connection whose protocol is not served, as Go's server does: close_notify follows the finished handshake.
     async fn close(&self, session: ServerSession) {
-        tracing::debug!(peer = %self.peer, "closing after the handshake: the negotiated protocol is not served");
+        tracing::debug!(peer = %self.ends, "closing after the handshake: the negotiated protocol is not served");
         let Ok((secrets, keys)) = session.tls.dangerous_into_kernel_connection() else { return };
         let mut record = [0; ALERT_BYTES];
         if let Some(mut records) = Records::new(secrets, Keys::Server(keys))
@@ -446,7 +443,7 @@ impl Handshake {
             client_certificate: tls.peer_certificates().and_then(|chain| Some(chain.first()?.as_ref().into())),
         };
         let Ok((secrets, keys)) = tls.dangerous_into_kernel_connection() else {
-            tracing::error!(peer = %self.peer, "rustls exported no keys after a TLS handshake");
+            tracing::error!(peer = %self.ends, "rustls exported no keys after a TLS handshake");
             return;
         };
         let core = Rc::clone(&self.core);
@@ -459,7 +456,7 @@ impl Handshake {
                 let known = Known { stamp: self.stamp.get(), is_timed: self.is_timed.get() };
                 carry(Secured { stream, facts, known });
             }
-            None => tracing::error!(peer = %self.peer, "rustls exported keys of another suite"),
+            None => tracing::error!(peer = %self.ends, "rustls exported keys of another suite"),
         }
     }
 }

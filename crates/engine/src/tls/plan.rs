@@ -1,10 +1,10 @@
 //! A listener's TLS policies, ready to run: made when a configuration loads, off the workers, and shared by all workers.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use causeway_pipeline::{ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
+use causeway_pipeline::{Ends, ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
 use ipnet::IpNet;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
@@ -86,7 +86,7 @@ impl TlsPlan {
             .map(|spec| {
                 let Some(tls) = &spec.tls else { return Ok(None) };
                 let policy = |(number, policy): (usize, &TlsPolicy)| {
-                    let wrong = |what| TlsError { listener: spec.socket, policy: number, what };
+                    let wrong = |what| TlsError { listener: spec.socket.clone(), policy: number, what };
                     let config = config(policy, spec.protocols, tickets).map_err(wrong)?;
                     Ok(CompiledPolicy { spec: policy.clone(), config, serves_http1: spec.protocols.http1 })
                 };
@@ -107,13 +107,8 @@ impl TlsPlan {
     }
 
     /// Returns the first policy that matches a ClientHello.
-    pub(super) fn choose(
-        &self,
-        server_name: Option<&str>,
-        peer: SocketAddr,
-        local: SocketAddr,
-    ) -> Option<&CompiledPolicy> {
-        self.policies.iter().find(|policy| policy.is_met(server_name, peer, local))
+    pub(super) fn choose(&self, server_name: Option<&str>, ends: &Ends) -> Option<&CompiledPolicy> {
+        self.policies.iter().find(|policy| policy.is_met(server_name, ends))
     }
 
     /// Returns the certificate for a handshake that verifies a TLS-ALPN-01 challenge (RFC 8737 §4): the client offers `acme-tls/1`, and a
@@ -138,14 +133,15 @@ impl TlsPlan {
         &self,
         policy: &CompiledPolicy,
         server_name: Option<&str>,
-        local: SocketAddr,
+        ends: &Ends,
     ) -> Option<Arc<CertifiedKey>> {
         // The server name is already in lower case; the configured names are not.
         // A client that names a server never gets the default name's certificate, which it would refuse.
         match server_name {
             Some(name) => self.find(policy, name),
-            None => self
-                .find(policy, &local.ip().to_canonical().to_string())
+            None => ends
+                .local()
+                .and_then(|local| self.find(policy, &local.ip().to_canonical().to_string()))
                 .or_else(|| self.find(policy, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase())),
         }
     }
@@ -187,14 +183,16 @@ pub(super) fn challenge_config(certificate: Arc<CertifiedKey>, secret: &Arc<Writ
 
 impl CompiledPolicy {
     /// Returns whether all matchers of the policy accept the ClientHello; an empty list accepts everything.
-    fn is_met(&self, server_name: Option<&str>, peer: SocketAddr, local: SocketAddr) -> bool {
+    fn is_met(&self, server_name: Option<&str>, ends: &Ends) -> bool {
         let TlsPolicy { server_names, remote_ranges, remote_ranges_not, local_ranges, .. } = &self.spec;
-        let within = |ranges: &[IpNet], ip: IpAddr| ranges.iter().any(|range| range.contains(&ip));
+        // As in Caddy, a matcher of addresses refuses a Unix socket, which has none.
+        let within =
+            |ranges: &[IpNet], ip: Option<IpAddr>| ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)));
         // A socket for both families reports IPv4 peers as IPv6 addresses, which no configured range contains.
-        let (peer, local) = (peer.ip().to_canonical(), local.ip().to_canonical());
+        let (peer, local) = (ends.peer_ip(), ends.local().map(|local| local.ip().to_canonical()));
         (server_names.is_empty() || server_names.iter().any(|name| is_covered(server_name.unwrap_or_default(), name)))
             && (remote_ranges.is_empty() || within(remote_ranges, peer))
-            && !within(remote_ranges_not, peer)
+            && (remote_ranges_not.is_empty() || peer.is_some() && !within(remote_ranges_not, peer))
             && (local_ranges.is_empty() || within(local_ranges, local))
     }
 

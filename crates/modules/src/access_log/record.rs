@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use causeway_message::syntax::write_number;
 use causeway_message::{FieldMap, NameRef, Version};
-use causeway_pipeline::{Context, Outcome, TlsFacts};
+use causeway_pipeline::{Context, Outcome, TlsFacts, UNIX_PEER};
 
 use super::Slots;
 use crate::field_name::canonical;
@@ -65,12 +65,14 @@ impl Fields for RequestFields<'_> {
     fn visit(&self, sink: &mut dyn FieldSink) {
         let cx = self.0.cx;
         let (arrival, head) = (cx.arrival(), cx.original());
-        let (peer, client) = (arrival.peer.ip().to_canonical(), cx.known_client().ip);
-        let mut text = AddressText::of(&peer);
+        let (peer, client) = (arrival.ends.peer_ip(), cx.known_client());
+        let mut text = AddressText::of_peer(peer.as_ref(), true);
         sink.value("remote_ip", LogValue::Text(text.bytes()));
-        sink.value("remote_port", LogValue::Text(write_number(arrival.peer.port().into(), &mut [0; 20])));
-        if client != peer {
-            text = AddressText::of(&client);
+        let mut digits = [0; 20];
+        let port = arrival.ends.peer().map_or(&[][..], |peer| write_number(peer.port().into(), &mut digits));
+        sink.value("remote_port", LogValue::Text(port));
+        if client.ip != peer || peer.is_none() {
+            text = AddressText::of_peer(client.ip.as_ref(), client.proxied);
         }
         sink.value("client_ip", LogValue::Text(text.bytes()));
         let version = if head.version() == Version::Http2 { "HTTP/2.0" } else { head.version().as_str() };
@@ -159,6 +161,16 @@ struct AddressText {
 }
 
 impl AddressText {
+    /// Without an address it is the peer of a Unix socket, which has a text only if `is_shown`.
+    fn of_peer(address: Option<&IpAddr>, is_shown: bool) -> Self {
+        let Some(address) = address else {
+            let mut text = [0; ADDRESS_BYTES];
+            text[..UNIX_PEER.len()].copy_from_slice(UNIX_PEER.as_bytes());
+            return Self { text, len: if is_shown { UNIX_PEER.len() } else { 0 } };
+        };
+        Self::of(address)
+    }
+
     fn of(address: &IpAddr) -> Self {
         let mut text = [0; ADDRESS_BYTES];
         let mut rest = &mut text[..];

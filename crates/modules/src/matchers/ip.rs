@@ -41,8 +41,9 @@ pub fn make_client(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Match
 
 impl Matcher for RemoteIp {
     fn matches(&self, cx: &mut Context) -> Matched {
-        let peer = cx.arrival().peer;
-        Ok(self.0.contain(peer.ip().to_canonical(), zone(peer)))
+        // As in Caddy, no range contains the peer of a Unix socket.
+        let peer = cx.arrival().ends.peer();
+        Ok(peer.is_some_and(|peer| self.0.contain(peer.ip().to_canonical(), zone(peer))))
     }
 }
 
@@ -54,10 +55,11 @@ impl Matcher for ClientIp {
             let ip = told.parse::<IpAddr>().or_else(|_| told.parse::<SocketAddr>().map(|address| address.ip()));
             return Ok(ip.is_ok_and(|ip| self.ranges.contain(ip.to_canonical(), 0)));
         }
-        let (client, peer) = (cx.client(), cx.arrival().peer);
+        let (client, peer) = (cx.client(), cx.arrival().ends.peer());
+        let Some(ip) = client.ip else { return Ok(false) };
         // A zone belongs to this machine's interfaces, so only to the peer's own address.
-        let zone = if client.ip == peer.ip() { zone(peer) } else { 0 };
-        Ok(self.ranges.contain(client.ip, zone))
+        let zone = peer.filter(|peer| peer.ip() == ip).map_or(0, zone);
+        Ok(self.ranges.contain(ip, zone))
     }
 }
 

@@ -291,7 +291,7 @@ pub(super) struct AddressPool {
     transport: Arc<Transport>,
     /// The address for each client, whose connections begin with its own header of the PROXY protocol. As in Caddy, the
     /// requests of one client share connections.
-    by_client: RefCell<HashMap<IpAddr, Rc<AddressPool>>>,
+    by_client: RefCell<HashMap<Option<IpAddr>, Rc<AddressPool>>>,
     /// The address for each server name of TLS, if requests have their own.
     by_server_name: RefCell<DynamicPools>,
 }
@@ -329,12 +329,12 @@ impl AddressPool {
         place
     }
 
-    fn of_client(&self, ip: IpAddr, header: ProxyHeader, worker: &Rc<dyn Worker>) -> Rc<Self> {
+    fn of_client(&self, ip: Option<IpAddr>, header: ProxyHeader, worker: &Rc<dyn Worker>) -> Rc<Self> {
         let mut by_client = self.by_client.borrow_mut();
         if let Some(place) = by_client.get(&ip) {
             return Rc::clone(place);
         }
-        let header = ProxyHeader { source: Some(ip), ..header };
+        let header = ProxyHeader { source: ip, ..header };
         let transport = Arc::new(Transport { proxy_header: Some(header), ..(*self.transport).clone() });
         let place = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
         if by_client.len() >= CLIENTS_MAX {

@@ -31,8 +31,17 @@ pub(super) fn ranges(written: &[String], build: &mut Build<'_>) -> Result<Box<[I
 
 /// Sets the three fields of the upstream request, which is a copy of the client's.
 pub(super) fn set(cx: &mut Context, call: &Call, trusted: &[IpNet]) {
-    let peer = cx.arrival().peer.ip().to_canonical();
-    let is_trusted = cx.client().proxied || trusted.iter().any(|range| range.contains(&peer));
+    let peer = cx.arrival().ends.peer_ip();
+    let is_in = |ranges: &[IpNet]| peer.is_some_and(|peer| ranges.iter().any(|range| range.contains(&peer)));
+    let is_trusted = cx.client().proxied || is_in(trusted);
+    if peer.is_none() && !is_trusted {
+        // As in Caddy: nothing is known of an untrusted peer of a Unix socket, so the fields say nothing either.
+        let mut request = call.request_mut();
+        for name in [names::X_FORWARDED_FOR, names::X_FORWARDED_PROTO, names::X_FORWARDED_HOST] {
+            request.fields_mut().remove(name);
+        }
+        return;
+    }
     cx.with_scratch(|cx, text| {
         let mut request = call.request_mut();
         if is_trusted {
@@ -42,14 +51,20 @@ pub(super) fn set(cx: &mut Context, call: &Call, trusted: &[IpNet]) {
                 }
                 text.extend_from_slice(prior);
             }
-            if !text.is_empty() {
+            if !text.is_empty() && peer.is_some() {
                 text.extend_from_slice(b", ");
             }
         }
-        // The peer is appended, so the last address is always the one that this server saw.
-        put_ip(peer, text);
+        // The peer is appended, so the last address is always the one that this server saw. A Unix socket's has none.
+        if let Some(peer) = peer {
+            put_ip(peer, text);
+        }
         let fields = request.fields_mut();
-        with_field_value(text, |value| fields.insert(names::X_FORWARDED_FOR, value));
+        if text.is_empty() {
+            fields.remove(names::X_FORWARDED_FOR);
+        } else {
+            with_field_value(text, |value| fields.insert(names::X_FORWARDED_FOR, value));
+        }
 
         if !(is_trusted && keep_last(fields, names::X_FORWARDED_PROTO, text)) {
             let scheme = if cx.arrival().scheme == Scheme::Https { HTTPS } else { HTTP };

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use causeway_message::{FieldName, NameRef, names};
 use causeway_pipeline::build::DurationConfig;
-use causeway_pipeline::{Build, BuildError, Context, Template};
+use causeway_pipeline::{Build, BuildError, Context, Template, UNIX_PEER};
 use serde::Deserialize;
 use serde_json::Value;
 use twox_hash::XxHash64;
@@ -307,8 +307,8 @@ impl Key {
             Self::Query(template) => cx.rendered(template, look),
             _ => cx.with_scratch(|cx, text| {
                 match self {
-                    Self::PeerIp => put_ip(cx.arrival().peer.ip().to_canonical(), text),
-                    Self::ClientIp => put_ip(cx.client().ip, text),
+                    Self::PeerIp => put_peer(cx.arrival().ends.peer_ip(), text),
+                    Self::ClientIp => put_peer(cx.client().ip, text),
                     Self::Uri => text.extend_from_slice(cx.head().target().as_str().as_bytes()),
                     Self::Field(name) => text.extend_from_slice(match name.as_ref() {
                         NameRef::Known(names::HOST) => cx.head().authority().unwrap_or_default().as_bytes(),
@@ -319,6 +319,14 @@ impl Key {
                 look(cx, text)
             }),
         }
+    }
+}
+
+/// Appends a peer's address as text; `None` is a Unix socket's.
+pub(super) fn put_peer(ip: Option<IpAddr>, out: &mut Vec<u8>) {
+    match ip {
+        Some(ip) => put_ip(ip, out),
+        None => out.extend_from_slice(UNIX_PEER.as_bytes()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use causeway_go_template::{Call, Element, Failure, IntegerType, Map, Object, Signature, Type, Value};
 use causeway_message::{FieldName, FieldValue, Version, path};
+use causeway_pipeline::{Client, UNIX_PEER};
 
 use super::functions::FieldChange;
 use super::request::{RequestFacts, Snapshot, canonical};
@@ -65,8 +66,12 @@ impl Object for Dot {
     fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
         let facts = &self.snapshot.request;
         Ok(match name {
-            "ClientIP" => address(self.snapshot.client).into(),
-            "RemoteIP" => address(facts.peer.ip()).into(),
+            "ClientIP" => match self.snapshot.client {
+                Client { ip: Some(ip), .. } => address(ip).into(),
+                Client { proxied: true, .. } => UNIX_PEER.into(),
+                Client { .. } => "".into(),
+            },
+            "RemoteIP" => facts.peer.map_or_else(|| UNIX_PEER.into(), |peer| address(peer.ip()).into()),
             "Host" => return host(&facts.host),
             "OriginalReq" => request(&self.snapshot, true),
             _ => facts.cookie(text(&arguments[0])).map_or_else(|| Value::from(""), bytes),
@@ -148,7 +153,7 @@ impl Object for RequestValue {
                 Value::Integer(length.unwrap_or_default(), IntegerType::Int64)
             }
             "Host" => facts.host.as_str().into(),
-            "RemoteAddr" => facts.peer.to_string().into(),
+            "RemoteAddr" => facts.peer.map_or_else(|| UNIX_PEER.into(), |peer| peer.to_string().into()),
             "RequestURI" => bytes(&self.snapshot.original.target),
             _ => return None,
         })

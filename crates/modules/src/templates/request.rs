@@ -1,9 +1,9 @@
 //! A copy of the exchange for a template.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use causeway_message::{FieldMap, Head, Version, path};
-use causeway_pipeline::Context;
+use causeway_pipeline::{Client, Context};
 
 use crate::field_name;
 
@@ -16,7 +16,7 @@ pub(super) struct Snapshot {
     pub(super) request: RequestFacts,
     /// The request as it arrived, before other handlers changed it.
     pub(super) original: RequestFacts,
-    pub(super) client: IpAddr,
+    pub(super) client: Client,
     /// The fields of the response, in order.
     pub(super) response: Vec<(String, Vec<u8>)>,
 }
@@ -31,14 +31,15 @@ pub(super) struct RequestFacts {
     pub(super) query: Option<String>,
     /// The authority, with or without a port.
     pub(super) host: String,
-    pub(super) peer: SocketAddr,
+    /// `None` for a Unix socket.
+    pub(super) peer: Option<SocketAddr>,
     pub(super) content_length: Option<u64>,
     pub(super) fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Snapshot {
     pub(super) fn of(cx: &mut Context, root: Vec<u8>, text: Vec<u8>) -> Self {
-        let client = cx.client().ip;
+        let client = cx.client();
         let facts = |head: &Head| RequestFacts::of(cx, head);
         Self {
             text,
@@ -70,7 +71,7 @@ impl RequestFacts {
             path: decoded,
             query: target.query().map(str::to_owned),
             host: head.authority().unwrap_or_default().to_owned(),
-            peer: cx.arrival().peer,
+            peer: cx.arrival().ends.peer(),
             content_length: head.fields().content_length().ok().flatten(),
             fields: fields(head.fields()),
         }

@@ -43,7 +43,7 @@ impl Context {
         if let Some(server) = plan.server(parts.request.arrival.server) {
             server.confusable.drop_from(head.fields_mut());
         }
-        let peer = parts.request.arrival.peer.ip();
+        let peer = parts.request.arrival.ends.peer_ip();
         parts.request.client = plan.trust(parts.request.arrival.server).map(|trust| trust.client(peer, head.fields()));
         parts.carried.head.set_method(head.method());
         parts.carried.head.set_target(head.target().as_str()).expect("a target that was parsed once is one");

@@ -8,6 +8,7 @@ use causeway_message::{Head, Scheme, StatusCode, Version, path};
 
 use super::{Arrival, Client, Context, KEPT_BYTES_MAX, keep};
 use crate::handler::Fault;
+use crate::listen::Ends;
 use crate::route::ServerId;
 
 pub(super) struct RequestState {
@@ -33,8 +34,7 @@ impl RequestState {
         let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
         Self {
             arrival: Arrival {
-                peer: unspecified,
-                local: unspecified,
+                ends: Ends::Ip { peer: unspecified, local: unspecified },
                 scheme: Scheme::Http,
                 server: ServerId::FIRST,
                 at,
@@ -178,18 +178,18 @@ impl Context {
     pub fn client(&mut self) -> Client {
         let parts = &mut *self.0;
         *parts.request.client.get_or_insert_with(|| {
-            let peer = parts.request.arrival.peer.ip();
+            let peer = parts.request.arrival.ends.peer_ip();
             match parts.generation.plan().trust(parts.request.arrival.server) {
                 // The original fields: a handler's edit must not change the client.
                 Some(trust) => trust.client(peer, parts.request.original.fields()),
-                None => Client { ip: peer.to_canonical(), proxied: false },
+                None => Client { ip: peer, proxied: false },
             }
         })
     }
 
     /// Returns the client if [`client`](Self::client) was called before, and the peer otherwise.
     pub fn known_client(&self) -> Client {
-        let peer = Client { ip: self.0.request.arrival.peer.ip().to_canonical(), proxied: false };
+        let peer = Client { ip: self.0.request.arrival.ends.peer_ip(), proxied: false };
         self.0.request.client.unwrap_or(peer)
     }
 

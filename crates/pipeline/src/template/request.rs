@@ -22,8 +22,9 @@ use tls::OfTls;
 use super::{VARIABLES, load_time};
 use crate::build::Build;
 use crate::build::go_duration;
-use crate::context::{Context, VarId, split_authority};
+use crate::context::{Client, Context, VarId, split_authority};
 use crate::handler::{Fault, Reason};
+use crate::listen::{Ends, UNIX_PEER};
 
 /// The compiled meaning of a name.
 pub(super) enum CompiledName {
@@ -217,7 +218,7 @@ impl PlaceholderId {
             }
             Self::ClientIp(id) => match cx.variable(*id) {
                 Some(text) => out.extend_from_slice(text),
-                None => write(out, format_args!("{}", cx.client().ip)),
+                None => client(cx.client(), out),
             },
             Self::TrustedProxy(id) => match cx.variable(*id) {
                 Some(text) => out.extend_from_slice(text),
@@ -273,10 +274,16 @@ impl PlaceholderId {
     fn render_number(&self, cx: &Context, out: &mut Vec<u8>) {
         let took = || cx.worker().now().saturating_duration_since(cx.arrival().at);
         match self {
-            Self::Local(end) => address(cx.arrival().local, *end, out),
-            Self::Remote(end) => address(cx.arrival().peer, *end, out),
+            Self::Local(end) => match &cx.arrival().ends {
+                Ends::Ip { local, .. } => address(*local, *end, out),
+                Ends::Unix(path) => unix_address(path, *end, out),
+            },
+            Self::Remote(end) => match &cx.arrival().ends {
+                Ends::Ip { peer, .. } => address(*peer, *end, out),
+                Ends::Unix(_) => unix_address(UNIX_PEER, *end, out),
+            },
             Self::RemoteNetwork { v4, v6 } => {
-                let ip = cx.arrival().peer.ip().to_canonical();
+                let Some(ip) = cx.arrival().ends.peer_ip() else { return out.extend_from_slice(UNIX_PEER.as_bytes()) };
                 let bits = if ip.is_ipv4() { *v4 } else { *v6 };
                 if let Ok(network) = ipnet::IpNet::new(ip, bits) {
                     write(out, format_args!("{}", network.trunc()));
@@ -323,6 +330,22 @@ fn address(address: SocketAddr, end: AddressPart, out: &mut Vec<u8>) {
         AddressPart::Host => write(out, format_args!("{ip}")),
         AddressPart::Port => write(out, format_args!("{}", address.port())),
         AddressPart::Both => write(out, format_args!("{}", SocketAddr::new(ip, address.port()))),
+    }
+}
+
+/// Appends the address of a Unix socket. As in Caddy, it is a host without a port.
+fn unix_address(path: &str, end: AddressPart, out: &mut Vec<u8>) {
+    if end != AddressPart::Port {
+        out.extend_from_slice(path.as_bytes());
+    }
+}
+
+/// Appends the client's address. As in Caddy, the peer of a Unix socket has one only if it is trusted.
+fn client(client: Client, out: &mut Vec<u8>) {
+    match client.ip {
+        Some(ip) => write(out, format_args!("{ip}")),
+        None if client.proxied => out.extend_from_slice(UNIX_PEER.as_bytes()),
+        None => {}
     }
 }
 

@@ -1,15 +1,14 @@
 //! Messages to the service manager, in systemd's protocol sd_notify: none without `NOTIFY_SOCKET`.
 
-use std::net::SocketAddr;
-
 use causeway::server::Stage;
 use causeway_engine::Pulse;
+use causeway_pipeline::BoundAddress;
 use sd_notify::NotifyState;
 
 use super::urls;
 
 /// Reports that the server has started.
-pub(super) fn ready(places: &[(SocketAddr, bool)]) {
+pub(super) fn ready(places: &[(BoundAddress, bool)]) {
     let status = serving(places);
     send(&[NotifyState::Ready, NotifyState::Status(&status)]);
 }
@@ -50,7 +49,7 @@ pub(super) async fn watch(pulse: Pulse) {
     }
 }
 
-fn serving(places: &[(SocketAddr, bool)]) -> String {
+fn serving(places: &[(BoundAddress, bool)]) -> String {
     format!("Serving {}", urls(places))
 }
 

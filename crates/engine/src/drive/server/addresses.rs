@@ -1,17 +1,29 @@
-//! The two socket addresses of a connection, in little space.
+//! The two ends of a connection, in little space.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::rc::Rc;
 
-/// The two socket addresses of a connection. IPv6 addresses are boxed, so that the many idle connections are small.
+use causeway_pipeline::Ends;
+
+/// The two ends of a connection. IPv6 addresses are boxed, so that the many idle connections are small.
 #[derive(Debug)]
 pub(super) enum AddressPair {
-    Four { peer: SocketAddrV4, local: SocketAddrV4 },
+    Four {
+        peer: SocketAddrV4,
+        local: SocketAddrV4,
+    },
     Six(Box<(SocketAddr, SocketAddr)>),
+    /// The path is in the listener.
+    Unix,
 }
 
 impl AddressPair {
     /// Converts IPv4-mapped IPv6 addresses, which a socket for both families reports, back to IPv4.
-    pub(super) fn new(peer: SocketAddr, local: SocketAddr) -> Self {
+    pub(super) fn new(ends: Ends) -> Self {
+        let (peer, local) = match ends {
+            Ends::Ip { peer, local } => (peer, local),
+            Ends::Unix(_) => return Self::Unix,
+        };
         let canonical = |end: SocketAddr| match end.ip().to_canonical() {
             IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, end.port())),
             IpAddr::V6(_) => None,
@@ -22,10 +34,12 @@ impl AddressPair {
         }
     }
 
-    pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+    /// `unix` is the path of the listener's Unix socket.
+    pub(super) fn ends(&self, unix: Option<&Rc<str>>) -> Ends {
         match self {
-            Self::Four { peer, local } => ((*peer).into(), (*local).into()),
-            Self::Six(ends) => **ends,
+            Self::Four { peer, local } => Ends::Ip { peer: (*peer).into(), local: (*local).into() },
+            Self::Six(ends) => Ends::Ip { peer: ends.0, local: ends.1 },
+            Self::Unix => Ends::Unix(unix.map_or_else(|| "".into(), Rc::clone)),
         }
     }
 }

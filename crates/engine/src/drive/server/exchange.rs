@@ -280,7 +280,7 @@ impl Exchange {
                 self.sending.finish();
             }
             None => {
-                tracing::error!(peer = %self.cx.arrival().peer, "a handler panicked; its exchange ends");
+                tracing::error!(peer = %self.cx.arrival().ends, "a handler panicked; its exchange ends");
                 self.status = Some(StatusCode::INTERNAL_SERVER_ERROR);
                 machine.refuse(self.stream, StatusCode::INTERNAL_SERVER_ERROR, &clock::date(), out);
                 self.sending.finish();

@@ -143,16 +143,16 @@ impl Bench {
         let worker = core.worker();
         let generation = Generation::new(Arc::new(plan()), &worker, None);
         let spec = ListenerSpec::new(ListenAddress { host: None, port: 0 }, ServerId::FIRST);
-        let listener = Listener::new(ListenerPlan::new(&spec, None, &generation));
+        let listener = Listener::new(ListenerPlan::new(&spec, None, &generation), None);
         let wire = Rc::new(RefCell::new(Wire::default()));
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
         let end = WireEnd(Rc::clone(&wire));
         let connection = ServerConnection::new(
             Rc::clone(&core),
             Rc::clone(&listener),
             end,
             Pair::default(),
-            (nowhere, nowhere),
+            Ends::Ip { peer: nowhere, local: nowhere },
             None,
             0,
         );
