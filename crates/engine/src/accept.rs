@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use causeway_pipeline::{Ends, ProxyPolicy, TlsFacts};
+use causeway_pipeline::{Ends, ProxyPolicy, TcpProbes, TlsFacts};
 use progress::{Stamp, stage};
 use rustix::net::{SocketFlags, accept_with};
-use socket2::Socket;
+use socket2::{SockRef, Socket, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, TcpStream};
@@ -188,6 +188,10 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         (Some(path), _) => Ok(Ends::Unix(Rc::clone(path))),
         // Responses are written whole, so Nagle's algorithm could only delay them.
         (None, Some(peer)) => {
+            if let Some(probes) = &listener.plan().probes {
+                // Best effort: without it a connection to a vanished peer only stays open longer.
+                let _ = set_probes(&stream, probes);
+            }
             stream.set_nodelay(true).and_then(|()| stream.local_addr()).map(|local| Ends::Ip { peer, local })
         }
         (None, None) => unreachable!("the acceptor of a TCP socket reports the peer"),
@@ -208,6 +212,20 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
             tokio::task::spawn_local(heard(place, listener, stream, ends, policy, timeout));
         }
     }
+}
+
+/// Replaces the keep-alive probes that the connection has inherited from the listening socket.
+fn set_probes(stream: &TcpStream, probes: &TcpProbes) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    if !probes.is_on {
+        return socket.set_keepalive(false);
+    }
+    let seconds = |time: Duration| time.max(Duration::from_secs(1));
+    let mut settings = TcpKeepalive::new();
+    settings = probes.idle.map_or(settings.clone(), |idle| settings.with_time(seconds(idle)));
+    settings = probes.interval.map_or(settings.clone(), |interval| settings.with_interval(seconds(interval)));
+    settings = probes.count.map_or(settings.clone(), |count| settings.with_retries(count));
+    socket.set_tcp_keepalive(&settings)
 }
 
 /// A connection's place in the worker's count, until its own task has it.
@@ -297,4 +315,32 @@ fn start<T: Transport + 'static>(
     };
     let connection = ServerConnection::new(core, listener, transport, machine, ends, tls, admission);
     tokio::task::spawn_local(connection.known_by(known));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Caddy's `keepalive_idle`, `keepalive_interval` and `keepalive_count`; a negative interval means no probes.
+    #[tokio::test]
+    async fn probes_of_a_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = SockRef::from(&stream);
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let mut probes = TcpProbes { is_on: true, idle: seconds(40), interval: seconds(7), count: Some(3) };
+        set_probes(&stream, &probes).unwrap();
+        assert!(socket.keepalive().unwrap());
+        let read = || {
+            let times = [socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap()];
+            (times.map(|time| time.as_secs()), socket.tcp_keepalive_retries().unwrap())
+        };
+        assert_eq!(read(), ([40, 7], 3));
+        // Values that are left to the system stay as they are; a second is the shortest time that TCP counts.
+        probes = TcpProbes { is_on: true, idle: Some(Duration::from_millis(1)), interval: None, count: None };
+        set_probes(&stream, &probes).unwrap();
+        assert_eq!(read(), ([1, 7], 3));
+        set_probes(&stream, &TcpProbes { is_on: false, ..probes }).unwrap();
+        assert!(!socket.keepalive().unwrap());
+    }
 }

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ProxyProtocol, ServerId, Timeouts};
+use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ProxyProtocol, ServerId, TcpProbes, Timeouts};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -40,6 +40,7 @@ pub(crate) struct ListenerPlan {
     pub(crate) proxy_protocol: Option<Arc<ProxyProtocol>>,
     /// Bytes of the heads of requests in cleartext that are redirected to TLS.
     pub(crate) redirect_bytes_max: Option<usize>,
+    pub(crate) probes: Option<TcpProbes>,
     pub(crate) timeouts: Timeouts,
     pub(crate) discard_bytes_max: u64,
     pub(crate) offer: Rc<Offer>,
@@ -91,6 +92,7 @@ impl ListenerPlan {
             tls,
             proxy_protocol: spec.proxy_protocol.clone(),
             redirect_bytes_max: spec.redirect_bytes_max,
+            probes: spec.probes,
             timeouts: spec.timeouts,
             discard_bytes_max: spec.head.discard_bytes_max,
             offer: Rc::new(Offer::new(spec)),
@@ -200,6 +202,7 @@ impl Listener {
             server: plan.server,
             proxy_protocol: None,
             redirect_bytes_max: None,
+            probes: None,
             tls: None,
             timeouts: plan.timeouts,
             discard_bytes_max: plan.discard_bytes_max,

@@ -46,8 +46,8 @@ pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, 
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
     BoundAddress, ClientAuthentication, ClientAuthenticationMode, Ends, HeadLimits, Http2, ListenAddress, ListenerSpec,
-    ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, Timeouts, TlsPolicy, TlsSpec, TlsVersion, UNIX_PEER,
-    UnixAddress,
+    ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, TcpProbes, Timeouts, TlsPolicy, TlsSpec, TlsVersion,
+    UNIX_PEER, UnixAddress,
 };
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};

@@ -234,6 +234,22 @@ pub struct ListenerSpec {
     /// With TLS: redirects requests in cleartext, whose heads have at most as many bytes, to `https`. `None` refuses
     /// them.
     pub redirect_bytes_max: Option<usize>,
+    /// TCP's keep-alive probes on accepted connections; `None`: every 15 seconds.
+    pub probes: Option<TcpProbes>,
+}
+
+/// TCP's keep-alive probes (RFC 9293 §3.8.4), by which the kernel finds out that a silent peer is gone. `None` leaves a value to the
+/// system. Times count in seconds, at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpProbes {
+    /// Whether there are probes.
+    pub is_on: bool,
+    /// The silence before the first probe.
+    pub idle: Option<Duration>,
+    /// The time between two probes.
+    pub interval: Option<Duration>,
+    /// The number of unanswered probes that end the connection.
+    pub count: Option<u32>,
 }
 
 impl ListenerSpec {
@@ -250,6 +266,7 @@ impl ListenerSpec {
             tls: None,
             proxy_protocol: None,
             redirect_bytes_max: None,
+            probes: None,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    Build, BuildError, Confusable, HeadLimits, Http2, ListenerSpec, ListeningSocket, Protocols, Timeouts, TlsPolicy,
-    TlsSpec, Trust,
+    Build, BuildError, Confusable, HeadLimits, Http2, ListenerSpec, ListeningSocket, Protocols, TcpProbes, Timeouts,
+    TlsPolicy, TlsSpec, Trust,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -96,11 +96,11 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     max_write_chunk: Option<Value>,
     #[serde(default)]
-    keepalive_interval: Option<Value>,
+    keepalive_interval: Option<DurationConfig>,
     #[serde(default)]
-    keepalive_idle: Option<Value>,
+    keepalive_idle: Option<DurationConfig>,
     #[serde(default)]
-    keepalive_count: Option<Value>,
+    keepalive_count: Option<i64>,
     #[serde(default)]
     trusted_proxies_unix: bool,
     #[serde(default)]
@@ -190,6 +190,7 @@ pub(super) struct Prepared<'c> {
     trust: Option<Trust>,
     confusable: Confusable,
     wrappers: Wrappers,
+    probes: Option<TcpProbes>,
     pub(super) policies: Option<Vec<TlsPolicy>>,
 }
 
@@ -226,6 +227,7 @@ impl ServerConfig {
                 trust,
                 confusable,
                 wrappers,
+                probes: self.probes(build)?,
                 policies,
             })
         })
@@ -262,9 +264,6 @@ impl ServerConfig {
             ("read_min_rate", &self.read_min_rate),
             ("write_min_rate", &self.write_min_rate),
             ("max_write_chunk", &self.max_write_chunk),
-            ("keepalive_interval", &self.keepalive_interval),
-            ("keepalive_idle", &self.keepalive_idle),
-            ("keepalive_count", &self.keepalive_count),
         ] {
             refuse(key, value, build)?;
         }
@@ -272,6 +271,32 @@ impl ServerConfig {
             refuse("logs.trace", &logs.trace, build)?;
         }
         Ok(())
+    }
+
+    /// The keep-alive probes, in the rules of Go's `KeepAliveConfig`: zero is the default, a negative value leaves the setting to the
+    /// system, and a negative interval means no probes.
+    fn probes(&self, build: &mut Build<'_>) -> Result<Option<TcpProbes>, BuildError> {
+        const SECONDS: Duration = Duration::from_secs(15);
+        const COUNT: u32 = 9;
+        let mut read = |key: &str, written: &Option<DurationConfig>| match written {
+            Some(written) => build.at(key, |build| written.signed(build)),
+            None => Ok(0),
+        };
+        let interval = read("keepalive_interval", &self.keepalive_interval)?;
+        let idle = read("keepalive_idle", &self.keepalive_idle)?;
+        let count = self.keepalive_count.unwrap_or(0);
+        if (interval, idle, count) == (0, 0, 0) {
+            return Ok(None);
+        }
+        let time = |nanoseconds: i64| match nanoseconds {
+            0 => Some(SECONDS),
+            _ => u64::try_from(nanoseconds).ok().map(Duration::from_nanos),
+        };
+        let count = match count {
+            0 => Some(COUNT),
+            count => u32::try_from(count).ok(),
+        };
+        Ok(Some(TcpProbes { is_on: interval >= 0, idle: time(idle), interval: time(interval), count }))
     }
 
     /// The enabled protocols of each address in `listen`.
@@ -408,6 +433,7 @@ impl Prepared<'_> {
             tls: tls.clone().filter(|_| socket.port() != Some(ports.http)),
             proxy_protocol: self.wrappers.proxy_protocol.clone(),
             redirect_bytes_max: self.wrappers.redirect_bytes_max,
+            probes: self.probes,
             ..ListenerSpec::new(socket, id)
         };
         if tls.is_some() {
