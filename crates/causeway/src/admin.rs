@@ -16,14 +16,13 @@ mod handler;
 mod rules;
 mod work;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_config::caddyfile::Directives;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, ListenerSpec, Metrics, Plan, Registry, Timeouts};
+use causeway_pipeline::{BoundAddress, Build, ListenerSpec, Metrics, Plan, Registry, Timeouts};
 use serde_json::json;
 
 pub(crate) use causal::configuration_changed;
@@ -69,8 +68,8 @@ impl Admin {
     }
 
     /// Returns the bound address.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.engine.addresses().first().copied()
+    pub(crate) fn address(&self) -> Option<BoundAddress> {
+        self.engine.places().first().cloned()
     }
 
     /// Serves `rules` on their address, and still on the old one: [`apply_rules`](Self::apply_rules) then drops one of
@@ -79,7 +78,7 @@ impl Admin {
         let (mut listeners, plan) = listener_and_plan(rules, &self.state);
         if rules.address.listen != self.rules.address.listen {
             // The old address stays open, so that a failed load can return to it.
-            listeners.push(ListenerSpec { socket: self.rules.address.listen.into(), ..listeners[0].clone() });
+            listeners.push(ListenerSpec { socket: self.rules.address.listen.clone(), ..listeners[0].clone() });
         }
         let widened = self.engine.reload(listeners, plan, None).await;
         widened.map_err(|error| LoadFault::Admin(rules.address.clone(), error))
@@ -112,6 +111,6 @@ fn listener_and_plan(rules: &Rules, state: &Arc<AdminState>) -> (Vec<ListenerSpe
     let spec = ServerSpec { is_progress: false, ..ServerSpec::new("admin", &routes) };
     let server = build.server(&spec).expect("the routes above are right");
     let timeouts = Timeouts { keep_alive: KEEP_ALIVE, ..Timeouts::default() };
-    let listener = ListenerSpec { timeouts, ..ListenerSpec::new(rules.address.listen, server) };
+    let listener = ListenerSpec { timeouts, ..ListenerSpec::new(rules.address.listen.clone(), server) };
     (vec![listener], Arc::new(build.finish()))
 }

@@ -201,7 +201,7 @@ impl Server {
         let Compiled { ids, loaded, logs, certificates } = fixed.compile(config.clone()).await?;
         let rules = fixed.rules(&loaded);
         refuse_conflicts(
-            loaded.listeners.iter().filter_map(|listener| listener.socket.address()),
+            loaded.listeners.iter().map(|listener| listener.socket.clone()),
             rules.iter().map(|rules| &rules.address),
         )?;
         // The API opens before the engine starts: if a later step fails, dropping it closes its socket again.
@@ -275,7 +275,7 @@ impl Server {
     }
 
     /// Returns the admin API's bound address; `None` while the API is off.
-    pub fn admin_address(&self) -> Option<SocketAddr> {
+    pub fn admin_address(&self) -> Option<BoundAddress> {
         self.admin.as_ref().and_then(Admin::address)
     }
 
@@ -434,7 +434,7 @@ impl Server {
         self.commit_admin(change).await;
         match self.admin_address() {
             after if after == before => {}
-            Some(address) => tracing::info!("the admin API is on http://{address} now"),
+            Some(address) => tracing::info!("the admin API is on {} now", address_text(&address)),
             None => tracing::info!("the admin API is off now"),
         }
         // Collect closed admin listeners, so that repeated loads do not accumulate them.
@@ -461,11 +461,11 @@ impl Server {
         let rules = self.fixed.rules(loaded);
         let (now, next) =
             (self.admin.as_ref().map(|admin| &admin.rules().address), rules.as_ref().map(|rules| &rules.address));
-        let sites = loaded.listeners.iter().filter_map(|listener| listener.socket.address());
+        let sites = loaded.listeners.iter().map(|listener| listener.socket.clone());
         refuse_conflicts(sites, now.into_iter().chain(next))?;
         // The engine closes the listeners of removed sites only after the API has bound its address, so the API must
         // not use the address of a current site either.
-        refuse_conflicts(self.engine.addresses().iter().map(written), next.into_iter())?;
+        refuse_conflicts(self.engine.places().iter().map(written), next.into_iter())?;
         Ok(match (&mut self.admin, rules) {
             (None, None) => AdminChange::Keep,
             (Some(admin), Some(rules)) if *admin.rules() == rules => AdminChange::Keep,
@@ -577,6 +577,11 @@ fn open_logs(config: &Value, registry: &Registry) -> Result<Arc<Logs>, BuildErro
 
 fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {
     engine.places().iter().cloned().zip(secure.iter().copied()).collect()
+}
+
+/// Returns the address as a URL, or as a configuration writes it for a Unix socket.
+fn address_text(address: &BoundAddress) -> String {
+    address.ip().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
 }
 
 fn secure(loaded: &Loaded) -> Vec<bool> {

@@ -59,7 +59,7 @@ impl Handler for AdminHandler {
 
 /// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
 fn endpoint(path: &str) -> Option<&'static str> {
-    const EXACT: [&str; 8] = [
+    const EXACT: [&str; 9] = [
         "/load",
         "/adapt",
         "/stop",
@@ -68,6 +68,7 @@ fn endpoint(path: &str) -> Option<&'static str> {
         "/causal",
         "/causeway/status",
         "/causeway/certificates",
+        "/debug/vars",
     ];
     const BELOW: [&str; 4] = ["/config/", "/id/", "/pki/", "/causal/"];
     let exact = EXACT.into_iter().find(|endpoint| *endpoint == path);
@@ -138,7 +139,8 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         "/causeway/status" if method == Method::Get => Ok(AdminCommand::Status),
         "/causeway/certificates" if method == Method::Get => Ok(AdminCommand::Certificates),
         "/reverse_proxy/upstreams" if method == Method::Get => Ok(AdminCommand::Upstreams),
-        "/causeway/status" | "/causeway/certificates" | "/reverse_proxy/upstreams" => {
+        "/debug/vars" if method == Method::Get => Ok(AdminCommand::Variables),
+        "/debug/vars" | "/causeway/status" | "/causeway/certificates" | "/reverse_proxy/upstreams" => {
             Err(AdminResponse::error(405, "method not allowed"))
         }
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
@@ -164,7 +166,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
 
 fn nothing_at(path: &str) -> AdminResponse {
     let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, \
-                 /causal, /causeway/status and /causeway/certificates";
+                 /causal, /causeway/status, /causeway/certificates and /debug/vars";
     AdminResponse::error(404, format!("no endpoint at {path}; {words}"))
 }
 

@@ -60,16 +60,19 @@ impl Host {
 impl Guard {
     pub(super) fn new(rules: &Rules) -> Self {
         let AdminAddress { host, listen } = &rules.address;
+        let ip = listen.address().and_then(|address| address.host);
         let of_any_scheme = |host| Trusted { scheme: String::new(), host };
         let trusted = match &rules.origins {
             Some(origins) => origins.iter().map(|origin| trusted(origin)).collect(),
-            None if listen.host.is_some_and(|ip| ip.is_loopback()) => {
+            // As in Caddy: browsers open no Unix sockets, and no name resolves to one. The permission bits of its file decide.
+            None if listen.address().is_none() => Vec::new(),
+            None if ip.is_some_and(|ip| ip.is_loopback()) => {
                 ["localhost", "[::1]", "127.0.0.1"].map(Host::OwnPort).map(of_any_scheme).to_vec()
             }
             None => vec![of_any_scheme(Host::Written(rules.address.to_string()))],
         };
-        // A listener on every address of the machine is reachable under any name.
-        let everywhere = host.is_empty() || listen.host.is_none_or(|ip| ip.is_unspecified());
+        // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no host.
+        let everywhere = host.is_empty() || ip.is_none_or(|ip| ip.is_unspecified());
         Self { trusted, enforce_host: !everywhere, enforce_origin: rules.enforce_origin }
     }
 
@@ -195,7 +198,7 @@ mod tests {
             let got = guard.trusted.iter().any(|trusted| trusted.host.is(host, 2019));
             assert_eq!(got, want, "{listen} {origins:?} {host}");
         }
-        for everywhere in [":2019", "0.0.0.0:2019", "[::]:2019"] {
+        for everywhere in [":2019", "0.0.0.0:2019", "[::]:2019", "unix//run/a.sock", "fd/3"] {
             assert!(!guard(everywhere, None).enforce_host, "{everywhere}");
         }
     }

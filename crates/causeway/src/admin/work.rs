@@ -28,6 +28,7 @@ pub(super) enum AdminCommand {
     Authority { id: String, form: AuthorityForm },
     Stop,
     Status,
+    Variables,
     Certificates,
     Upstreams,
     Metrics(Format),
@@ -66,6 +67,7 @@ pub(super) async fn perform(
         AdminCommand::Authority { id, form } => return context.authority(id, form).await,
         AdminCommand::Stop => return context.stop().await,
         AdminCommand::Status => return context.status().await,
+        AdminCommand::Variables => return context.variables().await,
         AdminCommand::Certificates => return context.certificates().await,
         AdminCommand::Upstreams => return context.upstreams(),
         AdminCommand::Metrics(format) => context.metrics(format).await,
@@ -149,6 +151,21 @@ impl CommandContext {
             Some(Status { connections, live_plans, panics }) => {
                 AdminResponse::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
             }
+            None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
+        }
+    }
+
+    /// The variables of Go's package `expvar`, as far as a program that is not in Go has them: the arguments of the process. Those of
+    /// the server take the place of `memstats`.
+    async fn variables(&self) -> AdminResponse {
+        let arguments: Vec<_> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        match self.state.control.status().await {
+            Some(Status { connections, live_plans, panics }) => AdminResponse::json(&json!({
+                "cmdline": arguments,
+                "connections": connections,
+                "live_plans": live_plans,
+                "panics": panics,
+            })),
             None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
         }
     }

@@ -5,11 +5,15 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixSocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use causeway_config::plan::AdminAddress;
+use causeway_pipeline::{ListeningSocket, UnixAddress};
 use clap::Args;
 use serde_json::Value;
 
@@ -147,23 +151,67 @@ impl ApiResponse {
 pub(super) struct AdminEndpoint {
     /// The address as the operator wrote it.
     pub(super) name: String,
-    socket: SocketAddr,
+    socket: Place,
     host: String,
-    /// Value of the `Origin` field, for servers with `enforce_origin`.
+    /// Value of the `Origin` field, for servers with `enforce_origin`. None over a Unix socket, as of Caddy's commands.
     origin: Option<String>,
     /// Read timeout; `None` waits without limit.
     patience: Option<Duration>,
 }
 
+/// Where an admin API listens.
+enum Place {
+    Tcp(SocketAddr),
+    Unix(UnixAddress),
+    /// A socket that the server has inherited; its configuration does not contain the address.
+    Inherited,
+}
+
+impl Place {
+    /// Connects. The result is a [`TcpStream`] also for a Unix socket: the type only needs a stream socket.
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let stream = match self {
+            Self::Tcp(address) => return TcpStream::connect_timeout(address, CONNECT_TIMEOUT),
+            Self::Unix(address) => match address.abstract_name() {
+                Some(name) => UnixStream::connect_addr(&UnixSocketAddr::from_abstract_name(name)?)?,
+                None => UnixStream::connect(&*address.path)?,
+            },
+            Self::Inherited => {
+                let words = "expected the address to which the service manager has bound this socket";
+                return Err(std::io::Error::new(ErrorKind::InvalidInput, words));
+            }
+        };
+        Ok(TcpStream::from(OwnedFd::from(stream)))
+    }
+}
+
 impl AdminEndpoint {
     pub(super) fn of(address: &AdminAddress) -> Self {
-        let port = address.listen.port;
-        let ip = address.listen.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let listen = match &address.listen {
+            ListeningSocket::Bound(listen) => listen,
+            socket => {
+                let socket = match socket {
+                    ListeningSocket::Inherited(_) => Place::Inherited,
+                    ListeningSocket::Unix(address) => Place::Unix(address.clone()),
+                    ListeningSocket::Bound(_) => unreachable!("the arm before"),
+                };
+                // The server checks no host there, but HTTP/1.1 has one.
+                return Self {
+                    name: address.to_string(),
+                    socket,
+                    host: "127.0.0.1".into(),
+                    origin: None,
+                    patience: None,
+                };
+            }
+        };
+        let port = listen.port;
+        let ip = listen.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
         // A server that listens on every address accepts any host. Its trusted origin is the configured listen address.
         let host = if address.host.is_empty() { format!("localhost:{port}") } else { address.to_string() };
         Self {
             name: address.to_string(),
-            socket: SocketAddr::new(ip, port),
+            socket: Place::Tcp(SocketAddr::new(ip, port)),
             host,
             origin: Some(format!("http://{address}")),
             patience: None,
@@ -174,7 +222,7 @@ impl AdminEndpoint {
     pub(super) fn parse(text: &str, flag: &str, patience: Duration) -> anyhow::Result<Self> {
         let patience = Some(patience);
         if let Ok(address) = AdminAddress::parse(text, flag)
-            && address.listen.host.is_none_or(|ip| ip.is_loopback())
+            && address.listen.address().and_then(|listen| listen.host).is_none_or(|ip| ip.is_loopback())
         {
             return Ok(Self { patience, ..Self::of(&address) });
         }
@@ -190,14 +238,14 @@ impl AdminEndpoint {
             .with_context(|| format!("{flag}: '{text}' resolves to no address"))?;
         // For a remote server the configured listen address is unknown.
         let origin = socket.ip().is_loopback().then(|| format!("http://{host}"));
-        Ok(Self { name: text.to_owned(), socket, host, origin, patience })
+        Ok(Self { name: text.to_owned(), socket: Place::Tcp(socket), host, origin, patience })
     }
 
     /// Sends one request on a connection of its own and returns the response.
     pub(super) fn ask(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
         let name = &self.name;
-        let mut stream = TcpStream::connect_timeout(&self.socket, CONNECT_TIMEOUT).map_err(|error| match error.kind() {
-            ErrorKind::ConnectionRefused => {
+        let mut stream = self.socket.connect().map_err(|error| match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
                 anyhow!("no server listens on {name}; is it running with its admin API there? set another address with --address")
             }
             _ => anyhow!("connecting to the admin API on {name}: {error}"),

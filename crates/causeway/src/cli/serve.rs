@@ -131,7 +131,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
             output::note(&root_words(&id, &root));
         }
         if let Some(address) = server.admin_address() {
-            output::note(&format!("The admin API is on {}", url(&BoundAddress::Ip(address), false)));
+            output::note(&format!("The admin API is on {}", url(&address, false)));
         }
         if serving.site == SiteKind::Answer {
             let addresses = server.addresses().iter();

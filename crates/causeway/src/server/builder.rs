@@ -218,7 +218,7 @@ impl Builder {
         };
         // `run` takes the server, so the handle only has channels to it.
         let (control, places) = (server.control(), server.watch_places());
-        let admin = server.admin_address();
+        let admin = server.admin_address().and_then(|address| address.ip());
         let warnings = adapted.warnings;
         let environment = self.environment;
         let task = tokio::spawn(server.run());
@@ -285,7 +285,7 @@ impl Running {
         self.places.borrow().clone()
     }
 
-    /// Returns the admin API's address at the start of the server; a reload does not update it.
+    /// Returns the admin API's IP address at the start of the server; a reload does not update it.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }

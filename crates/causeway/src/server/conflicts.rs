@@ -1,32 +1,43 @@
 //! Address conflicts between the sites and the admin API. They run on separate engines, so no address can serve both.
 //! This check names the conflict; the system would report only that the port is in use.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use causeway_config::plan::AdminAddress;
-use causeway_pipeline::ListenAddress;
+use causeway_pipeline::{BoundAddress, ListenAddress, ListeningSocket, UnixAddress};
 
 use super::fault::LoadFault;
 
 /// Returns an error for the first site address that overlaps an admin API's address.
 pub(super) fn refuse_conflicts<'a>(
-    sites: impl Iterator<Item = ListenAddress> + Clone,
+    sites: impl Iterator<Item = ListeningSocket> + Clone,
     admins: impl Iterator<Item = &'a AdminAddress>,
 ) -> Result<(), LoadFault> {
     for admin in admins {
-        if let Some(site) = sites.clone().find(|site| overlap(*site, admin.listen)) {
+        if let Some(site) = sites.clone().find(|site| overlap(site, &admin.listen)) {
             return Err(LoadFault::Shared(site, admin.clone()));
         }
     }
     Ok(())
 }
 
-/// Returns the listen address that denotes a bound socket.
-pub(super) fn written(bound: &SocketAddr) -> ListenAddress {
-    ListenAddress { host: Some(bound.ip()), port: bound.port() }
+/// Returns the configuration that denotes a bound socket.
+pub(super) fn written(bound: &BoundAddress) -> ListeningSocket {
+    match bound {
+        BoundAddress::Ip(bound) => ListenAddress { host: Some(bound.ip()), port: bound.port() }.into(),
+        BoundAddress::Unix(path) => UnixAddress { path: path.clone(), mode: UnixAddress::MODE }.into(),
+    }
 }
 
-fn overlap(one: ListenAddress, other: ListenAddress) -> bool {
+fn overlap(one: &ListeningSocket, other: &ListeningSocket) -> bool {
+    match (one, other) {
+        (ListeningSocket::Bound(one), ListeningSocket::Bound(other)) => overlap_of_ports(*one, *other),
+        (ListeningSocket::Unix(one), ListeningSocket::Unix(other)) => one.path == other.path,
+        _ => one == other,
+    }
+}
+
+fn overlap_of_ports(one: ListenAddress, other: ListenAddress) -> bool {
     one.port == other.port && one.port != 0 && (covers(one.host, other.host) || covers(other.host, one.host))
 }
 
@@ -58,9 +69,13 @@ mod tests {
             ("0.0.0.0:1", "127.0.0.1:1", true),
             ("0.0.0.0:1", "[::1]:1", false),
             ("127.0.0.1:1", "127.0.0.2:1", false),
+            ("unix//a", "unix//a|0660", true),
+            ("unix//a", "unix//b", false),
+            ("fd/3", "fd/3", true),
+            ("fd/3", ":3", false),
         ] {
-            assert_eq!(overlap(listen(one), listen(other)), want, "{one} {other}");
-            assert_eq!(overlap(listen(other), listen(one)), want, "{other} {one}");
+            assert_eq!(overlap(&listen(one), &listen(other)), want, "{one} {other}");
+            assert_eq!(overlap(&listen(other), &listen(one)), want, "{other} {one}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use causeway_config::plan::{AdminAddress, LoadError};
 use causeway_engine::StartError;
-use causeway_pipeline::ListenAddress;
+use causeway_pipeline::ListeningSocket;
 
 use super::ids::IdFault;
 use super::tree::TreeFault;
@@ -26,7 +26,7 @@ pub enum LoadFault {
     /// The admin API cannot bind the address that the configuration or the environment sets.
     Admin(AdminAddress, StartError),
     /// A site would use an address of the admin API: the current one or the next.
-    Shared(ListenAddress, AdminAddress),
+    Shared(ListeningSocket, AdminAddress),
     /// The server is stopping.
     Stopping,
     /// Compiling the configuration panicked: a bug in the server, already reported by its thread.

@@ -118,7 +118,7 @@ fn a_load_that_fails_changes_nothing() {
         (
             "application/json",
             "{\"admin\": {\"remote\": {}}}".into(),
-            format!("{new}admin.remote: found '{{}}', expected nothing: the remote admin endpoint is not built"),
+            format!("{new}admin.remote: found '{{}}', expected nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\""),
         ),
         (
             "text/caddyfile",
@@ -142,8 +142,8 @@ fn a_load_that_fails_changes_nothing() {
         ),
         (
             "text/caddyfile",
-            ":0\nbind unix//run/x\nrespond hi\n".into(),
-            "loading config: Caddyfile:2:6: found 'unix//run/x', expected a TCP address: other networks are not built"
+            ":0\nbind unixgram//run/x\nrespond hi\n".into(),
+            "loading config: Caddyfile:2:6: found 'unixgram//run/x', expected unix/PATH: HTTP needs a Unix socket of streams"
                 .into(),
         ),
     ] {

@@ -87,9 +87,9 @@ fn start_reload_stop() {
     assert_eq!(get(it.site, "/").body, "two");
     // A mistake that only compilation finds is still reported with its line.
     let good = std::fs::read_to_string(it.folder.path("Caddyfile")).unwrap();
-    it.folder.write("Caddyfile", good.replace("bind 127.0.0.1\n", "bind unix//run/x\n"));
-    let expected = "expected a TCP address: other networks are not built\n";
-    let want = format!("Error: Caddyfile:6:7: found 'unix//run/x', {expected}");
+    it.folder.write("Caddyfile", good.replace("bind 127.0.0.1\n", "bind unixgram//run/x\n"));
+    let expected = "expected unix/PATH: HTTP needs a Unix socket of streams\n";
+    let want = format!("Error: Caddyfile:6:7: found 'unixgram//run/x', {expected}");
     assert_eq!(it.run(&["reload"]), (Some(1), String::new(), want));
     // Only the server can detect a port in use.
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -93,8 +93,8 @@ fn what_is_not_built() {
         ),
         // The plan detects these; the position comes from a search for the word in the text.
         (
-            ":8080\nbind unix//run/x\nrespond hi\n",
-            "Caddyfile:2:6: found 'unix//run/x', expected a TCP address: other networks are not built",
+            ":8080\nbind unixgram//run/x\nrespond hi\n",
+            "Caddyfile:2:6: found 'unixgram//run/x', expected unix/PATH: HTTP needs a Unix socket of streams",
         ),
         (
             ":8080\nphp_fastcgi unix//run/php.sock|0222\n",
@@ -173,7 +173,7 @@ fn in_json() {
         ),
         (
             "{\"admin\": {\"remote\": {}}}",
-            "config.json: admin.remote: found '{}', expected nothing: the remote admin endpoint is not built",
+            "config.json: admin.remote: found '{}', expected nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\"",
         ),
     ] {
         let folder = Folder::with(&[("config.json", text)]);

@@ -284,6 +284,68 @@ fn reloads_lose_no_connection() {
     assert!(served > 0);
 }
 
+// Caddy, `admin` and conventions: the admin API may listen on a Unix socket, and its permission bits admit the clients. Neither Host nor
+// Origin is needed there: "Browsers do not allow access to unix sockets". An `Origin` is checked all the same.
+#[test]
+fn the_admin_api() {
+    let folder = Folder::new();
+    let (socket, site) = (SocketPath::new(), SocketPath::new());
+    let mut server = site.serve(&folder, &format!("admin unix/{}|0660", socket.text()), "", "respond hello");
+    let line = server.line_with("The admin API is on ");
+    assert_eq!(line, format!("The admin API is on unix/{}", socket.text()));
+    assert_eq!(std::fs::metadata(&socket.0).unwrap().permissions().mode() & 0o7777, 0o660);
+    let sockets = curl(socket.text(), &["http://any.test/config/apps/http/servers/srv0/listen"]);
+    assert_eq!(sockets, format!("[\"unix/{}\"]\n", site.text()));
+    let refused = curl(socket.text(), &["-H", "Origin: http://any.test", "http://any.test/config/"]);
+    assert_eq!(refused, "{\"error\":\"client is not allowed to access from origin 'http://any.test'\"}\n");
+    // expvar, which Caddy serves there: `cmdline` has the arguments of the process.
+    let variables: serde_json::Value = serde_json::from_str(&curl(socket.text(), &["http://a/debug/vars"])).unwrap();
+    assert_eq!(variables["cmdline"].as_array().unwrap()[1..], ["run", "--workers", "2"]);
+    // The commands use `--address`, the configuration or CADDY_ADMIN.
+    let address = format!("unix/{}", socket.text());
+    let with = |arguments: &[&str], variable: &str| {
+        let output = folder.command(arguments).env("CADDY_ADMIN", variable).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for status in [with(&["status", "--address", &address], ""), with(&["status"], &address)] {
+        assert!(status.contains("\"live_plans\":1"), "{status}");
+    }
+    with(&["reload"], "");
+    // The API moves to TCP and back.
+    let port = ports::free_port();
+    let configuration = |admin: &str| {
+        let site = format!("http:// {{\nbind unix/{}\nrespond hello\n}}\n", site.text());
+        folder.write("Caddyfile", format!("{{\nadmin {admin}\n}}\n{site}"));
+    };
+    configuration(&format!("127.0.0.1:{port}"));
+    with(&["reload", "--address", &address], "");
+    assert!(!std::fs::exists(&socket.0).unwrap());
+    configuration(&address);
+    with(&["reload", "--address", &format!("127.0.0.1:{port}")], "");
+    assert_eq!(std::fs::metadata(&socket.0).unwrap().permissions().mode() & 0o7777, 0o200);
+    with(&["stop", "--address", &address], "");
+    assert_eq!(server.status().code(), Some(0));
+    assert!(!std::fs::exists(&socket.0).unwrap());
+    let gone = folder.output(&["status", "--address", &address]);
+    let errors = String::from_utf8(gone.stderr).unwrap();
+    assert!(errors.contains(&format!("no server listens on {address}")), "{errors}");
+}
+
+#[test]
+fn an_address_of_the_admin_api_and_a_site() {
+    let folder = Folder::new();
+    let socket = SocketPath::new();
+    let place = format!("unix/{}", socket.text());
+    folder.write("Caddyfile", format!("{{\nadmin {place}|0660\n}}\nhttp:// {{\nbind {place}\nrespond hello\n}}\n"));
+    let errors = String::from_utf8(folder.output(&["run"]).stderr).unwrap();
+    assert!(
+        errors.contains(&format!("listening on {place}: the admin API is on {place}; move one of them first")),
+        "{errors}"
+    );
+}
+
 // nginx, ngx_http_upstream_module: `server unix:/path`. nginx terminates the clients' connections and reports their addresses.
 #[test]
 fn behind_nginx() {

@@ -20,7 +20,7 @@ pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Ve
 
 /// Parses one address: of TCP, of a Unix socket, or the number of an inherited socket. Placeholders that are constant while a configuration runs, such as
 /// `{env.NAME}`, are replaced first, as in Caddy.
-fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
+pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
     let text = &known(text, build);
     let Some((network, number)) = text.split_once('/') else { return tcp(text, build) };
     match &*network.to_ascii_lowercase() {
@@ -41,7 +41,7 @@ fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, Build
 ///
 /// # Errors
 /// The expected text.
-pub(super) fn unix(text: &str) -> Result<UnixAddress, String> {
+fn unix(text: &str) -> Result<UnixAddress, String> {
     let (path, mode) = match text.split_once('|') {
         None => (text, UnixAddress::MODE),
         Some((path, bits)) => {
@@ -69,7 +69,7 @@ fn tcp(text: &str, build: &Build<'_>) -> Result<Vec<ListeningSocket>, BuildError
 }
 
 /// Parses one address of TCP and expands its port range.
-pub(super) fn parse_one(text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
+fn parse_one(text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
     let mut addresses = Vec::new();
     parse(text, build, &mut addresses)?;
     Ok(addresses)

@@ -3,7 +3,7 @@
 //! All of Caddy's keys are known. A key that is not implemented is rejected by its path, so that an operator cannot
 //! rely on a remote endpoint that does not exist.
 
-use causeway_pipeline::{Build, BuildError, ListenAddress, Registry};
+use causeway_pipeline::{Build, BuildError, ListeningSocket, Registry};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -34,13 +34,13 @@ pub enum Switch {
     Off,
 }
 
-/// The admin API's single TCP address.
+/// The admin API's single address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminAddress {
-    /// The host as written, without brackets; empty for every address of the machine.
+    /// The host of a TCP address as written, without brackets; empty for every address of the machine.
     pub host: String,
-    /// The address that `host` resolved to, with its port.
-    pub listen: ListenAddress,
+    /// The TCP address that `host` resolved to, with its port; or a Unix or inherited socket.
+    pub listen: ListeningSocket,
 }
 
 #[derive(Deserialize, Default)]
@@ -94,11 +94,14 @@ impl AdminAddress {
     }
 
     fn read(text: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let addresses = address::parse_one(text, build)?;
-        let [listen] = addresses[..] else {
+        let mut addresses = address::read(text, build)?;
+        let (Some(listen), None) = (addresses.pop(), addresses.pop()) else {
             return Err(build.refuse(text, "one address: the admin API listens on one port"));
         };
-        // `parse_one` succeeded, so there is a port.
+        if listen.address().is_none() {
+            return Ok(Self { host: String::new(), listen });
+        }
+        // The parser succeeded, so there is a port.
         let host = text.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.rsplit_once('/').map_or(host, |(_, host)| host);
         Ok(Self { host: host.trim_start_matches('[').trim_end_matches(']').to_owned(), listen })
@@ -107,10 +110,15 @@ impl AdminAddress {
 
 impl std::fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let port = self.listen.port;
+        let Some(port) = self.listen.port() else { return self.listen.fmt(f) };
         if self.host.contains(':') { write!(f, "[{}]:{port}", self.host) } else { write!(f, "{}:{port}", self.host) }
     }
 }
+
+const IDENTITY_UNBUILT: &str =
+    "nothing: the server's identity is not built; docs/admin-api.md, section \"From another machine\"";
+const REMOTE_UNBUILT: &str =
+    "nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\"";
 
 pub(super) fn read(config: &RootConfig, build: &mut Build<'_>) -> Result<(Admin, Storage), BuildError> {
     let admin = build.at("admin", |build| match &config.admin {
@@ -127,10 +135,9 @@ pub(super) fn read(config: &RootConfig, build: &mut Build<'_>) -> Result<(Admin,
 
 impl AdminConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<Admin, BuildError> {
-        for (key, value, expected) in [
-            ("identity", &self.identity, "nothing: the server's identity is not built"),
-            ("remote", &self.remote, "nothing: the remote admin endpoint is not built"),
-        ] {
+        for (key, value, expected) in
+            [("identity", &self.identity, IDENTITY_UNBUILT), ("remote", &self.remote, REMOTE_UNBUILT)]
+        {
             refuse_present(key, value.as_ref(), expected, build)?;
         }
         let config = self.config.as_ref();
@@ -195,6 +202,8 @@ mod tests {
             (json!({ "listen": "localhost:3000" }), at("localhost", "127.0.0.1:3000")),
             (json!({ "listen": ":3000" }), at("", ":3000")),
             (json!({ "listen": "tcp/[::1]:3000" }), at("::1", "[::1]:3000")),
+            (json!({ "listen": "unix//run/x|0660" }), at("", "unix//run/x|0660")),
+            (json!({ "listen": "fd/3" }), at("", "fd/3")),
             (json!({ "config": { "persist": false } }), Admin { persist: false, ..silent.clone() }),
             (json!({ "config": { "persist": null } }), silent.clone()),
             (
@@ -204,7 +213,9 @@ mod tests {
         ] {
             assert_eq!(read(&json!({ "admin": admin })).map(|read| read.0), Ok(want), "{admin}");
         }
-        for (text, want) in [("localhost:2019", "localhost:2019"), ("[::1]:1", "[::1]:1"), (":1", ":1")] {
+        for (text, want) in
+            [("localhost:2019", "localhost:2019"), ("[::1]:1", "[::1]:1"), (":1", ":1"), ("unix/@x|0660", "unix/@x")]
+        {
             assert_eq!(AdminAddress::parse(text, "").map(|address| address.to_string()).as_deref(), Ok(want));
         }
     }
@@ -225,8 +236,12 @@ mod tests {
     fn what_is_refused() {
         for (config, want) in [
             (
-                json!({ "admin": { "listen": "unix//run/x" } }),
-                "admin.listen: found 'unix//run/x', expected a TCP address: other networks are not built",
+                json!({ "admin": { "listen": "unix//run/x|0060" } }),
+                "admin.listen: found 'unix//run/x|0060', expected permission bits that let the owner write, such as 0260",
+            ),
+            (
+                json!({ "admin": { "listen": "fdgram/3" } }),
+                "admin.listen: found 'fdgram/3', expected one address: the admin API listens on one port",
             ),
             (
                 json!({ "admin": { "listen": ":1-2" } }),
@@ -234,11 +249,11 @@ mod tests {
             ),
             (
                 json!({ "admin": { "identity": {} } }),
-                "admin.identity: found '{}', expected nothing: the server's identity is not built",
+                "admin.identity: found '{}', expected nothing: the server's identity is not built; docs/admin-api.md, section \"From another machine\"",
             ),
             (
                 json!({ "admin": { "remote": {} } }),
-                "admin.remote: found '{}', expected nothing: the remote admin endpoint is not built",
+                "admin.remote: found '{}', expected nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\"",
             ),
             (
                 json!({ "admin": { "config": { "load": { "module": "http" } } } }),
