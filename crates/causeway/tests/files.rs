@@ -287,8 +287,6 @@ fn refused() {
     let registry = causeway::registry();
     for (directives, want) in [
         ("file_server {\nfs s3\n}", "found 's3', expected no `fs`"),
-        ("file_server {\nbrowse list.html\n}", "found 'list.html', expected no template_file"),
-        ("file_server {\nbrowse {\nplain_time_format 2006\n}\n}", "found '2006', expected no plain_time_format"),
         ("file_server {\nbrowse {\nsort desc\n}\n}", "found 'desc', expected one of name"),
         ("file_server {\nprecompressed lzma\n}", "expected br, gzip or zstd"),
         ("@x file {\nroots x\n}\nrespond @x x", "unrecognized subdirective: roots"),

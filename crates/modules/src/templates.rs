@@ -24,7 +24,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
+use std::time::SystemTime;
 
+use causeway_go_template::{Signature, Value};
 use causeway_message::{Chunk, FieldName, FieldValue, Method, StatusCode, names};
 use causeway_pipeline::body::BodyReader;
 use causeway_pipeline::worker::{Work, WorkKind, Worker, offload};
@@ -33,7 +35,6 @@ use causeway_pipeline::{
     Template,
 };
 use serde::Deserialize;
-use serde_json::Value;
 
 use functions::{Executed, Failed, FieldChange};
 use request::Snapshot;
@@ -56,7 +57,7 @@ struct TemplatesConfig {
 }
 
 /// The compiled handler.
-struct TemplatesPlan {
+pub(crate) struct TemplatesPlan {
     /// The folder of files that templates read.
     root: Template,
     types: Box<[Box<str>]>,
@@ -74,7 +75,7 @@ struct Templates(Arc<TemplatesPlan>);
 ///
 /// # Errors
 /// If an option is unknown, or there are not two delimiters.
-pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+pub fn make(value: &serde_json::Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: TemplatesConfig = build.parse(value)?;
     let delimiters = match <[String; 2]>::try_from(written.delimiters) {
         Ok([left, right]) => [left.into(), right.into()],
@@ -95,6 +96,17 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 }
 
 impl TemplatesPlan {
+    /// Returns a plan for [`page`].
+    pub(crate) fn of_page(build: &mut Build<'_>) -> Arc<Self> {
+        Arc::new(Self {
+            root: build.template(""),
+            types: Box::default(),
+            delimiters: Default::default(),
+            placeholders: build.family(""),
+            log: LogLimit::new(),
+        })
+    }
+
     /// Returns whether a response of this type is a template.
     fn has_type(&self, cx: &Context) -> bool {
         let found = cx.response().fields().get(names::CONTENT_TYPE).unwrap_or_default();
@@ -122,12 +134,50 @@ impl Handler for Templates {
         cx.wait(reading, move |cx, read| match read {
             Ok(text) => {
                 let root = cx.rendered(&plan.root, |_, root| root.to_vec());
-                let snapshot = Arc::new(Snapshot::of(cx, root, text));
+                let snapshot = Arc::new(Snapshot::of(cx, root, text, None));
                 execute(cx, plan, snapshot, status, BTreeMap::new(), EXECUTIONS_MAX)
             }
             Err(fault) => fail(cx, fault),
         })
     }
+}
+
+/// Fields and methods of the dot beside those of the exchange. They have precedence.
+pub(crate) trait DotFields: Send + Sync {
+    /// As [`Object::field`](causeway_go_template::Object::field).
+    fn field(self: Arc<Self>, name: &str) -> Option<Value>;
+    /// As [`Object::method`](causeway_go_template::Object::method).
+    fn method(&self, name: &str) -> Option<Signature>;
+    /// Invokes a method without parameters.
+    fn invoke(&self, name: &str) -> Value;
+}
+
+/// Responds with a page by a template, which is not the response of another handler. `text` is the template, or why there is none; `root`
+/// is the folder of files that it reads.
+pub(crate) fn page(
+    cx: &mut Context,
+    plan: &Arc<TemplatesPlan>,
+    root: Vec<u8>,
+    text: Result<Vec<u8>, String>,
+    dot: Arc<dyn DotFields>,
+) -> Step {
+    match text {
+        Ok(text) => {
+            let snapshot = Arc::new(Snapshot::of(cx, root, text, Some(dot)));
+            execute(cx, Arc::clone(plan), snapshot, StatusCode::OK, BTreeMap::new(), EXECUTIONS_MAX)
+        }
+        Err(cause) => {
+            if let Some(left_out) = plan.log.admit() {
+                tracing::error!(cause, left_out, "a template fails");
+            }
+            fail(cx, broken(cause))
+        }
+    }
+}
+
+/// Returns a time of a file for a template, in UTC as in Caddy.
+pub(crate) fn modified_at(time: SystemTime) -> Value {
+    dates::utc(time)
 }
 
 /// Reads the whole content of a response.
@@ -172,7 +222,12 @@ fn execute(
     };
     let Ok(job) = offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) else { return fail(cx, Fault::busy()) };
     cx.wait(job, move |cx, done| match done {
-        Some((Ok(Executed::Whole { output, changes }), _)) => respond(cx, status, output, &changes),
+        Some((Ok(Executed::Whole { output, changes }), _)) => {
+            if snapshot.dot.is_none() {
+                remove_validators(cx);
+            }
+            respond(cx, status, output, &changes)
+        }
         Some((Ok(Executed::Unknown(names)), mut known)) if left > 0 => {
             for name in names {
                 let value = cx.with_scratch(|cx, text| {
@@ -199,7 +254,6 @@ fn execute(
 
 /// Responds with the template's output.
 fn respond(cx: &mut Context, status: StatusCode, output: Vec<u8>, changes: &[FieldChange]) -> Step {
-    remove_validators(cx);
     for change in changes {
         let (FieldChange::Add(name, _) | FieldChange::Set(name, _) | FieldChange::Del(name)) = change;
         // The function has checked names and values.

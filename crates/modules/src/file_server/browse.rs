@@ -4,18 +4,21 @@
 //! - [`list`]: the sorted entries of a folder
 //! - [`page`]: the listing as an HTML page
 //! - [`plain`]: the listing as JSON and as text
+//! - [`custom`]: the listing by a template of the operator
 //! - [`turns`]: a limit on concurrent listings
 //!
 //! A listing of many files takes much time and memory. So a worker caches it for a second, as [`crate::fresh`]
 //! describes, and all responses share its bytes, even across a revalidation that yields equal bytes. Few listings are
 //! made concurrently, so that they do not fill the queue ahead of requests for single files.
 
+mod custom;
 mod list;
 mod page;
 mod plain;
 mod turns;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -29,11 +32,15 @@ use super::disk::{Look, not_seen};
 use super::locate::FilePath;
 use super::{FileServerPlan, answer, conditional, failed, missing};
 use crate::fresh::{CachedValue, Cost, Costly, Fresh, RevalidationGuard};
+use crate::templates::{self, TemplatesPlan};
+use custom::ListingFacts;
 use list::{Listing, Order};
 use turns::{Turn, Turns};
 
 /// Default limit on the entries of one listing, as in Caddy.
 const FILES_MAX: usize = 10_000;
+/// Go's layout of the times in a text, by default.
+const TIME_LONG: &str = "January 2, 2006 at 15:04:05";
 /// The cache of listings of each file server on each worker.
 const REMEMBERED: Cost = Cost { bytes: 16 * 1024 * 1024, open: 0 };
 
@@ -51,19 +58,21 @@ pub(super) struct Browse {
     reveal_symlinks: bool,
     order: Order,
     files_max: usize,
+    /// Go's layout of the times in a text.
+    plain_times: Box<str>,
+    template: Option<CustomPage>,
     made: StateId<RefCell<Fresh<Made>>>,
     turns: StateId<Rc<Turns>>,
 }
 
+/// The operator's template for pages.
+struct CustomPage {
+    file: PathBuf,
+    plan: Arc<TemplatesPlan>,
+}
+
 impl Browse {
     pub(super) fn build(written: BrowseConfig, key: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        if !written.template_file.is_empty() {
-            return Err(build.refuse(written.template_file, "no template_file; this version has its own listing only"));
-        }
-        if !written.plain_time_format.is_empty() {
-            let expected = "no plain_time_format; this version has one form of dates only";
-            return Err(build.refuse(written.plain_time_format, expected));
-        }
         let mut order = Order::default();
         for (at, word) in written.sort.iter().enumerate() {
             // Caddy: the first word is the sort key, the second the direction.
@@ -81,6 +90,12 @@ impl Browse {
             reveal_symlinks: written.reveal_symlinks,
             order,
             files_max,
+            plain_times: Some(written.plain_time_format)
+                .filter(|layout| !layout.is_empty())
+                .unwrap_or(TIME_LONG.into())
+                .into(),
+            template: (!written.template_file.is_empty())
+                .then(|| CustomPage { file: written.template_file.into(), plan: TemplatesPlan::of_page(build) }),
             made: build.kept_state(key.to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
             turns: build.kept_state(key.to_owned(), |_| Turns::new()),
         })
@@ -100,14 +115,18 @@ struct ListingQuery {
     order: Order,
     limit: Option<usize>,
     offset: usize,
+    /// Caddy's word for the layout of a page, which only a template of the operator uses.
+    layout: &'static str,
     /// The request's path, decoded and cleaned, with a trailing slash.
     path: String,
+    /// The same as it was sent, without the slash.
+    escaped: String,
 }
 
 impl ListingQuery {
     fn of(cx: &Context, browse: &Browse) -> Self {
         let mut order = browse.order;
-        let (mut limit, mut offset) = (None, 0);
+        let (mut limit, mut offset, mut layout) = (None, 0, "");
         for pair in cx.head().target().query().unwrap_or_default().split('&') {
             match pair.split_once('=') {
                 // An unknown word keeps the configured order.
@@ -115,6 +134,13 @@ impl ListingQuery {
                     order.set(word);
                 }
                 Some(("limit", number)) => limit = number.parse().ok().filter(|&limit| limit > 0),
+                Some(("layout", word)) => {
+                    layout = match word {
+                        "" => "",
+                        "grid" => "grid",
+                        _ => "list",
+                    };
+                }
                 Some(("offset", number)) => offset = number.parse().unwrap_or(0),
                 _ => {}
             }
@@ -136,12 +162,18 @@ impl ListingQuery {
         if !path.ends_with('/') {
             path.push('/');
         }
-        Self { format, order, limit, offset, path }
+        clean.clear();
+        path::clean(cx.head().target().path().as_bytes(), &mut clean);
+        let escaped = match String::from_utf8_lossy(&clean).trim_end_matches('/') {
+            "" => "/".to_owned(),
+            escaped => escaped.to_owned(),
+        };
+        Self { format, order, limit, offset, layout, path, escaped }
     }
 
     /// The cache key: everything that a listing depends on.
     fn key(&self, place: &FilePath) -> Vec<u8> {
-        let Self { format, order, limit, offset, path } = self;
+        let Self { format, order, limit, offset, path, .. } = self;
         let mut key = place.key().to_vec();
         // A zero byte cannot occur in a path, so it separates the parts.
         key.extend_from_slice(&[0, *format as u8, order.sort as u8, u8::from(order.descending)]);
@@ -214,6 +246,9 @@ pub(super) fn folder(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePa
 fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Turn) -> Step {
     let Some(browse) = &site.browse else { return missing(site) };
     let asked = ListingQuery::of(cx, browse);
+    if asked.format == Format::Page && browse.template.is_some() {
+        return by_template(site, cx, place, asked, turn);
+    }
     let key = asked.key(&place);
     let began = cx.worker().now();
     let known = cx.generation().state(browse.made).borrow_mut().find(&key, began);
@@ -227,7 +262,7 @@ fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Tur
     let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(place.path(), &place.names(&ours), browse, &asked);
-        let made = listing.map(|listing| (render(&listing, &asked), listing.modified));
+        let made = listing.map(|listing| (render(&listing, &asked, browse), listing.modified));
         Some(made.map_err(|error| not_seen(place.path(), &error)))
     });
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
@@ -262,25 +297,63 @@ fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Tur
     })
 }
 
-fn render(listing: &Listing, asked: &ListingQuery) -> Vec<u8> {
+/// Executes the operator's template, each time anew: it may use the request.
+fn by_template(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, asked: ListingQuery, turn: Turn) -> Step {
+    let ours = Arc::clone(site);
+    let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
+        let browse = ours.browse.as_ref()?;
+        let listing = Listing::read(place.path(), &place.names(&ours), browse, &asked);
+        let template = custom::read_template(&browse.template.as_ref()?.file);
+        let read = listing.map(|listing| (ListingFacts::new(listing, asked), template));
+        Some(read.map_err(|error| not_seen(place.path(), &error)))
+    });
+    let Ok(job) = job else { return Step::Fail(Fault::busy()) };
+    let site = Arc::clone(site);
+    cx.wait(job, move |cx, done| {
+        drop(turn);
+        let Some(custom) = site.browse.as_ref().and_then(|browse| browse.template.as_ref()) else {
+            return missing(&site);
+        };
+        let (facts, template) = match done.flatten() {
+            Some(Ok(read)) => read,
+            Some(Err(Look::Failed(fault))) => return failed(cx, fault),
+            Some(Err(_)) => return missing(&site),
+            None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        };
+        if let Some(step) = validators(cx, facts.listing.modified) {
+            return step;
+        }
+        cx.response_mut().set(names::CONTENT_TYPE, PAGE);
+        let root = cx.rendered(&site.root, |_, root| root.to_vec());
+        templates::page(cx, &custom.plan, root, template, facts)
+    })
+}
+
+fn render(listing: &Listing, asked: &ListingQuery, browse: &Browse) -> Vec<u8> {
     let mut bytes = match asked.format {
         Format::Page => page::render(listing, asked),
         Format::Json => plain::json(listing),
-        Format::Text => plain::text(listing),
+        Format::Text => plain::text(listing, &browse.plain_times),
     };
     bytes.shrink_to_fit();
     bytes
 }
 
-fn give(cx: &mut Context, made: &Made) -> Step {
-    let seconds = made.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+/// Sets the fields that describe a listing. Returns the response 304 if the client has a current one.
+fn validators(cx: &mut Context, modified: SystemTime) -> Option<Step> {
+    let seconds = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let since = conditional::date(cx.head().fields().get(names::IF_MODIFIED_SINCE));
     let response = cx.response_mut();
     response.append(names::VARY, VARY);
-    response.last_modified(made.modified);
-    if since.is_some_and(|since| seconds <= since) {
-        return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED));
+    response.last_modified(modified);
+    since.is_some_and(|since| seconds <= since).then(|| Step::Respond(Response::empty(StatusCode::NOT_MODIFIED)))
+}
+
+fn give(cx: &mut Context, made: &Made) -> Step {
+    if let Some(step) = validators(cx, made.modified) {
+        return step;
     }
+    let response = cx.response_mut();
     let kind = match made.format {
         Format::Page => {
             response.set(names::CONTENT_SECURITY_POLICY, POLICY);

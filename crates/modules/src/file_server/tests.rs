@@ -334,8 +334,6 @@ fn refused() {
         (json!({ "precompressed": { "br": { "level": 1 } } }), "expected no options of a precompressed format"),
         (json!({ "precompressed": "gzip" }), "invalid type: string"),
         (json!({ "hide": "x" }), "invalid type: string"),
-        (json!({ "browse": { "template_file": "x" } }), "browse: found 'x', expected no template_file"),
-        (json!({ "browse": { "plain_time_format": "x" } }), "browse: found 'x', expected no plain_time_format"),
         (json!({ "browse": { "sort": ["age"] } }), "found 'age', expected one of name"),
         (json!({ "browse": { "sort": ["asc"] } }), "found 'asc', expected one of name"),
         (json!({ "browse": { "sort": ["size", "name"] } }), "found 'name', expected asc or desc as the second"),

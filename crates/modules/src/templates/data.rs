@@ -47,6 +47,9 @@ impl Object for Dot {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
+        if let Some(found) = self.snapshot.dot.as_ref().and_then(|dot| Arc::clone(dot).field(name)) {
+            return Some(found);
+        }
         match name {
             "Args" => Some(self.arguments.clone()),
             "Req" => Some(request(&self.snapshot, false)),
@@ -56,6 +59,9 @@ impl Object for Dot {
     }
 
     fn method(&self, name: &str) -> Option<Signature> {
+        if let Some(found) = self.snapshot.dot.as_ref().and_then(|dot| dot.method(name)) {
+            return Some(found);
+        }
         match name {
             "ClientIP" | "Host" | "OriginalReq" | "RemoteIP" => Some(NO_PARAMETERS),
             "Cookie" => Some(ONE_TEXT),
@@ -64,6 +70,9 @@ impl Object for Dot {
     }
 
     fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+        if let Some(dot) = self.snapshot.dot.as_ref().filter(|dot| dot.method(name).is_some()) {
+            return Ok(dot.invoke(name));
+        }
         let facts = &self.snapshot.request;
         Ok(match name {
             "ClientIP" => match self.snapshot.client {

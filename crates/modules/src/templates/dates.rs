@@ -1,6 +1,7 @@
 //! Times: Sprig's functions for dates, and the methods of Go's `time.Time`, with Go's layouts.
 
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use causeway_go_template::{Call, Failure, Functions, IntegerType, Object, Signature, Type, Value};
 use jiff::tz::TimeZone;
@@ -41,6 +42,11 @@ fn moment(value: &Value) -> Zoned {
 fn in_zone(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     let zone = TimeZone::get(&text(&arguments[2])).unwrap_or(TimeZone::UTC);
     Ok(formatted(&moment(&arguments[1]).with_time_zone(zone), &text(&arguments[0])).into())
+}
+
+/// Returns a time of the system in UTC; one that is out of range is the start of 1970.
+pub(super) fn utc(at: SystemTime) -> Value {
+    time(Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(TimeZone::UTC))
 }
 
 fn time(at: Zoned) -> Value {

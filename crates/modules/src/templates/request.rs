@@ -1,10 +1,12 @@
 //! A copy of the exchange for a template.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use causeway_message::{FieldMap, Head, Version, path};
 use causeway_pipeline::{Client, Context};
 
+use super::DotFields;
 use crate::field_name;
 
 /// A copy of the exchange for another thread.
@@ -19,6 +21,8 @@ pub(super) struct Snapshot {
     pub(super) client: Client,
     /// The fields of the response, in order.
     pub(super) response: Vec<(String, Vec<u8>)>,
+    /// Further fields of the dot.
+    pub(super) dot: Option<Arc<dyn DotFields>>,
 }
 
 /// One form of the request.
@@ -38,7 +42,7 @@ pub(super) struct RequestFacts {
 }
 
 impl Snapshot {
-    pub(super) fn of(cx: &mut Context, root: Vec<u8>, text: Vec<u8>) -> Self {
+    pub(super) fn of(cx: &mut Context, root: Vec<u8>, text: Vec<u8>, dot: Option<Arc<dyn DotFields>>) -> Self {
         let client = cx.client();
         let facts = |head: &Head| RequestFacts::of(cx, head);
         Self {
@@ -48,6 +52,7 @@ impl Snapshot {
             original: facts(cx.original()),
             client,
             response: fields(cx.response().fields()),
+            dot,
         }
     }
 }

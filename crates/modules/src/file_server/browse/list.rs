@@ -64,6 +64,8 @@ pub(super) struct Item {
     pub(super) name: Vec<u8>,
     folded: String,
     pub(super) len: u64,
+    /// The length of a symbolic link itself; of others, as `len`.
+    own_len: u64,
     pub(super) modified: SystemTime,
     /// Permissions and file type, as in `st_mode`.
     pub(super) mode: u32,
@@ -79,7 +81,9 @@ pub(super) struct Listing {
     /// Number of folders and of files before `offset` and `limit` are applied.
     pub(super) folders: usize,
     pub(super) files: usize,
+    /// The size of all files, and the same without following symbolic links.
     pub(super) bytes: u64,
+    pub(super) own_bytes: u64,
     /// The latest modification time of the folder and its entries.
     pub(super) modified: SystemTime,
 }
@@ -98,6 +102,7 @@ impl Listing {
             folders: 0,
             files: 0,
             bytes: 0,
+            own_bytes: 0,
             modified: fs::metadata(of_bytes(folder))?.modified()?,
         };
         let mut path = folder.to_vec();
@@ -121,6 +126,7 @@ impl Listing {
             } else {
                 listing.files += 1;
                 listing.bytes = listing.bytes.saturating_add(item.len);
+                listing.own_bytes = listing.own_bytes.saturating_add(item.own_len);
             }
             listing.items.push(item);
         }
@@ -139,9 +145,10 @@ impl Listing {
 
 fn item(entry: &fs::DirEntry, reveal_symlinks: bool) -> Option<Item> {
     let own = entry.metadata().ok()?;
-    let is_symlink = own.is_symlink();
-    // A link shows its target's metadata; a dangling link its own.
-    let metadata = if is_symlink { fs::metadata(entry.path()).unwrap_or(own) } else { own };
+    let (is_symlink, own_len) = (own.is_symlink(), own.len());
+    // As in Caddy, a link has its target's size, and its own time and permissions.
+    let target = if is_symlink { fs::metadata(entry.path()).ok() } else { None };
+    let target = target.as_ref().unwrap_or(&own);
     let leads_to = if is_symlink && reveal_symlinks {
         fs::read_link(entry.path()).ok().map(|to| to.to_string_lossy().into_owned())
     } else {
@@ -152,10 +159,11 @@ fn item(entry: &fs::DirEntry, reveal_symlinks: bool) -> Option<Item> {
         // Folded once here, not in every comparison.
         folded: String::from_utf8_lossy(&name).to_lowercase(),
         name,
-        len: metadata.len(),
-        modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-        mode: metadata.mode(),
-        is_folder: metadata.is_dir(),
+        len: target.len(),
+        own_len,
+        modified: own.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+        mode: own.mode(),
+        is_folder: target.is_dir(),
         is_symlink,
         leads_to,
     })

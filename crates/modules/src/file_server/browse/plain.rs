@@ -8,9 +8,6 @@ use serde_json::{Value, json};
 use super::list::{Item, Listing};
 use super::page::{TIME_EXACT, human_size, link};
 
-/// Go's layout of the times in a text.
-const TIME_LONG: &str = "January 2, 2006 at 15:04:05";
-
 /// Renders an array of objects with Caddy's keys.
 pub(super) fn json(listing: &Listing) -> Vec<u8> {
     let exact = TimeLayout::new(TIME_EXACT, Zone::Utc);
@@ -36,13 +33,17 @@ fn object(item: &Item, exact: &TimeLayout) -> Value {
     object
 }
 
-/// Converts a Unix mode to Go's `FileMode`: the permission bits, and the top bit for a folder.
+/// Converts a Unix mode to Go's `FileMode`: the permission bits, and a bit for a folder or a symbolic link.
 fn go_mode(mode: u32) -> u32 {
-    let kind = if mode & libc::S_IFMT == libc::S_IFDIR { 1 << 31 } else { 0 };
+    let kind = match mode & libc::S_IFMT {
+        libc::S_IFDIR => 1 << 31,
+        libc::S_IFLNK => 1 << 27,
+        _ => 0,
+    };
     kind | mode & 0o777
 }
 
-fn name(item: &Item) -> String {
+pub(super) fn name(item: &Item) -> String {
     let mut name = String::from_utf8_lossy(&item.name).into_owned();
     if item.is_folder {
         name.push('/');
@@ -50,9 +51,10 @@ fn name(item: &Item) -> String {
     name
 }
 
-/// Renders an aligned table. Control characters in a name would break it, or the reader's terminal: they become `?`.
-pub(super) fn text(listing: &Listing) -> Vec<u8> {
-    let long = TimeLayout::new(TIME_LONG, Zone::Utc);
+/// Renders an aligned table, with the times in one of Go's layouts. Control characters in a name would break it, or the reader's
+/// terminal: they become `?`.
+pub(super) fn text(listing: &Listing, layout: &str) -> Vec<u8> {
+    let long = TimeLayout::new(layout, Zone::Utc);
     let rows: Vec<[String; 3]> = listing
         .items
         .iter()

@@ -264,3 +264,71 @@ fn few_listings_are_made_at_a_time() {
     assert!(jobs[0] == 4 && jobs[1..].iter().all(|&jobs| jobs <= 2), "{jobs:?}");
     assert!((4..=5).contains(&made), "{jobs:?}");
 }
+
+/// A folder with a template for listings beside it, and the routes for them.
+fn custom(template: &str) -> (Folder, Kit) {
+    let folder = Folder::new();
+    folder.file("page.tpl", template).file("site/b.TXT", "12345").file("site/a&b/x", "").file("site/c.js", "1");
+    set_modified(&folder.0.join("site/b.TXT"), 1_000_000_000);
+    let options = json!({
+        "root": folder.0.join("site"),
+        "browse": { "template_file": folder.0.join("page.tpl"), "sort": ["name", "desc"] },
+    });
+    let kit = folder.kit(options);
+    (folder, kit)
+}
+
+// Caddy's documentation of `browse <template_file>`: the fields of a listing and of its items; those of `templates` too.
+#[test]
+fn a_template_of_the_operator() {
+    let (_folder, mut kit) = custom(
+        "{{.Name}} {{.Path}} {{.CanGoUp}} {{.NumDirs}}+{{.NumFiles}} {{.TotalFileSize}} {{.HumanTotalFileSize}} {{.Sort}} {{.Order}} \
+         {{.Layout}} {{.Limit}} {{.Offset}} {{.Req.Method}}{{range .Items}}|{{.Name}} {{.URL}} {{.Size}} {{.HumanSize}} {{.IsDir}} \
+         {{.IsSymlink}} {{.HasExt \".css\" \".txt\"}} {{.Tpl.NumFiles}}{{if .HasExt \"txt\"}} {{.HumanModTime \"2006-01-02\"}} \
+         {{.ModTime.Year}}{{end}}{{end}}",
+    );
+    let answer = kit.send(&Request::get("/"));
+    assert_eq!(
+        page(&answer),
+        "/ / false 1+2 6 6 B name desc  0 0 GET|c.js ./c.js 1 1 B false false false 2|b.TXT ./b.TXT 5 5 B false false true 2 \
+         2001-09-09 2001|a&b/ ./a%26b/ 4096 4.0 KiB true false false 2"
+    );
+    assert!(answer.field("last-modified").is_some() && answer.field("content-security-policy").is_none());
+    let answer = kit.send(&Request::get("/?limit=1&offset=1&layout=grid&sort=size&order=asc"));
+    assert!(page(&answer).starts_with("/ / false 1+2 6 6 B size asc grid 1 1 GET|c.js "), "{}", answer.text());
+    let later = Request::get("/").field("If-Modified-Since", "Sun, 01 Nov 2037 00:00:00 GMT");
+    assert_eq!(kit.send(&later).status, 304);
+    // JSON and text need no template.
+    let answer = kit.send(&Request::get("/").field("Accept", "application/json"));
+    assert_eq!(answer.field("content-type"), Some("application/json; charset=utf-8"));
+}
+
+#[test]
+fn breadcrumbs_of_a_template() {
+    let (_folder, mut kit) =
+        custom("{{.Name}} {{.Path}} {{.CanGoUp}}{{range .Breadcrumbs}} [{{.Link}} {{.Text}}]{{end}}");
+    assert_eq!(page(&kit.send(&Request::get("/a%26b/"))), "a&b /a%26b true [../ /] [ a&b]");
+}
+
+// A template that is changed applies at once; one that is missing or broken is an error of the server.
+#[test]
+fn templates_that_fail() {
+    let (folder, mut kit) = custom("{{.Nothing}}");
+    let status = |kit: &mut Kit| kit.send(&Request::get("/")).status;
+    assert_eq!(status(&mut kit), 500);
+    folder.file("page.tpl", "{{if}}");
+    assert_eq!(status(&mut kit), 500);
+    folder.file("page.tpl", "{{.NumFiles}}");
+    assert_eq!(page(&kit.send(&Request::get("/"))), "2");
+    fs::remove_file(folder.0.join("page.tpl")).unwrap();
+    assert_eq!(status(&mut kit), 500);
+}
+
+// Caddy's `plain_time_format`: Go's layout of the times in a text.
+#[test]
+fn times_in_a_text() {
+    let folder = sorted();
+    let mut kit = folder.kit(json!({ "browse": { "plain_time_format": "2006-01-02 15:04" } }));
+    let answer = kit.send(&Request::get("/").field("Accept", "text/plain"));
+    assert!(answer.text().contains("B.txt        100 B  1970-01-01 00:50\n"), "{}", answer.text());
+}
