@@ -16,11 +16,12 @@ mod handler;
 mod rules;
 mod work;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_config::caddyfile::Directives;
-use causeway_engine::{BlockingSpec, Engine, EngineSpec};
+use causeway_engine::{BlockingSpec, Engine, EngineSpec, HandedSockets};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{BoundAddress, Build, ListenerSpec, Metrics, Plan, Registry, Timeouts};
 use serde_json::json;
@@ -53,10 +54,11 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Binds the address and starts to serve requests.
-    pub(crate) fn open(rules: Rules, state: Arc<AdminState>) -> Result<Self, LoadFault> {
+    /// Binds the address, or takes the sockets of a former process, and starts to serve requests.
+    pub(crate) fn open(rules: Rules, state: Arc<AdminState>, handed: Vec<HandedSockets>) -> Result<Self, LoadFault> {
         let (listeners, plan) = listener_and_plan(&rules, &state);
-        let engine = Engine::start(EngineSpec { workers: 1, listeners, plan, certificates: None, blocking: BLOCKING });
+        let spec = EngineSpec { workers: 1, listeners, plan, certificates: None, blocking: BLOCKING };
+        let engine = Engine::start_with(spec, handed);
         match engine {
             Ok(engine) => Ok(Self { rules, state, engine }),
             Err(error) => Err(LoadFault::Admin(rules.address, error)),
@@ -92,6 +94,21 @@ impl Admin {
             // The socket is already open, so only the system itself can fail here.
             Err(error) => tracing::error!("the admin API keeps its previous rules: {error}"),
         }
+    }
+
+    /// Duplicates its socket for another process.
+    pub(crate) async fn lend(&self) -> io::Result<Vec<HandedSockets>> {
+        self.engine.lend().await
+    }
+
+    /// Makes the file of its Unix socket this process's.
+    pub(crate) fn own(&mut self) {
+        self.engine.own();
+    }
+
+    /// Leaves the file of its Unix socket to another process.
+    pub(crate) fn leave(&mut self) {
+        self.engine.leave();
     }
 
     /// Stops accepting, and drains in-flight requests for at most `grace`.

@@ -7,7 +7,7 @@
 //! - `quick`: `file-server`, `respond` and `reverse-proxy`, which generate their configuration
 //! - `serve`: runs a server from its start to its shutdown
 //! - `start`: runs a server in the background
-//! - `client`: `stop`, `reload` and `status`, clients of a running server's admin API
+//! - `client`: `stop`, `reload`, `upgrade` and `status`, clients of a running server's admin API
 //! - `profile`: `profile`, a client of the causal profiler
 //! - `trust`: `trust` and `untrust`
 //! - `storage`: `storage export` and `storage import`
@@ -44,7 +44,7 @@ use causeway::server::{self, autosave_path};
 use causeway_config::caddyfile;
 use clap::{Args, Parser, Subcommand};
 
-use serve::{Serving, SiteKind, Watch};
+use serve::{Predecessor, Serving, SiteKind, Watch};
 use source::{ConfigFlags, ConfigSource};
 
 /// The version, as printed by `version` and `--version`.
@@ -68,6 +68,8 @@ enum Command {
     Stop(client::StopCommand),
     /// Load another configuration into a running server, through its admin API
     Reload(client::Reload),
+    /// Let a new process take the place of a running server, without closing a connection
+    Upgrade(client::UpgradeCommand),
     /// Print the state of a running server, from its admin API
     Status(client::StatusCommand),
     /// Measure which code would make a running server faster, and by how much
@@ -191,6 +193,7 @@ impl Cli {
             Command::Start(start) => start.run(),
             Command::Stop(stop) => stop.run(),
             Command::Reload(reload) => reload.run(),
+            Command::Upgrade(upgrade) => upgrade.run(),
             Command::Status(status) => status.run(),
             Command::Profile(profile) => profile.run(),
             Command::Trust(trust) => trust.run(),
@@ -221,10 +224,19 @@ impl Cli {
 
 impl RunFlags {
     fn run(&self, pingback: Option<SocketAddr>) -> anyhow::Result<()> {
+        let predecessor = Predecessor::meet()?;
+        let line = predecessor.as_ref().and_then(Predecessor::line);
+        Predecessor::report(line, self.run_after(predecessor, pingback))
+    }
+
+    fn run_after(&self, predecessor: Option<Predecessor>, pingback: Option<SocketAddr>) -> anyhow::Result<()> {
         if self.environ {
             environment::print(&self.config.envfile)?;
         }
-        let (source, site) = self.source()?;
+        let (source, site) = match &predecessor {
+            Some(predecessor) => predecessor.source(&self.config)?,
+            None => self.source()?,
+        };
         let adapted = source.adapt()?;
         source::warn_before_load(&source.document, &adapted);
         // Only a configuration from a file can be reloaded by SIGUSR1 or a watch.
@@ -233,12 +245,24 @@ impl RunFlags {
             let watch = if self.watch { Watch::EverySecond } else { Watch::No };
             serve::followed(&self.config, server::ConfigFile { file, adapter }, watch)
         });
-        if self.watch && follows.is_none() {
+        let follows = match &predecessor {
+            Some(predecessor) => predecessor.follows().map(|file| {
+                let watch = if self.watch { Watch::EverySecond } else { Watch::No };
+                serve::followed(&self.config, file, watch)
+            }),
+            None => follows,
+        };
+        // A former process has sent its last word to the `start` that waits for it.
+        let pingback = pingback.filter(|_| predecessor.is_none());
+        if self.watch && follows.is_none() && predecessor.is_none() {
             bail!("--watch: found {}, expected a configuration in a file", source.name());
         }
         let name = source.name().to_owned();
         let ConfigSource { document, environment, .. } = source;
-        serve::serve(Serving { site, name, document, adapted, environment, follows, pingback }, &self.serve)
+        serve::serve(
+            Serving { site, name, document, adapted, environment, follows, pingback, predecessor },
+            &self.serve,
+        )
     }
 
     fn source(&self) -> anyhow::Result<(ConfigSource, SiteKind)> {

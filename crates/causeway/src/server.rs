@@ -32,6 +32,7 @@ mod source;
 mod staples;
 mod storage;
 mod tree;
+mod upgrade;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -60,6 +61,7 @@ pub use ids::IdFault;
 pub use source::ConfigFile;
 pub use storage::open_storage;
 pub use tree::{TreeFault, Verb};
+pub use upgrade::{Handover, SuccessorStart, UpgradeFault, UpgradeOffer};
 
 use crate::admin::{self, Admin, AdminState, Rules};
 use certificates::{Custody, Reader};
@@ -98,6 +100,10 @@ pub struct ServerSettings {
     pub logs: LogsReceiver,
     /// Called at each stage after the start.
     pub stages: StageReceiver,
+    /// Called to start another process that takes this server's place. `None`: the server does not hand over.
+    pub successor: Option<SuccessorStart>,
+    /// The sockets of a server whose place this one takes. Others are bound.
+    pub handed: Handover,
 }
 
 /// A stage in the life of a server after its start.
@@ -155,6 +161,7 @@ struct Fixed {
     autosave: Option<PathBuf>,
     logs: LogsReceiver,
     stages: StageReceiver,
+    successor: Option<SuccessorStart>,
 }
 
 /// A configuration that passed every check possible without binding an address.
@@ -194,9 +201,21 @@ impl Server {
         config: Value,
         follows: Option<ConfigFile>,
     ) -> Result<Self, LoadFault> {
-        let ServerSettings { workers, grace, registry, directives, environment, admin, data, autosave, logs, stages } =
-            settings;
-        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, logs, stages };
+        let ServerSettings {
+            workers,
+            grace,
+            registry,
+            directives,
+            environment,
+            admin,
+            data,
+            autosave,
+            logs,
+            stages,
+            successor,
+            handed,
+        } = settings;
+        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, logs, stages, successor };
         let (control, commands) = Control::channel();
         let Compiled { ids, loaded, logs, certificates } = fixed.compile(config.clone()).await?;
         let rules = fixed.rules(&loaded);
@@ -205,16 +224,17 @@ impl Server {
             rules.iter().map(|rules| &rules.address),
         )?;
         // The API opens before the engine starts: if a later step fails, dropping it closes its socket again.
-        let admin = rules.map(|rules| Admin::open(rules, fixed.admin_state(&control))).transpose()?;
+        let admin = rules.map(|rules| Admin::open(rules, fixed.admin_state(&control), handed.admin)).transpose()?;
         let custody = fixed.custody(&loaded, certificates, None).await?;
         let secure = secure(&loaded);
-        let engine = Engine::start(EngineSpec {
+        let spec = EngineSpec {
             workers,
             listeners: loaded.listeners,
             plan: Arc::new(loaded.plan),
             certificates: Some(custody.finder()),
             blocking: BlockingSpec::default(),
-        });
+        };
+        let engine = Engine::start_with(spec, handed.sites);
         let engine = engine.map_err(LoadFault::Sites)?;
         custody.serve();
         let metrics = fixed.registry.metrics();
@@ -292,6 +312,16 @@ impl Server {
                 Command::Status(reply) => drop(reply.send(self.status())),
                 Command::Certificates(reply) => drop(reply.send(self.custody.names())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
+                Command::Upgrade(binary, reply) => match self.upgrade(binary).await {
+                    Ok(process) => {
+                        let _ = reply.send(Ok(process));
+                        return self.leave(process).await;
+                    }
+                    Err(fault) => {
+                        tracing::error!("this server continues to serve: {fault}");
+                        let _ = reply.send(Err(fault));
+                    }
+                },
                 Command::Stop(grace, reply) => {
                     self.grace = grace.unwrap_or(self.grace);
                     let (done, stopping) = Control::stopping(self.shutdown_delay, self.grace);
@@ -321,6 +351,45 @@ impl Server {
         }
         while self.retiring.join_next().await.is_some() {}
         // The last lines must be in their files when the process ends.
+        let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
+    }
+
+    /// Makes the files of Unix sockets this server's, after it has taken the place of another one.
+    pub fn own(&mut self) {
+        self.engine.own();
+        if let Some(admin) = &mut self.admin {
+            admin.own();
+        }
+    }
+
+    /// Lets another process take the place of this one. Returns its id once it serves.
+    async fn upgrade(&mut self, binary: Option<PathBuf>) -> Result<u32, UpgradeFault> {
+        let start = self.fixed.successor.as_ref().ok_or(UpgradeFault::Embedded)?;
+        let sites = self.engine.lend().await.map_err(UpgradeFault::Sockets)?;
+        let admin = match &self.admin {
+            Some(admin) => admin.lend().await.map_err(UpgradeFault::Sockets)?,
+            None => Vec::new(),
+        };
+        let config = self.tree.get("config").cloned().unwrap_or_default();
+        let (follows, sockets) = (self.follows.clone(), Handover { sites, admin });
+        start(UpgradeOffer { config, follows, sockets, binary }).await.map_err(UpgradeFault::Successor)
+    }
+
+    /// Ends after another process has taken this one's place: accepts no more, and drains without a delay.
+    async fn leave(mut self, process: u32) {
+        let grace = self.grace.as_secs();
+        tracing::info!("process {process} serves now; requests of this process have {grace} s to end");
+        self.commands.close();
+        while self.commands.try_recv().is_ok() {}
+        self.engine.leave();
+        if let Some(mut admin) = self.admin.take() {
+            admin.leave();
+            // At once, so that the other process answers all further requests.
+            self.retiring.spawn(admin.close(ADMIN_GRACE));
+        }
+        // The last request of an idle connection has the other half of the time.
+        self.engine.drain_patiently(self.grace, self.grace / 2).await;
+        while self.retiring.join_next().await.is_some() {}
         let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
     }
 
@@ -475,7 +544,7 @@ impl Server {
                 AdminChange::Widened(rules)
             }
             (None, Some(rules)) => {
-                AdminChange::Opened(Box::new(Admin::open(rules, self.fixed.admin_state(&self.control))?))
+                AdminChange::Opened(Box::new(Admin::open(rules, self.fixed.admin_state(&self.control), Vec::new())?))
             }
             (Some(_), None) => AdminChange::Close,
         })

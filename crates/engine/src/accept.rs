@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -109,10 +110,20 @@ impl Acceptor {
         match self {
             Self::Tcp(socket) => socket.accept().await.map(|(stream, peer)| (stream, Some(peer))),
             Self::Unix { socket, .. } => {
+                // Other workers wait for the same backlog, so it may be empty by now; then this waits again.
                 let accept = |socket: &Socket| Ok(accept_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?);
                 let stream = socket.async_io(Interest::READABLE, accept).await?;
                 Ok((TcpStream::from_std(std::net::TcpStream::from(stream))?, None))
             }
+        }
+    }
+}
+
+impl AsFd for Acceptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Unix { socket, .. } => socket.get_ref().as_fd(),
         }
     }
 }
@@ -125,7 +136,13 @@ fn register(socket: Socket) -> io::Result<AsyncFd<Socket>> {
 }
 
 /// Accepts until the listener has ended and its backlog is empty.
-pub(crate) async fn accept(core: Rc<Core>, key: ListenerKey, listener: Rc<Listener>, socket: Acceptor, peers: Peers) {
+pub(crate) async fn accept(
+    core: Rc<Core>,
+    key: ListenerKey,
+    listener: Rc<Listener>,
+    socket: Rc<Acceptor>,
+    peers: Peers,
+) {
     let mut ends = false;
     // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
     let mut last = BACKLOG;

@@ -42,7 +42,7 @@ mod worker;
 
 pub use observer::{Observer, WorkerView};
 pub use pools::BlockingSpec;
-pub use ports::BindError;
+pub use ports::{BindError, HandedSockets};
 pub use server::{Engine, EngineSpec, Pools, Pulse, StartError};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;

@@ -11,10 +11,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ProxyProtocol, ServerId, TcpProbes, Timeouts};
 use tokio::net::TcpStream;
@@ -129,7 +130,7 @@ pub(crate) struct Listener {
     /// The path of its Unix socket; `None` for TCP.
     unix: Option<Rc<str>>,
     ending: Cell<bool>,
-    /// Notifies the acceptor, which otherwise waits for a connection.
+    /// Notifies the acceptors, which otherwise wait for a connection.
     ends: Notify,
 }
 
@@ -216,9 +217,10 @@ impl Listener {
         last
     }
 
-    /// Waits until the listener ends. Only one task, the acceptor, may wait.
+    /// Waits until the listener ends.
     pub(crate) async fn ends(&self) {
-        // The flag is set before the notification, so a wake-up without it is spurious.
+        // The flag is set before the notification, so a wake-up without it is spurious. No other task runs between the look at
+        // the flag and the call.
         while !self.ending.get() {
             self.ends.notified().await;
         }
@@ -227,7 +229,7 @@ impl Listener {
     /// Begins the end: the acceptor empties the backlog, and connections end gracefully.
     fn end(&self) {
         self.ending.set(true);
-        self.ends.notify_one();
+        self.ends.notify_waiters();
     }
 }
 
@@ -246,14 +248,17 @@ pub(crate) struct Change {
 struct Prepared {
     generation: Rc<Generation>,
     plans: BTreeMap<ListenerKey, ListenerPlan>,
-    sockets: BTreeMap<ListenerKey, Acceptor>,
+    sockets: BTreeMap<ListenerKey, Vec<Rc<Acceptor>>>,
     block_bytes: usize,
 }
 
-/// An accepting listener and its acceptor's task.
+/// An accepting listener and its acceptors' tasks.
 struct Open {
     listener: Rc<Listener>,
-    accepting: JoinHandle<()>,
+    /// Its sockets: one, or more that a process with more workers has handed over. Each acceptor has a reference too, and the
+    /// last one closes the socket.
+    sockets: Vec<Rc<Acceptor>>,
+    accepting: Vec<JoinHandle<()>>,
 }
 
 /// All listeners of one worker.
@@ -290,8 +295,11 @@ impl Listeners {
         // An earlier reload may have been dropped between its phases.
         self.abandon();
         let Change { plan, specs, tls, sockets } = change;
-        let listen = |(key, socket): (_, AcceptingSocket)| Ok((key, Acceptor::new(socket)?));
-        let sockets = sockets.into_iter().map(listen).collect::<io::Result<_>>()?;
+        let mut registered = BTreeMap::<_, Vec<_>>::new();
+        for (key, socket) in sockets {
+            registered.entry(key).or_default().push(Rc::new(Acceptor::new(socket)?));
+        }
+        let sockets = registered;
         let worker = self.core.worker();
         // A module's panic fails the reload, not the worker with all its connections.
         let made = catch_unwind(AssertUnwindSafe(|| Generation::new(plan, &worker, Some(&self.generation))));
@@ -332,16 +340,29 @@ impl Listeners {
                 is_news |= open.listener.plan.borrow().timeouts != plan.timeouts;
                 open.listener.renew(plan);
                 is_news |= open.listener.admissions() != admissions;
-            } else if let Some(socket) = sockets.remove(&key) {
-                let listener = Listener::new(plan, socket.unix().cloned());
-                let acceptor = accept(Rc::clone(&self.core), key, Rc::clone(&listener), socket, self.peers.clone());
-                self.open.insert(key, Open { listener, accepting: tokio::task::spawn_local(acceptor) });
+            } else if let Some(sockets) = sockets.remove(&key) {
+                let listener = Listener::new(plan, sockets.first().and_then(|socket| socket.unix().cloned()));
+                let acceptor = |socket: &Rc<Acceptor>| {
+                    let (core, listener, socket) = (Rc::clone(&self.core), Rc::clone(&listener), Rc::clone(socket));
+                    tokio::task::spawn_local(accept(core, key, listener, socket, self.peers.clone()))
+                };
+                let accepting = sockets.iter().map(acceptor).collect();
+                self.open.insert(key, Open { listener, sockets, accepting });
             }
         }
         if is_news {
             // Idle connections must end or adopt new timeouts, so each is polled.
             self.core.timers.wake_all();
         }
+    }
+
+    /// Duplicates the sockets of all open listeners.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors.
+    pub(crate) fn lend(&self) -> io::Result<Vec<(ListenerKey, OwnedFd)>> {
+        let sockets = self.open.iter().flat_map(|(key, open)| open.sockets.iter().map(|socket| (*key, socket)));
+        sockets.map(|(key, socket)| Ok((key, socket.as_fd().try_clone_to_owned()?))).collect()
     }
 
     /// Drops `done` when the sockets of all ended listeners are closed.
@@ -362,7 +383,7 @@ impl Listeners {
     /// Takes a connection that another worker accepted.
     pub(crate) fn adopt(&mut self, adopted: Adopted) {
         let Adopted { stream, peer, listener: key, stamp } = adopted;
-        progress::after_receive(stamp, std::time::Duration::ZERO);
+        progress::after_receive(stamp, Duration::ZERO);
         if self.prepared.as_ref().is_some_and(|prepared| prepared.sockets.contains_key(&key)) {
             // That worker has activated the plan already, so this worker's `Commit` is on its way.
             self.commit();
@@ -375,9 +396,11 @@ impl Listeners {
         }
     }
 
-    /// Stops accepting and makes every connection end gracefully. Returns when all backlogs are empty.
-    pub(crate) async fn drain(&mut self) {
+    /// Stops accepting and makes every connection end gracefully; idle ones of HTTP/1 after `patience`. Returns when all
+    /// backlogs are empty.
+    pub(crate) async fn drain(&mut self, patience: Duration) {
         self.abandon();
+        self.core.lifecycle.be_patient(patience);
         self.end(|_| true);
         self.core.drain();
         join(std::mem::take(&mut self.closing)).await;
@@ -387,7 +410,7 @@ impl Listeners {
     fn end(&mut self, is_it: impl Fn(&ListenerKey) -> bool) {
         for (key, open) in self.open.extract_if(.., |key, _| is_it(key)) {
             open.listener.end();
-            self.closing.push(open.accepting);
+            self.closing.extend(open.accepting);
             self.ended.insert(key, open.listener);
         }
     }

@@ -4,8 +4,10 @@
 //! - `bind`: from an address to sockets
 //! - `unix`: from a Unix socket's path to sockets
 //! - `inherit`: from an inherited socket to sockets
+//! - `handover`: from the sockets of another process of this program to sockets
 
 mod bind;
+mod handover;
 mod inherit;
 mod unix;
 
@@ -16,6 +18,8 @@ use socket2::Socket;
 
 pub use bind::BindError;
 use bind::{Own, bind};
+pub use handover::HandedSockets;
+use handover::claim;
 use inherit::inherit;
 use unix::SocketFile;
 
@@ -67,11 +71,17 @@ impl Ports {
         self.open.iter().map(|port| port.bound.clone())
     }
 
-    /// Assigns sockets to each listener: existing ones with an equal address, or else a new one for each worker.
+    /// Assigns sockets to each listener: existing ones with an equal address, or else those in `handed`, which are removed
+    /// from it, or else a new one for each worker.
     ///
     /// # Errors
     /// The first address that cannot be bound. Sockets that were already bound for this call are closed.
-    pub(crate) fn arrange(&self, specs: Vec<ListenerSpec>, workers: usize) -> Result<Arranged, BindError> {
+    pub(crate) fn arrange(
+        &self,
+        specs: Vec<ListenerSpec>,
+        workers: usize,
+        handed: &mut Vec<HandedSockets>,
+    ) -> Result<Arranged, BindError> {
         let (stay, end) = self.keep(&specs);
         let mut own = Own { stay: stay.iter().flatten().filter_map(|port| port.bound.ip()).collect(), end: Vec::new() };
         own.end.extend(end.iter().chain(&self.closing).filter_map(|port| port.bound.ip()));
@@ -85,7 +95,10 @@ impl Ports {
                 continue;
             }
             let is_twice = || open.iter().any(|port: &Port| is_same(&port.socket, &socket));
+            let claimed =
+                claim(&socket, handed).map(|sockets| handover::adopt(&socket, sockets, workers)).transpose()?;
             let bound = match &socket {
+                _ if let Some(bound) = claimed => bound,
                 ListeningSocket::Bound(address) => bind(*address, workers, &own)?,
                 ListeningSocket::Unix(address) => unix::bind(address, workers, is_twice())?,
                 ListeningSocket::Inherited(descriptor) => inherit(*descriptor, workers, is_twice())?,
@@ -98,8 +111,9 @@ impl Ports {
                 BoundAddress::Unix(path) => Some(Arc::clone(path)),
             };
             open.push(Port { key, socket, bound: bound.address, file: bound.file });
-            for (of_worker, socket) in sockets.iter_mut().zip(bound.sockets) {
-                of_worker.push((key, AcceptingSocket { socket, path: path.clone() }));
+            // More sockets than workers come from a process with more workers.
+            for (number, socket) in bound.sockets.into_iter().enumerate() {
+                sockets[number % workers].push((key, AcceptingSocket { socket, path: path.clone() }));
             }
         }
         let specs = open.iter().map(|port| port.key).zip(specs).collect();
@@ -142,6 +156,29 @@ impl Ports {
     /// Returns the keys of the closing listeners.
     pub(crate) fn closing(&self) -> Arc<[ListenerKey]> {
         self.closing.iter().map(|port| port.key).collect()
+    }
+
+    /// Returns the configured sockets of the listeners, with their keys, in the order of the plan.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = (ListenerKey, &ListeningSocket)> {
+        self.open.iter().map(|port| (port.key, &port.socket))
+    }
+
+    /// Makes the files of Unix sockets this process's, after it has received them from another one.
+    pub(crate) fn own_files(&mut self) {
+        for port in self.open.iter_mut().filter(|port| port.file.is_none()) {
+            if let ListeningSocket::Unix(address) = &port.socket {
+                port.file = SocketFile::of(address);
+            }
+        }
+    }
+
+    /// Leaves the files of Unix sockets to the process that listens on them from now on.
+    pub(crate) fn disown_files(&mut self) {
+        for port in self.open.iter_mut().chain(&mut self.closing) {
+            if let Some(file) = port.file.take() {
+                file.disown();
+            }
+        }
     }
 
     /// Removes the files of Unix sockets: no client shall connect to a server that ends.

@@ -1,14 +1,17 @@
 //! The engine's public interface: bind, start, reload, drain.
 //!
+//! - `handover`: passes the listening sockets to another process
 //! - `reload`: replaces the plan and the listeners of a running engine
 //! - `run`: a worker's thread
 
+mod handover;
 mod reload;
 mod run;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -22,7 +25,7 @@ use crate::accept::{Adopted, Peers};
 use crate::listener::{Change, ListenerKey};
 use crate::observer::{self, Observer, Plans};
 use crate::pools::{BlockingSpec, WorkPools};
-use crate::ports::{BindError, Ports};
+use crate::ports::{BindError, HandedSockets, Ports};
 use crate::tls::{Certificates, Tickets, TlsError, TlsPlan};
 use crate::worker::Load;
 use reload::Closing;
@@ -92,10 +95,12 @@ pub(crate) enum Command {
     Forget(Arc<[ListenerKey]>),
     /// Send a message, which shows that the worker runs its tasks.
     Pulse(mpsc::Sender<()>),
+    /// Duplicate the sockets of all listeners and send the descriptors.
+    Lend(mpsc::Sender<io::Result<Vec<(ListenerKey, OwnedFd)>>>),
     /// Let handlers announce the time of the shutdown.
     Announce(Instant),
-    /// Stop accepting and end gracefully.
-    Drain,
+    /// Stop accepting and end gracefully. Idle connections of HTTP/1 stay open for this time.
+    Drain(Duration),
     /// End at once.
     Stop,
 }
@@ -122,11 +127,20 @@ impl Engine {
     /// # Errors
     /// The first invalid TLS policy, the first listener that cannot be bound, or the system's refusal of a thread.
     pub fn start(spec: EngineSpec) -> Result<Self, StartError> {
+        Self::start_with(spec, Vec::new())
+    }
+
+    /// As [`start`](Self::start), with the listening sockets that another process hands over. Sockets for which there is no
+    /// listener are closed.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with(spec: EngineSpec, mut handed: Vec<HandedSockets>) -> Result<Self, StartError> {
         let workers = spec.workers.max(1);
         let tickets = Tickets::new().map_err(StartError::System)?;
         let tls = TlsPlan::all(&spec.listeners, spec.certificates.as_ref(), &tickets).map_err(StartError::Tls)?;
         let mut ports = Ports::default();
-        let arranged = ports.arrange(spec.listeners, workers).map_err(StartError::Bind)?;
+        let arranged = ports.arrange(spec.listeners, workers, &mut handed).map_err(StartError::Bind)?;
         let (changes, taken) = arranged.hand_out(&spec.plan, &tls);
         ports.adopt(taken);
         let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
@@ -226,9 +240,16 @@ impl Engine {
     }
 
     /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the remaining ones.
-    pub async fn drain(mut self, grace: Duration) {
+    pub async fn drain(self, grace: Duration) {
+        self.drain_patiently(grace, Duration::ZERO).await;
+    }
+
+    /// As [`drain`](Self::drain), but an idle connection of HTTP/1 stays open until its next response, which announces the
+    /// end, or for `patience`: a request may be on its way, and a close without an announcement would lose it. (HTTP/2 announces
+    /// its end in any case.)
+    pub async fn drain_patiently(mut self, grace: Duration, patience: Duration) {
         self.ports.remove_files();
-        self.broadcast(|| Command::Drain);
+        self.broadcast(|| Command::Drain(patience));
         let _ = tokio::time::timeout(grace, self.alive.recv()).await;
         self.broadcast(|| Command::Stop);
         while self.alive.recv().await.is_some() {}

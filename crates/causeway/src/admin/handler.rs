@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use causeway_message::{Method, NameRef, names};
 use causeway_pipeline::metrics::Format;
-use causeway_pipeline::{Context, Handler, Step};
+use causeway_pipeline::{Context, Ends, Handler, Step};
 
 use super::answer::AdminResponse;
 use super::rules::{Guard, Rules};
@@ -59,7 +59,7 @@ impl Handler for AdminHandler {
 
 /// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
 fn endpoint(path: &str) -> Option<&'static str> {
-    const EXACT: [&str; 9] = [
+    const EXACT: [&str; 10] = [
         "/load",
         "/adapt",
         "/stop",
@@ -68,6 +68,7 @@ fn endpoint(path: &str) -> Option<&'static str> {
         "/causal",
         "/causeway/status",
         "/causeway/certificates",
+        "/causeway/upgrade",
         "/debug/vars",
     ];
     const BELOW: [&str; 4] = ["/config/", "/id/", "/pki/", "/causal/"];
@@ -114,6 +115,15 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         "/load" => only_post(AdminCommand::Load { content_type, force, by }),
         "/adapt" => only_post(AdminCommand::Adapt { content_type }),
         "/stop" => only_post(AdminCommand::Stop),
+        // A page of another origin may send other content types without a CORS preflight.
+        "/causeway/upgrade" if method == Method::Post && !content_type.contains("/json") => {
+            let words = format!("unacceptable content-type: {content_type}; 'application/json' required");
+            Err(AdminResponse::error(400, words))
+        }
+        "/causeway/upgrade" => {
+            let is_over_unix = matches!(cx.arrival().ends, Ends::Unix(_));
+            only_post(AdminCommand::Upgrade { is_over_unix })
+        }
         place if place.starts_with("/pki/") => {
             let steps: Vec<_> = place["/pki/".len()..].split('/').collect();
             match steps[..] {
@@ -166,7 +176,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
 
 fn nothing_at(path: &str) -> AdminResponse {
     let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, \
-                 /causal, /causeway/status, /causeway/certificates and /debug/vars";
+                 /causal, /causeway/status, /causeway/certificates, /causeway/upgrade and /debug/vars";
     AdminResponse::error(404, format!("no endpoint at {path}; {words}"))
 }
 

@@ -1,6 +1,7 @@
 //! Executes admin commands: reads the body, adapts it if it is not JSON, and passes the result to the server.
 
 use std::future::poll_fn;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,6 +10,7 @@ use causeway_pipeline::metrics::Format;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody, Worker};
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{AdminResponse, MediaType, warnings};
@@ -21,12 +23,33 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// A command of the API, without the request's body.
 pub(super) enum AdminCommand {
-    Read { path: String },
-    Change { verb: Verb, path: String, if_match: Option<String>, force: Force, by: By },
-    Load { content_type: String, force: Force, by: By },
-    Adapt { content_type: String },
-    Authority { id: String, form: AuthorityForm },
+    Read {
+        path: String,
+    },
+    Change {
+        verb: Verb,
+        path: String,
+        if_match: Option<String>,
+        force: Force,
+        by: By,
+    },
+    Load {
+        content_type: String,
+        force: Force,
+        by: By,
+    },
+    Adapt {
+        content_type: String,
+    },
+    Authority {
+        id: String,
+        form: AuthorityForm,
+    },
     Stop,
+    /// `is_over_unix`: the request came over a Unix socket.
+    Upgrade {
+        is_over_unix: bool,
+    },
     Status,
     Variables,
     Certificates,
@@ -39,10 +62,19 @@ impl AdminCommand {
     /// Returns the largest size of the command's body, in bytes.
     pub(super) fn body_bytes_max(&self) -> usize {
         match self {
-            Self::Causal(_) => causal::BODY_BYTES_MAX,
+            Self::Causal(_) | Self::Upgrade { .. } => causal::BODY_BYTES_MAX,
             _ => BODY_BYTES_MAX,
         }
     }
+}
+
+/// The body of a request for an upgrade.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpgradeConfig {
+    /// The program to run; without it the server's own.
+    #[serde(default)]
+    binary: Option<PathBuf>,
 }
 
 /// The format of an authority's data.
@@ -82,6 +114,7 @@ pub(super) async fn perform(
             Ok(value) => context.change(Change { verb, path, value, if_match, force, by }).await,
             Err(answer) => Err(answer),
         },
+        AdminCommand::Upgrade { is_over_unix } => context.upgrade(is_over_unix, body).await,
         AdminCommand::Load { content_type, force, by } => context.load(&content_type, body, force, by).await,
         AdminCommand::Adapt { content_type } => context.adapt(&content_type, body).await,
     };
@@ -127,6 +160,27 @@ impl CommandContext {
             stopping.ended().await;
         }
         AdminResponse::done()
+    }
+
+    async fn upgrade(&self, is_over_unix: bool, body: Option<IncomingBody>) -> Result<AdminResponse, AdminResponse> {
+        let text = text(body, causal::BODY_BYTES_MAX).await?;
+        let UpgradeConfig { binary } = match &*text {
+            [] => UpgradeConfig::default(),
+            text => {
+                serde_json::from_slice(text).map_err(|error| AdminResponse::error(400, format!("body: {error}")))?
+            }
+        };
+        if binary.is_some() && !is_over_unix {
+            // Every user of the machine can connect to a port, but only those that the permission bits of the socket's file admit may
+            // choose a program that runs with the server's rights.
+            let words =
+                "binary: expected a request over a Unix socket; over TCP the server starts its own program only";
+            return Err(AdminResponse::error(403, words));
+        }
+        match self.state.control.upgrade(binary).await {
+            Ok(process) => Ok(AdminResponse::json(&json!({ "pid": process }))),
+            Err(fault) => Err(AdminResponse::error(500, fault.to_string())),
+        }
     }
 
     async fn certificates(&self) -> AdminResponse {

@@ -1,4 +1,4 @@
-//! `stop`, `reload` and `status`, and the client with which commands call a server's admin API.
+//! `stop`, `reload`, `upgrade` and `status`, and the client with which commands call a server's admin API.
 //!
 //! It uses a plain socket instead of an HTTP client. Each request is HTTP/1.0 on a connection of its own, so the
 //! response ends with the connection, and the peer cannot choose a framing to be parsed.
@@ -62,6 +62,51 @@ pub(crate) struct StatusCommand {
     address: Option<String>,
 }
 
+#[derive(Args)]
+pub(crate) struct UpgradeCommand {
+    /// Program to run instead of the server's own file; only if the admin API is on a Unix socket
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Configuration that sets the address of the admin API
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Language of the configuration: `caddyfile` or `json`; default: by file name
+    #[arg(short, long, value_name = "NAME")]
+    adapter: Option<String>,
+    /// Address of the admin API; overrides the configuration, CADDY_ADMIN and the default localhost:2019
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+}
+
+impl UpgradeCommand {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let config = configured(self.address.as_deref(), self.config, self.adapter)?;
+        let address = address(self.address.as_deref(), &config)?;
+        let binary = match self.binary {
+            // The server may have another working directory.
+            Some(path) => Some(std::path::absolute(&path).with_context(|| format!("--binary {}", path.display()))?),
+            None => None,
+        };
+        let body = serde_json::json!({ "binary": binary }).to_string();
+        let fields = [("Content-Type", "application/json")];
+        let answer = AdminEndpoint::of(&address).ask("POST /causeway/upgrade", &fields, body.as_bytes())?;
+        answer.good().map_err(|words| anyhow!("the server on {address} continues to serve: {words}"))?;
+        let answer: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        output::print(&format!("Process {} serves now; the former one ends with its last request", answer["pid"]))
+    }
+}
+
+/// Returns the configuration that sets the admin API's address; null if a flag does, or there is none.
+fn configured(address: Option<&str>, config: Option<PathBuf>, adapter: Option<String>) -> anyhow::Result<Value> {
+    match (address, config) {
+        (None, Some(config)) => {
+            let flags = ConfigFlags { config: Some(config), adapter, envfile: Vec::new() };
+            Ok(flags.read()?.adapt()?.json)
+        }
+        _ => Ok(Value::Null),
+    }
+}
+
 impl StatusCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let address = address(self.address.as_deref(), &Value::Null)?;
@@ -74,13 +119,7 @@ impl StatusCommand {
 
 impl StopCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let config = match (&self.address, self.config) {
-            (None, Some(config)) => {
-                let flags = ConfigFlags { config: Some(config), adapter: self.adapter, envfile: Vec::new() };
-                flags.read()?.adapt()?.json
-            }
-            _ => Value::Null,
-        };
+        let config = configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = address(self.address.as_deref(), &config)?;
         let answer = AdminEndpoint::of(&address).ask("POST /stop", &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))

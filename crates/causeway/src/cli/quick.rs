@@ -15,7 +15,7 @@ use causeway::document::{AdaptedDocument, Document, Language};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::serve::{ServeFlags, Serving, SiteKind, serve};
+use super::serve::{Predecessor, ServeFlags, Serving, SiteKind, serve_generated};
 use super::source::literal;
 use answer_template::Numbered;
 pub(crate) use reverse_proxy::ReverseProxy;
@@ -128,7 +128,7 @@ impl FileServer {
             server["automatic_https"] = json!({});
         }
         let config = config([server]);
-        serve(serving(SiteKind::Flags, root, format!("file-server --listen {listen}"), config), &self.serve)
+        serve_generated(serving(SiteKind::Flags, root, format!("file-server --listen {listen}"), config), &self.serve)
     }
 }
 
@@ -143,7 +143,8 @@ impl Respond {
             }
         }
         // A terminal would block here for input that the user does not expect to type.
-        if body.is_none() && !std::io::stdin().is_terminal() {
+        // Nor has a process that takes the place of another any input, but the running configuration.
+        if body.is_none() && !std::io::stdin().is_terminal() && !Predecessor::is_there() {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).context("reading the body from standard input")?;
             body = Some(text).filter(|text| !text.is_empty());
@@ -164,7 +165,10 @@ impl Respond {
             servers.push(server(&numbered.address, json!({ "handle": [handler] }), self.access_log));
         }
         let config = config(servers);
-        serve(serving(SiteKind::Answer, "one answer", format!("respond --listen {}", self.listen), config), &self.serve)
+        serve_generated(
+            serving(SiteKind::Answer, "one answer", format!("respond --listen {}", self.listen), config),
+            &self.serve,
+        )
     }
 }
 
@@ -178,6 +182,7 @@ fn serving(site: SiteKind, name: &str, command: String, config: Value) -> Servin
         environment: Arc::default(),
         follows: None,
         pingback: None,
+        predecessor: None,
     }
 }
 

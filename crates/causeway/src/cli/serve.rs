@@ -6,6 +6,7 @@
 //! - `log`: the server's own messages, as entries of the configuration's logs
 
 mod follow;
+mod handover;
 mod log;
 mod service_manager;
 mod signals;
@@ -27,6 +28,8 @@ use super::environment::Environment;
 use super::source::{self, ConfigFlags};
 use super::{client, output};
 use follow::Followed;
+pub(crate) use handover::Predecessor;
+use handover::ServerFacts;
 pub(super) use signals::StopSignals;
 
 /// Exit status when a second signal interrupts the shutdown; Caddy's number.
@@ -77,6 +80,8 @@ pub(crate) struct Serving {
     pub(crate) follows: Option<Followed>,
     /// Address of a waiting `start`, to notify once the server runs.
     pub(crate) pingback: Option<SocketAddr>,
+    /// The process whose place this one takes.
+    pub(crate) predecessor: Option<Predecessor>,
 }
 
 /// Whether a followed file is polled for changes.
@@ -91,8 +96,22 @@ pub(crate) fn followed(flags: &ConfigFlags, source: server::ConfigFile, watch: W
     Followed { flags: flags.clone(), source, watch }
 }
 
-/// Serves until a signal or the admin API stops the server.
-pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
+/// Serves a generated configuration until a signal or the admin API stops the server. The running configuration of a
+/// process whose place this one takes comes before it.
+pub(crate) fn serve_generated(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
+    let predecessor = Predecessor::meet()?;
+    let line = predecessor.as_ref().and_then(Predecessor::line);
+    if let Some(predecessor) = predecessor {
+        serving.adapted = AdaptedDocument::of(predecessor.config().clone());
+        serving.predecessor = Some(predecessor);
+    }
+    Predecessor::report(line, serve(serving, flags))
+}
+
+/// Serves until a signal or the admin API stops the server, or another process takes its place.
+pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
+    let facts = ServerFacts { program: program(), name: serving.name.clone(), site: serving.site };
+    let mut predecessor = serving.predecessor.take();
     let least = if flags.debug { Level::Debug } else { Level::Info };
     let own = log::install(least.min(written_level(&serving.adapted)), least)?;
     let _flush = log::FlushAtEnd;
@@ -103,6 +122,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
     tracing::debug!(workers, ?grace, ?descriptors, "starting with these bounds");
     let environment = Arc::clone(&serving.environment);
     let registry = source::registry(&serving.environment);
+    let handed = predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
     let settings = ServerSettings {
         workers,
         grace,
@@ -114,15 +134,28 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
         autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
         logs: Box::new(move |logs| own.set(logs)),
         stages: Box::new(service_manager::tell),
+        successor: Some(Box::new(move |offer| {
+            let facts = facts.clone();
+            Box::pin(async move {
+                let started = tokio::task::spawn_blocking(move || facts.start_successor(offer));
+                started.await.unwrap_or_else(|_| Err("starting the new process failed inside the server".into()))
+            })
+        })),
+        handed,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         // Register signal handlers before the first output: a supervisor may send a signal as soon as it sees that
         // output.
-        let (mut end, mut reload) = signals::listen()?;
+        let (mut end, mut reload, mut upgrade) = signals::listen()?;
         let source = serving.follows.as_ref().map(|followed| followed.source.clone());
         let server = Server::start(settings, serving.adapted.json.clone(), source).await;
-        let server = server.map_err(|fault| explain(&fault, &serving))?;
+        let mut server = server.map_err(|fault| explain(&fault, &serving))?;
+        if let Some(predecessor) = predecessor {
+            // It blocks this thread only: the workers serve.
+            predecessor.ready()?;
+            server.own();
+        }
         // A failed start must neither leave a file nor overwrite the file of a running server.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
         log::flush();
@@ -163,6 +196,14 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
                         again.await;
                     });
                 }
+                () = upgrade.next() => {
+                    let control = control.clone();
+                    // A detached task: it ends with the runtime. The server logs a failure.
+                    tokio::spawn(async move {
+                        tracing::info!("SIGUSR2: starting another process");
+                        let _ = control.upgrade(None).await;
+                    });
+                }
                 () = end.next() => break,
             }
         }
@@ -189,6 +230,14 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
             }
         }
     })
+}
+
+/// Returns the path of this program. Called at the start: the system changes it when another file takes its place.
+fn program() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?;
+    // proc(5): the file was replaced between the start of the process and this call.
+    let text = path.to_str().and_then(|text| text.strip_suffix(" (deleted)").map(PathBuf::from));
+    Some(text.unwrap_or(path))
 }
 
 /// Notifies the parent process that the server runs. The token from standard input proves that the message is ours.
@@ -220,8 +269,12 @@ impl<'p> PidFile<'p> {
 
 impl Drop for PidFile<'_> {
     fn drop(&mut self) {
-        // Ignore a failure: the file may already be removed.
-        let _ = std::fs::remove_file(self.0);
+        // Another process that has taken this one's place has written its own id.
+        let is_ours = std::fs::read_to_string(self.0).is_ok_and(|text| text.trim() == std::process::id().to_string());
+        if is_ours {
+            // Ignore a failure: the file may already be removed.
+            let _ = std::fs::remove_file(self.0);
+        }
     }
 }
 

@@ -18,7 +18,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::certificates::data_folder;
-use super::{BoundAddresses, By, Control, Environment, Force, LoadFault, LoadRequest, Server, ServerSettings, Status};
+use super::{
+    BoundAddresses, By, Control, Environment, Force, Handover, LoadFault, LoadRequest, Server, ServerSettings, Status,
+};
 use crate::document::{AdaptedDocument, Document, Language, Mistake, log_warnings};
 
 /// Name of an embedded Caddyfile in messages.
@@ -211,6 +213,8 @@ impl Builder {
             logs: Box::new(|_| {}),
             // The service manager, if any, is the embedding program's own business.
             stages: Box::new(|_| {}),
+            successor: None,
+            handed: Handover::default(),
         };
         let server = match Server::start(settings, adapted.json.clone(), None).await {
             Ok(server) => server,

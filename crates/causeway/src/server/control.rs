@@ -1,5 +1,6 @@
 //! The command channel to the server: a cloneable sender, with one reply per command.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,6 +10,7 @@ use super::certificates::{AuthorityFacts, CertificateStatus};
 use super::fault::{ChangeFault, LoadFault};
 use super::source::ConfigFile;
 use super::tree::Verb;
+use super::upgrade::UpgradeFault;
 
 /// Commands queued before senders have to wait. Each may carry a whole configuration.
 const WAITING_MAX: usize = 16;
@@ -111,6 +113,8 @@ pub(super) enum Command {
     Status(Reply<Status>),
     Certificates(Reply<Vec<CertificateStatus>>),
     Follows(Reply<Option<ConfigFile>>),
+    /// Hands over to another process, of this program or the one at the path.
+    Upgrade(Option<PathBuf>, Reply<Result<u32, UpgradeFault>>),
     /// Stops the server. `Some` overrides the configuration's grace period.
     Stop(Option<Duration>, Reply<Stopping>),
 }
@@ -173,6 +177,15 @@ impl Control {
     /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration.
     pub async fn follows(&self) -> Option<ConfigFile> {
         self.ask(Command::Follows).await.flatten()
+    }
+
+    /// Starts another process, of this program or of `binary`, which takes the server's place with its sockets and its
+    /// configuration; this server then drains and ends. Returns the id of the process, which serves.
+    ///
+    /// # Errors
+    /// The reason when the other process does not serve. This server continues.
+    pub async fn upgrade(&self, binary: Option<PathBuf>) -> Result<u32, UpgradeFault> {
+        self.ask(|reply| Command::Upgrade(binary, reply)).await.unwrap_or(Err(UpgradeFault::Stopping))
     }
 
     /// Stops the server; `None` when it is gone.

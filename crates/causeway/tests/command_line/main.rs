@@ -22,6 +22,7 @@
 //! - `acme_server`: our own ACME authority; `trust` and `untrust`
 //! - `storage`: export, import and clean-up of storage; `redis`: a Redis server for tests
 //! - `matchers`: every matcher, in Caddyfiles
+//! - `upgrade`: another process takes the place of a server
 //! - `unix_listeners`: sites on Unix sockets
 //! - `unix_sockets`: upstreams at Unix sockets; `upstreams`: upstreams that fail and return;
 //!   `dynamic`: upstreams from DNS
@@ -67,4 +68,5 @@ mod signals;
 mod storage;
 mod unix_listeners;
 mod unix_sockets;
+mod upgrade;
 mod upstreams;

@@ -224,6 +224,42 @@ fn messages_about_the_life_of_a_server() {
     assert_eq!(server.status().code(), Some(0));
 }
 
+// sd_notify(3): MAINPID= names another main process. With `NotifyAccess=main` only the present one may send it, and only the next one
+// may send READY=1 after it. The former process must not report its end as the service's.
+#[test]
+fn messages_about_another_main_process() {
+    let manager = Manager::new("upgrade");
+    let folder = Folder::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond hi\n}\n")]);
+    let mut command = folder.command(&["run"]);
+    command.env("NOTIFY_SOCKET", &manager.1);
+    let mut server = ServerProcess::start(command);
+    let port = server.port();
+    assert_eq!(manager.next()[0], "READY=1");
+    server.signal(Signal::USR2);
+    let message = manager.next();
+    let id = message[0].strip_prefix("MAINPID=").unwrap();
+    server.line_with(&format!("process {id} serves now"));
+    assert_eq!(manager.next(), ["READY=1", &format!("STATUS=Serving http://127.0.0.1:{port}")]);
+    assert_eq!(server.status().code(), Some(0));
+    rustix::process::kill_process(rustix::process::Pid::from_raw(id.parse().unwrap()).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(manager.next(), ["STOPPING=1", "STATUS=Stopping"]);
+}
+
+/// An inherited socket goes on to the next process, which has it under the same number.
+#[test]
+fn an_upgrade_with_an_inherited_socket() {
+    let folder = Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond hello\n}\n")]);
+    let listener = listener();
+    let port = listener.local_addr().unwrap().port();
+    let mut server = ServerProcess::start(with_descriptor_3(&folder, listener));
+    server.signal(Signal::USR2);
+    let line = server.line_with(" serves now; ");
+    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(server.status().code(), Some(0));
+    assert_eq!(get(port, "/").body, "hello");
+    rustix::process::kill_process(rustix::process::Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+}
+
 // sd_watchdog_enabled(3): WATCHDOG=1 at half of WATCHDOG_USEC, if WATCHDOG_PID is unset or the process's own.
 #[test]
 fn signs_of_life() {

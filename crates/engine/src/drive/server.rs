@@ -94,6 +94,8 @@ enum DrainStep {
     NotBegun,
     /// Requests that had already arrived are still accepted.
     LastRead,
+    /// The connection is idle and may be for a while: the response to its next request announces the end.
+    Patient,
     /// The machine closes gracefully.
     Draining,
     /// No further exchange can begin.
@@ -178,17 +180,30 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 self.drain = DrainStep::LastRead;
                 yield_turn(task);
             }
+            DrainStep::LastRead if self.may_stay_idle() => {
+                self.drain = DrainStep::Patient;
+                // The deadline is another one now.
+                self.awaited = AwaitedAction::None;
+            }
             DrainStep::LastRead => {
                 self.drain = DrainStep::Draining;
                 self.machine.drain(out);
             }
-            DrainStep::Draining | DrainStep::LastExchange => {}
+            DrainStep::Patient | DrainStep::Draining | DrainStep::LastExchange => {}
         }
         if self.drain == DrainStep::Draining && self.machine.is_last() {
             // An open exchange may last for long, and only a new one would need the listener's plan: the plan is not kept alive for it.
             self.drain = DrainStep::LastExchange;
             self.listener = self.listener.without_plan(self.line.core.vacant());
         }
+    }
+
+    /// Returns whether the drain is patient with this connection: it is idle, and its protocol has no message that announces an end.
+    fn may_stay_idle(&self) -> bool {
+        !self.machine.is_multiplexed()
+            && self.exchanges.is_empty()
+            && !self.is_outdated()
+            && self.line.core.lifecycle.idle_until().is_some_and(|until| clock::now() < until)
     }
 
     fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
@@ -329,6 +344,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             self.unclean = true;
             self.machine.drain(out);
             return self.machine.refuse(stream, StatusCode::MISDIRECTED_REQUEST, &clock::date(), out);
+        }
+        if self.drain == DrainStep::Patient {
+            self.drain = DrainStep::Draining;
+            self.machine.drain(out);
         }
         let ends = self.addresses.ends(self.listener.unix());
         let plan = self.listener.plan();

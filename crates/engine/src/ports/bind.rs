@@ -136,7 +136,7 @@ fn alone(address: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Binds a socket to an address that it shares with further sockets of this process.
-fn beside(address: SocketAddr) -> io::Result<Socket> {
+pub(super) fn beside(address: SocketAddr) -> io::Result<Socket> {
     let socket = socket(address)?;
     socket.set_reuse_port(true)?;
     socket.bind(&address.into())?;

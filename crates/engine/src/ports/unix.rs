@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_pipeline::{BoundAddress, ListeningSocket, UnixAddress};
 use rustix::fs::{Mode, fchmod};
@@ -15,18 +16,34 @@ use crate::accept::BACKLOG;
 
 /// The file of a Unix socket. The last clone removes it when it is dropped, unless another process has replaced it.
 #[derive(Debug, Clone)]
-pub(super) struct SocketFile(#[expect(dead_code, reason = "its drop removes the file")] Arc<Owned>);
+pub(super) struct SocketFile(Arc<Owned>);
 
 #[derive(Debug)]
 struct Owned {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
+    /// Whether another process listens on the socket from now on.
+    is_disowned: AtomicBool,
 }
 
 impl SocketFile {
+    /// Returns the file of a socket that is bound; `None` for an abstract name, or if the file is gone.
+    pub(super) fn of(address: &UnixAddress) -> Option<Self> {
+        if address.abstract_name().is_some() {
+            return None;
+        }
+        Self::at(Path::new(&*address.path)).ok()
+    }
+
+    /// Leaves the file when the last clone is dropped.
+    pub(super) fn disown(&self) {
+        self.0.is_disowned.store(true, Ordering::Relaxed);
+    }
+
     fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self(Arc::new(Owned { path: path.to_owned(), identity: identity(path)? })))
+        let identity = identity(path)?;
+        Ok(Self(Arc::new(Owned { path: path.to_owned(), identity, is_disowned: AtomicBool::new(false) })))
     }
 }
 
@@ -37,6 +54,9 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        if self.is_disowned.load(Ordering::Relaxed) {
+            return;
+        }
         if identity(&self.path).is_ok_and(|identity| identity == self.identity)
             && let Err(error) = fs::remove_file(&self.path)
         {

@@ -37,7 +37,7 @@ impl Engine {
         certificates: Option<Arc<dyn Certificates>>,
     ) -> Result<(), StartError> {
         let tls = TlsPlan::all(&listeners, certificates.as_ref(), &self.tickets).map_err(StartError::Tls)?;
-        let arranged = self.ports.arrange(listeners, self.commands.len()).map_err(StartError::Bind)?;
+        let arranged = self.ports.arrange(listeners, self.commands.len(), &mut Vec::new()).map_err(StartError::Bind)?;
         let (changes, taken) = arranged.hand_out(&plan, &tls);
         observer::remember(&self.plans, &plan);
         drop(plan);

@@ -89,8 +89,12 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 // The channel has room for every worker's message.
                 let _ = beat.try_send(());
             }
+            Some(Command::Lend(report)) => {
+                // The channel has room for every worker's report.
+                let _ = report.try_send(listeners.lend());
+            }
             Some(Command::Announce(at)) => core.lifecycle.announce_shutdown(at),
-            Some(Command::Drain) => listeners.drain().await,
+            Some(Command::Drain(patience)) => listeners.drain(patience).await,
             Some(Command::Stop) | None => return,
         }
     }

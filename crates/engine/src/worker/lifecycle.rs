@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Load;
 use crate::clock;
@@ -17,6 +17,8 @@ use crate::clock;
 pub(crate) struct Lifecycle {
     is_draining: Cell<bool>,
     is_closed: Cell<bool>,
+    /// During a drain: the time until which an idle connection may wait for its next request. `None`: not at all.
+    idle_until: Cell<Option<Instant>>,
     /// When the shutdown begins or began; a shutdown may be announced before its time.
     shutdown_at: Cell<Option<Instant>>,
     /// Notified when a connection ends during a drain.
@@ -29,6 +31,7 @@ impl Lifecycle {
         Self {
             is_draining: Cell::new(false),
             is_closed: Cell::new(false),
+            idle_until: Cell::default(),
             shutdown_at: Cell::default(),
             ended: tokio::sync::Notify::new(),
             load,
@@ -46,6 +49,16 @@ impl Lifecycle {
     /// Returns whether the worker ends with its last connection.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.get()
+    }
+
+    /// Lets idle connections stay open for a time after the drain begins.
+    pub(crate) fn be_patient(&self, patience: Duration) {
+        self.idle_until.set((!patience.is_zero()).then(|| clock::now() + patience));
+    }
+
+    /// Returns the time until which an idle connection may wait for its next request during a drain.
+    pub(crate) fn idle_until(&self) -> Option<Instant> {
+        self.idle_until.get()
     }
 
     pub(super) fn drain(&self) {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::serving;
-use crate::cli::serve::{ServeFlags, SiteKind, serve};
+use crate::cli::serve::{ServeFlags, SiteKind, serve_generated};
 
 #[derive(Args)]
 pub(crate) struct ReverseProxy {
@@ -68,7 +68,10 @@ impl ReverseProxy {
         }
         let config = json!({ "admin": { "disabled": true }, "apps": apps });
         let name = format!("a proxy to {}", names.join(", "));
-        serve(serving(SiteKind::Proxy, &name, format!("reverse-proxy --from {}", self.from), config), &self.serve)
+        serve_generated(
+            serving(SiteKind::Proxy, &name, format!("reverse-proxy --from {}", self.from), config),
+            &self.serve,
+        )
     }
 
     /// Returns the handler, and the addresses of its upstreams.

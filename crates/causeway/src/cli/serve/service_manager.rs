@@ -31,6 +31,11 @@ pub(super) fn tell(stage: &Stage<'_>) {
     }
 }
 
+/// Reports that another process takes this one's place. Only the main process may report it, and its later messages are ignored.
+pub(super) fn succeeded_by(process: u32) {
+    send(&[NotifyState::MainPid(process)]);
+}
+
 /// Sends a sign of life at twice the frequency that the service manager expects, as long as every worker runs its tasks. Returns
 /// at once if the service manager expects none.
 pub(super) async fn watch(pulse: Pulse) {

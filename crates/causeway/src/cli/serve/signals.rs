@@ -12,14 +12,17 @@ pub(in crate::cli) struct StopSignals {
 /// SIGUSR1, which reloads the configuration's file.
 pub(super) struct Reload(Signal);
 
+/// SIGUSR2, at which another process takes the server's place.
+pub(super) struct UpgradeSignal(Signal);
+
 /// Registers all handlers, which replaces the signals' default actions.
-pub(super) fn listen() -> anyhow::Result<(StopSignals, Reload)> {
+pub(super) fn listen() -> anyhow::Result<(StopSignals, Reload, UpgradeSignal)> {
     // A closing terminal sends SIGHUP to background processes. The registration disables its default action, as in
     // Caddy.
     drop(listen_for(SignalKind::hangup())?);
-    // Caddy ignores SIGUSR2 too.
-    drop(listen_for(SignalKind::user_defined2())?);
-    Ok((StopSignals::listen()?, Reload(listen_for(SignalKind::user_defined1())?)))
+    // DEVIATES from Caddy, which ignores SIGUSR2: it is nginx's signal for this.
+    let upgrade = UpgradeSignal(listen_for(SignalKind::user_defined2())?);
+    Ok((StopSignals::listen()?, Reload(listen_for(SignalKind::user_defined1())?), upgrade))
 }
 
 fn listen_for(kind: SignalKind) -> anyhow::Result<Signal> {
@@ -42,6 +45,13 @@ impl StopSignals {
 }
 
 impl Reload {
+    /// Waits for the next signal.
+    pub(super) async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
+impl UpgradeSignal {
     /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         self.0.recv().await;

@@ -9,7 +9,7 @@ use causeway_message::WriteList;
 use causeway_pipeline::{BodyFault, Ending};
 
 use super::exchange::{Exchange, Inbound, PeerAction};
-use super::{Phase, ServerConnection};
+use super::{DrainStep, Phase, ServerConnection};
 use crate::clock;
 use crate::machine::{Machine, WaitsFor};
 use crate::transport::Transport;
@@ -52,6 +52,9 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         } else {
             self.limit(awaited).map(|limit| self.line.since + limit)
         };
+        let patience = self.line.core.lifecycle.idle_until();
+        let is_patient = self.drain == DrainStep::Patient && awaited == AwaitedAction::Request;
+        let deadline = if is_patient { deadline.min(patience) } else { deadline };
         let Some(deadline) = deadline else { return ControlFlow::Continue(()) };
         if clock::now() >= deadline {
             return self.time_out(awaited, task, out);

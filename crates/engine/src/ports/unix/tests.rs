@@ -9,11 +9,7 @@ struct SocketPath(String);
 impl SocketPath {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "causeway-unix-{}-{}",
-            std::process::id(),
-            NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-        );
+        let name = format!("causeway-unix-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Self(std::env::temp_dir().join(name).to_str().unwrap().to_owned())
     }
 

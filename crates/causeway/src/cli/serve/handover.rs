@@ -1,0 +1,418 @@
+//! The handover between two processes of this program, over a pair of connected Unix sockets.
+//!
+//! ```text
+//!   former process                               new process, whose standard input is the other end
+//!   offer: length, JSON, descriptors ──────────►
+//!                                    ◄────────── "ready", or "failed" and the reason
+//!   "go" ──────────────────────────────────────►
+//! ```
+//! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits them. If the
+//! former process ends before "go", the new one serves on: the sockets are open in it.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use causeway::document::{Document, Language};
+use causeway::server::{ConfigFile, Handover, UpgradeOffer};
+use causeway_engine::HandedSockets;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{SiteKind, service_manager};
+use crate::cli::environment::Environment;
+use crate::cli::source::{ConfigFlags, ConfigSource};
+
+/// Set for a process whose standard input is a handover.
+const VARIABLE: &str = "CAUSEWAY_HANDOVER";
+/// Time limit for the new process until it serves.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit for the new process to read the offer, and for the former one to answer "ready".
+const TALK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Descriptors in one message; Linux allows 253.
+const DESCRIPTORS_MAX: usize = 64;
+/// The longest offer: the largest configuration that the admin API accepts, and the rest.
+const OFFER_BYTES_MAX: u64 = 80 << 20;
+/// The longest reason of a failure that is read.
+const REASON_BYTES_MAX: u64 = 16 << 10;
+
+/// The offer without its descriptors.
+#[derive(Serialize, Deserialize)]
+struct WrittenOffer {
+    name: String,
+    is_configured: bool,
+    config: Value,
+    /// Path and adapter.
+    follows: Option<(PathBuf, String)>,
+    sites: Vec<WrittenSockets>,
+    admin: Vec<WrittenSockets>,
+}
+
+/// The sockets of one listener: the number of their descriptors.
+#[derive(Serialize, Deserialize)]
+struct WrittenSockets {
+    name: String,
+    count: usize,
+}
+
+/// The facts about a server that its successor needs besides the offer.
+#[derive(Clone)]
+pub(super) struct ServerFacts {
+    /// The program, found before a package could replace the file.
+    pub(super) program: Option<PathBuf>,
+    /// The configuration's name in the first line.
+    pub(super) name: String,
+    pub(super) site: SiteKind,
+}
+
+impl ServerFacts {
+    /// Starts another process with this one's arguments and waits until it serves. Returns its process id.
+    pub(super) fn start_successor(&self, offer: UpgradeOffer) -> Result<u32, String> {
+        if std::process::id() == 1 {
+            return Err(
+                "found process id 1, expected another: a container ends with its first process; start another \
+                        container instead"
+                    .into(),
+            );
+        }
+        let program = offer.binary.as_ref().or(self.program.as_ref()).ok_or("the path of this program is not known")?;
+        let program = program.clone();
+        let fault = |error: anyhow::Error| format!("{}: {error:#}", program.display());
+        let (ours, theirs) = UnixStream::pair().context("a pair of sockets").map_err(fault)?;
+        let mut child = spawn(&program, theirs).map_err(fault)?;
+        match self.talk(offer, ours, READY_TIMEOUT) {
+            Ok(mut line) => {
+                // While this is still the main process, the service manager accepts its message about the next one.
+                service_manager::succeeded_by(child.id());
+                // An error means that the process has just ended; the service manager then restarts the service.
+                let _ = line.write_all(b"go\n");
+                Ok(child.id())
+            }
+            Err(error) => Err(fault(end(&mut child, error))),
+        }
+    }
+
+    /// Sends the offer and waits for "ready".
+    fn talk(&self, offer: UpgradeOffer, mut line: UnixStream, within: Duration) -> anyhow::Result<UnixStream> {
+        let count = |sockets: &[HandedSockets]| {
+            let written = |of: &HandedSockets| WrittenSockets { name: of.name.clone(), count: of.descriptors.len() };
+            sockets.iter().map(written).collect()
+        };
+        let written = WrittenOffer {
+            name: self.name.clone(),
+            is_configured: self.site == SiteKind::Configured,
+            config: offer.config,
+            follows: offer.follows.map(|file| (file.file, file.adapter)),
+            sites: count(&offer.sockets.sites),
+            admin: count(&offer.sockets.admin),
+        };
+        let json = serde_json::to_vec(&written)?;
+        let sent = (|| {
+            line.set_write_timeout(Some(TALK_TIMEOUT))?;
+            line.write_all(&(json.len() as u64).to_be_bytes())?;
+            line.write_all(&json)?;
+            let sockets = offer.sockets.sites.iter().chain(&offer.sockets.admin);
+            let descriptors: Vec<_> = sockets.flat_map(|of| &of.descriptors).collect();
+            descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|some| send_descriptors(&line, some))
+        })();
+        // The process may have ended before it read the offer: the failed read below then has more to tell.
+        let sent: io::Result<()> = sent;
+        let answer = read_line(&line, within);
+        match (answer, sent) {
+            (Ok(text), _) if text == "ready" => Ok(line),
+            (Ok(text), _) if text.is_empty() => bail!("the new process ended before it served"),
+            (Ok(text), _) => {
+                let reason =
+                    text.strip_prefix("failed ").unwrap_or("found another program's answer, expected a causeway's");
+                bail!("the new process does not serve: {reason}")
+            }
+            (Err(error), _) if is_timeout(&error) => {
+                bail!("the new process did not serve within {} s and was ended", within.as_secs())
+            }
+            (Err(error), Ok(())) | (Err(_), Err(error)) => Err(error).context("the connection to the new process"),
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn spawn(program: &Path, line: UnixStream) -> anyhow::Result<Child> {
+    let mut arguments = std::env::args_os();
+    let _ = arguments.next();
+    let mut command = std::process::Command::new(program);
+    command.args(arguments).env(VARIABLE, "1").stdin(Stdio::from(OwnedFd::from(line)));
+    // sd_watchdog_enabled(3): the variable would say that the signs of life are another process's task.
+    command.env_remove("WATCHDOG_PID");
+    command.spawn().context("starting the new process")
+}
+
+/// Ends a process that does not serve. Adds its exit status to the error if it has ended by itself.
+fn end(child: &mut Child, error: anyhow::Error) -> anyhow::Error {
+    // A process that has closed the connection is about to exit; the status is a part of the reason.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(500) {
+        if let Ok(Some(status)) = child.try_wait() {
+            return anyhow!("{error:#} ({status})");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    error
+}
+
+/// Reads a line; returns an empty one at the end of the stream.
+fn read_line(line: &UnixStream, within: Duration) -> io::Result<String> {
+    let deadline = Instant::now() + within;
+    let mut text = Vec::new();
+    let mut from = BufReader::new(line.take(REASON_BYTES_MAX));
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        line.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match from.read_until(b'\n', &mut text) {
+            Ok(_) => return Ok(String::from_utf8_lossy(&text).trim_end().to_owned()),
+            Err(error) if is_timeout(&error) && Instant::now() < deadline => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(String::new()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn send_descriptors(line: &UnixStream, descriptors: &[&OwnedFd]) -> io::Result<()> {
+    let borrowed: Vec<_> = descriptors.iter().map(|descriptor| descriptor.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&borrowed));
+    // A message needs a byte to carry the descriptors.
+    sendmsg(line, &[IoSlice::new(b"d")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives one message with descriptors.
+fn receive_descriptors(line: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let received = recvmsg(line, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let before = out.len();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            out.extend(descriptors);
+        }
+    }
+    if received.bytes == 0 || out.len() == before {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
+}
+
+/// The process whose place this one takes.
+pub(crate) struct Predecessor {
+    line: UnixStream,
+    name: String,
+    is_configured: bool,
+    config: Value,
+    pub(super) follows: Option<ConfigFile>,
+    sockets: Handover,
+}
+
+impl Predecessor {
+    /// Receives the offer of a former process; `None` if there is none. Standard input is empty afterwards.
+    pub(crate) fn meet() -> anyhow::Result<Option<Self>> {
+        if !Self::is_there() {
+            return Ok(None);
+        }
+        let line = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+        rustix::stdio::dup2_stdin(File::open("/dev/null").context("/dev/null")?)?;
+        Self::read(line).context("taking over from a running server").map(Some)
+    }
+
+    /// Returns whether standard input is an offer.
+    pub(crate) fn is_there() -> bool {
+        // Another program may have set the variable, or passed it on.
+        let is_socket = || {
+            let input = rustix::stdio::stdin().try_clone_to_owned();
+            input.is_ok_and(|input| UnixStream::from(input).local_addr().is_ok())
+        };
+        std::env::var_os(VARIABLE).is_some() && is_socket()
+    }
+
+    fn read(mut line: UnixStream) -> anyhow::Result<Self> {
+        line.set_read_timeout(Some(TALK_TIMEOUT))?;
+        let mut length = [0; 8];
+        line.read_exact(&mut length)?;
+        let length = u64::from_be_bytes(length);
+        if length > OFFER_BYTES_MAX {
+            bail!("found an offer of {length} bytes, expected at most {OFFER_BYTES_MAX}");
+        }
+        let mut json = Vec::new();
+        // Exactly these bytes: a read beyond them would lose the descriptors that come with the next one.
+        (&line).take(length).read_to_end(&mut json)?;
+        let offer: WrittenOffer = serde_json::from_slice(&json).context("the offer of the former process")?;
+        let count = |sockets: &[WrittenSockets]| sockets.iter().fold(0, |sum: usize, of| sum.saturating_add(of.count));
+        let expected = count(&offer.sites).saturating_add(count(&offer.admin));
+        let mut descriptors = Vec::new();
+        while descriptors.len() < expected {
+            receive_descriptors(&line, &mut descriptors).context("the sockets of the former process")?;
+        }
+        let mut descriptors = descriptors.into_iter();
+        let mut handed = |sockets: Vec<WrittenSockets>| {
+            let handed = |WrittenSockets { name, count }| HandedSockets {
+                name,
+                descriptors: descriptors.by_ref().take(count).collect(),
+            };
+            sockets.into_iter().map(handed).collect()
+        };
+        Ok(Self {
+            line,
+            name: offer.name,
+            is_configured: offer.is_configured,
+            config: offer.config,
+            follows: offer.follows.map(|(file, adapter)| ConfigFile { file, adapter }),
+            sockets: Handover { sites: handed(offer.sites), admin: handed(offer.admin) },
+        })
+    }
+
+    /// Returns the running configuration, in place of one from a file.
+    pub(crate) fn source(&self, flags: &ConfigFlags) -> anyhow::Result<(ConfigSource, SiteKind)> {
+        let environment = Arc::new(Environment::read(&flags.envfile)?);
+        let document = Document { name: self.name.clone(), text: self.config.to_string(), language: Language::Json };
+        let site = if self.is_configured { SiteKind::Configured } else { SiteKind::Welcome };
+        Ok((ConfigSource { document, environment, file: None }, site))
+    }
+
+    /// Returns the running configuration.
+    pub(super) fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// Returns the file that the server followed.
+    pub(crate) fn follows(&self) -> Option<ConfigFile> {
+        self.follows.clone()
+    }
+
+    /// Takes the sockets.
+    pub(super) fn take_sockets(&mut self) -> Handover {
+        std::mem::take(&mut self.sockets)
+    }
+
+    /// Reports that this process serves, and waits until the former one has stopped accepting.
+    pub(super) fn ready(&self) -> anyhow::Result<()> {
+        let mut line = &self.line;
+        // An error, or an end without a word, means that the former process has ended: then this one is alone.
+        if line.write_all(b"ready\n").is_ok() {
+            let _ = read_line(&self.line, TALK_TIMEOUT);
+        }
+        Ok(())
+    }
+
+    /// Passes the result on; reports a failure to the former process, which then serves on.
+    pub(crate) fn report<T>(line: Option<UnixStream>, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        if let (Some(mut line), Err(error)) = (line, &result) {
+            let words = format!("failed {error:#}").replace(char::is_control, " ");
+            // An error means that the former process has ended; standard error has the reason too.
+            let _ = line.write_all(words.as_bytes()).and_then(|()| line.write_all(b"\n"));
+        }
+        result
+    }
+
+    /// Returns another handle of the connection, for [`report`](Self::report).
+    pub(crate) fn line(&self) -> Option<UnixStream> {
+        self.line.try_clone().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn offer(sockets: usize) -> UpgradeOffer {
+        let listeners = (0..sockets).map(|_| TcpListener::bind("127.0.0.1:0").unwrap().into());
+        let sites = vec![HandedSockets { name: ":80".into(), descriptors: listeners.collect() }];
+        let follows = Some(ConfigFile { file: "Caddyfile".into(), adapter: "caddyfile".into() });
+        UpgradeOffer {
+            config: serde_json::json!({ "apps": {} }),
+            follows,
+            sockets: Handover { sites, admin: Vec::new() },
+            binary: None,
+        }
+    }
+
+    fn facts() -> ServerFacts {
+        ServerFacts { program: None, name: "Caddyfile".into(), site: SiteKind::Configured }
+    }
+
+    /// More descriptors than one message has room for arrive in their order.
+    #[test]
+    fn an_offer_arrives_whole() {
+        for sockets in [0, 1, DESCRIPTORS_MAX, DESCRIPTORS_MAX + 1] {
+            let offer = offer(sockets);
+            let address =
+                |descriptor: &OwnedFd| TcpListener::from(descriptor.try_clone().unwrap()).local_addr().unwrap();
+            let want: Vec<_> = offer.sockets.sites[0].descriptors.iter().map(address).collect();
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            std::thread::scope(|scope| {
+                let former = scope.spawn(|| facts().talk(offer, ours, READY_TIMEOUT).map(drop));
+                let new = Predecessor::read(theirs).unwrap();
+                assert_eq!(new.sockets.sites[0].descriptors.iter().map(address).collect::<Vec<_>>(), want);
+                assert_eq!((&*new.name, &new.config["apps"]), ("Caddyfile", &serde_json::json!({})));
+                new.ready().unwrap();
+                former.join().unwrap().unwrap();
+            });
+        }
+    }
+
+    /// Every answer of the other process but "ready" is a failure with its reason.
+    #[test]
+    fn answers() {
+        for (answer, want) in [
+            ("failed listening on :80: no\n", "the new process does not serve: listening on :80: no"),
+            ("", "the new process ended before it served"),
+            ("hello\n", "the new process does not serve: found another program's answer, expected a causeway's"),
+        ] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(answer.as_bytes()).unwrap();
+            theirs.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(facts().talk(offer(1), ours, READY_TIMEOUT).unwrap_err().to_string(), want);
+        }
+    }
+
+    /// A process that says nothing is given up.
+    #[test]
+    fn silence() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let error = facts().talk(offer(1), ours, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.to_string(), "the new process did not serve within 0 s and was ended");
+    }
+
+    /// An offer that ends early, or is none, is an error, at every place.
+    #[test]
+    fn an_offer_that_is_cut() {
+        let json = br#"{"name":"","is_configured":true,"config":null,"follows":null,"sites":[{"name":"a","count":1}],"admin":[]}"#;
+        let whole = [&(json.len() as u64).to_be_bytes(), &json[..]].concat();
+        for end in 0..=whole.len() {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            ours.write_all(&whole[..end]).unwrap();
+            drop(ours);
+            assert!(Predecessor::read(theirs).is_err(), "cut at {end}");
+        }
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.write_all(&u64::MAX.to_be_bytes()).unwrap();
+        assert!(Predecessor::read(theirs).err().unwrap().to_string().starts_with("found an offer of "));
+    }
+}

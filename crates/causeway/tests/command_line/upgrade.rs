@@ -1,0 +1,325 @@
+//! `upgrade` and SIGUSR2: another process takes the place of a running server, with its sockets.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::{connect, get};
+use crate::process::Folder;
+
+/// Paths for two sockets, of the admin API and of a site; the files are removed when dropped.
+struct Sockets {
+    admin: PathBuf,
+    site: PathBuf,
+}
+
+impl Sockets {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("causeway-up-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        // Not in the test's folder, whose path may be longer than a socket's.
+        let path = |end: &str| std::env::temp_dir().join(format!("{name}{end}"));
+        Self { admin: path(".admin"), site: path(".site") }
+    }
+
+    fn address(&self) -> String {
+        format!("unix/{}", self.admin.display())
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.admin);
+        let _ = std::fs::remove_file(&self.site);
+    }
+}
+
+/// A process that has taken a server's place; killed when dropped.
+struct Successor(u32);
+
+impl Successor {
+    /// Reads its process id from the output of `upgrade`.
+    #[track_caller]
+    fn of(output: &std::process::Output) -> Self {
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{errors}");
+        let id = text.strip_prefix("Process ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+        Self(id.unwrap_or_else(|| panic!("{text}")))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.try_into().unwrap()).unwrap()
+    }
+
+    /// Returns the program's arguments.
+    fn arguments(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/cmdline", self.0)).unwrap_or_default().replace('\0', " ")
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = kill_process(self.pid(), Signal::KILL);
+    }
+}
+
+const CLOSE: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+/// Writes a program that runs the server with other arguments.
+fn wrapper(folder: &Folder, arguments: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_causeway");
+    folder.write("wrapper", format!("#!/bin/sh\nexec '{program}' run {arguments}\n"));
+    let path = folder.path("wrapper");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Sends a request and reads the response, whose body is `hello`. Returns whether the connection stays open.
+fn ask(stream: &mut TcpStream) -> std::io::Result<bool> {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\nhello") {
+        let mut some = [0; 512];
+        match stream.read(&mut some)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            len => bytes.extend_from_slice(&some[..len]),
+        }
+    }
+    Ok(!String::from_utf8_lossy(&bytes).contains("Connection: close"))
+}
+
+/// An upstream that switches protocols and echoes, as a WebSocket's does.
+fn echo_upstream() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+                    head.push(byte[0]);
+                }
+                let _ = stream.write_all(
+                    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+                );
+                let mut some = [0; 64];
+                while let Ok(len @ 1..) = stream.read(&mut some) {
+                    let _ = stream.write_all(&some[..len]);
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Opens a tunnel through the server.
+fn tunnel(port: u16) -> TcpStream {
+    let mut stream = connect(port);
+    let head = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let (mut answer, mut byte) = (Vec::new(), [0]);
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
+    stream
+}
+
+fn echoes(stream: &mut TcpStream) -> bool {
+    let mut back = [0; 5];
+    stream.write_all(b"hello").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"hello"
+}
+
+/// Under load no connection fails, whatever the number of workers of the next process: new connections, kept ones, and
+/// tunnels, which last until the grace period is over.
+#[test]
+fn under_load() {
+    let (folder, sockets) = (Folder::new(), Sockets::new());
+    let upstream = echo_upstream();
+    folder.write(
+        "Caddyfile",
+        format!(
+            "{{\nadmin {}\ngrace_period 4s\n}}\nhttp://:0 {{\nbind 127.0.0.1 unix/{}\nreverse_proxy /ws 127.0.0.1:{upstream}\nrespond / hello\n}}\n",
+            sockets.address(),
+            sockets.site.display()
+        ),
+    );
+    let server = folder.start(&["run", "--workers", "2", "--pidfile", "pid"]);
+    let port = server.port();
+    let mut tunnels: Vec<_> = (0..100).map(|_| tunnel(port)).collect();
+    let done = AtomicBool::new(false);
+    let (served, successors) = std::thread::scope(|scope| {
+        let kept = |_| {
+            scope.spawn(|| {
+                let (mut stream, mut served) = (connect(port), 0);
+                while !done.load(Ordering::Relaxed) {
+                    if !ask(&mut stream).unwrap() {
+                        stream = connect(port);
+                    }
+                    served += 1;
+                }
+                served
+            })
+        };
+        let fresh = |number| {
+            let (done, sockets) = (&done, &sockets);
+            scope.spawn(move || {
+                let mut served = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let mut text = String::new();
+                    if number % 2 == 0 {
+                        let mut stream = connect(port);
+                        stream.write_all(CLOSE.as_bytes()).unwrap();
+                        stream.read_to_string(&mut text).unwrap();
+                    } else {
+                        let mut stream = UnixStream::connect(&sockets.site).unwrap();
+                        stream.write_all(CLOSE.as_bytes()).unwrap();
+                        stream.read_to_string(&mut text).unwrap();
+                    }
+                    assert!(text.ends_with("hello"), "{text}");
+                    served += 1;
+                }
+                served
+            })
+        };
+        let clients: Vec<_> = (0..3).map(kept).chain((0..4).map(fresh)).collect();
+        // As many workers, then fewer, then more.
+        let mut successors = Vec::new();
+        for workers in ["2", "1", "3"] {
+            let binary = wrapper(&folder, &format!("--workers {workers} --pidfile pid"));
+            let output = folder.output(&["upgrade", "--binary", &binary, "--address", &sockets.address()]);
+            successors.push(Successor::of(&output));
+            assert!(successors.last().unwrap().arguments().contains(&format!("--workers {workers} ")));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        assert!(tunnels.iter_mut().all(echoes), "a tunnel was cut before the end of the grace period");
+        done.store(true, Ordering::Relaxed);
+        (clients.into_iter().map(|client| client.join().unwrap()).sum::<u32>(), successors)
+    });
+    println!("{served} requests");
+    let last = successors.last().unwrap();
+    assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), format!("{}\n", last.0));
+    // The former process ends, its tunnels with it, and leaves the files to the last one.
+    assert_eq!(server.status().code(), Some(0));
+    assert!(tunnels.iter_mut().all(|stream| matches!(stream.read(&mut [0]), Ok(0) | Err(_))));
+    assert!(folder.path("pid").exists() && sockets.admin.exists() && sockets.site.exists());
+    let mut text = String::new();
+    let mut stream = UnixStream::connect(&sockets.site).unwrap();
+    stream.write_all(CLOSE.as_bytes()).unwrap();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("hello"), "{text}");
+    assert!(folder.output(&["stop", "--address", &sockets.address()]).status.success());
+    while sockets.admin.exists() || folder.path("pid").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!sockets.site.exists());
+}
+
+/// A program that does not serve leaves the server as it was; the command and the log have the reason.
+#[test]
+fn a_program_that_does_not_serve() {
+    let (folder, sockets) = (Folder::new(), Sockets::new());
+    folder.write(
+        "Caddyfile",
+        format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
+    );
+    let mut server = folder.start(&["run", "--workers", "1", "--pidfile", "pid"]);
+    let missing = folder.path("missing");
+    let missing = missing.to_str().unwrap();
+    let unknown_flag = wrapper(&folder, "--no-such-flag");
+    for (binary, want) in [
+        ("/bin/true", "/bin/true: the new process ended before it served (exit status: 0)".to_owned()),
+        (missing, format!("{missing}: starting the new process: No such file or directory (os error 2)")),
+        (&unknown_flag, format!("{unknown_flag}: the new process ended before it served (exit status: 1)")),
+    ] {
+        let output = folder.output(&["upgrade", "--binary", binary, "--address", &sockets.address()]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let place = sockets.address();
+        assert_eq!(errors, format!("Error: the server on {place} continues to serve: {want} (HTTP 500)\n"));
+        server.line_with(&format!("this server continues to serve: {want}"));
+        assert_eq!(get(server.port(), "/").body, "hello");
+        assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), format!("{}\n", server.pid()));
+    }
+    // A program that begins to serve, but cannot: the reason is its own. The environment lacks the file that `--envfile` names.
+    let failing = wrapper(&folder, "--envfile missing");
+    let output = folder.output(&["upgrade", "--binary", &failing, "--address", &sockets.address()]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("the new process does not serve: ") && errors.contains("missing"), "{errors}");
+    assert_eq!(get(server.port(), "/").body, "hello");
+    assert!(sockets.admin.exists());
+}
+
+/// The running configuration counts, also if the API has loaded it, and if the file has a mistake meanwhile.
+#[test]
+fn the_running_configuration() {
+    let folder = Folder::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond first\n}\n")]);
+    let mut server = folder.start(&["run"]);
+    let admin = server.admin_port();
+    let config = format!(
+        r#"{{"apps":{{"http":{{"servers":{{"s":{{"@id":"it","listen":["127.0.0.1:{}"],"routes":[{{"handle":[{{"handler":"static_response","body":"hello"}}]}}]}}}}}}}}}}"#,
+        server.port()
+    );
+    let loaded = crate::client::send_body(
+        admin,
+        "POST /load",
+        &[&format!("Host: localhost:{admin}"), "Content-Type: application/json"],
+        &config,
+    );
+    assert_eq!(loaded.status, 200, "{}", loaded.body);
+    folder.write("Caddyfile", "{{{");
+    // Over TCP the server's own program only: any user of the machine may connect to a port.
+    let address = format!("localhost:{admin}");
+    let refused = folder.output(&["upgrade", "--binary", "/bin/true", "--address", &address]);
+    let errors = String::from_utf8(refused.stderr).unwrap();
+    assert!(errors.contains("binary: expected a request over a Unix socket"), "{errors}");
+    let next = Successor::of(&folder.output(&["upgrade", "--address", &address]));
+    // The admin API is on the port that the system has chosen for the former process.
+    assert_eq!(get(server.port(), "/").body, "hello");
+    let at_id = crate::client::send(admin, "GET /id/it/listen", &[&format!("Host: localhost:{admin}")]);
+    assert_eq!(at_id.body, format!("[\"127.0.0.1:{}\"]\n", server.port()));
+    let port = server.port();
+    assert_eq!(server.status().code(), Some(0));
+    assert_eq!(get(port, "/").body, "hello");
+    drop(next);
+}
+
+/// SIGUSR2, and a server that follows its file: the next process follows it too.
+#[test]
+fn a_signal() {
+    let folder = Folder::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond first\n}\n")]);
+    let mut server = folder.start(&["run", "--pidfile", "pid"]);
+    let port = server.port();
+    server.signal(Signal::USR2);
+    let line = server.line_with(" serves now; requests of this process have 10 s to end");
+    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let next = Successor(id);
+    folder.write("Caddyfile", format!("http://:{port} {{\nbind 127.0.0.1\nrespond second\n}}\n"));
+    kill_process(next.pid(), Signal::USR1).unwrap();
+    server.line_with("SIGUSR1: reloading Caddyfile");
+    while get(port, "/").body != "second" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The commands that generate their configuration hand over too, with the body that `respond` read from its standard input.
+#[test]
+fn a_generated_configuration() {
+    let folder = Folder::new();
+    let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0", "--status", "201"]);
+    let port = server.port();
+    server.signal(Signal::USR2);
+    let line = server.line_with(" serves now; ");
+    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let _next = Successor(id);
+    assert_eq!(server.status().code(), Some(0));
+    assert_eq!(get(port, "/").status, 201);
+}
