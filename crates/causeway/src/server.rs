@@ -34,11 +34,12 @@ mod storage;
 mod tree;
 mod upgrade;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_certs::{Certificate, Lasting, replace};
@@ -66,7 +67,7 @@ pub use upgrade::{Handover, SuccessorStart, UpgradeFault, UpgradeOffer};
 use crate::admin::{self, Admin, AdminState, Rules};
 use certificates::{Custody, Reader};
 use conflicts::{refuse_conflicts, written};
-use control::Command;
+use control::{Command, WAITING_MAX};
 
 /// Time limit for the admin API's in-flight responses after its listener closes.
 const ADMIN_GRACE: Duration = Duration::from_secs(10);
@@ -301,8 +302,16 @@ impl Server {
 
     /// Executes commands until one of them stops the server, then drains in-flight exchanges.
     pub async fn run(mut self) {
+        // Commands that arrived during an upgrade which failed; they precede those in the channel.
+        let mut deferred = VecDeque::new();
         let done = loop {
-            let Some(command) = self.commands.recv().await else { return };
+            let command = match deferred.pop_front() {
+                Some(command) => command,
+                None => match self.commands.recv().await {
+                    Some(command) => command,
+                    None => return,
+                },
+            };
             match command {
                 // The caller may have gone away by now; the command is executed anyway.
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
@@ -312,7 +321,7 @@ impl Server {
                 Command::Status(reply) => drop(reply.send(self.status())),
                 Command::Certificates(reply) => drop(reply.send(self.custody.names())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
-                Command::Upgrade(binary, reply) => match self.upgrade(binary).await {
+                Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
                     Ok(process) => {
                         let _ = reply.send(Ok(process));
                         return self.leave(process).await;
@@ -362,8 +371,13 @@ impl Server {
         }
     }
 
-    /// Lets another process take the place of this one. Returns its id once it serves.
-    async fn upgrade(&mut self, binary: Option<PathBuf>) -> Result<u32, UpgradeFault> {
+    /// Lets another process take the place of this one. Returns its id once it serves. Meanwhile commands that change the
+    /// configuration are deferred, at most as many as may wait in the channel; a command to stop ends the other process.
+    async fn upgrade(
+        &mut self,
+        binary: Option<PathBuf>,
+        deferred: &mut VecDeque<Command>,
+    ) -> Result<u32, UpgradeFault> {
         let start = self.fixed.successor.as_ref().ok_or(UpgradeFault::Embedded)?;
         let sites = self.engine.lend().await.map_err(UpgradeFault::Sockets)?;
         let admin = match &self.admin {
@@ -372,7 +386,25 @@ impl Server {
         };
         let config = self.tree.get("config").cloned().unwrap_or_default();
         let (follows, sockets) = (self.follows.clone(), Handover { sites, admin });
-        start(UpgradeOffer { config, follows, sockets, binary }).await.map_err(UpgradeFault::Successor)
+        let is_withdrawn = Arc::new(AtomicBool::new(false));
+        let offer = UpgradeOffer { config, follows, sockets, binary, is_withdrawn: Arc::clone(&is_withdrawn) };
+        let mut started = start(offer);
+        loop {
+            let command = tokio::select! {
+                started = &mut started => return started.map_err(UpgradeFault::Successor),
+                Some(command) = self.commands.recv(), if deferred.len() < WAITING_MAX => command,
+            };
+            match command {
+                Command::Read(path, reply) => drop(reply.send(self.read(&path))),
+                Command::Status(reply) => drop(reply.send(self.status())),
+                Command::Certificates(reply) => drop(reply.send(self.custody.names())),
+                Command::Follows(reply) => drop(reply.send(self.follows.clone())),
+                command => {
+                    is_withdrawn.fetch_or(matches!(command, Command::Stop(..)), Ordering::Relaxed);
+                    deferred.push_back(command);
+                }
+            }
+        }
     }
 
     /// Ends after another process has taken this one's place: accepts no more, and drains without a delay.

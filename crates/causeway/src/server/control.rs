@@ -13,7 +13,7 @@ use super::tree::Verb;
 use super::upgrade::UpgradeFault;
 
 /// Commands queued before senders have to wait. Each may carry a whole configuration.
-const WAITING_MAX: usize = 16;
+pub(super) const WAITING_MAX: usize = 16;
 
 /// A handle to a running server. The server executes commands one at a time, in the order of their arrival.
 #[derive(Clone)]

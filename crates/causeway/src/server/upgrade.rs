@@ -10,6 +10,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use causeway_engine::HandedSockets;
 use serde_json::Value;
@@ -36,6 +38,8 @@ pub struct UpgradeOffer {
     pub sockets: Handover,
     /// The program to run; `None` is this server's own.
     pub binary: Option<PathBuf>,
+    /// Becomes true when this server is stopped meanwhile: the other process must not take its place then.
+    pub is_withdrawn: Arc<AtomicBool>,
 }
 
 /// Starts another process and waits until it serves. Returns its process id, or the reason why it does not serve.

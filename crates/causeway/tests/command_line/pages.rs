@@ -29,6 +29,7 @@ const COMMANDS: &[&str] = &[
     "storage-import",
     "trust",
     "untrust",
+    "upgrade",
     "validate",
     "version",
 ];

@@ -258,6 +258,37 @@ fn a_program_that_does_not_serve() {
     assert!(sockets.admin.exists());
 }
 
+/// SIGTERM during an upgrade stops the server, and no other process remains. Until then the server answers, and so does its API.
+#[test]
+fn a_stop_meanwhile() {
+    let (folder, sockets) = (Folder::new(), Sockets::new());
+    folder.write(
+        "Caddyfile",
+        format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
+    );
+    let server = folder.start(&["run"]);
+    folder.write("sleeper", "#!/bin/sh\necho $$ > id\nexec sleep 1000\n");
+    let sleeper = folder.path("sleeper");
+    std::fs::set_permissions(&sleeper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = std::thread::scope(|scope| {
+        let upgrade =
+            || folder.output(&["upgrade", "--binary", sleeper.to_str().unwrap(), "--address", &sockets.address()]);
+        let upgrade = scope.spawn(upgrade);
+        while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(folder.output(&["status", "--address", &sockets.address()]).status.success());
+        assert_eq!(get(server.port(), "/").body, "hello");
+        server.signal(Signal::TERM);
+        upgrade.join().unwrap()
+    });
+    assert_eq!(server.status().code(), Some(0));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("the server was stopped meanwhile"), "{errors}");
+    let id = std::fs::read_to_string(folder.path("id")).unwrap();
+    assert!(!std::fs::exists(format!("/proc/{}", id.trim())).unwrap());
+}
+
 /// The running configuration counts, also if the API has loaded it, and if the file has a mistake meanwhile.
 #[test]
 fn the_running_configuration() {

@@ -17,6 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -40,6 +41,8 @@ const VARIABLE: &str = "CAUSEWAY_HANDOVER";
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for the new process to read the offer, and for the former one to answer "ready".
 const TALK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which a wait looks whether the server was stopped.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Descriptors in one message; Linux allows 253.
 const DESCRIPTORS_MAX: usize = 64;
 /// The longest offer: the largest configuration that the admin API accepts, and the rest.
@@ -128,7 +131,7 @@ impl ServerFacts {
         })();
         // The process may have ended before it read the offer: the failed read below then has more to tell.
         let sent: io::Result<()> = sent;
-        let answer = read_line(&line, within);
+        let answer = read_line(&line, within, &offer.is_withdrawn);
         match (answer, sent) {
             (Ok(text), _) if text == "ready" => Ok(line),
             (Ok(text), _) if text.is_empty() => bail!("the new process ended before it served"),
@@ -137,6 +140,7 @@ impl ServerFacts {
                     text.strip_prefix("failed ").unwrap_or("found another program's answer, expected a causeway's");
                 bail!("the new process does not serve: {reason}")
             }
+            (Err(_), _) if offer.is_withdrawn.load(Ordering::Relaxed) => bail!("the server was stopped meanwhile"),
             (Err(error), _) if is_timeout(&error) => {
                 bail!("the new process did not serve within {} s and was ended", within.as_secs())
             }
@@ -175,16 +179,19 @@ fn end(child: &mut Child, error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Reads a line; returns an empty one at the end of the stream.
-fn read_line(line: &UnixStream, within: Duration) -> io::Result<String> {
+///
+/// # Errors
+/// The read failed or timed out, or was withdrawn.
+fn read_line(line: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -> io::Result<String> {
     let deadline = Instant::now() + within;
     let mut text = Vec::new();
     let mut from = BufReader::new(line.take(REASON_BYTES_MAX));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        line.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        line.set_read_timeout(Some(left.clamp(Duration::from_millis(1), LOOK_EVERY)))?;
         match from.read_until(b'\n', &mut text) {
             Ok(_) => return Ok(String::from_utf8_lossy(&text).trim_end().to_owned()),
-            Err(error) if is_timeout(&error) && Instant::now() < deadline => {}
+            Err(error) if is_timeout(&error) && Instant::now() < deadline && !is_withdrawn.load(Ordering::Relaxed) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(String::new()),
             Err(error) => return Err(error),
         }
@@ -314,7 +321,7 @@ impl Predecessor {
         let mut line = &self.line;
         // An error, or an end without a word, means that the former process has ended: then this one is alone.
         if line.write_all(b"ready\n").is_ok() {
-            let _ = read_line(&self.line, TALK_TIMEOUT);
+            let _ = read_line(&self.line, TALK_TIMEOUT, &AtomicBool::new(false));
         }
         Ok(())
     }
@@ -350,6 +357,7 @@ mod tests {
             follows,
             sockets: Handover { sites, admin: Vec::new() },
             binary: None,
+            is_withdrawn: Arc::default(),
         }
     }
 
@@ -398,6 +406,16 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let error = facts().talk(offer(1), ours, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.to_string(), "the new process did not serve within 0 s and was ended");
+    }
+
+    /// A stop of the server ends the wait at once.
+    #[test]
+    fn a_withdrawal() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let offer = offer(1);
+        offer.is_withdrawn.store(true, Ordering::Relaxed);
+        let error = facts().talk(offer, ours, Duration::MAX / 4).unwrap_err();
+        assert_eq!(error.to_string(), "the server was stopped meanwhile");
     }
 
     /// An offer that ends early, or is none, is an error, at every place.
