@@ -11,8 +11,8 @@ use causeway_message::{FieldValue, StatusCode, names};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{
-    Arrival, Build, BuildError, Context, Fault, Generation, Handler, Registry, Scheme, ServerId, Spare, Step, Template,
-    Verdict, Worker, route,
+    Arrival, Build, BuildError, Context, Ends, Fault, Generation, Handler, Registry, Scheme, ServerId, Spare, Step,
+    Template, Verdict, Worker, route,
 };
 use causeway_testkit::FakeWorker;
 use serde_json::{Value, json};
@@ -100,8 +100,7 @@ impl PreparedPlan {
         let worker: Rc<dyn Worker> = FakeWorker::new();
         let generation = Generation::new(Arc::new(build.finish()), &worker, None);
         let arrival = Arrival {
-            peer: ([192, 0, 2, 1], 4711).into(),
-            local: ([192, 0, 2, 80], 80).into(),
+            ends: Ends::Ip { peer: ([192, 0, 2, 1], 4711).into(), local: ([192, 0, 2, 80], 80).into() },
             scheme: Scheme::Http,
             tls: None,
             server: plain,

@@ -198,6 +198,11 @@ impl Control {
         self.ask(|reply| Command::Stop(Some(grace), reply)).await
     }
 
+    /// Returns whether the server accepts no command any more: it stops, or another process has taken its place.
+    pub fn is_stopping(&self) -> bool {
+        self.0.is_closed()
+    }
+
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.0.send(command(reply)).await.ok()?;

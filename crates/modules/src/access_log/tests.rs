@@ -65,6 +65,18 @@ fn lines(path: impl AsRef<Path>) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
+// Caddy: the peer of a Unix socket is `@`, without a port; it is no client's address unless it is a trusted proxy.
+#[test]
+fn a_record_of_a_unix_socket() {
+    let folder = Folder::new("unix");
+    let file = folder.file("a.log");
+    let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
+    let mut kit = kit(config, json!({}));
+    kit.send(&Request::get("/").over_unix("/run/x.sock"));
+    let asked = &lines(&file)[0]["request"];
+    assert_eq!([&asked["remote_ip"], &asked["remote_port"], &asked["client_ip"]], ["@", "", ""]);
+}
+
 // Caddy's documentation, "Structured logs": the members of an access record; credentials are redacted unless log_credentials is on.
 #[test]
 fn a_record_has_caddys_shape() {

@@ -97,6 +97,8 @@ fn values_and_functions() {
     }
     let cookie = request("{{.Cookie \"b\"}} {{.ClientIP}} {{.RemoteIP}}").field("Cookie", "a=1; b=\"2\"");
     assert_eq!(kit.send(&cookie.peer("192.0.2.1:9".parse().unwrap())).text(), "2 192.0.2.1 192.0.2.1");
+    let unix = request("[{{.ClientIP}}] {{.RemoteIP}} {{.Req.RemoteAddr}}").over_unix("/run/x.sock");
+    assert_eq!(kit.send(&unix).text(), "[] @ @");
     let names = "{{ph (printf \"http.request.header.%s\" (ph \"http.request.header.Name\"))}}";
     assert_eq!(kit.send(&request(names).field("Name", "Type")).text(), "text/html; charset=utf-8");
 }

@@ -104,6 +104,16 @@ fn of_the_request() {
     );
     let v6 = Request::get("/").peer("[2001:db8:1:2::3]:9".parse().unwrap());
     check(&v6, &[("{http.request.remote}|{http.request.remote.host/24,32}", "[2001:db8:1:2::3]:9|2001:db8::/32")]);
+    // As in Caddy, whose addresses are Go's: a peer of a Unix socket is `@`, and the local address is the path; neither has a port.
+    check(
+        &Request::get("/").over_unix("/run/x.sock"),
+        &[
+            ("{http.request.remote}|{http.request.remote.host}|{http.request.remote.port}", "@|@|"),
+            ("{http.request.remote.host/24}|{http.vars.client_ip}|{http.vars.trusted_proxy}", "@||false"),
+            ("{http.request.local}|{http.request.local.host}", "/run/x.sock|/run/x.sock"),
+            ("{http.request.local.port}", ""),
+        ],
+    );
     for (authority, want) in [("[::1]", "[::1]|"), ("[::1]:8", "::1|8"), ("a.test:8", "a.test|8")] {
         check(&Request::get("/").field("Host", authority), &[("{http.request.host}|{http.request.port}", want)]);
     }

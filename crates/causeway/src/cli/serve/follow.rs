@@ -30,6 +30,9 @@ impl Followed {
         let mut complaint = String::new();
         loop {
             ticks.tick().await;
+            if control.is_stopping() {
+                return;
+            }
             let refused = match self.read().await {
                 Ok((_, adapted)) if adapted.json == last => Ok(()),
                 Ok((document, adapted)) => {

@@ -234,6 +234,9 @@ fn the_host_and_tls() {
     ];
     let request = Request::get("/").tls(facts).version(Version::Http2).peer("[2001:db8::1]:7".parse().unwrap());
     check(&mut kit, &request, &want);
+    // The peer of a Unix socket.
+    let unix = [("REMOTE_ADDR", "@"), ("REMOTE_HOST", "@"), ("REMOTE_PORT", ""), ("SERVER_ADDR", "-")];
+    check(&mut kit, &Request::get("/").over_unix("/run/x.sock"), &unix);
     check(
         &mut kit,
         &Request::get("http://b.test:83/a.php?x"),
