@@ -47,6 +47,7 @@ use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{self, AdminAddress, Loaded};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse};
 use causeway_modules::logs::{self, Logs};
+use causeway_modules::trace;
 use causeway_pipeline::{BoundAddress, Build, BuildError, Registry};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -74,6 +75,8 @@ const ADMIN_GRACE: Duration = Duration::from_secs(10);
 
 /// Time limit for writing the queued log lines at the end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
+/// As long a collector has to accept the last spans.
+const TRACE_GRACE: Duration = Duration::from_secs(5);
 
 /// Looks up `{$NAME}` in Caddyfiles.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -359,7 +362,8 @@ impl Server {
             self.retiring.spawn(admin.close(ADMIN_GRACE));
         }
         while self.retiring.join_next().await.is_some() {}
-        // The last lines must be in their files when the process ends.
+        // The last spans must be sent when the process ends, and the last lines be in their files.
+        let _ = tokio::task::spawn_blocking(|| trace::flush_all(TRACE_GRACE)).await;
         let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
     }
 

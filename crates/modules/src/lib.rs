@@ -11,6 +11,7 @@
 //! - [`templates`]: responses that are executed as templates
 //! - [`vars`], [`map`]: values that handlers pass to later handlers
 //! - [`access_log`], [`log_append`]: records of requests
+//! - [`trace`]: spans of requests, for OpenTelemetry
 //! - [`logs`]: the logs that these records and the server's own messages go to
 //! - [`subroute`], [`invoke`]: routes within a route
 //! - [`file_server`]: files and listings of folders
@@ -55,6 +56,7 @@ mod single_flight;
 pub mod static_response;
 pub mod subroute;
 pub mod templates;
+pub mod trace;
 pub mod vars;
 
 use causeway_pipeline::Registry;
@@ -84,5 +86,6 @@ pub fn register(registry: &mut Registry) {
     registry.handler("static_response", static_response::make);
     registry.handler("subroute", subroute::make);
     registry.handler("templates", templates::make);
+    registry.handler("tracing", trace::make);
     registry.handler("vars", vars::make);
 }

@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use causeway_certs::Store;
 use causeway_engine::{Observer, WorkerView};
+use causeway_modules::trace::span_counts;
 use causeway_pipeline::Metrics;
 use causeway_pipeline::metrics::{Exposition, Kind};
 
@@ -20,6 +21,7 @@ pub(super) fn install(metrics: &Metrics, engine: Observer) {
     metrics.collector("build", build);
     metrics.collector("logs", logs);
     metrics.collector("engine", move |page| workers(page, &engine));
+    metrics.collector("traces", spans);
 }
 
 /// Adds the expiry of the certificates in `store`, in place of an earlier store's.
@@ -40,6 +42,17 @@ fn logs(page: &mut Exposition) {
     for lost in causeway_modules::logs::lost_lines() {
         family.sample(&[("output", &lost.output), ("reason", "queue_full")], lost.dropped);
         family.sample(&[("output", &lost.output), ("reason", "write_failed")], lost.failed);
+    }
+}
+
+fn spans(page: &mut Exposition) {
+    let help = "Spans of sampled requests, by what became of them.";
+    let family = page.family("causeway_trace_spans_total", Kind::Counter, help);
+    let counts = span_counts();
+    for (result, count) in
+        [("sent", counts.sent), ("dropped", counts.dropped), ("failed", counts.failed), ("rejected", counts.rejected)]
+    {
+        family.sample(&[("result", result)], count);
     }
 }
 

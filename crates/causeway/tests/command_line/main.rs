@@ -18,7 +18,7 @@
 //! - `interop`: gRPC and httpgrpc with Go peers
 //! - `logs`: access logs and compression
 //! - `absent`: `null` in JSON
-//! - `metrics`: the content of a scrape
+//! - `metrics`: the content of a scrape; `traces`: spans of requests
 //! - `acme_server`: our own ACME authority; `trust` and `untrust`
 //! - `storage`: export, import and clean-up of storage; `redis`: a Redis server for tests
 //! - `matchers`: every matcher, in Caddyfiles
@@ -66,6 +66,7 @@ mod run;
 mod service_manager;
 mod signals;
 mod storage;
+mod traces;
 mod unix_listeners;
 mod unix_sockets;
 mod upgrade;

@@ -1,0 +1,184 @@
+//! The directive `tracing`: spans from a running server to a collector's double.
+
+#[path = "../../../trace-output/tests/support/collector.rs"]
+#[allow(dead_code)]
+mod collector;
+
+use causeway_testkit::ports::free_port;
+use collector::Collector;
+use collector::otlp::{Span, texts};
+use serde_json::Value;
+
+use crate::client::{get, send, send_body};
+use crate::process::{Folder, ServerProcess};
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+const CADDYFILE: &str = "{
+	auto_https off
+}
+http://:0 {
+	bind 127.0.0.1
+	log {
+		output file access.log
+	}
+	tracing {
+		span \"{method} {path}\"
+		span_attributes {
+			fixed text
+			answer {http.response.header.X-A}
+		}
+	}
+	header X-A yes
+	handle /metrics {
+		metrics
+	}
+	handle /up {
+		reverse_proxy 127.0.0.1:UPSTREAM
+	}
+	error /error 503
+	respond \"{http.vars.trace_id} {http.vars.span_id}\"
+}
+";
+
+fn start(folder: &Folder, protocol: &str, collector: u16, more: &[(&str, &str)]) -> ServerProcess {
+    let mut command = folder.command(&["run", "--workers", "1"]);
+    command.env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{collector}"));
+    command.env("OTEL_BSP_SCHEDULE_DELAY", "20");
+    command.envs(more.iter().copied());
+    ServerProcess::start(command)
+}
+
+/// Returns the next spans, until there are `count`.
+#[track_caller]
+fn spans(collector: &Collector, count: usize) -> Vec<Span> {
+    let mut spans = Vec::new();
+    while spans.len() < count {
+        spans.extend(collector.receive().spans().into_iter().cloned());
+    }
+    assert_eq!(spans.len(), count);
+    spans
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// Caddy, `tracing`: the span's name and attributes are Caddy 2.11.9's, as its exporter `console` shows them for the same
+// requests, except that a failed request has the status that its client got. The request to the upstream continues the trace,
+// and the access record has the ids.
+#[test]
+fn spans_of_requests() {
+    let (folder, port) = (Folder::new(), free_port());
+    let upstream = "respond \"{http.request.header.traceparent} {http.request.header.tracestate}\"";
+    folder.write("up/Caddyfile", format!("http://:{port} {{\n\tbind 127.0.0.1\n\t{upstream}\n}}\n"));
+    let _upstream = folder.start(&["run", "--config", "up/Caddyfile"]);
+    folder.write("Caddyfile", CADDYFILE.replace("UPSTREAM", &port.to_string()));
+    for (protocol, collector) in [("http/protobuf", Collector::http(0, vec![])), ("grpc", Collector::grpc(0, vec![]))] {
+        let server = start(&folder, protocol, collector.port, &[]);
+        let site = server.port();
+        let fields = [
+            &format!("Host: localhost:{site}"),
+            &format!("traceparent: {PARENT}"),
+            "tracestate: a=b",
+            "X-Forwarded-For: 1.2.3.4, 5.6.7.8",
+            "User-Agent: test",
+        ];
+        let answer = send_body(site, "POST /up?x=1", &fields, "hello").body;
+        let [span] = &spans(&collector, 1)[..] else { panic!("one span") };
+        assert_eq!((&*span.name, &*span.trace_state), ("POST /up", "a=b"));
+        assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (PARENT[3..35].into(), PARENT[36..52].into()));
+        assert_eq!(answer, format!("00-{}-{}-01 a=b", hex(&span.trace_id), hex(&span.span_id)));
+        assert!(span.end_time_unix_nano >= span.start_time_unix_nano && span.start_time_unix_nano > 1 << 60);
+        assert_eq!((span.kind, span.flags, &span.status), (2, 0x301, &None));
+        let got = texts(&span.attributes);
+        let peer = got.iter().find(|(key, _)| *key == "network.peer.port").expect("a port").1.clone();
+        let want = [
+            ("server.address", "localhost"),
+            ("http.request.method", "POST"),
+            ("url.scheme", "http"),
+            ("server.port", &site.to_string()),
+            ("network.peer.address", "127.0.0.1"),
+            ("network.peer.port", &peer),
+            ("user_agent.original", "test"),
+            ("client.address", "1.2.3.4"),
+            ("url.path", "/up"),
+            ("network.protocol.version", "1.1"),
+            ("fixed", "text"),
+            ("answer", "yes"),
+            ("http.request.body.size", "5"),
+            ("http.response.body.size", &answer.len().to_string()),
+            ("http.response.status_code", "200"),
+        ];
+        assert_eq!(got, want.map(|(key, value)| (key, value.to_owned())));
+        // A new trace; an unknown method; a failed request.
+        let body = get(site, "/%20a").body;
+        send(site, "PURGE /", &["Host: a"]);
+        send(site, "GET /error", &["Host: a"]);
+        let spans = spans(&collector, 3);
+        assert_eq!(spans.iter().map(|span| &*span.name).collect::<Vec<_>>(), ["GET / a", "PURGE /", "GET /error"]);
+        assert_eq!(body, format!("{} {}", hex(&spans[0].trace_id), hex(&spans[0].span_id)));
+        assert!(spans.iter().all(|span| span.parent_span_id.is_empty() && span.flags == 0x101));
+        let purge = texts(&spans[1].attributes);
+        for (key, value) in [("http.request.method", "_OTHER"), ("http.request.method_original", "PURGE")] {
+            assert!(purge.contains(&(key, value.into())), "{purge:?}");
+        }
+        assert!(texts(&spans[2].attributes).contains(&("http.response.status_code", "503".into())));
+        assert_eq!(spans[2].status.as_ref().map(|status| status.code), Some(2));
+        let scrape = get(site, "/metrics").body;
+        assert!(scrape.contains("causeway_trace_spans_total{result=\"sent\"} 4\n"), "{scrape}");
+        // The end of the server sends the last span.
+        drop(server);
+    }
+    let records = std::fs::read_to_string(folder.path("access.log")).expect("records");
+    let record: Value = serde_json::from_str(records.lines().next().expect("a record")).expect("JSON");
+    assert_eq!(record["traceID"], PARENT[3..35]);
+    assert_eq!(record["spanID"].as_str().map(str::len), Some(16));
+}
+
+// Spans that wait when the server ends are sent.
+#[test]
+fn the_last_spans() {
+    let folder = Folder::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
+    let collector = Collector::http(0, vec![]);
+    let server = start(&folder, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
+    get(server.port(), "/");
+    assert!(collector.is_quiet());
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.status().success());
+    assert_eq!(spans(&collector, 1)[0].name, "GET /");
+}
+
+// A collector that is absent: requests go on. A reload with the same environment keeps the output and its queue.
+#[test]
+fn an_absent_collector_and_a_reload() {
+    let folder = Folder::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
+    let port = free_port();
+    let mut server = start(&folder, "http/protobuf", port, &[]);
+    let (site, admin) = (server.port(), server.admin_port());
+    for _ in 0..3 {
+        assert_eq!(get(site, "/").status, 200);
+    }
+    let line = server.line_with("spans wait");
+    assert!(line.contains(&format!("traces to http://127.0.0.1:{port}/v1/traces: spans wait: ")), "{line}");
+    let config = send(admin, "GET /config/", &[&format!("Host: localhost:{admin}")]).body;
+    let fields =
+        [&*format!("Host: localhost:{admin}"), "Content-Type: application/json", "Cache-Control: must-revalidate"];
+    assert_eq!(send_body(admin, "POST /load", &fields, &config).status, 200);
+    assert_eq!(get(site, "/").status, 200);
+    let collector = Collector::http(port, vec![]);
+    spans(&collector, 4);
+    server.line_with("sending again");
+}
+
+// A variable of the environment that cannot be used is an error when the configuration is loaded, with its place.
+#[test]
+fn mistakes() {
+    let folder = Folder::with(&[("Caddyfile", ":8080\ntracing\n")]);
+    let mut command = folder.command(&["validate"]);
+    let output = command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json").output().expect("a process");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let want = "OTEL_EXPORTER_OTLP_PROTOCOL: found 'http/json', expected 'grpc' or 'http/protobuf'";
+    assert!(!output.status.success() && text.contains(want), "{text}");
+}

@@ -1,0 +1,304 @@
+//! One request to a collector, by OTLP/HTTP or OTLP/gRPC, and the meaning of its answer.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, StatusCode, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::answer;
+use crate::settings::{ExportProtocol, ExportSettings, SettingError};
+
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// The path of OTLP's service in gRPC.
+const GRPC_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
+/// The result of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The collector accepted the batch, except for `rejected` spans.
+    Done { rejected: u64, message: String },
+    /// The same batch may be sent again, after the time that the collector demands.
+    Retry { reason: String, after: Option<Duration> },
+    /// The same batch must not be sent again.
+    Refused(String),
+}
+
+/// A client with its connections.
+pub(crate) struct CollectorClient {
+    client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    protocol: ExportProtocol,
+    gzip: bool,
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+impl CollectorClient {
+    /// # Errors
+    /// A file of certificates cannot be used, or a header is none.
+    pub(crate) fn new(settings: &ExportSettings) -> Result<Self, SettingError> {
+        let builder = match tls(settings)? {
+            Some(config) => HttpsConnectorBuilder::new().with_tls_config(config),
+            None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(|error| SettingError {
+                variable: "OTEL_EXPORTER_OTLP_CERTIFICATE",
+                found: "nothing".into(),
+                expected: format!("a file of certificates, because the system's cannot be read: {error}"),
+            })?,
+        };
+        let is_grpc = settings.protocol == ExportProtocol::Grpc;
+        let builder = builder.https_or_http();
+        let connector = if is_grpc { builder.enable_http2().build() } else { builder.enable_http1().build() };
+        let bad_endpoint = || SettingError {
+            variable: "OTEL_EXPORTER_OTLP_ENDPOINT",
+            found: settings.endpoint.clone(),
+            expected: "an absolute URL".into(),
+        };
+        let url = if is_grpc { format!("{}{GRPC_PATH}", settings.endpoint) } else { settings.endpoint.clone() };
+        let uri: Uri = url.parse().map_err(|_| bad_endpoint())?;
+        if uri.authority().is_none() {
+            return Err(bad_endpoint());
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &settings.headers {
+            // The value may be a secret.
+            let refuse = || SettingError {
+                variable: "OTEL_EXPORTER_OTLP_HEADERS",
+                found: name.clone(),
+                expected: "the name and the value of an HTTP header".into(),
+            };
+            let name: HeaderName = name.parse().map_err(|_| refuse())?;
+            headers.append(name, value.parse().map_err(|_| refuse())?);
+        }
+        let agent = concat!("causeway/", env!("CARGO_PKG_VERSION"));
+        let gzip = settings.gzip;
+        let mut own = vec![("user-agent", agent)];
+        match settings.protocol {
+            ExportProtocol::Http => {
+                own.push(("content-type", "application/x-protobuf"));
+                own.extend(gzip.then_some(("content-encoding", "gzip")));
+            }
+            ExportProtocol::Grpc => {
+                own.extend([("content-type", "application/grpc"), ("te", "trailers")]);
+                own.extend(gzip.then_some(("grpc-encoding", "gzip")));
+            }
+        }
+        for (name, value) in own {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let client =
+            hyper_util::client::legacy::Client::builder(TokioExecutor::new()).http2_only(is_grpc).build(connector);
+        Ok(Self { client, protocol: settings.protocol, gzip, uri, headers })
+    }
+
+    /// Returns the body of a request for a message: compressed and framed as the protocol needs it.
+    pub(crate) fn message(&self, message: Vec<u8>) -> Bytes {
+        let mut body = if self.protocol == ExportProtocol::Grpc { vec![0; 5] } else { Vec::new() };
+        if self.gzip {
+            let mut encoder = GzEncoder::new(body, Compression::fast());
+            // A vector accepts every byte.
+            let _ = encoder.write_all(&message);
+            body = encoder.finish().unwrap_or_default();
+        } else {
+            body.extend_from_slice(&message);
+        }
+        if self.protocol == ExportProtocol::Grpc {
+            // A message in gRPC has a flag for its compression and its length before it.
+            let len = u32::try_from(body.len() - 5).unwrap_or(u32::MAX);
+            body[0] = self.gzip.into();
+            body[1..5].copy_from_slice(&len.to_be_bytes());
+        }
+        body.into()
+    }
+
+    /// Sends the body of a request, and reads the answer.
+    pub(crate) async fn send(&self, body: Bytes) -> Delivery {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = hyper::Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        let lost = |error: &dyn std::error::Error| Delivery::Retry { reason: chain(error), after: None };
+        let (head, body) = match self.client.request(request).await {
+            Ok(response) => response.into_parts(),
+            Err(error) => return lost(&error),
+        };
+        let body = match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
+            Ok(body) => body,
+            Err(error) => return lost(&*error),
+        };
+        let trailers = body.trailers().cloned();
+        let body = body.to_bytes();
+        match self.protocol {
+            ExportProtocol::Http => http(head.status, &head.headers, &body),
+            // A response without a message has the status in its head.
+            ExportProtocol::Grpc => match trailers.filter(|trailers| trailers.contains_key("grpc-status")) {
+                Some(trailers) => grpc(head.status, &trailers, &body),
+                None => grpc(head.status, &head.headers, &body),
+            },
+        }
+    }
+}
+
+/// Returns the text of an error and of its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// Evaluates an answer of OTLP/HTTP. OTLP, "Failures": only 429, 502, 503 and 504 permit another attempt.
+fn http(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Delivery {
+    if status.is_success() {
+        let (rejected, message) = answer::partial_success(body);
+        return Delivery::Done { rejected, message };
+    }
+    let is_protobuf = headers.get("content-type").is_some_and(|kind| kind.as_bytes() == b"application/x-protobuf");
+    let message = if is_protobuf { answer::status(body).0 } else { answer::printable(body) };
+    let message = message.trim();
+    let reason = match message {
+        "" => format!("the answer is {status}"),
+        message => format!("the answer is {status}: {message}"),
+    };
+    if !matches!(status.as_u16(), 429 | 502 | 503 | 504) {
+        return Delivery::Refused(reason);
+    }
+    let after = headers.get("retry-after").and_then(|after| retry_after(after.to_str().ok()?, SystemTime::now()));
+    Delivery::Retry { reason, after }
+}
+
+/// Reads `Retry-After` (RFC 9110 §10.2.3): seconds or a date.
+fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
+    match text.trim().parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
+    }
+}
+
+/// Evaluates an answer of OTLP/gRPC. OTLP, "Failures": these codes permit another attempt, RESOURCE_EXHAUSTED only with a
+/// `RetryInfo`.
+fn grpc(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Delivery {
+    let Some(code) = fields.get("grpc-status").and_then(|code| code.to_str().ok()?.parse::<u32>().ok()) else {
+        let reason = format!("the answer is {status} without a status of gRPC");
+        // gRPC over HTTP2, "HTTP to gRPC Status Code Mapping".
+        return match status.as_u16() {
+            429 | 502 | 503 | 504 => Delivery::Retry { reason, after: None },
+            _ => Delivery::Refused(reason),
+        };
+    };
+    if code == 0 {
+        let (rejected, message) = match body.split_at_checked(5) {
+            // A compressed message is not requested.
+            Some(([0, ..], message)) => answer::partial_success(message),
+            _ => (0, String::new()),
+        };
+        return Delivery::Done { rejected, message };
+    }
+    let details = fields.get("grpc-status-details-bin").map(HeaderValue::as_bytes).unwrap_or_default();
+    let details = STANDARD_NO_PAD.decode(details).or_else(|_| STANDARD.decode(details)).unwrap_or_default();
+    let (_, delay) = answer::status(&details);
+    let message = fields.get("grpc-message").map(HeaderValue::as_bytes).unwrap_or_default();
+    let message: Vec<u8> = percent_encoding::percent_decode(message).collect();
+    let reason = format!("the answer is gRPC status {code}: {}", answer::printable(&message));
+    match code {
+        1 | 4 | 10 | 11 | 14 | 15 => Delivery::Retry { reason, after: delay },
+        8 if delay.is_some() => Delivery::Retry { reason, after: delay },
+        _ => Delivery::Refused(reason),
+    }
+}
+
+/// Reads the certificates of the settings; `None` for the system's.
+fn tls(settings: &ExportSettings) -> Result<Option<ClientConfig>, SettingError> {
+    if settings.certificate.is_none() && settings.client.is_none() {
+        return Ok(None);
+    }
+    let refuse = |variable: &'static str, path: &Path, expected: &str| SettingError {
+        variable,
+        found: path.display().to_string(),
+        expected: expected.into(),
+    };
+    let read = |variable: &'static str, path: &Path| {
+        let certificates: Result<Vec<_>, _> =
+            CertificateDer::pem_file_iter(path).and_then(|certificates| certificates.collect());
+        match certificates {
+            Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+            _ => Err(refuse(variable, path, "a PEM file with certificates")),
+        }
+    };
+    let mut roots = RootCertStore::empty();
+    let Some(path) = &settings.certificate else {
+        let (variable, path) = ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", settings.client.as_ref());
+        let path = path.map(|(certificate, _)| certificate.as_path()).unwrap_or(Path::new(""));
+        return Err(refuse(variable, path, "OTEL_EXPORTER_OTLP_CERTIFICATE beside it"));
+    };
+    let variable = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+    for certificate in read(variable, path)? {
+        roots.add(certificate).map_err(|_| refuse(variable, path, "certificates that can be trusted"))?;
+    }
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    Ok(Some(match &settings.client {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let variable = "OTEL_EXPORTER_OTLP_CLIENT_KEY";
+            let chain = read("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", certificate)?;
+            let read = PrivateKeyDer::from_pem_file(key).map_err(|_| refuse(variable, key, "a PEM file with a key"))?;
+            builder
+                .with_client_auth_cert(chain, read)
+                .map_err(|_| refuse(variable, key, "the key of the certificate"))?
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 9110 §10.2.3: `Retry-After` is a number of seconds or a date; a date in the past means now.
+    #[test]
+    fn retry_after_forms() {
+        let now = httpdate::parse_http_date("Thu, 26 Nov 2026 20:00:00 GMT").expect("a date");
+        for (text, want) in [
+            ("7", Some(7)),
+            ("Thu, 26 Nov 2026 20:00:09 GMT", Some(9)),
+            ("Thu, 26 Nov 2026 19:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(retry_after(text, now), want.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    // OTLP, "Failures": the codes that permit another attempt.
+    #[test]
+    fn retryable_codes() {
+        let fields = HeaderMap::new();
+        for code in [400, 401, 404, 413, 429, 500, 501, 502, 503, 504, 308] {
+            let delivery = http(StatusCode::from_u16(code).expect("a status"), &fields, b"");
+            assert_eq!(matches!(delivery, Delivery::Retry { .. }), [429, 502, 503, 504].contains(&code), "{code}");
+        }
+        for code in 1..17 {
+            let mut fields = HeaderMap::new();
+            fields.insert("grpc-status", code.into());
+            let delivery = grpc(StatusCode::OK, &fields, b"");
+            assert_eq!(matches!(delivery, Delivery::Retry { .. }), [1, 4, 10, 11, 14, 15].contains(&code), "{code}");
+        }
+        let refused = |status| matches!(grpc(status, &fields, b""), Delivery::Refused(_));
+        assert!(refused(StatusCode::OK) && refused(StatusCode::NOT_FOUND) && !refused(StatusCode::BAD_GATEWAY));
+    }
+}

@@ -1,0 +1,126 @@
+//! An open output: the queue of its thread, and the table of all outputs of the process.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use crate::client::CollectorClient;
+use crate::exporter;
+use crate::queue::SpanQueue;
+use crate::settings::{ExportSettings, SettingError};
+
+/// The open outputs by their settings.
+static OUTPUTS: LazyLock<Mutex<HashMap<ExportSettings, Weak<TraceOutput>>>> = LazyLock::new(Mutex::default);
+
+pub(crate) static SENT: AtomicU64 = AtomicU64::new(0);
+pub(crate) static DROPPED: AtomicU64 = AtomicU64::new(0);
+pub(crate) static FAILED: AtomicU64 = AtomicU64::new(0);
+pub(crate) static REJECTED: AtomicU64 = AtomicU64::new(0);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Spans of this process by their end, since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpanCounts {
+    /// Accepted by the collector.
+    pub sent: u64,
+    /// Dropped because the queue was full.
+    pub dropped: u64,
+    /// Not sent: the collector was absent for too long, or refused the request.
+    pub failed: u64,
+    /// Rejected by the collector, which accepted the rest of the request.
+    pub rejected: u64,
+}
+
+/// Returns the counts of all outputs.
+pub fn span_counts() -> SpanCounts {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    SpanCounts { sent: read(&SENT), dropped: read(&DROPPED), failed: read(&FAILED), rejected: read(&REJECTED) }
+}
+
+/// Waits until every span that is queued in this process is sent or lost, at most for `limit`. To be called before the
+/// process ends.
+pub fn flush_all(limit: Duration) {
+    let end = Instant::now() + limit;
+    let outputs: Vec<_> = lock(&OUTPUTS).values().filter_map(Weak::upgrade).collect();
+    let flushes: Vec<_> = outputs.iter().map(|output| output.flush()).collect();
+    for flushed in flushes {
+        // An error means that the limit has passed, or that the thread has ended.
+        let _ = flushed.recv_timeout(end.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// An output. Dropping the last reference ends its thread after the queued spans are sent.
+pub struct TraceOutput {
+    shared: Arc<Shared>,
+}
+
+/// The state that the thread of an output and its users share.
+pub(crate) struct Shared {
+    pub(crate) queue: SpanQueue,
+    pub(crate) flushes: Mutex<Vec<SyncSender<()>>>,
+}
+
+impl TraceOutput {
+    /// Returns the output of these settings: the open one, or one that is opened now. It connects when it has spans.
+    ///
+    /// # Errors
+    /// A file of certificates cannot be used, or the system refuses a thread.
+    pub fn open(settings: &ExportSettings) -> Result<Arc<Self>, SettingError> {
+        // The lock is held while the output is opened, so that two threads cannot open it twice.
+        let mut outputs = lock(&OUTPUTS);
+        if let Some(open) = outputs.get(settings).and_then(Weak::upgrade) {
+            return Ok(open);
+        }
+        let client = CollectorClient::new(settings)?;
+        let shared = Arc::new(Shared {
+            queue: SpanQueue::new(settings.queue_max, settings.batch_max),
+            flushes: Mutex::default(),
+        });
+        start(&shared, client, settings).map_err(|error| SettingError {
+            variable: "OTEL_EXPORTER_OTLP_ENDPOINT",
+            found: settings.endpoint.clone(),
+            expected: format!("a thread that sends to it: {error}"),
+        })?;
+        let output = Arc::new(Self { shared });
+        outputs.retain(|_, output| output.strong_count() > 0);
+        outputs.insert(settings.clone(), Arc::downgrade(&output));
+        Ok(output)
+    }
+
+    /// Queues a span, which `write` appends to the buffer given ([`crate::span`]). In steady state it allocates nothing
+    /// and locks nothing. A span for which the queue has no room is dropped and counted.
+    pub fn send(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut span = self.shared.queue.storage();
+        write(&mut span);
+        if !self.shared.queue.push(span) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flush(&self) -> std::sync::mpsc::Receiver<()> {
+        let (done, flushed) = sync_channel(1);
+        lock(&self.shared.flushes).push(done);
+        self.shared.queue.wake();
+        flushed
+    }
+}
+
+impl Drop for TraceOutput {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}
+
+fn start(shared: &Arc<Shared>, client: CollectorClient, settings: &ExportSettings) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (shared, settings) = (Arc::clone(shared), settings.clone());
+    let run = move || runtime.block_on(exporter::run(&shared, &client, &settings));
+    std::thread::Builder::new().name("traces".into()).spawn(run)?;
+    Ok(())
+}

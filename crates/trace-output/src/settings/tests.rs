@@ -1,0 +1,144 @@
+use super::*;
+
+fn read(variables: &[(&str, &str)]) -> Result<TraceSettings, SettingError> {
+    TraceSettings::read(&|name| {
+        variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    })
+}
+
+fn export(variables: &[(&str, &str)]) -> ExportSettings {
+    read(variables).expect("settings").export.expect("an exporter")
+}
+
+// OTLP exporter, "Endpoint URLs for OTLP/HTTP": the general endpoint is a folder, the endpoint for traces is used as it is
+// and comes first. Caddy's default protocol is gRPC.
+#[test]
+fn endpoints() {
+    let (general, special) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+    let (http, insecure) = (("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"), ("OTEL_EXPORTER_OTLP_INSECURE", "true"));
+    for (variables, want) in [
+        (&[][..], "http://localhost:4317"),
+        (&[http], "http://localhost:4318/v1/traces"),
+        (&[http, (general, "http://c:1")], "http://c:1/v1/traces"),
+        (&[http, (general, "http://c:1/a/")], "http://c:1/a/v1/traces"),
+        (&[http, (general, "http://c:1/a"), (special, "https://d:2")], "https://d:2/"),
+        (&[http, (special, "http://d:2/own")], "http://d:2/own"),
+        (&[(general, "http://c:1/")], "http://c:1"),
+        (&[(general, "c:1")], "https://c:1"),
+        (&[(general, "c:1"), insecure], "http://c:1"),
+    ] {
+        assert_eq!(export(variables).endpoint, want, "{variables:?}");
+    }
+}
+
+// "Environment Variable Specification": defaults, and an empty value is none.
+#[test]
+fn defaults() {
+    let settings = export(&[("OTEL_BSP_MAX_QUEUE_SIZE", ""), ("OTEL_SERVICE_NAME", " ")]);
+    assert_eq!((settings.queue_max, settings.batch_max), (2048, 512));
+    assert_eq!((settings.delay, settings.export_timeout), (Duration::from_secs(5), Duration::from_secs(30)));
+    assert_eq!((settings.timeout, settings.gzip), (Duration::from_secs(10), false));
+    assert_eq!(settings.resource[0], ("service.name".into(), "unknown_service:causeway".into()));
+    let all = read(&[]).expect("settings");
+    assert_eq!(all.sampler, Sampler { follows_parent: true, below: 1 << 63 });
+    assert!(all.propagates && !all.is_disabled);
+}
+
+// OTEL_SERVICE_NAME comes before service.name in OTEL_RESOURCE_ATTRIBUTES; values are percent-encoded.
+#[test]
+fn resources_and_headers() {
+    let settings = export(&[
+        ("OTEL_SERVICE_NAME", "shop"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other, deployment.environment=a%20b,"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-a=1,authorization=Basic%20eA=="),
+    ]);
+    let find =
+        |key: &str| settings.resource.iter().filter(|(known, _)| known == key).map(|(_, v)| &**v).collect::<Vec<_>>();
+    assert_eq!((find("service.name"), find("deployment.environment")), (vec!["shop"], vec!["a b"]));
+    assert_eq!(settings.headers, [("x-a".into(), "1".into()), ("authorization".into(), "Basic eA==".to_owned())]);
+}
+
+#[test]
+fn switched_off() {
+    let off = read(&[("OTEL_SDK_DISABLED", "True"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "x")]).expect("settings");
+    assert!(off.is_disabled && off.export.is_none());
+    assert!(read(&[("OTEL_TRACES_EXPORTER", "none")]).expect("settings").export.is_none());
+    assert!(!read(&[("OTEL_PROPAGATORS", "baggage")]).expect("settings").propagates);
+}
+
+// Every value that cannot be used is refused with its variable, and no value of a header is shown.
+#[test]
+fn mistakes() {
+    for (variable, value, want) in [
+        ("OTEL_SDK_DISABLED", "1", "found '1', expected 'true' or 'false'"),
+        ("OTEL_TRACES_EXPORTER", "console", "found 'console', expected 'otlp' or 'none'"),
+        ("OTEL_PROPAGATORS", "tracecontext,b3", "found 'b3', expected 'tracecontext', 'baggage' or 'none'"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "found 'http/json', expected 'grpc' or 'http/protobuf'"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "found 'zstd', expected 'gzip' or 'none'"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=1,secret", "found 'entry 2', expected 'key=value'"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "found '10s', expected a number of milliseconds from 1 to 86400000"),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "unix:///s",
+            "found 'unix:///s', expected a URL with the scheme 'http' or 'https'",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "http://u:secret@h",
+            "found 'h', expected a URL of scheme, host, port and path",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "http://h/v1/traces",
+            "found 'http://h/v1/traces', expected a URL without a path, because the protocol is 'grpc'",
+        ),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0", "found '0', expected a number from 1 to 65536"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2049", "found '2049', expected a number from 1 to OTEL_BSP_MAX_QUEUE_SIZE"),
+        (
+            "OTEL_TRACES_SAMPLER",
+            "jaeger_remote",
+            "found 'jaeger_remote', expected 'always_on', 'always_off' or 'traceidratio', each also with 'parentbased_' before it",
+        ),
+        ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "k", "found 'k', expected OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it"),
+    ] {
+        let error = read(&[(variable, value)]).expect_err(variable);
+        assert_eq!(error.to_string(), format!("{variable}: {want}"));
+    }
+    let ratio = |arg| read(&[("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", arg)]);
+    for arg in ["x", "-1", "1.5", "NaN"] {
+        assert_eq!(ratio(arg).expect_err(arg).variable, "OTEL_TRACES_SAMPLER_ARG");
+    }
+}
+
+// "Sampling": the ratio's decision is a function of the trace id, a higher ratio samples all that a lower one samples, and
+// only the `parentbased_` samplers follow the sender. The function is that of OpenTelemetry's Go library.
+#[test]
+fn samplers() {
+    let sampler =
+        |name, arg| read(&[("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", arg)]).expect("settings").sampler;
+    let id = |last: u64| {
+        let mut id = [0xff; 16];
+        id[8..].copy_from_slice(&last.to_be_bytes());
+        id
+    };
+    let half = sampler("traceidratio", "0.5");
+    assert!(half.samples(&id((1 << 63) - 1), Some(false)) && !half.samples(&id(1 << 63), Some(true)));
+    let all = sampler("traceidratio", "1");
+    assert!(all.samples(&id(u64::MAX), None) && all.samples(&id(0), None));
+    assert!(!sampler("traceidratio", "0").samples(&id(0), None));
+    assert!(!sampler("always_off", "").samples(&id(0), Some(true)));
+    assert!(sampler("always_on", "").samples(&id(u64::MAX), Some(false)));
+    for (name, root) in [("parentbased_always_on", true), ("parentbased_always_off", false)] {
+        let sampler = sampler(name, "");
+        assert_eq!([Some(true), Some(false), None].map(|parent| sampler.samples(&id(9), parent)), [true, false, root]);
+    }
+    let mut random = causeway_testkit::random::Random::new(7);
+    let (tenth, fifth) = (sampler("parentbased_traceidratio", "0.1"), sampler("traceidratio", "0.2"));
+    let mut count = 0;
+    for _ in 0..10_000 {
+        let id = id(random.below(u64::MAX));
+        assert!(!tenth.samples(&id, None) || fifth.samples(&id, None));
+        count += u32::from(tenth.samples(&id, None));
+    }
+    assert!((800..1200).contains(&count), "{count} of 10000");
+}
