@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
+    // Without a collector.
+    registry.environment(|name| (name == "OTEL_TRACES_EXPORTER").then(|| "none".into()));
     causeway_modules::register(&mut registry);
     registry
 }
@@ -43,6 +45,7 @@ fn plan(hash: &str) -> (Value, Value) {
         on("body", json!({ "handler": "request_body", "set": "set {http.request.method}" })),
         on("login", basic(json!({}))),
         on("remembered", basic(json!({ "hash_cache": {} }))),
+        on("tracing", json!({ "handler": "tracing", "span_attributes": { "a": "{http.request.uri}" } })),
         on("error", json!({ "handler": "error", "status_code": 418, "error": "tea" })),
         on("abort", json!({ "handler": "static_response", "abort": true })),
         on("close", json!({ "handler": "static_response", "close": true, "headers": { "A": ["closed"] }, "body": "closed" })),
@@ -71,6 +74,7 @@ fn requests() -> Vec<Request> {
         "body",
         "login",
         "remembered",
+        "tracing",
         "error",
         "abort",
         "close",

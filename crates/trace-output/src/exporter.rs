@@ -16,6 +16,8 @@ use crate::span;
 /// Waits between attempts to send a batch: the first, and the longest. OTLP requires that they grow and vary.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(5);
+/// The longest pause that a collector can demand.
+const QUIET_MAX: Duration = Duration::from_secs(300);
 /// How often lost spans are reported.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -31,6 +33,8 @@ struct Exporter<'e> {
     report_at: Instant,
     /// Whether spans wait for the collector.
     waits: bool,
+    /// The end of a pause that the collector demanded, beyond the time limit of the batch before.
+    quiet_until: Instant,
     /// State of the generator that varies the waits.
     random: u64,
 }
@@ -58,7 +62,18 @@ pub(crate) async fn run(shared: &Shared, client: &CollectorClient, settings: &Ex
     span::bytes(&mut scope, 1, &name);
     let random = std::process::id().into();
     let (faults, report_at) = (Faults::default(), Instant::now());
-    let mut exporter = Exporter { shared, client, settings, resource, scope, faults, report_at, waits: false, random };
+    let mut exporter = Exporter {
+        shared,
+        client,
+        settings,
+        resource,
+        scope,
+        faults,
+        report_at,
+        waits: false,
+        quiet_until: report_at,
+        random,
+    };
     loop {
         // After the close no span is queued, so that this round takes all.
         let is_last = shared.queue.is_closed();
@@ -102,7 +117,11 @@ impl Exporter<'_> {
     async fn deliver(&mut self, message: Bytes, count: u64) {
         let end = Instant::now() + self.settings.export_timeout;
         let mut back_off = BACK_OFF_MIN;
+        tokio::time::sleep_until(self.quiet_until.min(end).into()).await;
         let reason = loop {
+            if self.quiet_until > Instant::now() {
+                break "the collector demanded a longer pause".into();
+            }
             let left = end.saturating_duration_since(Instant::now());
             let limit = self.settings.timeout.min(left);
             let delivery = timeout(limit, self.client.send(message.clone())).await;
@@ -127,6 +146,7 @@ impl Exporter<'_> {
             let wait = after.unwrap_or_else(|| self.vary(back_off));
             back_off = (back_off * 2).min(BACK_OFF_MAX);
             if Instant::now() + wait >= end {
+                self.quiet_until = Instant::now() + after.unwrap_or_default().min(QUIET_MAX);
                 break reason;
             }
             if !std::mem::replace(&mut self.waits, true) {

@@ -242,6 +242,26 @@ fn the_end_of_attempts() {
     assert_eq!(counts, SpanCounts { failed: 1, ..NONE });
 }
 
+// OTLP, "OTLP/HTTP Throttling": a pause that is longer than the limit of a batch also applies to the next batches.
+#[test]
+fn a_long_pause() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let later = Reply { fields: vec![("Retry-After", "3600".into())], ..Reply::of(503) };
+    let collector = Collector::http(0, vec![later]);
+    let mut variables = http(collector.port);
+    variables.push(("OTEL_BSP_EXPORT_TIMEOUT", "100".into()));
+    let output = open(&variables);
+    let counts = counted(|| {
+        for id in [1, 2] {
+            send(&output, id);
+            flush_all(LIMIT);
+        }
+    });
+    assert_eq!(counts, SpanCounts { failed: 2, ..NONE });
+    assert_eq!(collector.receive().spans().len(), 1);
+    assert!(collector.is_quiet());
+}
+
 // A file of certificates that cannot be used is an error with its variable when the output is opened.
 #[test]
 fn certificates() {

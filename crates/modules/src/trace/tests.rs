@@ -58,6 +58,21 @@ fn the_request_carries_the_trace() {
     assert_eq!(send(DISABLED, &Request::get("/").field("Traceparent", PARENT)), [PARENT, "", "", ""]);
 }
 
+// Nothing of a trace is left for the next request on the same storage.
+#[test]
+fn a_request_after_a_traced_one() {
+    let mut routes = show();
+    routes[0]["handle"] = json!([
+        { "handler": "subroute", "routes": [{ "match": [{ "path": ["/traced"] }], "handle": [{ "handler": "tracing" }] }] },
+        routes[0]["handle"][1],
+    ]);
+    let mut kit = Kit::new(&registry(&[("OTEL_TRACES_EXPORTER", "none")]), &routes);
+    for _ in 0..2 {
+        assert_eq!(kit.send(&Request::get("/traced").field("Traceparent", PARENT)).text()[..36], PARENT[..36]);
+        assert_eq!(kit.send(&Request::get("/")).text(), "   ");
+    }
+}
+
 #[test]
 fn mistakes() {
     for (variables, handler, want) in [
