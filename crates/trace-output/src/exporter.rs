@@ -140,13 +140,13 @@ impl Exporter<'_> {
                     return;
                 }
                 Ok(Delivery::Refused(reason)) => break reason,
-                Ok(Delivery::Retry { reason, after }) => (reason, after),
+                Ok(Delivery::Retry { reason, after }) => (reason, after.map(|after| after.min(QUIET_MAX))),
                 Err(_) => (format!("no answer within {limit:?}"), None),
             };
             let wait = after.unwrap_or_else(|| self.vary(back_off));
             back_off = (back_off * 2).min(BACK_OFF_MAX);
             if Instant::now() + wait >= end {
-                self.quiet_until = Instant::now() + after.unwrap_or_default().min(QUIET_MAX);
+                self.quiet_until = Instant::now() + after.unwrap_or_default();
                 break reason;
             }
             if !std::mem::replace(&mut self.waits, true) {

@@ -246,7 +246,7 @@ fn the_end_of_attempts() {
 #[test]
 fn a_long_pause() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let later = Reply { fields: vec![("Retry-After", "3600".into())], ..Reply::of(503) };
+    let later = Reply { fields: vec![("Retry-After", u64::MAX.to_string())], ..Reply::of(503) };
     let collector = Collector::http(0, vec![later]);
     let mut variables = http(collector.port);
     variables.push(("OTEL_BSP_EXPORT_TIMEOUT", "100".into()));
