@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,9 @@ use crate::settings::{ExportSettings, SettingError};
 
 /// The open outputs by their settings.
 static OUTPUTS: LazyLock<Mutex<HashMap<ExportSettings, Weak<TraceOutput>>>> = LazyLock::new(Mutex::default);
+
+/// The states of the threads that run, those of dropped outputs too, which still send queued spans.
+static THREADS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 pub(crate) static SENT: AtomicU64 = AtomicU64::new(0);
 pub(crate) static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -47,11 +50,13 @@ pub fn span_counts() -> SpanCounts {
 /// process ends.
 pub fn flush_all(limit: Duration) {
     let end = Instant::now() + limit;
-    let outputs: Vec<_> = lock(&OUTPUTS).values().filter_map(Weak::upgrade).collect();
-    let flushes: Vec<_> = outputs.iter().map(|output| output.flush()).collect();
+    // No reference is kept: with the last one of a thread that ends, its wait ends here.
+    let flushes: Vec<_> = lock(&THREADS).iter().filter_map(|shared| Some(shared.upgrade()?.flush())).collect();
     for flushed in flushes {
-        // An error means that the limit has passed, or that the thread has ended.
-        let _ = flushed.recv_timeout(end.saturating_duration_since(Instant::now()));
+        // The other error means that the thread has ended.
+        if let Err(RecvTimeoutError::Timeout) = flushed.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            tracing::warn!("traces: a collector did not accept the last spans within {limit:?}");
+        }
     }
 }
 
@@ -102,11 +107,13 @@ impl TraceOutput {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
 
-    fn flush(&self) -> std::sync::mpsc::Receiver<()> {
+impl Shared {
+    fn flush(&self) -> Receiver<()> {
         let (done, flushed) = sync_channel(1);
-        lock(&self.shared.flushes).push(done);
-        self.shared.queue.wake();
+        lock(&self.flushes).push(done);
+        self.queue.wake();
         flushed
     }
 }
@@ -119,6 +126,9 @@ impl Drop for TraceOutput {
 
 fn start(shared: &Arc<Shared>, client: CollectorClient, settings: &ExportSettings) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut threads = lock(&THREADS);
+    threads.retain(|thread| thread.strong_count() > 0);
+    threads.push(Arc::downgrade(shared));
     let (shared, settings) = (Arc::clone(shared), settings.clone());
     let run = move || runtime.block_on(exporter::run(&shared, &client, &settings));
     std::thread::Builder::new().name("traces".into()).spawn(run)?;

@@ -118,6 +118,20 @@ fn one_output_for_equal_settings() {
     assert_eq!(collector.receive().spans().len(), 1);
 }
 
+// The flush at the end of the process also waits for an output that was dropped, which still sends its spans.
+#[test]
+fn a_dropped_output() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::http(0, vec![Reply::of(503), Reply::of(503)]);
+    let output = open(&http(collector.port));
+    let counts = counted(|| {
+        send(&output, 1);
+        drop(output);
+        flush_all(LIMIT);
+    });
+    assert_eq!(counts, SpanCounts { sent: 1, ..NONE });
+}
+
 // Batches: a full one is sent at once, the rest at the end of the delay or with a flush.
 #[test]
 fn batches() {
@@ -221,11 +235,14 @@ fn an_absent_collector() {
     // The limit of a flush holds even without a collector.
     let mut variables = http(causeway_testkit::ports::free_port());
     variables[2].1 = "80000000".into();
+    variables.push(("OTEL_BSP_EXPORT_TIMEOUT", "500".into()));
     let output = open(&variables);
     send(&output, 1);
     let begin = Instant::now();
     flush_all(Duration::from_millis(50));
     assert!(begin.elapsed() < LIMIT);
+    // Its end, so that the counts of the next test are its own.
+    flush_all(LIMIT);
 }
 
 // The limit of all attempts: then the batch is lost, and counted.
