@@ -137,6 +137,22 @@ fn spans_of_requests() {
     assert_eq!(record["spanID"].as_str().map(str::len), Some(16));
 }
 
+// A handler within another's request continues its trace, as in Caddy. A route that is invoked twice makes one span here.
+#[test]
+fn spans_within_spans() {
+    let site = "&(traced) {\n\ttracing {\n\t\tspan inner\n\t}\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\ttracing {\n\t\tspan outer\n\t}\n\
+                \troute {\n\t\tinvoke traced\n\t\tinvoke traced\n\t\trespond {http.vars.span_id}\n\t}\n}\n";
+    let folder = Folder::with(&[("Caddyfile", site)]);
+    let collector = Collector::http(0, vec![]);
+    let server = start(&folder, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
+    let id = get(server.port(), "/").body;
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.status().success());
+    let [outer, inner] = &spans(&collector, 2)[..] else { panic!("two spans") };
+    assert_eq!((&*outer.name, &*inner.name, &inner.trace_id), ("outer", "inner", &outer.trace_id));
+    assert_eq!((hex(&inner.span_id), outer.parent_span_id.len()), (id, 0));
+}
+
 // Spans that wait when the server ends are sent.
 #[test]
 fn the_last_spans() {
