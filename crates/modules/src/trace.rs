@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use causeway_message::{FieldValue, Scheme, Version, names};
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{
-    Build, BuildError, Context, Ending, Fault, Handler, Outcome, Response, StateId, Step, Template,
+    Build, BuildError, Context, Ending, Fault, Handler, Outcome, Response, StateId, Step, Template, UNIX_PEER,
 };
 use causeway_trace_output::span::{self, SpanStart};
 use causeway_trace_output::{Sampler, SettingError, TraceOutput, TraceSettings};
@@ -302,10 +302,10 @@ fn request(cx: &Context, out: &mut Vec<u8>) {
         span::text(out, "http.request.method_original", method.as_bytes());
     }
     let mut text = [0; 45];
-    let peer = address(arrival.peer.ip(), &mut text);
+    let peer = arrival.ends.peer_ip().map_or(UNIX_PEER.as_bytes(), |ip| address(ip, &mut text));
     span::text(out, "network.peer.address", peer);
-    if arrival.peer.port() > 0 {
-        span::number(out, "network.peer.port", arrival.peer.port().into());
+    if let Some(port) = arrival.ends.peer().map(|peer| peer.port()).filter(|port| *port > 0) {
+        span::number(out, "network.peer.port", port.into());
     }
     if let Some(agent) = head.fields().get(names::USER_AGENT).filter(|agent| !agent.is_empty()) {
         span::text(out, "user_agent.original", agent);
@@ -325,7 +325,7 @@ fn request(cx: &Context, out: &mut Vec<u8>) {
 fn address(ip: IpAddr, text: &mut [u8; 45]) -> &[u8] {
     let mut rest = &mut text[..];
     // The longest address fits.
-    let _ = write!(rest, "{}", ip.to_canonical());
+    let _ = write!(rest, "{ip}");
     let left = rest.len();
     &text[..45 - left]
 }
