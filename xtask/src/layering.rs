@@ -60,6 +60,8 @@ const ROOMS: &[Room] = &[
     // Turns text into a plan. It refers to modules by name only, through the registry, so that a user's module is equal
     // to a built-in one. Its tests need some modules.
     Room { name: "config", may: &["pipeline"], tests_may: &["modules", "message", "testkit"], never: &[], unsaid: &[] },
+    // Text to text: the caller reads the files.
+    Room { name: "nginx", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // A language of its own: the caller provides data, functions and the time.
     Room { name: "go-template", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room {

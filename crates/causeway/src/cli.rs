@@ -168,6 +168,16 @@ struct Adapt {
     /// Also check that the configuration can be served
     #[arg(long)]
     validate: bool,
+    /// Language of the output: `json`, or `caddyfile` with `--adapter nginx`
+    #[arg(long, value_name = "LANGUAGE", default_value = "json")]
+    to: OutputLanguage,
+}
+
+/// The language of `adapt`'s output.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq)]
+enum OutputLanguage {
+    Json,
+    Caddyfile,
 }
 
 /// Parses the command line and runs the command.
@@ -206,6 +216,7 @@ impl Cli {
             Command::Fmt(fmt) => fmt.run(),
             Command::Validate(flags) => {
                 let source = flags.read()?;
+                source.print_notes();
                 let adapted = source.adapt()?;
                 source::warn_before_load(&source.document, &adapted);
                 source.validate(&adapted)?;
@@ -237,6 +248,7 @@ impl RunFlags {
             Some(predecessor) => predecessor.source(&self.config)?,
             None => self.source()?,
         };
+        source.print_notes();
         let adapted = source.adapt()?;
         source::warn_before_load(&source.document, &adapted);
         // Only a configuration from a file can be reloaded by SIGUSR1 or a watch.
@@ -297,7 +309,7 @@ impl RunFlags {
         }
         let environment = environment::Environment::read(&self.config.envfile)?;
         let document = Document { name, text, language: Language::Json };
-        Ok(Some(ConfigSource { document, environment: environment.into(), file: None }))
+        Ok(Some(ConfigSource { document, environment: environment.into(), file: None, notes: Vec::new() }))
     }
 }
 
@@ -309,6 +321,18 @@ impl Adapt {
             config.adapter.get_or_insert_with(|| Language::Caddyfile.adapter().to_owned());
         }
         let source = config.read()?;
+        source.print_notes();
+        if self.to == OutputLanguage::Caddyfile {
+            if self.config.adapter.as_deref() != Some("nginx") {
+                bail!(
+                    "--to caddyfile: found no --adapter nginx, expected it: other configurations are printed as JSON"
+                );
+            }
+            if self.validate {
+                source.validate(&source.adapt()?)?;
+            }
+            return output::print(source.document.text.trim_end());
+        }
         let adapted = source.adapt_with(&caddyfile::Directives::standard()).map_err(in_caddys_words_too)?;
         source::warn(&adapted.warnings);
         if self.validate {

@@ -130,6 +130,7 @@ impl Reload {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         // Adapt locally, so that mistakes are reported with the line in the file. The server receives JSON.
         let source = self.config.read()?;
+        source.print_notes();
         let adapted = source.adapt()?;
         source::warn_before_load(&source.document, &adapted);
         let address = address(self.address.as_deref(), &adapted.json)?;

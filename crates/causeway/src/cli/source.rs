@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail};
 use causeway::document::{AdaptedDocument, Document, Language};
 use causeway::server::{self, LoadFault};
-use causeway_config::caddyfile::{Directives, Warning};
+use causeway_config::caddyfile::{self, Directives, Warning};
 use causeway_pipeline::Registry;
 use clap::Args;
 use serde_json::json;
@@ -18,6 +18,8 @@ use super::output;
 
 /// The file that is served by default.
 pub(super) const CADDYFILE: &str = "Caddyfile";
+/// The adapter for configurations of nginx, which become Caddyfiles when they are read.
+const NGINX: &str = "nginx";
 /// Default listen address of the welcome site.
 const WELCOME_LISTEN: &str = ":8080";
 
@@ -27,7 +29,7 @@ pub(crate) struct ConfigFlags {
     /// Configuration file; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Language of the configuration: `caddyfile` or `json`; default: by file name
+    /// Language of the configuration: `caddyfile`, `json` or `nginx`; default: by file name
     #[arg(short, long, value_name = "NAME")]
     pub(crate) adapter: Option<String>,
     /// A file of NAME=value lines for `{$NAME}` in the Caddyfile; may be repeated
@@ -41,6 +43,56 @@ pub(crate) struct ConfigSource {
     pub(crate) environment: Arc<Environment>,
     /// The file to reload; `None` for standard input and for generated configurations.
     pub(crate) file: Option<PathBuf>,
+    /// Lines of an nginx configuration that the Caddyfile does not carry over.
+    pub(crate) notes: Vec<causeway_nginx::Note>,
+}
+
+/// The file system, for configurations of nginx.
+struct NginxFiles;
+
+impl causeway_nginx::Files for NginxFiles {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        String::from_utf8(bytes).map_err(|_| "found bytes that are not UTF-8, expected text".to_owned())
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        // Each part of the pattern in turn; a part without a wildcard is only appended.
+        let mut paths = vec![if pattern.starts_with('/') { "/".to_owned() } else { String::new() }];
+        for part in pattern.split('/').filter(|part| !part.is_empty()) {
+            let mut longer = Vec::new();
+            for path in &paths {
+                let join = |name: &str| match path.as_str() {
+                    "" => name.to_owned(),
+                    path if path.ends_with('/') => format!("{path}{name}"),
+                    path => format!("{path}/{name}"),
+                };
+                if part.contains(['*', '?', '[']) {
+                    let folder = if path.is_empty() { "." } else { path };
+                    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+                    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+                    longer
+                        .extend(names.filter(|name| causeway_nginx::glob_matches(part, name)).map(|name| join(&name)));
+                } else {
+                    longer.push(join(part));
+                }
+            }
+            paths = longer;
+        }
+        paths.retain(|path| Path::new(path).exists());
+        paths.sort();
+        paths
+    }
+}
+
+/// Translates an nginx configuration; the text becomes that of a Caddyfile.
+fn from_nginx(source: &mut ConfigSource) -> anyhow::Result<()> {
+    let document = &mut source.document;
+    let translation = causeway_nginx::translate(&document.text, &document.name, &NginxFiles)?;
+    document.text = caddyfile::format(translation.caddyfile.as_bytes());
+    document.name = format!("the Caddyfile of {}", document.name);
+    source.notes = translation.notes;
+    Ok(())
 }
 
 impl ConfigFlags {
@@ -69,7 +121,12 @@ impl ConfigFlags {
         let bytes = bytes.with_context(|| format!("{name}: reading the configuration"))?;
         let Ok(text) = String::from_utf8(bytes) else { bail!("{name}: found bytes that are not UTF-8, expected text") };
         let file = (!stdin).then(|| path.to_owned());
-        Ok(Some(ConfigSource { document: Document { name, text, language }, environment: Arc::new(environment), file }))
+        let document = Document { name, text, language };
+        let mut source = ConfigSource { document, environment: Arc::new(environment), file, notes: Vec::new() };
+        if self.adapter.as_deref() == Some(NGINX) {
+            from_nginx(&mut source)?;
+        }
+        Ok(Some(source))
     }
 
     /// Reads the configuration; returns an error when there is none.
@@ -78,9 +135,13 @@ impl ConfigFlags {
     }
 
     fn language(&self, path: &Path) -> anyhow::Result<Language> {
+        if self.adapter.as_deref() == Some(NGINX) {
+            return Ok(Language::Caddyfile);
+        }
         if let Some(adapter) = self.adapter.as_deref() {
             let language = Language::by_adapter(adapter);
-            return language.ok_or_else(|| anyhow!("--adapter: found '{adapter}', expected 'caddyfile' or 'json'"));
+            return language
+                .ok_or_else(|| anyhow!("--adapter: found '{adapter}', expected 'caddyfile', 'json' or 'nginx'"));
         }
         // Caddy's rule: a file name that begins with "Caddyfile" or ends in ".caddyfile" means a Caddyfile; every other
         // name means JSON.
@@ -91,6 +152,13 @@ impl ConfigFlags {
 }
 
 impl ConfigSource {
+    /// Prints the lines of an nginx configuration that are not carried over.
+    pub(crate) fn print_notes(&self) {
+        for note in &self.notes {
+            output::note(&format!("Note: {note}"));
+        }
+    }
+
     /// The configuration's name in messages.
     pub(crate) fn name(&self) -> &str {
         &self.document.name
@@ -166,6 +234,7 @@ pub(crate) fn welcome(listen: Option<&str>) -> ConfigSource {
         document: Document { name: "the welcome site".into(), text: json.to_string(), language: Language::Json },
         environment: Arc::default(),
         file: None,
+        notes: Vec::new(),
     }
 }
 

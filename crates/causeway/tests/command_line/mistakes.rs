@@ -292,7 +292,7 @@ fn in_flags() {
             &["respond", "--status", "99"],
             "invalid value '99' for '--status <CODE>': 99 is not in 100..=999; see `causeway respond --help`",
         ),
-        (&["run", "--adapter", "nginx"], "--adapter: found 'nginx', expected 'caddyfile' or 'json'"),
+        (&["run", "--adapter", "yaml"], "--adapter: found 'yaml', expected 'caddyfile', 'json' or 'nginx'"),
         (&["respond", "--header", "none"], "--header: found 'none', expected \"Name: value\""),
         (&["respond", "{{.Nope}}"], "the body: found '{{.Nope}}', expected {{.N}}, {{.Port}} or {{.Address}}"),
         (&["run", "--listen", ":8081"], "--listen is for the welcome site; Caddyfile names its own addresses"),

@@ -1,0 +1,208 @@
+//! What does each directive of nginx become? Walks the servers in their order and writes a site for each.
+//!
+//! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
+//! - `site`: a server: addresses, certificates, logs, error pages, the order of locations
+//! - `rules`: `rewrite`, `if`, `set` and `return`
+//! - `content`: a location: files, upstreams, fields and access
+
+mod content;
+mod rules;
+mod site;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::parse::{Directive, Files, Place, SyntaxError, parse};
+use crate::variables::Names;
+use crate::write::indent;
+
+/// A line of the configuration that the Caddyfile does not carry over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The line; for a group of lines, the first.
+    pub place: Place,
+    /// The reason, with the directive.
+    pub message: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// A Caddyfile, with the lines that it does not carry over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Translation {
+    /// The Caddyfile.
+    pub caddyfile: String,
+    /// In the order found; those that only tune nginx are one note at the end.
+    pub notes: Vec<Note>,
+}
+
+/// Translates the text of a configuration, `name`, which may also be a single file of servers as in `sites-enabled`.
+///
+/// # Errors
+/// Returns the first text that nginx would refuse too.
+pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translation, SyntaxError> {
+    let main = parse(text, name, files)?;
+    let mut translator =
+        Translator { files, notes: Vec::new(), tuning: Vec::new(), shared: Shared::default(), names: 0 };
+    let mut out = Vec::new();
+    let http: Vec<&Directive> = main.iter().filter(|d| d.name == "http").collect();
+    let mut head = Vec::new();
+    let root;
+    let http = match &*http {
+        [] => {
+            let place = Place { file: name.into(), line: 1 };
+            root = Directive { name: "http".into(), arguments: Vec::new(), block: Some(main.clone()), place };
+            &root
+        }
+        [http, others @ ..] => {
+            for other in others {
+                translator.note(&mut head, other, "a second block 'http'; nginx refuses it");
+            }
+            for directive in main.iter().filter(|d| d.name != "http") {
+                translator.outside(&mut head, directive, &[]);
+            }
+            *http
+        }
+    };
+    translator.http(&mut head, &mut out, http);
+    let mut lines = vec![format!("# Translated from {name}."), String::new()];
+    if let Some(first) = translator.tuning.first() {
+        let names: BTreeSet<&str> = translator.tuning.iter().map(|d| d.name.as_str()).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let message = format!("not needed, as these only tune nginx itself: {}", names.join(", "));
+        lines.insert(1, format!("# {}: {message}", first.place));
+        translator.notes.push(Note { place: first.place.clone(), message });
+    }
+    let tls = out.iter().any(|line| line.starts_with("https://") || line.contains(", https://"));
+    if tls {
+        lines.extend(
+            [
+                "{",
+                "# nginx redirects to https only where its configuration says so.",
+                "auto_https disable_redirects",
+                "}",
+                "",
+            ]
+            .map(str::to_owned),
+        );
+    }
+    if !head.is_empty() {
+        lines.extend(head);
+        lines.push(String::new());
+    }
+    lines.extend(out);
+    let caddyfile = format!("{}\n", indent(&lines).trim_end());
+    Ok(Translation { caddyfile, notes: translator.notes })
+}
+
+/// Definitions of the block `http` that servers refer to.
+#[derive(Default)]
+struct Shared<'a> {
+    upstreams: BTreeMap<&'a str, &'a Directive>,
+    maps: Vec<&'a Directive>,
+    /// `limit_req_zone`, by name.
+    zones: BTreeMap<&'a str, &'a Directive>,
+    formats: BTreeMap<&'a str, &'a Directive>,
+}
+
+struct Translator<'a> {
+    files: &'a dyn Files,
+    notes: Vec<Note>,
+    tuning: Vec<Directive>,
+    shared: Shared<'a>,
+    /// Number of matcher names handed out.
+    names: usize,
+}
+
+impl<'a> Translator<'a> {
+    fn http(&mut self, head: &mut Vec<String>, out: &mut Vec<String>, http: &'a Directive) {
+        for directive in http.block() {
+            match &*directive.name {
+                "upstream" => _ = self.shared.upstreams.insert(directive.argument(0), directive),
+                "map" => self.shared.maps.push(directive),
+                "limit_req_zone" => {
+                    let zone = directive.arguments.iter().find_map(|word| word.strip_prefix("zone="));
+                    if let Some((name, _)) = zone.and_then(|zone| zone.split_once(':')) {
+                        self.shared.zones.insert(name, directive);
+                    }
+                }
+                "log_format" => _ = self.shared.formats.insert(directive.argument(0), directive),
+                _ => {}
+            }
+        }
+        for directive in http.block() {
+            let known = ["server", "upstream", "map", "limit_req_zone", "log_format", "#"];
+            if !known.contains(&&*directive.name) {
+                self.outside(head, directive, tables::READ);
+            }
+        }
+        let servers: Vec<&Directive> = http.block().iter().filter(|d| d.name == "server").collect();
+        self.sites(out, http, &servers);
+    }
+
+    /// Notes a directive that nothing reads.
+    fn outside(&mut self, out: &mut Vec<String>, directive: &Directive, read: &[&str]) {
+        let name = &*directive.name;
+        if read.contains(&name) {
+            return;
+        }
+        if name == "#" {
+            out.push(format!("# {}", directive.argument(0)).trim_end().to_owned());
+        } else if tables::TUNING.contains(&name) || tables::TUNING_PREFIXES.iter().any(|p| name.starts_with(p)) {
+            self.tuning.push(Directive { block: None, ..directive.clone() });
+        } else {
+            let reason = tables::REASONS.iter().find(|(known, _)| *known == name).map(|(_, reason)| *reason);
+            self.note(out, directive, reason.unwrap_or("no equivalent"));
+        }
+    }
+
+    /// Names a line that is not carried over, at its place in the Caddyfile and once in the list.
+    fn note(&mut self, out: &mut Vec<String>, directive: &Directive, reason: &str) {
+        let message = format!("not carried over: \"{}\": {reason}", directive.text());
+        let note = Note { place: directive.place.clone(), message };
+        out.push(format!("# {note}"));
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Replaces variables by placeholders; a variable without one is noted, and the result is `None`.
+    fn expand(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names, text: &str) -> Option<String> {
+        match names.expand(text) {
+            Ok(text) => Some(text),
+            Err(variable) => {
+                self.note(out, directive, &format!("the variable ${variable} has no equivalent here"));
+                None
+            }
+        }
+    }
+
+    /// Returns a matcher's name that no other has.
+    fn fresh(&mut self, hint: &str) -> String {
+        self.names += 1;
+        let mut slug: String = hint.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        slug.truncate(24);
+        let slug = slug.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
+        format!("{}_{}", if slug.is_empty() { "all" } else { &slug }, self.names)
+    }
+}
+
+/// The directives of the innermost block that has any of this name: nginx's rule of inheritance.
+fn inherited<'a>(blocks: &[&'a Directive], name: &str) -> Vec<&'a Directive> {
+    let found = blocks.iter().rev().map(|block| own(block, name)).find(|found| !found.is_empty());
+    found.unwrap_or_default()
+}
+
+fn own<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
+    block.block().iter().filter(|d| d.name == name).collect()
+}
+
+/// The first argument of the directive that counts; `None` without one.
+fn value<'a>(blocks: &[&'a Directive], name: &str) -> Option<&'a str> {
+    inherited(blocks, name).last().map(|d| d.argument(0))
+}

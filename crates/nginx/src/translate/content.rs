@@ -1,0 +1,632 @@
+//! What does a location do with a request? Fields, access, and files or an upstream.
+
+use super::rules::chooses_anew;
+use super::{Translator, inherited, own, value};
+use crate::location::{Location, Pattern};
+use crate::parse::Directive;
+use crate::variables::Names;
+use crate::write::{block, quote};
+
+/// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
+const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
+
+impl Translator<'_> {
+    /// The lines of a location; of the server itself without one.
+    pub(super) fn content(&mut self, location: &Location<'_>, all: &[Location<'_>], names: &Names) -> Vec<String> {
+        let mut out = Vec::new();
+        let blocks = &*location.blocks;
+        let own_block = location.own();
+        let in_location = blocks.len() > 2;
+        let mut names = names.clone();
+        if in_location {
+            for directive in own_block.block().iter().filter(|d| d.name != "location") {
+                self.outside(&mut out, directive, super::tables::READ);
+            }
+            for page in own(own_block, "error_page") {
+                self.note(&mut out, page, "only error pages of a server are carried over");
+            }
+        }
+        let deeper = &blocks[2.min(blocks.len())..];
+        if let Some(root) = value(deeper, "root") {
+            out.push(format!("root * {}", quote(root)));
+        }
+        if let Some(alias) = own(own_block, "alias").first() {
+            self.alias(&mut out, alias, location, &names);
+        }
+        self.fields(&mut out, blocks, &names);
+        if deeper.iter().any(|block| !own(block, "access_log").is_empty()) && value(deeper, "access_log") == Some("off")
+        {
+            out.push("log_skip".to_owned());
+        }
+        if let Some(size) = value(blocks, "client_max_body_size").filter(|size| *size != "0") {
+            let size = size.to_ascii_lowercase();
+            let size = size
+                .strip_suffix('m')
+                .map(|n| format!("{n}MiB"))
+                .or(size.strip_suffix('k').map(|n| format!("{n}KiB")))
+                .or(size.strip_suffix('g').map(|n| format!("{n}GiB")))
+                .unwrap_or(size);
+            block(&mut out, "request_body", vec![format!("max_size {size}")]);
+        }
+        if in_location && !own(own_block, "internal").is_empty() {
+            let name = self.fresh("from_outside");
+            out.push(format!("@{name} `{{path}} == {{orig_path}}`"));
+            out.push(format!("error @{name} 404"));
+        }
+        // Rules that choose a location anew stand before all locations.
+        if in_location && !own_block.block().iter().any(chooses_anew) {
+            let rules = self.rules(own_block, &mut names);
+            if !rules.is_empty() {
+                block(&mut out, "route", rules);
+            }
+        }
+        if let Some(answer) = own(own_block, "return").first().filter(|_| in_location) {
+            if let Some(lines) = self.response(&mut out, answer, &names, "*") {
+                let kind = value(blocks, "default_type").unwrap_or("text/plain");
+                let typed =
+                    inherited(blocks, "add_header").iter().any(|d| d.argument(0).eq_ignore_ascii_case("content-type"));
+                if lines[0].starts_with("respond") && answer.arguments.len() > 1 && !typed {
+                    out.push(format!("header Content-Type {}", quote(kind)));
+                }
+                out.extend(lines);
+            }
+            return out;
+        }
+        self.access(&mut out, blocks);
+        let mut content = Vec::new();
+        self.source(&mut content, location, &names);
+        match own(own_block, "try_files").first().filter(|_| in_location) {
+            Some(files) => self.try_files(&mut out, files, location, all, &names, content),
+            None => out.extend(content),
+        }
+        out
+    }
+
+    fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, location: &Location<'_>, names: &Names) {
+        let target = alias.argument(0);
+        match &location.pattern {
+            Pattern::Prefix { prefix, .. } => {
+                out.push(format!("uri strip_prefix {}", quote(prefix.trim_end_matches('/'))));
+                out.push(format!("root * {}", quote(target)));
+            }
+            Pattern::Exact(_) => {
+                let (folder, file) = target.rsplit_once('/').unwrap_or(("", target));
+                out.push(format!("root * {}", quote(&format!("{folder}/"))));
+                out.push(format!("rewrite * {}", quote(&format!("/{file}"))));
+            }
+            _ => match names.expand(target) {
+                Ok(target) if target.contains("{re.") => {
+                    out.push("root * /".to_owned());
+                    out.push(format!("rewrite * {}", quote(&target)));
+                }
+                _ => self.note(out, alias, "in a location with an expression its path has to contain a group"),
+            },
+        }
+    }
+
+    fn fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+        let mut sometimes = Vec::new();
+        for field in inherited(blocks, "add_header") {
+            let Some(text) = self.expand(out, field, names, field.argument(1)) else { continue };
+            if text.is_empty() {
+                continue;
+            }
+            let always = field.argument(2) == "always";
+            let kind = field.argument(0).eq_ignore_ascii_case("content-type");
+            let line = format!("{}{} {}", if kind { "" } else { "+" }, field.argument(0), quote(&text));
+            if always {
+                out.push(format!("header {line}"));
+            } else {
+                sometimes.push(line);
+            }
+        }
+        if let Some(expires) = inherited(blocks, "expires").last() {
+            let control = match expires.argument(0) {
+                "off" => None,
+                "epoch" | "-1" => Some("no-cache".to_owned()),
+                "max" => Some("max-age=315360000".to_owned()),
+                time => match seconds(time) {
+                    Some(seconds) => Some(format!("max-age={seconds}")),
+                    None => {
+                        self.note(out, expires, "only a duration, 'max', 'epoch' and 'off' are carried over");
+                        None
+                    }
+                },
+            };
+            sometimes.extend(control.map(|control| format!("+Cache-Control {control}")));
+        }
+        if !sometimes.is_empty() {
+            sometimes.push(format!("match status {ADDED}"));
+            // The field is added when the response's status is known.
+            block(out, "header", sometimes);
+        }
+    }
+
+    fn access(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+        for limit in inherited(blocks, "limit_req") {
+            self.limit(out, limit);
+        }
+        let level = blocks.iter().rev().find(|b| b.block().iter().any(|d| matches!(&*d.name, "allow" | "deny")));
+        let mut allowed: Vec<&str> = Vec::new();
+        for rule in level.map(|level| level.block()).unwrap_or_default() {
+            match (&*rule.name, rule.argument(0)) {
+                ("allow" | "deny", "unix:") => self.note(out, rule, "no matcher for peers at Unix sockets"),
+                ("allow", "all") => break,
+                ("allow", range) => allowed.push(range),
+                ("deny", range) => {
+                    let name = self.fresh("denied");
+                    let mut lines = Vec::new();
+                    if range != "all" {
+                        lines.push(format!("remote_ip {range}"));
+                    }
+                    if !allowed.is_empty() {
+                        lines.push(format!("not remote_ip {}", allowed.join(" ")));
+                    }
+                    if lines.is_empty() {
+                        out.push("error 403".to_owned());
+                        break;
+                    }
+                    block(out, &format!("@{name}"), lines);
+                    out.push(format!("error @{name} 403"));
+                    if range == "all" {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let realm = inherited(blocks, "auth_basic").last().copied();
+        if let Some(realm) = realm.filter(|realm| realm.argument(0) != "off") {
+            self.passwords(out, realm, blocks);
+        }
+        if let Some(request) = inherited(blocks, "auth_request").last().filter(|r| r.argument(0) != "off") {
+            self.forward_auth(out, request, blocks);
+        }
+    }
+
+    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive) {
+        let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
+        let name = word(limit, "zone=").unwrap_or_default();
+        let zone = self.shared.zones.get(name.as_str()).copied();
+        let rate = zone.and_then(|zone| word(zone, "rate="));
+        let rate = rate.as_deref().and_then(|rate| {
+            let per_second = rate.strip_suffix("r/s").map(|n| (n, 1000));
+            let (number, window) = per_second.or_else(|| rate.strip_suffix("r/m").map(|n| (n, 60_000)))?;
+            Some((number.parse::<u64>().ok().filter(|n| *n > 0)?, window))
+        });
+        let (Some(zone), Some((number, window))) = (zone, rate) else {
+            return self.note(out, limit, "found no 'limit_req_zone' of this name with a rate");
+        };
+        let Some(key) = self.expand(out, zone, &Names::default(), zone.argument(0)) else { return };
+        let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
+        // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
+        let window = window * (burst + 1) / number;
+        out.push("# The status beyond the limit is 429; nginx's is 503.".to_owned());
+        let lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
+        let mut zone = Vec::new();
+        block(&mut zone, &format!("zone {name}"), lines);
+        block(out, "rate_limit", zone);
+    }
+
+    fn passwords(&mut self, out: &mut Vec<String>, realm: &Directive, blocks: &[&Directive]) {
+        let Some(list) = inherited(blocks, "auth_basic_user_file").last().copied() else {
+            out.push("error 403".to_owned());
+            return self.note(out, realm, "there is no 'auth_basic_user_file'; all requests are refused");
+        };
+        let mut accounts = Vec::new();
+        match self.files.read(list.argument(0)) {
+            Err(reason) => self.note(out, list, &reason),
+            Ok(text) => {
+                for (user, hash) in text.lines().filter_map(|line| line.trim().split_once(':')) {
+                    if user.starts_with('#') {
+                        continue;
+                    }
+                    let hash = hash.split(':').next().unwrap_or_default();
+                    if ["$2y$", "$2a$", "$2b$"].iter().any(|kind| hash.starts_with(kind)) {
+                        accounts.push(format!("{} {hash}", quote(user)));
+                    } else {
+                        let reason = format!(
+                            "the password of '{user}' is not hashed with bcrypt; `causeway hash-password` makes such a hash"
+                        );
+                        self.note(out, list, &reason);
+                    }
+                }
+            }
+        }
+        if accounts.is_empty() {
+            // Never open because a list could not be read.
+            out.push("# Without an account nobody may enter.".to_owned());
+            out.push("error 401".to_owned());
+        } else {
+            block(out, &format!("basic_auth bcrypt {}", quote(realm.argument(0))), accounts);
+        }
+    }
+
+    fn forward_auth(&mut self, out: &mut Vec<String>, request: &Directive, blocks: &[&Directive]) {
+        let server = blocks.get(1).map(|server| server.block()).unwrap_or_default();
+        let path = request.argument(0);
+        let location = server.iter().find(|d| d.name == "location" && d.arguments.last().is_some_and(|a| a == path));
+        let pass = location.and_then(|location| own(location, "proxy_pass").first().copied());
+        let target = pass.and_then(|pass| pass.argument(0).strip_prefix("http://")).filter(|url| !url.contains('$'));
+        let Some(target) = target else {
+            out.push("error 403".to_owned());
+            return self.note(
+                out,
+                request,
+                "found no location of this path with 'proxy_pass'; all requests are refused",
+            );
+        };
+        let (host, uri) = target.find('/').map_or((target, path), |at| target.split_at(at));
+        let host = self.hosts(host).join(" ");
+        block(out, &format!("forward_auth {host}"), vec![format!("uri {uri}")]);
+    }
+
+    fn try_files(
+        &mut self,
+        out: &mut Vec<String>,
+        files: &Directive,
+        location: &Location<'_>,
+        all: &[Location<'_>],
+        names: &Names,
+        content: Vec<String>,
+    ) {
+        let Some((last, candidates)) = files.arguments.split_last() else { return };
+        let Some(candidates) = self.candidates(out, files, candidates, names) else { return };
+        if let Some(name) = last.strip_prefix('@') {
+            let found = self.fresh("found");
+            out.push(format!("@{found} file {candidates}"));
+            let mut inner = Vec::new();
+            inner.push("rewrite * {file_match.relative}".to_owned());
+            inner.extend(content);
+            block(out, &format!("handle @{found}"), inner);
+            let named = all.iter().find(|l| l.pattern == Pattern::Named(name.to_owned()));
+            let Some(named) = named else {
+                return self.note(out, files, "found no location of this name");
+            };
+            let lines = self.content(named, all, names);
+            block(out, "handle", lines);
+            return;
+        }
+        if last.starts_with('=') {
+            out.push(format!("try_files {candidates} {last}"));
+        } else if !elsewhere(last, location, all)
+            && let Some(last) = self.expand(out, files, names, last)
+        {
+            out.push(format!("try_files {candidates} {}", quote(&last.replace("{?query}", "?{query}"))));
+        }
+        out.extend(content);
+    }
+
+    /// The patterns for files that `try_files` looks for.
+    pub(super) fn candidates(
+        &mut self,
+        out: &mut Vec<String>,
+        files: &Directive,
+        candidates: &[String],
+        names: &Names,
+    ) -> Option<String> {
+        let mut patterns = Vec::new();
+        for candidate in candidates {
+            patterns.push(quote(&self.expand(out, files, names, candidate)?));
+        }
+        Some(patterns.join(" "))
+    }
+
+    /// The handler that makes the response.
+    fn source(&mut self, out: &mut Vec<String>, location: &Location<'_>, names: &Names) {
+        let own_block = location.own();
+        let blocks = &*location.blocks;
+        if let Some(pass) = own(own_block, "proxy_pass").first() {
+            return self.proxy(out, pass, location, names);
+        }
+        if let Some(pass) = own(own_block, "grpc_pass").first() {
+            let address = pass.argument(0);
+            let (scheme, address) = address.split_once("://").unwrap_or(("grpc", address));
+            let scheme = if scheme == "grpcs" { "https" } else { "h2c" };
+            let hosts: Vec<String> = self.hosts(address).iter().map(|host| format!("{scheme}://{host}")).collect();
+            out.push(format!("reverse_proxy {}", hosts.join(" ")));
+            return;
+        }
+        if let Some(pass) = own(own_block, "fastcgi_pass").first() {
+            return self.fastcgi(out, pass, blocks, names);
+        }
+        if !own(own_block, "stub_status").is_empty() {
+            out.push("metrics".to_owned());
+            return;
+        }
+        if ["uwsgi_pass", "scgi_pass"].iter().any(|name| !own(own_block, name).is_empty()) {
+            out.push("error 502".to_owned());
+            return;
+        }
+        let mut lines = Vec::new();
+        if let Some(index) = inherited(blocks, "index").last() {
+            lines.push(format!("index {}", index.arguments.join(" ")));
+        } else {
+            lines.push("index index.html".to_owned());
+        }
+        if value(blocks, "autoindex") == Some("on") {
+            lines.push("browse".to_owned());
+        }
+        if value(blocks, "gzip_static") == Some("on") {
+            lines.push("precompressed gzip".to_owned());
+        }
+        block(out, "file_server", lines);
+    }
+
+    /// The addresses of an upstream, or the one address.
+    fn hosts(&self, host: &str) -> Vec<String> {
+        match self.shared.upstreams.get(host) {
+            None => vec![address(host)],
+            Some(upstream) => own(upstream, "server")
+                .iter()
+                .filter(|d| !d.arguments.iter().any(|w| w == "down"))
+                .map(|d| address(d.argument(0)))
+                .collect(),
+        }
+    }
+
+    fn proxy(&mut self, out: &mut Vec<String>, pass: &Directive, location: &Location<'_>, names: &Names) {
+        let Some((scheme @ ("http" | "https"), rest)) = pass.argument(0).split_once("://") else {
+            out.push("error 502".to_owned());
+            return self.note(out, pass, "found no http:// or https:// with an address; requests fail with 502");
+        };
+        let (host, uri) = match rest.strip_prefix("unix:") {
+            Some(path) => {
+                let (path, uri) = path.split_once(':').map_or((path, None), |(path, uri)| (path, Some(uri)));
+                (format!("unix:{path}"), uri)
+            }
+            None => rest.find('/').map_or((rest.to_owned(), None), |at| (rest[..at].to_owned(), Some(&rest[at..]))),
+        };
+        if host.contains('$') {
+            out.push("error 502".to_owned());
+            return self.note(
+                out,
+                pass,
+                "an address with variables; write the upstream's name. Requests fail with 502",
+            );
+        }
+        let mut names = names.clone();
+        names.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
+        if let Some(uri) = uri {
+            if uri.contains('$') {
+                if let Some(uri) = self.expand(out, pass, &names, uri) {
+                    out.push(format!("rewrite * {}", quote(&uri)));
+                }
+            } else {
+                let prefix = location.prefix();
+                match prefix.strip_suffix('/') {
+                    Some("") if uri == "/" => {}
+                    Some(stem) if uri == "/" => out.push(format!("uri strip_prefix {stem}")),
+                    _ => out.push(format!(
+                        "uri path_regexp {} {}",
+                        quote(&format!("^{}", regex::escape(prefix))),
+                        quote(uri)
+                    )),
+                }
+            }
+        }
+        let mut lines = self.balance(out, &host);
+        self.fields_up(out, &mut lines, &location.blocks, &names);
+        for hidden in inherited(&location.blocks, "proxy_hide_header") {
+            lines.push(format!("header_down -{}", hidden.argument(0)));
+        }
+        if value(&location.blocks, "proxy_buffering") == Some("off") {
+            lines.push("flush_interval -1".to_owned());
+        }
+        for redirect in own(location.own(), "proxy_redirect") {
+            match &*redirect.arguments {
+                [one] if one == "off" || one == "default" => {}
+                [from, to] if !from.starts_with('~') => {
+                    let to = self.expand(out, redirect, &names, to);
+                    let from = format!("^{}", regex::escape(from));
+                    lines.extend(to.map(|to| format!("header_down Location {} {}", quote(&from), quote(&to))));
+                }
+                _ => self.note(out, redirect, "only two texts, 'off' and 'default' are carried over"),
+            }
+        }
+        let mut transport = Vec::new();
+        if scheme == "https" {
+            transport.push("tls".to_owned());
+            if value(&location.blocks, "proxy_ssl_verify") != Some("on") {
+                transport.push(
+                    "# nginx does not verify the upstream's certificate by default; better remove this line."
+                        .to_owned(),
+                );
+                transport.push("tls_insecure_skip_verify".to_owned());
+            }
+        }
+        for (directive, option) in [
+            ("proxy_connect_timeout", "dial_timeout"),
+            ("proxy_read_timeout", "read_timeout"),
+            ("proxy_send_timeout", "write_timeout"),
+        ] {
+            if let Some(time) = value(&location.blocks, directive).and_then(seconds) {
+                transport.push(format!("{option} {time}s"));
+            }
+        }
+        if let Some(idle) = self.shared.upstreams.get(host.as_str()).and_then(|u| own(u, "keepalive").first().copied())
+        {
+            transport.push(format!("keepalive_idle_conns {}", idle.argument(0)));
+        }
+        if !transport.is_empty() {
+            block(&mut lines, "transport http", transport);
+        }
+        let hosts = self.hosts(&host);
+        let hosts: Vec<String> = if scheme == "https" && !host.starts_with("unix:") {
+            hosts.into_iter().map(|host| if host.contains(':') { host } else { format!("{host}:443") }).collect()
+        } else {
+            hosts
+        };
+        block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
+    }
+
+    fn balance(&mut self, out: &mut Vec<String>, host: &str) -> Vec<String> {
+        let Some(upstream) = self.shared.upstreams.get(host).copied() else { return Vec::new() };
+        let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
+        let mut servers = own(upstream, "server");
+        servers.retain(|d| !d.arguments.iter().any(|w| w == "down"));
+        let weights: Vec<String> =
+            servers.iter().map(|d| word(d, "weight=").unwrap_or_else(|| "1".to_owned())).collect();
+        let backups = servers.iter().filter(|d| d.arguments.iter().any(|w| w == "backup")).count();
+        let mut policy = "round_robin".to_owned();
+        for directive in upstream.block() {
+            match &*directive.name {
+                "server" | "keepalive" | "#" => {}
+                "least_conn" => policy = "least_conn".to_owned(),
+                "ip_hash" => policy = "ip_hash".to_owned(),
+                "random" => policy = "random".to_owned(),
+                "hash" if directive.argument(0) == "$request_uri" => policy = "uri_hash".to_owned(),
+                "hash" if directive.argument(0) == "$remote_addr" => policy = "client_ip_hash".to_owned(),
+                "zone" | "keepalive_timeout" | "keepalive_requests" => self.tuning.push(directive.clone()),
+                _ => self.note(out, directive, "no equivalent in an upstream"),
+            }
+        }
+        if policy == "round_robin" && weights.iter().any(|weight| weight != "1") {
+            policy = format!("weighted_round_robin {}", weights.join(" "));
+        }
+        if backups > 0 {
+            if backups + 1 == servers.len() && !servers[0].arguments.iter().any(|w| w == "backup") {
+                policy = "first".to_owned();
+            } else {
+                for server in servers.iter().filter(|d| d.arguments.iter().any(|w| w == "backup")) {
+                    self.note(
+                        out,
+                        server,
+                        "the upstream takes part as the others do; only one server with its backups is carried over",
+                    );
+                }
+            }
+        }
+        if servers.len() < 2 {
+            return Vec::new();
+        }
+        let fails = servers.iter().find_map(|d| word(d, "max_fails=")).unwrap_or_else(|| "1".to_owned());
+        let time = servers.iter().find_map(|d| word(d, "fail_timeout=")).and_then(|time| seconds(&time)).unwrap_or(10);
+        let mut lines = vec![format!("lb_policy {policy}"), format!("lb_retries {}", servers.len() - 1)];
+        if fails != "0" {
+            lines.extend([format!("max_fails {fails}"), format!("fail_duration {time}s")]);
+        }
+        lines
+    }
+
+    fn fields_up(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+        let fields = inherited(blocks, "proxy_set_header");
+        if !fields.iter().any(|d| d.argument(0).eq_ignore_ascii_case("host")) {
+            lines.push(format!("header_up Host {}", names.proxy_host));
+        }
+        for field in fields {
+            let (name, text) = (field.argument(0), field.argument(1));
+            match (name.to_ascii_lowercase().as_str(), text) {
+                // What the proxy sends by itself.
+                ("host", "$host" | "$http_host" | "$host:$server_port")
+                | ("upgrade" | "connection", _)
+                | ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
+                | ("x-forwarded-proto", "$scheme")
+                | ("x-forwarded-host", "$host" | "$http_host") => {}
+                (_, "") => lines.push(format!("header_up -{name}")),
+                _ => {
+                    if let Some(text) = self.expand(out, field, names, text) {
+                        lines.push(format!("header_up {name} {}", quote(&text)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn fastcgi(&mut self, out: &mut Vec<String>, pass: &Directive, blocks: &[&Directive], names: &Names) {
+        let mut lines = Vec::new();
+        if let Some(root) = value(blocks, "root") {
+            lines.push(format!("root {}", quote(root)));
+        }
+        lines.push("split .php".to_owned());
+        for parameter in inherited(blocks, "fastcgi_param") {
+            let (name, text) = (parameter.argument(0), parameter.argument(1));
+            let standard = [
+                "SCRIPT_FILENAME",
+                "SCRIPT_NAME",
+                "QUERY_STRING",
+                "REQUEST_METHOD",
+                "CONTENT_TYPE",
+                "CONTENT_LENGTH",
+                "REQUEST_URI",
+                "DOCUMENT_URI",
+                "DOCUMENT_ROOT",
+                "SERVER_PROTOCOL",
+                "REQUEST_SCHEME",
+                "HTTPS",
+                "GATEWAY_INTERFACE",
+                "SERVER_SOFTWARE",
+                "REMOTE_ADDR",
+                "REMOTE_PORT",
+                "SERVER_ADDR",
+                "SERVER_PORT",
+                "SERVER_NAME",
+                "REDIRECT_STATUS",
+                "PATH_INFO",
+                "PATH_TRANSLATED",
+                "REMOTE_USER",
+            ];
+            if standard.contains(&name) {
+                continue;
+            }
+            if let Some(text) = self.expand(out, parameter, names, text) {
+                lines.push(format!("env {name} {}", if text.is_empty() { "\"\"".to_owned() } else { quote(&text) }));
+            }
+        }
+        let mut transport = Vec::new();
+        block(&mut transport, "transport fastcgi", lines);
+        let hosts = self.hosts(pass.argument(0));
+        block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
+    }
+}
+
+/// Whether the last word of `try_files` is for another location, or for one that only a request decides.
+pub(super) fn elsewhere(last: &str, location: &Location<'_>, all: &[Location<'_>]) -> bool {
+    let path = last.split('?').next().unwrap_or_default();
+    let path = path.strip_suffix("$is_args$args").unwrap_or(path);
+    if path.contains('$') {
+        return true;
+    }
+    let chosen = all.iter().find(|l| l.takes(path));
+    chosen.is_none_or(|chosen| chosen.pattern != location.pattern)
+}
+
+/// nginx's form of an address in ours.
+fn address(host: &str) -> String {
+    match host.strip_prefix("unix:") {
+        Some(path) => format!("unix/{path}"),
+        None if host.contains(':') && !host.ends_with(']') => host.to_owned(),
+        None => format!("{host}:80"),
+    }
+}
+
+/// The seconds of a duration such as `30d`, `1h30m` or `60`, at least one; `None` for other texts.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    if let Some(ms) = text.strip_suffix("ms") {
+        return Some(ms.parse::<u64>().ok()?.div_ceil(1000));
+    }
+    let mut total = 0_u64;
+    let mut number = String::new();
+    for c in text.chars() {
+        let unit = match c {
+            '0'..='9' => {
+                number.push(c);
+                continue;
+            }
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86400,
+            'w' => 7 * 86400,
+            'M' => 30 * 86400,
+            'y' => 365 * 86400,
+            _ => return None,
+        };
+        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        number.clear();
+    }
+    if !number.is_empty() {
+        total = total.checked_add(number.parse().ok()?)?;
+    }
+    Some(total)
+}

@@ -1,0 +1,233 @@
+//! `rewrite`, `if`, `set` and `return`: nginx's rewrite module.
+
+use super::Translator;
+use crate::parse::Directive;
+use crate::variables::Names;
+use crate::write::{block, quote};
+
+/// Whether a `rewrite` lets nginx choose the location anew.
+pub(super) fn chooses_anew(directive: &Directive) -> bool {
+    directive.name == "rewrite"
+        && !matches!(directive.argument(2), "break" | "redirect" | "permanent")
+        && !directive.argument(1).starts_with("http://")
+        && !directive.argument(1).starts_with("https://")
+}
+
+/// The names of an expression's groups.
+pub(super) fn groups(expression: &str) -> Vec<String> {
+    let regex = regex::Regex::new(expression);
+    let names = regex.iter().flat_map(regex::Regex::capture_names).flatten().map(str::to_owned);
+    names.collect()
+}
+
+/// Splits an expression with one negative look-ahead, which Go's syntax lacks, into one without and one that must not match.
+pub(super) fn without_look_ahead(expression: &str) -> (String, Option<String>) {
+    let Some(start) = expression.find("(?!") else { return (expression.to_owned(), None) };
+    let mut depth = 0;
+    for (at, c) in expression[start..].char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let (before, after) = (&expression[..start], &expression[start + at + 1..]);
+            let inner = &expression[start + 3..start + at];
+            return (format!("{before}{after}"), Some(format!("{before}(?:{inner})")));
+        }
+    }
+    (expression.to_owned(), None)
+}
+
+impl Translator<'_> {
+    /// The rules of a block in their order, without its unconditional `return`.
+    pub(super) fn rules(&mut self, owner: &Directive, names: &mut Names) -> Vec<String> {
+        let mut out = Vec::new();
+        let rules = owner.block().iter().filter(|d| matches!(&*d.name, "rewrite" | "if" | "set"));
+        for directive in rules {
+            match &*directive.name {
+                "set" => self.set(&mut out, directive, names, None),
+                "rewrite" => self.rewrite(&mut out, directive, names, None),
+                _ => self.condition(&mut out, directive, names),
+            }
+        }
+        out
+    }
+
+    fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
+        let name = directive.argument(0).trim_start_matches('$').to_owned();
+        if let Some(value) = self.expand(out, directive, names, directive.argument(1)) {
+            let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
+            out.push(format!("vars {matcher}{name} {}", if value.is_empty() { "\"\"".into() } else { quote(&value) }));
+            if !names.set.contains(&name) {
+                names.set.push(name);
+            }
+        }
+    }
+
+    fn rewrite(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names, condition: Option<&str>) {
+        let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
+        if let Err(error) = regex::Regex::new(expression) {
+            let error = error.to_string();
+            let reason = error.lines().last().unwrap_or_default().trim().to_owned();
+            return self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
+        }
+        let name = self.fresh("rewrite");
+        let mut names = names.clone();
+        names.capture.clone_from(&name);
+        names.groups = groups(expression);
+        let Some(target) = self.expand(out, directive, &names, replacement) else { return };
+        let external =
+            target.starts_with("http://") || target.starts_with("https://") || target.starts_with("{scheme}");
+        out.push(format!("@{name} path_regexp {name} {}", quote(expression)));
+        let (path, dropped) = match target.strip_suffix('?') {
+            Some(path) => (path.to_owned(), true),
+            None => (target, false),
+        };
+        let mut lines = Vec::new();
+        if external || matches!(flag, "redirect" | "permanent") {
+            let origin = if external { "" } else { "{scheme}://{hostport}" };
+            let query = match (dropped, path.contains('?')) {
+                (true, _) => "",
+                (false, false) => "{?query}",
+                (false, true) => "&{query}",
+            };
+            let status = if flag == "permanent" { 301 } else { 302 };
+            lines.push(format!("redir * {} {status}", quote(&format!("{origin}{path}{query}"))));
+        } else {
+            let query = match (dropped, path.contains('?')) {
+                (true, false) => "?",
+                (false, true) => "&{query}",
+                _ => "",
+            };
+            lines.push(format!("rewrite * {}", quote(&format!("{path}{query}"))));
+        }
+        match condition {
+            Some(condition) => {
+                let mut inner = Vec::new();
+                block(&mut inner, &format!("handle @{name}"), lines);
+                block(out, &format!("route @{condition}"), inner);
+            }
+            // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
+            None if !flag.is_empty() => block(out, &format!("handle @{name}"), lines),
+            None => block(out, &format!("route @{name}"), lines),
+        }
+    }
+
+    fn condition(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names) {
+        let words = directive.arguments.join(" ");
+        let words = words.trim().trim_start_matches('(').to_owned();
+        let words = words.strip_suffix(')').unwrap_or(&words).trim().to_owned();
+        let name = self.fresh("if");
+        let mut inner_names = names.clone();
+        let Some(matcher) = self.matcher(&words, &name, &mut inner_names) else {
+            return self.note(out, directive, "a condition of a form that has no matcher");
+        };
+        out.push(format!("@{name} {matcher}"));
+        for inner in directive.block() {
+            match &*inner.name {
+                "#" => out.push(format!("# {}", inner.argument(0))),
+                "set" => {
+                    self.set(out, inner, &mut inner_names, Some(&name));
+                    names.set.clone_from(&inner_names.set);
+                }
+                "rewrite" => self.rewrite(out, inner, &inner_names, Some(&name)),
+                "return" => {
+                    if let Some(lines) = self.response(out, inner, &inner_names, &format!("@{name}")) {
+                        out.extend(lines);
+                    }
+                }
+                "add_header" => {
+                    if let Some(value) = self.expand(out, inner, &inner_names, inner.argument(1)) {
+                        out.push(format!("header @{name} {} {}", inner.argument(0), quote(&value)));
+                    }
+                }
+                "break" => {}
+                "access_log" if inner.argument(0) == "off" => out.push(format!("log_skip @{name}")),
+                _ => self.note(
+                    out,
+                    inner,
+                    "within 'if' only return, rewrite, set, add_header and break are carried over",
+                ),
+            }
+        }
+    }
+
+    /// Returns the matcher for a condition, without its name.
+    fn matcher(&mut self, words: &str, name: &str, names: &mut Names) -> Option<String> {
+        let (negated, test) = match words.strip_prefix('!') {
+            Some(rest) => ("not ", rest.trim_start()),
+            None => ("", words),
+        };
+        if let Some((kind @ ("-f" | "-d" | "-e"), file)) = test.split_once(char::is_whitespace) {
+            let path = if file.trim() == "$request_filename" {
+                "{path}".to_owned()
+            } else {
+                names.expand(file.trim().strip_prefix("$document_root")?).ok()?
+            };
+            return Some(match kind {
+                "-f" => format!("{negated}file {path}"),
+                "-d" => format!("{negated}file {path}/"),
+                _ => format!("{negated}file {path} {path}/"),
+            });
+        }
+        let mut parts = words.splitn(3, char::is_whitespace);
+        let variable = parts.next()?;
+        let placeholder = names.expand(variable).ok()?;
+        let Some(operator) = parts.next() else {
+            return Some(format!("not vars {} \"\" 0", quote(&placeholder)));
+        };
+        let operand = parts.next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+        let negated = if operator.starts_with('!') { "not " } else { "" };
+        match operator {
+            "=" | "!=" if variable == "$request_method" => Some(format!("{negated}method {operand}")),
+            "=" | "!=" => {
+                let operand = names.expand(operand).ok()?;
+                let operand = if operand.is_empty() { "\"\"".to_owned() } else { quote(&operand) };
+                Some(format!("{negated}vars {} {operand}", quote(&placeholder)))
+            }
+            "~" | "!~" | "~*" | "!~*" => {
+                let expression = if operator.ends_with('*') { format!("(?i){operand}") } else { operand.to_owned() };
+                regex::Regex::new(&expression).ok()?;
+                names.capture = name.to_owned();
+                names.groups = groups(&expression);
+                Some(format!("{negated}vars_regexp {name} {} {}", quote(&placeholder), quote(&expression)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The lines of a `return`, with a matcher or `*`.
+    pub(super) fn response(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        names: &Names,
+        matcher: &str,
+    ) -> Option<Vec<String>> {
+        let first = directive.argument(0);
+        let (status, text) = match first.parse::<u16>() {
+            Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),
+            Err(_) => (302, Some(first)),
+        };
+        Some(match (status, text) {
+            (444, _) => vec![format!("abort {matcher}")],
+            (301 | 302 | 303 | 307 | 308, Some(url)) => {
+                let url = self.expand(out, directive, names, url)?;
+                let origin = if url.starts_with('/') { "{scheme}://{hostport}" } else { "" };
+                vec![format!("redir {matcher} {} {status}", quote(&format!("{origin}{url}")))]
+            }
+            (400.., None) => vec![format!("error {matcher} {status}")],
+            (_, None) => vec![format!("respond {matcher} {status}")],
+            (_, Some(text)) => {
+                let text = self.expand(out, directive, names, text)?;
+                vec![format!("respond {matcher} {} {status}", body(&text))]
+            }
+        })
+    }
+}
+
+/// A text of a response; one of several lines keeps them within quotes.
+fn body(text: &str) -> String {
+    if text.is_empty() { "\"\"".to_owned() } else { quote(text) }
+}

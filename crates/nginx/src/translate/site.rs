@@ -1,0 +1,567 @@
+//! A server of nginx as a site: its addresses, certificate, logs, error pages, and its locations in nginx's order.
+
+use std::collections::BTreeSet;
+
+use super::content::elsewhere;
+use super::rules::{chooses_anew, groups, without_look_ahead};
+use super::{Translator, inherited, own, value};
+use crate::location::{Location, Pattern, in_order, pattern};
+use crate::parse::Directive;
+use crate::variables::Names;
+use crate::write::{block, quote};
+
+/// An address of `listen`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listen {
+    bind: Option<String>,
+    port: u16,
+    tls: bool,
+    default: bool,
+}
+
+impl<'a> Translator<'a> {
+    pub(super) fn sites(&mut self, out: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
+        let mut notes = Vec::new();
+        let listens: Vec<Vec<Listen>> = servers.iter().map(|server| self.listens(&mut notes, server)).collect();
+        // Without `default_server` the first server of a port takes the requests for other hosts.
+        let mut marked: BTreeSet<u16> = listens.iter().flatten().filter(|l| l.default).map(|l| l.port).collect();
+        let mut taken = BTreeSet::new();
+        out.append(&mut notes);
+        for (server, listens) in servers.iter().zip(&listens) {
+            let mut addresses: Vec<String> = Vec::new();
+            let mut body = Vec::new();
+            let names = self.server_names(&mut body, server);
+            for listen in listens {
+                let fallback = listen.default || marked.insert(listen.port);
+                let hosts = names.iter().cloned().chain(fallback.then(String::new));
+                for host in hosts {
+                    let (scheme, usual) = if listen.tls { ("https", 443) } else { ("http", 80) };
+                    let port = if listen.port == usual && !host.is_empty() {
+                        String::new()
+                    } else {
+                        format!(":{}", listen.port)
+                    };
+                    let address = format!("{scheme}://{host}{port}");
+                    if addresses.contains(&address) {
+                        continue;
+                    }
+                    if taken.insert(address.clone()) {
+                        addresses.push(address);
+                    } else {
+                        self.note(&mut body, server, &format!("{address}: an earlier server has it, as in nginx"));
+                    }
+                }
+            }
+            if addresses.is_empty() {
+                self.note(out, server, "found no name and no address that is left for it");
+                continue;
+            }
+            let binds: BTreeSet<&str> = listens.iter().filter_map(|l| l.bind.as_deref()).collect();
+            if !binds.is_empty() {
+                let binds: Vec<&str> = binds.into_iter().collect();
+                body.push(format!("bind {}", binds.join(" ")));
+            }
+            self.site(&mut body, http, server, listens.iter().any(|l| l.tls), &names);
+            block(out, &addresses.join(", "), body);
+            out.push(String::new());
+        }
+    }
+
+    fn listens(&mut self, out: &mut Vec<String>, server: &Directive) -> Vec<Listen> {
+        let ssl = own(server, "ssl").last().is_some_and(|d| d.argument(0) == "on");
+        let mut listens: Vec<Listen> = Vec::new();
+        for directive in own(server, "listen") {
+            let address = directive.argument(0);
+            if address.starts_with("unix:") {
+                self.note(out, directive, "this server does not listen at Unix sockets");
+                continue;
+            }
+            let (host, port) = match address.rsplit_once(':') {
+                Some((host, port)) if !address.ends_with(']') => (host, port),
+                _ if address.bytes().all(|b| b.is_ascii_digit()) => ("", address),
+                _ => (address, "80"),
+            };
+            let Ok(port) = port.parse() else {
+                self.note(out, directive, &format!("found the port '{port}', expected a number"));
+                continue;
+            };
+            let host = host.trim_matches(['[', ']']);
+            let bind = (!matches!(host, "" | "*" | "::" | "0.0.0.0")).then(|| host.to_owned());
+            let word = |name: &str| directive.arguments.iter().any(|w| w == name);
+            if word("proxy_protocol") {
+                self.note(out, directive, "write the global option `servers { listener_wrappers { proxy_protocol } }`");
+            }
+            if word("quic") {
+                self.note(out, directive, "this version does not serve HTTP/3");
+                continue;
+            }
+            let listen =
+                Listen { bind, port, tls: ssl || word("ssl"), default: word("default_server") || word("default") };
+            if !listens.contains(&listen) {
+                listens.push(listen);
+            }
+        }
+        if own(server, "listen").is_empty() {
+            listens.push(Listen { bind: None, port: 80, tls: false, default: false });
+        }
+        listens
+    }
+
+    fn server_names(&mut self, out: &mut Vec<String>, server: &Directive) -> Vec<String> {
+        let mut names = Vec::new();
+        for directive in own(server, "server_name") {
+            for name in &directive.arguments {
+                match name.as_str() {
+                    // Names that no request has.
+                    "_" | "" | "__" | "--" => {}
+                    name if name.starts_with('~') => {
+                        self.note(out, directive, &format!("the expression {name}; write the hosts, or a wildcard"));
+                    }
+                    name if name.starts_with('.') => names.extend([name[1..].to_owned(), format!("*{name}")]),
+                    name if name.ends_with(".*") => {
+                        self.note(out, directive, &format!("{name}: a wildcard stands only at a name's beginning"));
+                    }
+                    name => names.push(name.to_ascii_lowercase()),
+                }
+            }
+        }
+        names
+    }
+
+    fn site(&mut self, out: &mut Vec<String>, http: &'a Directive, server: &'a Directive, tls: bool, hosts: &[String]) {
+        let blocks = [http, server];
+        for directive in server.block() {
+            if directive.name != "ssl" {
+                self.outside(out, directive, super::tables::READ);
+            }
+        }
+        if tls {
+            self.tls(out, &blocks);
+        }
+        self.logs(out, &blocks);
+        if let Some(root) = value(&blocks, "root") {
+            out.push(format!("root * {}", quote(root)));
+        }
+        if value(&blocks, "gzip") == Some("on") {
+            let mut types = vec!["text/html".to_owned()];
+            types.extend(inherited(&blocks, "gzip_types").iter().flat_map(|d| d.arguments.clone()));
+            let mut lines = vec![format!("minimum_length {}", value(&blocks, "gzip_min_length").unwrap_or("20"))];
+            if !types.iter().any(|kind| kind == "*") {
+                let types = types.iter().map(|kind| format!("header Content-Type {kind}*")).collect();
+                block(&mut lines, "match", types);
+            }
+            block(out, "encode gzip", lines);
+        }
+        let mut names = Names {
+            server_name: hosts.first().cloned().unwrap_or_default(),
+            maps: self.shared.maps.iter().map(|d| d.argument(1).trim_start_matches('$').to_owned()).collect(),
+            ..Names::default()
+        };
+        let mut route = Vec::new();
+        let rules = self.rules(server, &mut names);
+        route.extend(rules);
+        let answer = own(server, "return").first().copied();
+        if let Some(answer) = answer {
+            let location = Location {
+                pattern: Pattern::Named(String::new()),
+                blocks: blocks.to_vec(),
+                within: None,
+                except: Vec::new(),
+            };
+            self.fields_only(&mut route, &location, &names);
+            if let Some(lines) = self.response(out, answer, &names, "*") {
+                if lines[0].starts_with("respond") && answer.arguments.len() > 1 {
+                    let kind = value(&blocks, "default_type").unwrap_or("text/plain");
+                    route.push(format!("header Content-Type {}", quote(kind)));
+                }
+                route.extend(lines);
+            }
+        } else {
+            self.locations(out, &mut route, &blocks, server, &names);
+        }
+        self.maps(out, server, http);
+        block(out, "route", route);
+        for page in inherited(&blocks, "error_page") {
+            self.error_page(out, page, &blocks, server, &names);
+        }
+    }
+
+    fn fields_only(&mut self, out: &mut Vec<String>, location: &Location<'_>, names: &Names) {
+        let fields = inherited(&location.blocks, "add_header");
+        for field in fields {
+            if let Some(text) = self.expand(out, field, names, field.argument(1)) {
+                out.push(format!("header +{} {}", field.argument(0), quote(&text)));
+            }
+        }
+    }
+
+    fn locations(
+        &mut self,
+        out: &mut Vec<String>,
+        route: &mut Vec<String>,
+        blocks: &[&'a Directive],
+        server: &'a Directive,
+        names: &Names,
+    ) {
+        let mut all = Vec::new();
+        self.collect(out, &mut all, blocks, server, None);
+        let ordered = in_order(&all);
+        let mut with_named = ordered.clone();
+        with_named.extend(all.iter().filter(|l| matches!(l.pattern, Pattern::Named(_))).cloned());
+        let mut heads = Vec::new();
+        for location in &ordered {
+            heads.push(self.location_matcher(out, location));
+        }
+        // nginx redirects a path to its location of a proxy if only the last slash is missing.
+        for location in &ordered {
+            let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass"];
+            let proxies = passes.iter().any(|name| !own(location.own(), name).is_empty());
+            if let Pattern::Prefix { prefix, .. } = &location.pattern
+                && let Some(stem) = prefix.strip_suffix('/').filter(|stem| proxies && !stem.is_empty())
+                && !ordered.iter().any(|other| other.prefix() == stem)
+            {
+                route.push(format!("redir {stem} {{scheme}}://{{hostport}}{prefix}{{?query}} 301"));
+            }
+        }
+        let first: Vec<Vec<String>> = ordered
+            .iter()
+            .zip(&heads)
+            .map(|(l, (_, capture))| self.first_pass(l, &with_named, names, capture))
+            .collect();
+        if let Some(last) = first.iter().rposition(|lines| !lines.is_empty()) {
+            let mut lines = vec!["# Rules after which nginx chooses the location anew.".to_owned()];
+            for ((head, _), pass) in heads.iter().zip(first).take(last + 1) {
+                block(&mut lines, head, pass);
+            }
+            block(route, "route", lines);
+        }
+        for (location, (head, capture)) in ordered.iter().zip(&heads) {
+            let mut names = names.clone();
+            if let (Pattern::Regexp(expression), false) = (&location.pattern, capture.is_empty()) {
+                names.capture.clone_from(capture);
+                names.groups = groups(expression);
+            }
+            let lines = self.content(location, &with_named, &names);
+            block(route, head, lines);
+        }
+        if !ordered.iter().any(|l| l.prefix() == "/" && matches!(l.pattern, Pattern::Prefix { .. })) {
+            let rest = Location {
+                pattern: Pattern::Prefix { prefix: "/".into(), last: false },
+                blocks: blocks.to_vec(),
+                within: None,
+                except: Vec::new(),
+            };
+            let lines = self.content(&rest, &with_named, names);
+            block(route, "handle", lines);
+        }
+    }
+
+    /// Lists a block's locations and those within them.
+    fn collect(
+        &mut self,
+        out: &mut Vec<String>,
+        all: &mut Vec<Location<'a>>,
+        blocks: &[&'a Directive],
+        owner: &'a Directive,
+        within: Option<&str>,
+    ) {
+        for directive in own(owner, "location") {
+            let found = match pattern(directive) {
+                Ok(found) => found,
+                Err(reason) => {
+                    self.note(out, directive, &reason);
+                    continue;
+                }
+            };
+            let mut blocks = blocks.to_vec();
+            blocks.push(directive);
+            let is_regexp = matches!(found, Pattern::Regexp(_));
+            let prefix = match &found {
+                Pattern::Prefix { prefix, .. } | Pattern::Exact(prefix) => Some(prefix.clone()),
+                _ => within.map(str::to_owned),
+            };
+            self.collect(out, all, &blocks, directive, prefix.as_deref());
+            let within = within.filter(|_| is_regexp).map(str::to_owned);
+            all.push(Location { pattern: found, blocks, within, except: Vec::new() });
+        }
+    }
+
+    /// Defines the matcher of a location; returns the head of its block and the name of the expression's groups.
+    fn location_matcher(&mut self, out: &mut Vec<String>, location: &Location<'_>) -> (String, String) {
+        let mut lines = Vec::new();
+        let mut capture = String::new();
+        let hint = match &location.pattern {
+            Pattern::Exact(path) => {
+                lines.push(format!("path {}", quote(path)));
+                path.clone()
+            }
+            Pattern::Prefix { prefix, .. } => {
+                if prefix != "/" {
+                    lines.push(format!("path {}", quote(&format!("{prefix}*"))));
+                }
+                prefix.clone()
+            }
+            Pattern::Regexp(expression) | Pattern::Named(expression) => expression.replace("(?i)", ""),
+        };
+        let name = self.fresh(&hint);
+        if let Pattern::Regexp(expression) = &location.pattern {
+            let (positive, negative) = without_look_ahead(expression);
+            if let Err(error) = regex::Regex::new(&positive) {
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or_default().trim().to_owned();
+                let reason =
+                    format!("the expression is not in Go's syntax, so the location takes no request: {reason}");
+                self.note(out, location.own(), &reason);
+                lines.push("not path *".to_owned());
+            } else {
+                capture.clone_from(&name);
+                lines.push(format!("path_regexp {name} {}", quote(&positive)));
+                if let Some(negative) = negative {
+                    lines.push(format!("not path_regexp {}", quote(&negative)));
+                }
+            }
+        }
+        if let Some(within) = &location.within {
+            lines.push(format!("path {}", quote(&format!("{within}*"))));
+        }
+        if !location.except.is_empty() {
+            let except: Vec<String> = location.except.iter().map(|other| quote(&format!("{other}*"))).collect();
+            lines.push(format!("not path {}", except.join(" ")));
+        }
+        match &*lines {
+            [] => return ("handle".to_owned(), capture),
+            [one] => out.push(format!("@{name} {one}")),
+            _ => block(out, &format!("@{name}"), lines),
+        }
+        (format!("handle @{name}"), capture)
+    }
+
+    /// The rules of a location after which nginx chooses again.
+    fn first_pass(
+        &mut self,
+        location: &Location<'_>,
+        all: &[Location<'_>],
+        names: &Names,
+        capture: &str,
+    ) -> Vec<String> {
+        let own_block = location.own();
+        let mut out = Vec::new();
+        let mut names = names.clone();
+        capture.clone_into(&mut names.capture);
+        if own_block.block().iter().any(chooses_anew) {
+            let rules = self.rules(own_block, &mut names);
+            block(&mut out, "route", rules);
+        }
+        if let Some(root) = value(&location.blocks[2..], "root").filter(|_| true) {
+            out.push(format!("root * {}", quote(root)));
+        }
+        let indexes: Vec<String> =
+            inherited(&location.blocks, "index").last().map(|d| d.arguments.clone()).unwrap_or_default();
+        let program =
+            indexes.iter().any(|index| elsewhere(&format!("/{index}"), location, all) && index.ends_with(".php"));
+        let serves = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "return", "alias"]
+            .iter()
+            .all(|name| own(own_block, name).is_empty());
+        let folders = indexes.iter().map(|index| format!("{{path}}/{index}")).collect::<Vec<_>>().join(" ");
+        match own(own_block, "try_files").first() {
+            Some(files) => {
+                let Some((last, candidates)) = files.arguments.split_last() else { return out };
+                if !last.starts_with(['=', '@']) && elsewhere(last, location, all) {
+                    let Some(mut candidates) = self.candidates(&mut out, files, candidates, &names) else { return out };
+                    if program {
+                        candidates = candidates.replace("{path}/", &folders);
+                    }
+                    if let Some(last) = self.expand(&mut out, files, &names, last) {
+                        let last = quote(&last.replace("{?query}", "?{query}"));
+                        let policy = vec!["policy first_exist_fallback".to_owned()];
+                        block(&mut out, &format!("try_files {candidates} {last}"), policy);
+                        return out;
+                    }
+                } else if program {
+                    out.push(format!("try_files {{path}} {folders}"));
+                    return out;
+                }
+            }
+            None if program && serves => {
+                out.push(format!("try_files {{path}} {folders}"));
+                return out;
+            }
+            None => {}
+        }
+        // The root alone changes nothing.
+        out.retain(|line| !line.starts_with("root "));
+        out
+    }
+
+    fn tls(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+        let certificate = value(blocks, "ssl_certificate");
+        let key = value(blocks, "ssl_certificate_key");
+        let mut lines = Vec::new();
+        if let Some(protocols) = inherited(blocks, "ssl_protocols").last() {
+            let spelled = |p: &str| match p {
+                "TLSv1.2" => Some("tls1.2"),
+                "TLSv1.3" => Some("tls1.3"),
+                _ => None,
+            };
+            let known: Vec<&str> = protocols.arguments.iter().filter_map(|p| spelled(p)).collect();
+            if known.len() < protocols.arguments.len() {
+                self.note(out, protocols, "only TLSv1.2 and TLSv1.3 are served");
+            }
+            if known.len() == 1 {
+                lines.push(format!("protocols {} {}", known[0], known[0]));
+            }
+        }
+        match (value(blocks, "ssl_verify_client"), inherited(blocks, "ssl_client_certificate").last()) {
+            (Some(mode @ ("on" | "optional")), Some(file)) => {
+                let mode = if mode == "on" { "require_and_verify" } else { "verify_if_given" };
+                let options = vec![format!("mode {mode}"), format!("trust_pool file {}", quote(file.argument(0)))];
+                block(&mut lines, "client_auth", options);
+            }
+            (Some("off") | None, _) => {}
+            _ => {
+                for directive in inherited(blocks, "ssl_verify_client") {
+                    self.note(out, directive, "expected 'on' or 'optional' with 'ssl_client_certificate'");
+                }
+            }
+        }
+        let files = match (certificate, key) {
+            (Some(certificate), Some(key)) => format!(" {} {}", quote(certificate), quote(key)),
+            _ => String::new(),
+        };
+        match (&*files, lines.is_empty()) {
+            ("", true) => {}
+            (_, true) => out.push(format!("tls{files}")),
+            _ => block(out, &format!("tls{files}"), lines),
+        }
+    }
+
+    fn logs(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+        for log in inherited(blocks, "access_log") {
+            let file = log.argument(0);
+            if file == "off" {
+                return;
+            }
+            if file.starts_with("syslog:") || file.contains('$') || log.arguments.iter().any(|w| w.starts_with("if=")) {
+                self.note(out, log, "only a file, without a condition, is carried over");
+                continue;
+            }
+            let mut lines = vec![format!("output file {}", quote(file))];
+            match log.argument(1) {
+                "" | "combined" => lines.push("format transform \"{combined_log}\"".to_owned()),
+                format => {
+                    lines.push("format transform \"{combined_log}\"".to_owned());
+                    let reason = format!("the format '{format}'; the log has the format 'combined'");
+                    let definition = self.shared.formats.get(format).copied().unwrap_or(log);
+                    self.note(out, definition, &reason);
+                }
+            }
+            let name = self.fresh("log");
+            block(out, &format!("log {name}"), lines);
+        }
+    }
+
+    fn maps(&mut self, out: &mut Vec<String>, server: &Directive, http: &Directive) {
+        let maps = self.shared.maps.clone();
+        for map in maps {
+            let variable = map.argument(1).trim_start_matches('$').to_owned();
+            let others: Vec<&Directive> = http.block().iter().filter(|d| d.name != "server").collect();
+            if !mentions(server, &variable) && !others.iter().any(|d| mentions(d, &variable)) {
+                continue;
+            }
+            if variable == "connection_upgrade" {
+                continue;
+            }
+            let names = Names::default();
+            let Some(source) = self.expand(out, map, &names, map.argument(0)) else { continue };
+            let mut lines = Vec::new();
+            let mut default = None;
+            for entry in map.block() {
+                let (key, text) = (&*entry.name, entry.argument(0));
+                match key {
+                    "#" => lines.push(format!("# {text}")),
+                    "hostnames" | "volatile" => self.note(&mut lines, entry, "only texts and expressions are compared"),
+                    "default" => default = self.expand(&mut lines, entry, &names, text),
+                    _ => {
+                        let key = key.strip_prefix("~*").map_or_else(|| key.to_owned(), |e| format!("~(?i){e}"));
+                        let key = if let Some(expression) = key.strip_prefix('~') {
+                            format!("~{}", expression.trim_start())
+                        } else {
+                            key
+                        };
+                        // A group of the expression: `$1` is `${1}` in both.
+                        let text = if text.contains("$1") {
+                            Some(text.replace("$1", "${1}"))
+                        } else {
+                            self.expand(&mut lines, entry, &names, text)
+                        };
+                        if let Some(text) = text {
+                            let key = if key.is_empty() { "\"\"".to_owned() } else { quote(&key) };
+                            lines.push(format!(
+                                "{key} {}",
+                                if text.is_empty() { "\"\"".to_owned() } else { quote(&text) }
+                            ));
+                        }
+                    }
+                }
+            }
+            let default = default.unwrap_or_default();
+            lines.push(format!("default {}", if default.is_empty() { "\"\"".to_owned() } else { quote(&default) }));
+            block(out, &format!("map {source} {{{variable}}}"), lines);
+        }
+    }
+
+    fn error_page(
+        &mut self,
+        out: &mut Vec<String>,
+        page: &Directive,
+        blocks: &[&'a Directive],
+        server: &'a Directive,
+        names: &Names,
+    ) {
+        let Some((target, codes)) = page.arguments.split_last() else { return };
+        let mut status = None;
+        let mut codes: Vec<&str> = codes.iter().map(String::as_str).collect();
+        if let Some(code) = codes.last().and_then(|code| code.strip_prefix('=')) {
+            status = Some(code.to_owned());
+            codes.pop();
+        }
+        let head = format!("handle_errors {}", codes.join(" "));
+        if let Some(name) = target.strip_prefix('@') {
+            let mut all = Vec::new();
+            self.collect(out, &mut all, blocks, server, None);
+            let Some(named) = all.iter().find(|l| l.pattern == Pattern::Named(name.to_owned())).cloned() else {
+                return self.note(out, page, "found no location of this name");
+            };
+            let lines = self.content(&named, &all, names);
+            return block(out, &head, lines);
+        }
+        let Some(text) = self.expand(out, page, names, target) else { return };
+        if text.starts_with("http://") || text.starts_with("https://") {
+            let status = status.filter(|s| !s.is_empty()).unwrap_or_else(|| "302".to_owned());
+            return block(out, &head, vec![format!("redir * {} {status}", quote(&text))]);
+        }
+        let mut all = Vec::new();
+        self.collect(&mut Vec::new(), &mut all, blocks, server, None);
+        let ordered = in_order(&all);
+        let chosen = ordered.iter().find(|l| l.takes(target));
+        if chosen.is_some_and(|l| !own(l.own(), "proxy_pass").is_empty() || !own(l.own(), "fastcgi_pass").is_empty()) {
+            return self.note(out, page, "only pages that are files are carried over");
+        }
+        let mut lines = Vec::new();
+        if let Some(root) = chosen.and_then(|l| value(&l.blocks[2..], "root")) {
+            lines.push(format!("root * {}", quote(root)));
+        }
+        lines.push(format!("rewrite * {}", quote(&text)));
+        match status.filter(|status| !status.is_empty()) {
+            Some(status) => block(&mut lines, "file_server", vec![format!("status {status}")]),
+            None => lines.push("file_server".to_owned()),
+        }
+        block(out, &head, lines);
+    }
+}
+
+fn mentions(directive: &Directive, variable: &str) -> bool {
+    let (plain, braced) = (format!("${variable}"), format!("${{{variable}}}"));
+    directive.arguments.iter().any(|word| word.contains(&plain) || word.contains(&braced))
+        || directive.block().iter().any(|inner| mentions(inner, variable))
+}

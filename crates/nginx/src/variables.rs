@@ -1,0 +1,149 @@
+//! Which placeholder has the value of an nginx variable?
+
+/// Variables with a placeholder of the same value.
+const PLACEHOLDERS: &[(&str, &str)] = &[
+    ("args", "{query}"),
+    ("query_string", "{query}"),
+    ("uri", "{path}"),
+    ("document_uri", "{path}"),
+    ("fastcgi_script_name", "{path}"),
+    ("request_uri", "{http.request.orig_uri}"),
+    ("host", "{host}"),
+    ("http_host", "{hostport}"),
+    ("hostname", "{system.hostname}"),
+    ("scheme", "{scheme}"),
+    ("remote_addr", "{remote_host}"),
+    ("binary_remote_addr", "{remote_host}"),
+    ("remote_port", "{remote_port}"),
+    ("remote_user", "{http.auth.user.id}"),
+    ("server_addr", "{http.request.local.host}"),
+    ("server_port", "{http.request.local.port}"),
+    ("request_method", "{method}"),
+    ("server_protocol", "{http.request.proto}"),
+    ("document_root", "{http.vars.root}"),
+    ("request_filename", "{http.vars.root}{path}"),
+    ("request_id", "{uuid}"),
+    ("time_iso8601", "{time.now.rfc3339}"),
+    ("time_local", "{time.now.common_log}"),
+    ("ssl_protocol", "{tls_version}"),
+    ("ssl_cipher", "{tls_cipher}"),
+    ("ssl_server_name", "{http.request.tls.server_name}"),
+    ("ssl_client_s_dn", "{tls_client_subject}"),
+    ("ssl_client_i_dn", "{tls_client_issuer}"),
+    ("ssl_client_serial", "{tls_client_serial}"),
+    ("status", "{http.error.status_code}"),
+];
+
+/// The names that a place of the configuration defines itself.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Names {
+    /// The matcher whose groups `$1` and named groups are; empty without one.
+    pub(crate) capture: String,
+    /// Names of that matcher's groups.
+    pub(crate) groups: Vec<String>,
+    /// Variables of `map`, whose placeholder has the same name.
+    pub(crate) maps: Vec<String>,
+    /// Variables of `set`.
+    pub(crate) set: Vec<String>,
+    /// The first name of the server.
+    pub(crate) server_name: String,
+    /// Host of `proxy_pass`.
+    pub(crate) proxy_host: String,
+}
+
+impl Names {
+    /// Replaces the variables of `text` by placeholders, or returns the name of the first variable without one.
+    pub(crate) fn expand(&self, text: &str) -> Result<String, String> {
+        let text = text.replace("$is_args$args", "$causeway_prefixed_query");
+        let mut out = String::new();
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find('$') {
+            literal(&mut out, &rest[..at]);
+            rest = &rest[at + 1..];
+            let (name, after) = if let Some(inner) = rest.strip_prefix('{') {
+                inner.split_once('}').unwrap_or((inner, ""))
+            } else {
+                let end = if rest.starts_with(|c: char| c.is_ascii_digit()) {
+                    1
+                } else {
+                    rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len())
+                };
+                rest.split_at(end)
+            };
+            if name.is_empty() {
+                out.push('$');
+                continue;
+            }
+            out += &self.placeholder(name).ok_or_else(|| name.to_owned())?;
+            rest = after;
+        }
+        literal(&mut out, rest);
+        Ok(out)
+    }
+
+    fn placeholder(&self, name: &str) -> Option<String> {
+        let field = |name: &str| name.replace('_', "-");
+        if name == "causeway_prefixed_query" {
+            return Some("{?query}".into());
+        }
+        if name.bytes().all(|b| b.is_ascii_digit()) || self.groups.iter().any(|group| group == name) {
+            let capture = &self.capture;
+            return (!capture.is_empty()).then(|| format!("{{re.{capture}.{name}}}"));
+        }
+        if self.set.iter().any(|set| set == name) {
+            return Some(format!("{{vars.{name}}}"));
+        }
+        if self.maps.iter().any(|map| map == name) {
+            return Some(format!("{{{name}}}"));
+        }
+        match name {
+            "server_name" => return Some(self.server_name.clone()),
+            "proxy_host" if !self.proxy_host.is_empty() => return Some(self.proxy_host.clone()),
+            _ => {}
+        }
+        if let Some((_, placeholder)) = PLACEHOLDERS.iter().find(|(variable, _)| *variable == name) {
+            return Some((*placeholder).to_owned());
+        }
+        let families: [(&str, &dyn Fn(&str) -> String); 5] = [
+            ("http_", &|name| format!("{{header.{}}}", field(name))),
+            ("cookie_", &|name| format!("{{cookie.{name}}}")),
+            ("arg_", &|name| format!("{{query.{name}}}")),
+            ("sent_http_", &|name| format!("{{http.response.header.{}}}", field(name))),
+            ("upstream_http_", &|name| format!("{{rp.header.{}}}", field(name))),
+        ];
+        families.iter().find_map(|(prefix, make)| name.strip_prefix(prefix).map(make))
+    }
+}
+
+fn literal(out: &mut String, text: &str) {
+    for c in text.chars() {
+        if c == '{' {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // nginx's documentation, "Alphabetical index of variables".
+    #[test]
+    fn variables_become_placeholders() {
+        let names =
+            Names { capture: "old".into(), maps: vec!["kind".into()], server_name: "a.b".into(), ..Names::default() };
+        for (text, want) in [
+            ("https://$host$request_uri", Ok("https://{host}{http.request.orig_uri}")),
+            ("/index.php$is_args$args", Ok("/index.php{?query}")),
+            ("${scheme}x", Ok("{scheme}x")),
+            ("$http_user_agent $arg_q $cookie_id", Ok("{header.user-agent} {query.q} {cookie.id}")),
+            ("/a/$1/$kind", Ok("/a/{re.old.1}/{kind}")),
+            ("$server_name", Ok("a.b")),
+            ("a$ {x}", Ok("a$ \\{x}")),
+            ("$nothing_like_it", Err("nothing_like_it")),
+        ] {
+            assert_eq!(names.expand(text).as_deref(), want.map_err(str::to_owned).as_ref().copied(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The lines of a Caddyfile, indented, with quotes where a word needs them.
+
+/// Joins lines to a text, indented by their braces.
+pub(crate) fn indent(lines: &[String]) -> String {
+    let mut text = String::new();
+    let mut depth = 0_usize;
+    for line in lines {
+        let comment = line.starts_with('#');
+        if line == "}" {
+            depth = depth.saturating_sub(1);
+        }
+        if !line.is_empty() {
+            text.extend(std::iter::repeat_n('\t', depth));
+        }
+        text += line;
+        text.push('\n');
+        if !comment && line.ends_with('{') {
+            depth += 1;
+        }
+    }
+    text
+}
+
+/// Adds a block with these lines.
+pub(crate) fn block(out: &mut Vec<String>, head: &str, lines: Vec<String>) {
+    out.push(format!("{head} {{"));
+    out.extend(lines);
+    out.push("}".to_owned());
+}
+
+/// Returns a word of a Caddyfile with this value.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = !word.is_empty()
+        && !word.starts_with(['#', '@', '<'])
+        && !matches!(word, "{" | "}" | "*")
+        && !word.contains(['"', '`', '\\'])
+        && !word.contains(char::is_whitespace)
+        && !word.ends_with('{');
+    if plain {
+        return word.to_owned();
+    }
+    if word.contains('`') { format!("\"{}\"", word.replace('"', "\\\"")) } else { format!("`{word}`") }
+}
