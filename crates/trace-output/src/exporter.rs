@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::client::{CollectorClient, Delivery};
-use crate::output::{FAILED, REJECTED, SENT, Shared};
+use crate::output::{FAILED, OutputState, REJECTED, SENT};
 use crate::settings::ExportSettings;
 use crate::span;
 
@@ -23,7 +23,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of the thread.
 struct Exporter<'e> {
-    shared: &'e Shared,
+    shared: &'e OutputState,
     client: &'e CollectorClient,
     settings: &'e ExportSettings,
     /// The messages `Resource` and `InstrumentationScope`, as fields of their parents.
@@ -49,7 +49,7 @@ struct Faults {
 }
 
 /// Runs until the queue is closed and empty.
-pub(crate) async fn run(shared: &Shared, client: &CollectorClient, settings: &ExportSettings) {
+pub(crate) async fn run(shared: &OutputState, client: &CollectorClient, settings: &ExportSettings) {
     let (mut resource, mut scope) = (Vec::new(), Vec::new());
     let mut attributes = Vec::new();
     for (key, value) in &settings.resource {

@@ -16,7 +16,7 @@ use crate::settings::{ExportSettings, SettingError};
 static OUTPUTS: LazyLock<Mutex<HashMap<ExportSettings, Weak<TraceOutput>>>> = LazyLock::new(Mutex::default);
 
 /// The states of the threads that run, those of dropped outputs too, which still send queued spans.
-static THREADS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static THREADS: Mutex<Vec<Weak<OutputState>>> = Mutex::new(Vec::new());
 
 pub(crate) static SENT: AtomicU64 = AtomicU64::new(0);
 pub(crate) static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -62,11 +62,11 @@ pub fn flush_all(limit: Duration) {
 
 /// An output. Dropping the last reference ends its thread after the queued spans are sent.
 pub struct TraceOutput {
-    shared: Arc<Shared>,
+    shared: Arc<OutputState>,
 }
 
 /// The state that the thread of an output and its users share.
-pub(crate) struct Shared {
+pub(crate) struct OutputState {
     pub(crate) queue: SpanQueue,
     pub(crate) flushes: Mutex<Vec<SyncSender<()>>>,
 }
@@ -83,7 +83,7 @@ impl TraceOutput {
             return Ok(open);
         }
         let client = CollectorClient::new(settings)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(OutputState {
             queue: SpanQueue::new(settings.queue_max, settings.batch_max),
             flushes: Mutex::default(),
         });
@@ -109,7 +109,7 @@ impl TraceOutput {
     }
 }
 
-impl Shared {
+impl OutputState {
     fn flush(&self) -> Receiver<()> {
         let (done, flushed) = sync_channel(1);
         lock(&self.flushes).push(done);
@@ -124,7 +124,7 @@ impl Drop for TraceOutput {
     }
 }
 
-fn start(shared: &Arc<Shared>, client: CollectorClient, settings: &ExportSettings) -> io::Result<()> {
+fn start(shared: &Arc<OutputState>, client: CollectorClient, settings: &ExportSettings) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut threads = lock(&THREADS);
     threads.retain(|thread| thread.strong_count() > 0);

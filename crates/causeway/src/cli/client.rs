@@ -191,7 +191,7 @@ impl ApiResponse {
 pub(super) struct AdminEndpoint {
     /// The address as the operator wrote it.
     pub(super) name: String,
-    socket: Place,
+    socket: AdminSocket,
     host: String,
     /// Value of the `Origin` field, for servers with `enforce_origin`. None over a Unix socket, as of Caddy's commands.
     origin: Option<String>,
@@ -200,14 +200,14 @@ pub(super) struct AdminEndpoint {
 }
 
 /// Where an admin API listens.
-enum Place {
+enum AdminSocket {
     Tcp(SocketAddr),
     Unix(UnixAddress),
     /// A socket that the server has inherited; its configuration does not contain the address.
     Inherited,
 }
 
-impl Place {
+impl AdminSocket {
     /// Connects. The result is a [`TcpStream`] also for a Unix socket: the type only needs a stream socket.
     fn connect(&self) -> std::io::Result<TcpStream> {
         let stream = match self {
@@ -231,8 +231,8 @@ impl AdminEndpoint {
             ListeningSocket::Bound(listen) => listen,
             socket => {
                 let socket = match socket {
-                    ListeningSocket::Inherited(_) => Place::Inherited,
-                    ListeningSocket::Unix(address) => Place::Unix(address.clone()),
+                    ListeningSocket::Inherited(_) => AdminSocket::Inherited,
+                    ListeningSocket::Unix(address) => AdminSocket::Unix(address.clone()),
                     ListeningSocket::Bound(_) => unreachable!("the arm before"),
                 };
                 // The server checks no host there, but HTTP/1.1 has one.
@@ -251,7 +251,7 @@ impl AdminEndpoint {
         let host = if address.host.is_empty() { format!("localhost:{port}") } else { address.to_string() };
         Self {
             name: address.to_string(),
-            socket: Place::Tcp(SocketAddr::new(ip, port)),
+            socket: AdminSocket::Tcp(SocketAddr::new(ip, port)),
             host,
             origin: Some(format!("http://{address}")),
             patience: None,
@@ -278,7 +278,7 @@ impl AdminEndpoint {
             .with_context(|| format!("{flag}: '{text}' resolves to no address"))?;
         // For a remote server the configured listen address is unknown.
         let origin = socket.ip().is_loopback().then(|| format!("http://{host}"));
-        Ok(Self { name: text.to_owned(), socket: Place::Tcp(socket), host, origin, patience })
+        Ok(Self { name: text.to_owned(), socket: AdminSocket::Tcp(socket), host, origin, patience })
     }
 
     /// Sends one request on a connection of its own and returns the response.

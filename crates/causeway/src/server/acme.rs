@@ -172,7 +172,7 @@ fn dns_challenge(written: &plan::DnsChallenge) -> Option<DnsChallenge> {
     })
 }
 
-/// What the tasks of certificates tell each other.
+/// The signals between the tasks of certificates.
 #[derive(Default)]
 pub(super) struct CertificateEvents {
     /// Signalled when a name has a new certificate.
