@@ -104,7 +104,8 @@ impl Names {
         if let Some((_, placeholder)) = PLACEHOLDERS.iter().find(|(variable, _)| *variable == name) {
             return Some((*placeholder).to_owned());
         }
-        let families: [(&str, &dyn Fn(&str) -> String); 5] = [
+        type Make<'a> = &'a dyn Fn(&str) -> String;
+        let families: [(&str, Make<'_>); 5] = [
             ("http_", &|name| format!("{{header.{}}}", field(name))),
             ("cookie_", &|name| format!("{{cookie.{name}}}")),
             ("arg_", &|name| format!("{{query.{name}}}")),

@@ -272,29 +272,48 @@ impl Translator<'_> {
     ) {
         let Some((last, candidates)) = files.arguments.split_last() else { return };
         let Some(candidates) = self.candidates(out, files, candidates, names) else { return };
-        if let Some(name) = last.strip_prefix('@') {
-            let found = self.fresh("found");
-            out.push(format!("@{found} file {candidates}"));
-            let mut inner = Vec::new();
-            inner.push("rewrite * {file_match.relative}".to_owned());
-            inner.extend(content);
-            block(out, &format!("handle @{found}"), inner);
-            let named = all.iter().find(|l| l.pattern == Pattern::Named(name.to_owned()));
-            let Some(named) = named else {
-                return self.note(out, files, "found no location of this name");
+        if last.starts_with(['@', '=']) {
+            let missing = self.missing(out, &candidates);
+            let mut found = Vec::new();
+            if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
+                found.push(format!("@found_{missing} file {candidates}"));
+                found.push(format!("rewrite @found_{missing} {{file_match.relative}}"));
+            }
+            found.extend(content);
+            let otherwise = match last.strip_prefix('@') {
+                None => vec![format!("error {}", &last[1..])],
+                Some(name) => {
+                    let named = all.iter().find(|l| l.pattern == Pattern::Named(name.to_owned()));
+                    let Some(named) = named else {
+                        out.push("error 500".to_owned());
+                        return self.note(out, files, "found no location of this name");
+                    };
+                    self.content(named, all, names)
+                }
             };
-            let lines = self.content(named, all, names);
-            block(out, "handle", lines);
+            block(out, &format!("handle @{missing}"), otherwise);
+            block(out, "handle", found);
             return;
         }
-        if last.starts_with('=') {
-            out.push(format!("try_files {candidates} {last}"));
-        } else if !elsewhere(last, location, all)
+        if !elsewhere(last, location, all)
             && let Some(last) = self.expand(out, files, names, last)
         {
             out.push(format!("try_files {candidates} {}", quote(&last.replace("{?query}", "?{query}"))));
         }
         out.extend(content);
+    }
+
+    /// Defines the matcher of requests for which none of these files exists.
+    pub(super) fn missing(&mut self, out: &mut Vec<String>, candidates: &str) -> String {
+        let missing = self.fresh("missing");
+        if candidates.split(' ').any(|pattern| pattern == "{path}/") {
+            // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
+            let lines = vec!["not path /".to_owned(), format!("not file {candidates}")];
+            block(out, &format!("@{missing}"), lines);
+        } else {
+            out.push(format!("@{missing} not file {candidates}"));
+        }
+        missing
     }
 
     /// The patterns for files that `try_files` looks for.
@@ -336,6 +355,11 @@ impl Translator<'_> {
         }
         if ["uwsgi_pass", "scgi_pass"].iter().any(|name| !own(own_block, name).is_empty()) {
             out.push("error 502".to_owned());
+            return;
+        }
+        if value(blocks, "root").is_none() && own(own_block, "alias").is_empty() {
+            out.push("# There is no root; nginx serves its own folder 'html' here.".to_owned());
+            out.push("error 404".to_owned());
             return;
         }
         let mut lines = Vec::new();
@@ -457,7 +481,11 @@ impl Translator<'_> {
         } else {
             hosts
         };
-        block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
+        if lines.is_empty() {
+            out.push(format!("reverse_proxy {}", hosts.join(" ")));
+        } else {
+            block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
+        }
     }
 
     fn balance(&mut self, out: &mut Vec<String>, host: &str) -> Vec<String> {

@@ -159,7 +159,10 @@ impl<'a> Translator<'a> {
         };
         let mut route = Vec::new();
         let rules = self.rules(server, &mut names);
-        route.extend(rules);
+        if !rules.is_empty() {
+            // Apart from the locations: of the blocks `handle` of one route only one runs.
+            block(&mut route, "route", rules);
+        }
         let answer = own(server, "return").first().copied();
         if let Some(answer) = answer {
             let location = Location {
@@ -373,8 +376,12 @@ impl<'a> Translator<'a> {
                     }
                     if let Some(last) = self.expand(&mut out, files, &names, last) {
                         let last = quote(&last.replace("{?query}", "?{query}"));
-                        let policy = vec!["policy first_exist_fallback".to_owned()];
-                        block(&mut out, &format!("try_files {candidates} {last}"), policy);
+                        let missing = self.missing(&mut out, &candidates);
+                        if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
+                            out.push(format!("@found_{missing} file {candidates}"));
+                            out.push(format!("rewrite @found_{missing} {{file_match.relative}}"));
+                        }
+                        out.push(format!("rewrite @{missing} {last}"));
                         return out;
                     }
                 } else if program {

@@ -1,0 +1,448 @@
+//! `--adapter nginx`: the configurations in `crates/nginx/tests/shapes`, adapted, validated, and served beside nginx itself.
+//!
+//! In a shape `ROOT` stands for the test's folder, `UP1` and `UP2` for the ports of two upstreams. The tests replace the ports
+//! 80 and 443 in `listen` by free ones, and put a shape without a block `http` into one.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use causeway_testkit::ports::free_port;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Files of every shape's folder.
+const FILES: &[(&str, &str)] = &[
+    ("www/index.html", "index\n"),
+    ("www/page.html", "page\n"),
+    ("www/404.html", "not here\n"),
+    ("www/maintenance.html", "back soon\n"),
+    ("www/assets/app.css", "body {}\n"),
+    ("www/assets/app.js", "1;\n"),
+    ("www/a/index.html", "a\n"),
+    ("www/b/index.html", "b\n"),
+    ("www/private/index.html", "private\n"),
+    ("www/local/index.html", "local\n"),
+    ("www/blocked/index.html", "blocked\n"),
+    ("www/admin/index.html", "admin\n"),
+    ("www/secret/index.html", "secret\n"),
+    ("www/quiet/index.html", "quiet\n"),
+    ("www/.git/config", "git\n"),
+    ("www/.well-known/x", "known\n"),
+    ("data/a.txt", "data a\n"),
+    ("data/b/c.txt", "data c\n"),
+    ("htpasswd", "ann:$2y$05$abcdefghijklmnopqrstuuR0vZ1R3Xc5mQJzq4Xv3dZ5yN5m8xW7K\nbob:$apr1$x$y\n"),
+];
+
+/// Paths of the requests to every shape, with its first host.
+const PATHS: &[&str] = &[
+    "/",
+    "/index.html",
+    "/page",
+    "/page.html",
+    "/missing",
+    "/missing/deep?x=1",
+    "/a",
+    "/a/",
+    "/a/b/x",
+    "/a/x.txt",
+    "/x.txt",
+    "/b/",
+    "/assets/app.css",
+    "/assets/app.js",
+    "/assets/none.css",
+    "/private/",
+    "/local/",
+    "/blocked/",
+    "/admin/",
+    "/secret/",
+    "/quiet/",
+    "/.git/config",
+    "/.well-known/x",
+    "/.htaccess",
+    "/files/a.txt",
+    "/files/b/c.txt",
+    "/one",
+    "/data/a.txt",
+    "/d/a.txt",
+    "/api/users?q=1",
+    "/api",
+    "/strip/x",
+    "/plain/x?y=2",
+    "/ws/x",
+    "/old",
+    "/old/x",
+    "/older",
+    "/blog/x",
+    "/temp/x?q=1",
+    "/in/x?q=1",
+    "/ext",
+    "/re/x?q=1",
+    "/br/page.html",
+    "/exact",
+    "/exactly",
+    "/stop/x.php",
+    "/stop/long/x",
+    "/stop/long/x.php",
+    "/x.php",
+    "/pre",
+    "/prefix/x",
+    "/x.JPG",
+    "/user/12",
+    "/gone",
+    "/text",
+    "/created",
+    "/see",
+    "/url",
+    "/teapot",
+    "/forbidden/",
+    "/maintenance.html",
+    "/robots.txt",
+    "/favicon.ico",
+    "/hidden/x",
+    "/go/x",
+    "/kind",
+    "/kind?debug=1",
+    "/login",
+    "/%61/",
+    "/a/../page.html",
+    "//page.html",
+];
+
+/// Hosts of the requests to every shape, with the path `/`.
+const HOSTS: &[&str] = &[
+    "example.com",
+    "www.example.com",
+    "a.example.com",
+    "b.example.com",
+    "app.example.com",
+    "one.example.com",
+    "two.example.com",
+    "three.example.com",
+    "x.three.example.com",
+    "other.test",
+];
+
+/// Fields of a response that are compared.
+const FIELDS: &[&str] = &[
+    "location",
+    "x-outer",
+    "x-always",
+    "x-inner",
+    "x-kind",
+    "cache-control",
+    "access-control-allow-origin",
+    "x-up",
+    "x-frame-options",
+];
+
+/// Differences that are meant: the shape or `*`, the path or `*`, nginx's status, our status, and the reason.
+const MEANT: &[(&str, &str, u16, u16, &str)] = &[
+    ("*", "*", 403, 404, "a folder without an index; Caddy does not tell it from a missing file"),
+    ("gone", "/", 405, 404, "a server without a root has no files"),
+    ("map_redirect", "*", 301, 301, "a target from a variable stays relative"),
+    ("laravel", "/favicon.ico", 502, 404, "an error page of a program is not carried over, and named"),
+    ("laravel", "/", 405, 502, "a folder's index goes to the program with any method"),
+    ("laravel", "*", 403, 502, "a folder without an index goes to the program, as with php_fastcgi"),
+    ("laravel", "*", 301, 502, "a folder without an index goes to the program, as with php_fastcgi"),
+    ("php", "*", 301, 200, "a folder's index is found without the redirect to its slash"),
+    ("php", "*", 301, 502, "a folder's index is found without the redirect to its slash"),
+    ("auth_request", "/secret/", 500, 502, "the status for an upstream that refuses"),
+    ("*", "*", 301, 308, "the redirect to a folder's slash: Caddy's status, and a relative target"),
+    ("limit", "/login", 503, 429, "the status of RFC 6585 for too many requests"),
+];
+
+struct ShapeFolder(PathBuf);
+
+impl ShapeFolder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{}-{name}", std::process::id()));
+        for (file, text) in FILES {
+            let file = path.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        Self(path)
+    }
+
+    fn causeway(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
+        command.args(arguments).current_dir(&self.0).env("HOME", &self.0).env("CADDY_ADMIN", "localhost:0");
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME").stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for ShapeFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        // nginx ends its workers only on a signal that it can handle.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+fn shapes() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nginx/tests/shapes");
+    let mut shapes: Vec<(String, String)> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap()))
+        .collect();
+    shapes.sort();
+    assert!(shapes.len() >= 40);
+    shapes
+}
+
+/// A complete configuration of a shape.
+fn complete(text: &str, folder: &ShapeFolder, ports: [u16; 2], upstream: u16) -> String {
+    let at = folder.0.display().to_string();
+    let text = text.replace("ROOT", &at).replace("UP1", &upstream.to_string()).replace("UP2", &upstream.to_string());
+    let text = text.replace("listen 80", &format!("listen {}", ports[0]));
+    let text =
+        text.replace("listen 443", &format!("listen {}", ports[1])).replace("[::]:443", &format!("[::]:{}", ports[1]));
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {at}/tmp-{kind};\n"))
+        .concat();
+    let user = if rustix::process::getuid().is_root() { "user root;\n" } else { "" };
+    let head = format!("{user}worker_processes 1;\npid {at}/nginx.pid;\nerror_log {at}/error.log;\nevents {{}}\n");
+    let log = if text.contains("access_log") { String::new() } else { "access_log off;\n".to_owned() };
+    match text.split_once("http {") {
+        Some((_, inner)) => format!("{head}http {{\n{temporary}{log}{inner}"),
+        None => format!("{head}http {{\n{temporary}{log}{text}}}\n"),
+    }
+}
+
+/// A server that answers every request with its line and some of its fields; runs until the test's process ends.
+fn upstream() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            std::thread::spawn(move || {
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8_lossy(&head).into_owned();
+                let field = |name: &str| {
+                    let of = |line: &str| {
+                        let (key, value) = line.split_once(':')?;
+                        key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+                    };
+                    head.lines().find_map(of).unwrap_or_default()
+                };
+                let line = head.lines().next().unwrap_or_default();
+                let line = line.rsplit_once(' ').map_or(line, |(line, _)| line);
+                // Ports of the two servers differ.
+                let host = field("host").split(':').next().unwrap_or_default().to_owned();
+                let body = format!("{line} host={host} ip={} fixed={}\n", field("x-real-ip"), field("x-fixed"));
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nX-Up: 1\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                let _ = stream.write_all(answer.as_bytes());
+            });
+        }
+    });
+    port
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Reply {
+    status: u16,
+    fields: Vec<(String, String)>,
+    body: String,
+}
+
+fn request(port: u16, method: &str, host: &str, path: &str) -> Reply {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let port_text = format!(":{port}");
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}{port_text}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let mut fields: Vec<(String, String)> = head
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().replace(&port_text, "")))
+        .collect();
+    let chunked = fields.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+    fields.retain(|(name, _)| FIELDS.contains(&name.as_str()));
+    fields.sort();
+    let mut body = if chunked { dechunked(body) } else { body.to_owned() };
+    // nginx's own pages for errors and redirects; ours have no content.
+    if body.contains("<center>nginx") || (300..400).contains(&status) {
+        body.clear();
+    }
+    Reply { status, fields, body }
+}
+
+fn dechunked(mut body: &str) -> String {
+    let mut out = String::new();
+    while let Some((len, rest)) = body.split_once("\r\n") {
+        let len = usize::from_str_radix(len, 16).unwrap_or(0);
+        if len == 0 || rest.len() < len {
+            break;
+        }
+        out += &rest[..len];
+        body = rest[len..].trim_start_matches("\r\n");
+    }
+    out
+}
+
+fn start(mut command: Command, port: u16, log: &Path) -> Process {
+    let file = std::fs::File::create(log).unwrap();
+    let mut process = Process(command.stdout(Stdio::null()).stderr(file).spawn().unwrap());
+    let begun = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let ended = process.0.try_wait().unwrap();
+        let log = || std::fs::read_to_string(log).unwrap();
+        assert!(ended.is_none() && begun.elapsed() < PATIENCE, "no server on port {port}: {}", log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    process
+}
+
+/// Whether the folder has a certificate for the shapes with TLS.
+fn certificate(folder: &ShapeFolder) -> bool {
+    let mut command = Command::new("openssl");
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=secure.example.com",
+    ]);
+    command
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(&folder.0)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn words(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn every_shape_is_valid_and_formatted() {
+    for (name, text) in shapes() {
+        let folder = ShapeFolder::new(&format!("valid-{name}"));
+        if text.contains("ssl_certificate") && !certificate(&folder) {
+            eprintln!("skipped: {name}: there is no openssl");
+            continue;
+        }
+        std::fs::write(folder.0.join("nginx.conf"), complete(&text, &folder, [8080, 8443], 9001)).unwrap();
+        let output = folder.causeway(&["validate", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
+        let caddyfile = folder
+            .causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf", "--to", "caddyfile"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}: {}\n{}", words(&output), words(&caddyfile));
+        assert!(!words(&output).contains("Warning"), "{name}: {}\n{}", words(&output), words(&caddyfile));
+    }
+}
+
+/// Every line of a configuration has an effect, or is named with its place, on standard error and in the Caddyfile.
+#[test]
+fn a_line_without_an_equivalent_is_named_twice() {
+    let folder = ShapeFolder::new("notes");
+    std::fs::write(
+        folder.0.join("nginx.conf"),
+        "worker_processes 1;\nhttp {\n server {\n  listen 8080;\n  mirror /copy;\n }\n}\n",
+    )
+    .unwrap();
+    let output = folder
+        .causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf", "--to", "caddyfile"])
+        .output()
+        .unwrap();
+    let want = "nginx.conf:5: not carried over: \"mirror /copy\": requests are not copied to a second upstream\n";
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.contains(&format!("# {want}")), "{stdout}");
+    assert!(stderr.contains(&format!("Note: {want}")), "{stderr}");
+    assert!(stderr.contains("nginx.conf:1: not needed, as these only tune nginx itself: worker_processes"), "{stderr}");
+}
+
+#[test]
+fn mistakes_name_their_line() {
+    let folder = ShapeFolder::new("mistakes");
+    std::fs::write(folder.0.join("nginx.conf"), "http {\n server {\n").unwrap();
+    let output = folder.causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
+    assert_eq!(words(&output), "Error: nginx.conf:2: found no '}' for this block, expected one\n");
+    std::fs::write(folder.0.join("Caddyfile"), ":80\n").unwrap();
+    let output = folder.causeway(&["adapt", "--to", "caddyfile"]).output().unwrap();
+    assert!(!output.status.success());
+}
+
+/// The adapted configuration answers as nginx does.
+#[test]
+fn answers_equal_those_of_nginx() {
+    let nginx = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"]
+        .into_iter()
+        .find(|path| Path::new(path).exists());
+    let Some(nginx) = nginx else {
+        assert!(std::env::var_os("INTEROP_TOOLS").is_none(), "there is no nginx (Debian: nginx-light)");
+        eprintln!("skipped: there is no nginx (Debian: nginx-light)");
+        return;
+    };
+    let up = upstream();
+    let (mut equal, mut sent, mut differences) = (0, 0, Vec::new());
+    let shapes = shapes();
+    for (name, text) in
+        shapes.iter().filter(|(_, text)| !text.contains("ssl_certificate") && !text.contains("grpc_pass"))
+    {
+        let (folder, theirs, ours) = (ShapeFolder::new(name), free_port(), free_port());
+        std::fs::write(folder.0.join("theirs.conf"), complete(text, &folder, [theirs, 0], up)).unwrap();
+        std::fs::write(folder.0.join("ours.conf"), complete(text, &folder, [ours, 0], up)).unwrap();
+        let mut command = Command::new(nginx);
+        command.arg("-p").arg(&folder.0).arg("-c").arg(folder.0.join("theirs.conf")).args(["-g", "daemon off;"]);
+        let _nginx = start(command, theirs, &folder.0.join("theirs.log"));
+        let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+        let _causeway = start(command, ours, &folder.0.join("ours.log"));
+        let host =
+            text.split("server_name ").nth(1).and_then(|rest| rest.split([' ', ';']).next()).unwrap_or("example.com");
+        let host = if matches!(host, "_") { "example.com" } else { host }.replace('*', "any");
+        let mut requests: Vec<(&str, &str, &str)> = PATHS.iter().map(|path| ("GET", host.as_str(), *path)).collect();
+        requests.extend(HOSTS.iter().map(|host| ("GET", *host, "/")));
+        requests.extend([("HEAD", host.as_str(), "/"), ("OPTIONS", host.as_str(), "/"), ("POST", host.as_str(), "/")]);
+        let before = differences.len();
+        for (method, host, path) in requests {
+            sent += 1;
+            let (a, b) = (request(theirs, method, host, path), request(ours, method, host, path));
+            let meant = MEANT.iter().any(|(shape, at, their_status, our_status, _)| {
+                (*shape == "*" || shape == name)
+                    && (*at == "*" || *at == path)
+                    && (a.status, b.status) == (*their_status, *our_status)
+            });
+            if a != b && !meant {
+                differences.push(format!("{name}: {method} {host} {path}\n  nginx    {a:?}\n  causeway {b:?}"));
+            }
+        }
+        equal += usize::from(differences.len() == before);
+    }
+    eprintln!("{equal} of {} shapes are equal, in {sent} requests", shapes.len());
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
