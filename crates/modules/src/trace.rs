@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use causeway_message::{FieldValue, Scheme, Version, names};
+use causeway_message::{Scheme, Version, names};
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{
     Build, BuildError, Context, Ending, Fault, Handler, Outcome, Response, StateId, Step, Template, UNIX_PEER,
@@ -139,10 +139,11 @@ impl Handler for Tracing {
         if self.propagates {
             let keeps_state = parent.is_some() && context::state_is_valid(cx.head().fields());
             let fields = cx.head_mut().fields_mut();
-            // Digits and dashes are a value.
-            if let Some(value) = FieldValue::parse(&field) {
-                fields.insert(names::TRACEPARENT, value);
+            if fields.contains(names::TRACEPARENT) {
+                fields.remove(names::TRACEPARENT);
             }
+            // Not checked: digits and dashes are a value.
+            fields.push_known(names::TRACEPARENT, &field);
             // W3C Trace Context §3.3.1.5 and §4.3: the state belongs to the parent, and a damaged one is discarded.
             if !keeps_state && fields.contains(names::TRACESTATE) {
                 fields.remove(names::TRACESTATE);
