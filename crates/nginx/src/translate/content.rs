@@ -26,6 +26,14 @@ impl Translator<'_> {
                 self.note(&mut out, page, "only error pages of a server are carried over");
             }
         }
+        if in_location {
+            for directive in own_block.block() {
+                let of_server = matches!(&*directive.name, "gzip" | "gzip_types" | "gzip_min_length");
+                if of_server || directive.name == "access_log" && directive.argument(0) != "off" {
+                    self.note(&mut out, directive, "carried over only from a server or 'http'");
+                }
+            }
+        }
         let deeper = &blocks[2.min(blocks.len())..];
         if let Some(root) = value(deeper, "root") {
             out.push(format!("root * {}", quote(root)));
@@ -75,7 +83,7 @@ impl Translator<'_> {
         self.access(&mut out, blocks);
         let mut content = Vec::new();
         self.source(&mut content, location, &names);
-        match own(own_block, "try_files").first().filter(|_| in_location) {
+        match own(own_block, "try_files").first() {
             Some(files) => self.try_files(&mut out, files, location, all, &names, content),
             None => out.extend(content),
         }

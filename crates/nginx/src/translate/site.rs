@@ -208,7 +208,12 @@ impl<'a> Translator<'a> {
     ) {
         let mut all = Vec::new();
         self.collect(out, &mut all, blocks, server, None);
-        let ordered = in_order(&all);
+        let mut ordered = in_order(&all);
+        if !ordered.iter().any(|l| l.prefix() == "/" && matches!(l.pattern, Pattern::Prefix { .. })) {
+            // What no location takes, the server itself does.
+            let pattern = Pattern::Prefix { prefix: "/".into(), last: false };
+            ordered.push(Location { pattern, blocks: blocks.to_vec(), within: None, except: Vec::new() });
+        }
         let mut with_named = ordered.clone();
         with_named.extend(all.iter().filter(|l| matches!(l.pattern, Pattern::Named(_))).cloned());
         let mut heads = Vec::new();
@@ -246,16 +251,6 @@ impl<'a> Translator<'a> {
             }
             let lines = self.content(location, &with_named, &names);
             block(route, head, lines);
-        }
-        if !ordered.iter().any(|l| l.prefix() == "/" && matches!(l.pattern, Pattern::Prefix { .. })) {
-            let rest = Location {
-                pattern: Pattern::Prefix { prefix: "/".into(), last: false },
-                blocks: blocks.to_vec(),
-                within: None,
-                except: Vec::new(),
-            };
-            let lines = self.content(&rest, &with_named, names);
-            block(route, "handle", lines);
         }
     }
 
@@ -351,11 +346,11 @@ impl<'a> Translator<'a> {
         let mut out = Vec::new();
         let mut names = names.clone();
         capture.clone_into(&mut names.capture);
-        if own_block.block().iter().any(chooses_anew) {
+        if location.blocks.len() > 2 && own_block.block().iter().any(chooses_anew) {
             let rules = self.rules(own_block, &mut names);
             block(&mut out, "route", rules);
         }
-        if let Some(root) = value(&location.blocks[2..], "root").filter(|_| true) {
+        if let Some(root) = value(&location.blocks[2..], "root") {
             out.push(format!("root * {}", quote(root)));
         }
         let indexes: Vec<String> =
