@@ -1,4 +1,4 @@
-//! What does each directive of nginx become? Walks the servers in their order and writes a site for each.
+//! The meaning of each directive of nginx: walks the servers in their order and writes a site for each.
 //!
 //! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
 //! - `site`: a server: addresses, certificates, logs, error pages, the order of locations

@@ -1,4 +1,4 @@
-//! What does a location do with a request? Fields, access, and files or an upstream.
+//! The content of a location: Fields, access, and files or an upstream.
 
 use super::rules::chooses_anew;
 use super::{Translator, inherited, own, value};
@@ -553,7 +553,7 @@ impl Translator<'_> {
         for field in fields {
             let (name, text) = (field.argument(0), field.argument(1));
             match (name.to_ascii_lowercase().as_str(), text) {
-                // What the proxy sends by itself.
+                // The proxy sends these by itself.
                 ("host", "$host" | "$http_host" | "$host:$server_port")
                 | ("upgrade" | "connection", _)
                 | ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")

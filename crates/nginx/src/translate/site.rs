@@ -210,7 +210,7 @@ impl<'a> Translator<'a> {
         self.collect(out, &mut all, blocks, server, None);
         let mut ordered = in_order(&all);
         if !ordered.iter().any(|l| l.prefix() == "/" && matches!(l.pattern, Pattern::Prefix { .. })) {
-            // What no location takes, the server itself does.
+            // The server itself serves the requests that no location takes.
             let pattern = Pattern::Prefix { prefix: "/".into(), last: false };
             ordered.push(Location { pattern, blocks: blocks.to_vec(), within: None, except: Vec::new() });
         }
