@@ -264,7 +264,9 @@ fn clippy(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 /// Installs the programs without which tests are skipped, if that is allowed; CI must not skip tests.
 fn peers_of_tests(stage: &mut Stage, house: &House) -> Result<(), Halt> {
     if house.install {
-        tools::REDIS.need(stage, house)?;
+        for tool in [&tools::NGINX, &tools::REDIS] {
+            tool.need(stage, house)?;
+        }
     }
     Ok(())
 }

@@ -31,6 +31,8 @@ pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"
 pub(crate) const PHP_FPM: Tool = Tool { program: "php-fpm", packages: &["php-fpm", "php-cli"] };
 /// A peer of the tests of storage.
 pub(crate) const REDIS: Tool = Tool { program: "redis-server", packages: &["redis-server"] };
+/// The peer of the tests that move configurations over, and a front of Unix sockets.
+pub(crate) const NGINX: Tool = Tool { program: "nginx", packages: &["nginx-light"] };
 
 impl Tool {
     /// Returns the program's path, after installing it if allowed.

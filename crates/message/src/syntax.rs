@@ -69,15 +69,33 @@ pub fn parse_number(bytes: &[u8]) -> Option<u64> {
 #[inline]
 pub fn write_number(mut number: u64, into: &mut [u8; 20]) -> &[u8] {
     let mut at = into.len();
-    loop {
-        at -= 1;
-        into[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &into[at..];
-        }
+    // Two digits for each division, which is the expensive step.
+    while number >= 100 {
+        let pair = PAIRS[(number % 100) as usize];
+        number /= 100;
+        at -= 2;
+        into[at..at + 2].copy_from_slice(&pair);
     }
+    let [tens, ones] = PAIRS[number as usize];
+    at -= 1;
+    into[at] = ones;
+    if number >= 10 {
+        at -= 1;
+        into[at] = tens;
+    }
+    &into[at..]
 }
+
+/// The digits of the numbers below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {

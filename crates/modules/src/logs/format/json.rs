@@ -31,6 +31,8 @@ impl<'o> JsonSink<'o> {
 
     /// Begins a member.
     pub(super) fn key(&mut self, key: &str) {
+        // Room for the quotes and both separators, so that one check is enough for most keys.
+        self.out.reserve(key.len() + 6);
         if !std::mem::replace(&mut self.is_first, false) {
             self.separate(b',');
         }
@@ -47,7 +49,12 @@ impl<'o> JsonSink<'o> {
 
     fn text(&mut self, text: &[u8]) {
         self.out.push(b'"');
-        escape(self.out, text, Quotes::Escaped);
+        // Most texts need no change.
+        if is_plain(text) {
+            self.out.extend_from_slice(text);
+        } else {
+            escape(self.out, text, Quotes::Escaped);
+        }
         self.out.push(b'"');
     }
 
@@ -127,11 +134,6 @@ pub(super) enum Quotes {
 /// Appends the inside of a JSON string. Control characters are escaped, so that a peer can forge neither a line nor a terminal's control
 /// sequence; bytes that are not UTF-8 become U+FFFD, as in Caddy.
 pub(super) fn escape(out: &mut Vec<u8>, bytes: &[u8], quotes: Quotes) {
-    // Most texts need no change.
-    if is_plain(bytes) {
-        out.extend_from_slice(bytes);
-        return;
-    }
     for piece in bytes.utf8_chunks() {
         for char in piece.valid().chars() {
             match char {
@@ -152,6 +154,7 @@ pub(super) fn escape(out: &mut Vec<u8>, bytes: &[u8], quotes: Quotes) {
 }
 
 /// Returns whether a text is printable ASCII without `"` and `\`. Looks at eight bytes at a time.
+#[inline]
 fn is_plain(text: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 255;
     // The highest bit of a byte of the result is set if the byte is not plain. A borrow comes only from such a byte, so that the answer
@@ -165,7 +168,11 @@ fn is_plain(text: &[u8]) -> bool {
     match text.last_chunk() {
         // The last word overlaps the one before.
         Some(last) => text.as_chunks().0.iter().fold(others(*last), |all, word| all | others(*word)) == 0,
-        None => text.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')),
+        None => {
+            let mut word = [b' '; 8];
+            word[..text.len()].copy_from_slice(text);
+            others(word) == 0
+        }
     }
 }
 
