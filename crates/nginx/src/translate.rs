@@ -206,3 +206,34 @@ fn own<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
 fn value<'a>(blocks: &[&'a Directive], name: &str) -> Option<&'a str> {
     inherited(blocks, name).last().map(|d| d.argument(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NoFiles;
+
+    impl Files for NoFiles {
+        fn read(&self, _: &str) -> Result<String, String> {
+            Err("there is no such file".into())
+        }
+
+        fn glob(&self, _: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    // nginx's documentation of `listen`: a Unix socket has no port, and its servers no address in common with others.
+    #[test]
+    fn a_unix_socket() {
+        let text = "server { listen 80; return 200 a; }\nserver { listen unix:/run/a.sock; server_name b.test; return 200 b; }\n";
+        let Translation { caddyfile, notes } = translate(text, "nginx.conf", &NoFiles).unwrap();
+        assert!(notes.is_empty(), "{notes:?}");
+        let (first, second) = caddyfile.split_once("http://b.test, http://:80 {\n\tbind unix//run/a.sock\n").unwrap();
+        assert!(first.contains("http://:80 {\n") && second.contains("respond * b 200"), "{caddyfile}");
+        let both = "server { listen 80; listen unix:/run/a.sock; return 200 a; }\n";
+        let Translation { caddyfile, notes } = translate(both, "nginx.conf", &NoFiles).unwrap();
+        assert_eq!(notes.len(), 1);
+        assert!(caddyfile.contains("write a second site with `bind unix//run/a.sock`"), "{caddyfile}");
+    }
+}

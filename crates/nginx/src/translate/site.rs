@@ -19,6 +19,12 @@ struct Listen {
     default: bool,
 }
 
+impl Listen {
+    fn is_unix(&self) -> bool {
+        self.bind.as_ref().is_some_and(|bind| bind.starts_with("unix/"))
+    }
+}
+
 impl<'a> Translator<'a> {
     pub(super) fn sites(&mut self, out: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
         let mut notes = Vec::new();
@@ -32,7 +38,7 @@ impl<'a> Translator<'a> {
             let mut body = Vec::new();
             let names = self.server_names(&mut body, server);
             for listen in listens {
-                let fallback = listen.default || marked.insert(listen.port);
+                let fallback = listen.is_unix() || listen.default || marked.insert(listen.port);
                 let hosts = names.iter().cloned().chain(fallback.then(String::new));
                 for host in hosts {
                     let (scheme, usual) = if listen.tls { ("https", 443) } else { ("http", 80) };
@@ -45,7 +51,8 @@ impl<'a> Translator<'a> {
                     if addresses.contains(&address) {
                         continue;
                     }
-                    if taken.insert(address.clone()) {
+                    // A Unix socket shares no address with others.
+                    if taken.insert((address.clone(), listen.bind.clone().filter(|_| listen.is_unix()))) {
                         addresses.push(address);
                     } else {
                         self.note(&mut body, server, &format!("{address}: an earlier server has it, as in nginx"));
@@ -58,7 +65,7 @@ impl<'a> Translator<'a> {
             }
             let binds: BTreeSet<&str> = listens.iter().filter_map(|l| l.bind.as_deref()).collect();
             if !binds.is_empty() {
-                let binds: Vec<&str> = binds.into_iter().collect();
+                let binds: Vec<String> = binds.into_iter().map(quote).collect();
                 body.push(format!("bind {}", binds.join(" ")));
             }
             self.site(&mut body, http, server, listens.iter().any(|l| l.tls), &names);
@@ -72,8 +79,16 @@ impl<'a> Translator<'a> {
         let mut listens: Vec<Listen> = Vec::new();
         for directive in own(server, "listen") {
             let address = directive.argument(0);
-            if address.starts_with("unix:") {
-                self.note(out, directive, "this server does not listen at Unix sockets");
+            let word = |name: &str| directive.arguments.iter().any(|w| w == name);
+            if let Some(path) = address.strip_prefix("unix:") {
+                if own(server, "listen").len() > 1 {
+                    let reason = format!("beside other addresses; write a second site with `bind unix/{path}`");
+                    self.note(out, directive, &reason);
+                    continue;
+                }
+                let tls = ssl || word("ssl");
+                let port = if tls { 443 } else { 80 };
+                listens.push(Listen { bind: Some(format!("unix/{path}")), port, tls, default: false });
                 continue;
             }
             let (host, port) = match address.rsplit_once(':') {
@@ -87,7 +102,6 @@ impl<'a> Translator<'a> {
             };
             let host = host.trim_matches(['[', ']']);
             let bind = (!matches!(host, "" | "*" | "::" | "0.0.0.0")).then(|| host.to_owned());
-            let word = |name: &str| directive.arguments.iter().any(|w| w == name);
             if word("proxy_protocol") {
                 self.note(out, directive, "write the global option `servers { listener_wrappers { proxy_protocol } }`");
             }
