@@ -10,6 +10,17 @@ use crate::write::{block, quote};
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
 const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
+/// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
+/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`.
+pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
+    if !lines.iter().any(|line| line.starts_with("handle") || line.starts_with("route")) {
+        return lines;
+    }
+    let mut out = Vec::new();
+    block(&mut out, "route", lines);
+    out
+}
+
 impl Translator<'_> {
     /// The lines of a location; of the server itself without one.
     pub(super) fn content(&mut self, location: &Location<'_>, all: &[Location<'_>], names: &Names) -> Vec<String> {
@@ -87,7 +98,7 @@ impl Translator<'_> {
             Some(files) => self.try_files(&mut out, files, location, all, &names, content),
             None => out.extend(content),
         }
-        out
+        in_written_order(out)
     }
 
     fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, location: &Location<'_>, names: &Names) {
@@ -150,7 +161,7 @@ impl Translator<'_> {
         }
     }
 
-    fn access(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
         for limit in inherited(blocks, "limit_req") {
             self.limit(out, limit);
         }

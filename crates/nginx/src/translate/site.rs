@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::content::elsewhere;
+use super::content::{elsewhere, in_written_order};
 use super::rules::{chooses_anew, groups, without_look_ahead};
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern, in_order, pattern};
@@ -253,7 +253,7 @@ impl<'a> Translator<'a> {
         if let Some(last) = first.iter().rposition(|lines| !lines.is_empty()) {
             let mut lines = vec!["# Rules after which nginx chooses the location anew.".to_owned()];
             for ((head, _), pass) in heads.iter().zip(first).take(last + 1) {
-                block(&mut lines, head, pass);
+                block(&mut lines, head, in_written_order(pass));
             }
             block(route, "route", lines);
         }
@@ -321,8 +321,13 @@ impl<'a> Translator<'a> {
             if let Err(error) = regex::Regex::new(&positive) {
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default().trim().to_owned();
+                let restricts = ["deny", "auth_basic", "auth_request", "internal", "return"];
+                let check = match location.own().block().iter().any(|d| restricts.contains(&&*d.name)) {
+                    true => " It restricts access: write it by hand before you serve this.",
+                    false => "",
+                };
                 let reason =
-                    format!("the expression is not in Go's syntax, so the location takes no request: {reason}");
+                    format!("the expression is not in Go's syntax, so the location takes no request.{check} {reason}");
                 self.note(out, location.own(), &reason);
                 lines.push("not path *".to_owned());
             } else {
@@ -388,9 +393,9 @@ impl<'a> Translator<'a> {
                         let missing = self.missing(&mut out, &candidates);
                         if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                             out.push(format!("@found_{missing} file {candidates}"));
-                            out.push(format!("rewrite @found_{missing} {{file_match.relative}}"));
+                            self.guarded(&mut out, location, &format!("found_{missing}"), "{file_match.relative}");
                         }
-                        out.push(format!("rewrite @{missing} {last}"));
+                        self.guarded(&mut out, location, &missing, &last);
                         return out;
                     }
                 } else if program {
@@ -407,6 +412,20 @@ impl<'a> Translator<'a> {
         // The root alone changes nothing.
         out.retain(|line| !line.starts_with("root "));
         out
+    }
+
+    /// Writes a rewrite for a matcher. As in nginx, the access rules of the location apply before it leaves the location.
+    fn guarded(&mut self, out: &mut Vec<String>, location: &Location<'_>, matcher: &str, target: &str) {
+        let rules = ["allow", "deny", "auth_basic", "auth_request"];
+        let has_rule = |block: &&Directive| block.block().iter().any(|d| rules.contains(&&*d.name));
+        if location.blocks.iter().any(has_rule) {
+            let mut lines = Vec::new();
+            self.access(&mut lines, &location.blocks);
+            lines.push(format!("rewrite * {target}"));
+            block(out, &format!("route @{matcher}"), lines);
+        } else {
+            out.push(format!("rewrite @{matcher} {target}"));
+        }
     }
 
     fn tls(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
