@@ -1,10 +1,14 @@
 //! The reasons why an authority issued no certificate.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::dns::DnsError;
 use crate::http::HttpError;
+use crate::step::is_problem;
 
 /// The reason why an authority issued no certificate. Displays a sentence without the authority's name.
 #[derive(Debug)]
@@ -36,6 +40,22 @@ pub enum AcmeError {
     ExternalKey,
     /// ZeroSSL created no external account: the status and the reason that it answered.
     NoExternalAccount(String),
+}
+
+impl AcmeError {
+    /// Returns the time before which another order is useless, if the authority refused this one by a rate limit (RFC 8555 §6.6) and its text
+    /// names the time as Let's Encrypt's does: `… retry after 2026-11-26 21:00:00 UTC: see …`.
+    pub fn retry_at(&self) -> Option<SystemTime> {
+        match self {
+            Self::Protocol(error @ instant_acme::Error::Api(problem)) if is_problem(error, "rateLimited") => {
+                let (_, time) = problem.detail.as_deref()?.split_once("retry after ")?;
+                let (date, time) = (time.get(..10)?, time.get(11..19)?);
+                OffsetDateTime::parse(&format!("{date}T{time}Z"), &Rfc3339).ok().map(Into::into)
+            }
+            Self::Test(_, error) => error.retry_at(),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for AcmeError {
@@ -100,5 +120,34 @@ impl From<causeway_certs::Error> for AcmeError {
 impl From<rcgen::Error> for AcmeError {
     fn from(error: rcgen::Error) -> Self {
         Self::Key(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Let's Encrypt's documentation, "Rate limits": the error's text contains the time of the next attempt.
+    #[test]
+    fn the_end_of_a_rate_limit() {
+        let error = |kind: &str, detail: &str| {
+            let problem = serde_json::json!({ "type": format!("urn:ietf:params:acme:error:{kind}"), "detail": detail });
+            AcmeError::Protocol(instant_acme::Error::Api(serde_json::from_value(problem).unwrap()))
+        };
+        let text = "too many certificates (5) already issued for this exact set of identifiers in the last 168h0m0s, retry after \
+                    2026-11-26 21:00:00 UTC: see https://letsencrypt.org/docs/rate-limits/";
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_726_800);
+        assert_eq!(error("rateLimited", text).retry_at(), Some(at));
+        assert_eq!(AcmeError::Test("x".into(), Box::new(error("rateLimited", text))).retry_at(), Some(at));
+        assert_eq!(error("rateLimited", "retry after 2026-11-26T21:00:00Z").retry_at(), Some(at));
+        for (kind, detail) in [
+            ("rateLimited", "too many orders"),
+            ("rateLimited", "retry after a while"),
+            ("rateLimited", "retry after 2026-13-26 21:00:00 UTC"),
+            ("rateLimited", "retry after 2026-11-26 21:0é:00"),
+            ("malformed", text),
+        ] {
+            assert_eq!(error(kind, detail).retry_at(), None, "{kind}: {detail}");
+        }
     }
 }

@@ -22,6 +22,8 @@ use super::on_demand::Permission;
 const CONCURRENT_MAX: usize = 32;
 /// The longest sleep until a renewal, so that a step of the clock delays no renewal by more.
 const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
+/// The longest pause that an authority's rate limit causes: the longest period of Let's Encrypt's limits.
+const LIMITED_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Caddy's default of the lifetime's fraction that remains when a certificate is renewed.
 const RENEWAL_RATIO: f64 = 1.0 / 3.0;
 /// The largest fraction of a lifetime that may remain. Above it, a policy's ratio would order certificates until the authority's rate
@@ -333,16 +335,16 @@ impl Task {
                 // Without a pause this would order certificates until the authority's rate limit.
                 Ok(()) => {
                     let why = "the new one is due for renewal already: check this machine's clock";
-                    RenewFault::Authority(why.to_owned())
+                    RenewFault::Authority(why.to_owned(), None)
                 }
                 Err(error) => error,
             };
             drop(slot);
             let pause = match &error {
                 RenewFault::Storage(_) => STORAGE_PAUSE,
-                RenewFault::Authority(_) => {
+                RenewFault::Authority(_, retry_at) => {
                     failures += 1;
-                    pause(failures - 1)
+                    pause_until(failures - 1, *retry_at, SystemTime::now())
                 }
             };
             tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
@@ -429,17 +431,23 @@ pub(super) fn pause(failures: usize) -> Duration {
     Duration::from_secs(60 * PAUSES[failures.min(PAUSES.len() - 1)])
 }
 
+/// As [`pause`], but at least until the end of the authorities' rate limits.
+fn pause_until(failures: usize, retry_at: Option<SystemTime>, now: SystemTime) -> Duration {
+    let limited = retry_at.and_then(|at| at.duration_since(now).ok()).unwrap_or_default();
+    pause(failures).max(limited.min(LIMITED_MAX))
+}
+
 /// Why a name has no new certificate.
 enum RenewFault {
     /// Storage failed, or another process has held the name's lock for too long. No order was made.
     Storage(String),
-    /// The authorities' reasons.
-    Authority(String),
+    /// The authorities' reasons, and the time before which all of them refuse another order by a rate limit.
+    Authority(String, Option<SystemTime>),
 }
 
 impl std::fmt::Display for RenewFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Self::Storage(why) | Self::Authority(why)) = self;
+        let (Self::Storage(why) | Self::Authority(why, _)) = self;
         f.write_str(why)
     }
 }
@@ -472,14 +480,19 @@ impl Order {
         if is_found && !(is_early && is_old()) {
             return Ok(());
         }
-        let mut errors = Vec::new();
+        let (mut errors, mut ends) = (Vec::new(), Vec::new());
         for issuer in &self.issuers {
             match self.obtain(issuer, keeper, &lock, attempt).await {
                 Ok(()) => return Ok(()),
-                Err(error) => errors.push(format!("{}: {error}", issuer.directory)),
+                Err(error) => {
+                    ends.push(error.retry_at());
+                    errors.push(format!("{}: {error}", issuer.directory));
+                }
             }
         }
-        Err(RenewFault::Authority(errors.join("; ")))
+        // An issuer without such a time may be tried sooner.
+        let retry_at = ends.into_iter().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().min());
+        Err(RenewFault::Authority(errors.join("; "), retry_at))
     }
 
     async fn obtain(
@@ -518,6 +531,17 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // RFC 8555 §6.6: a client that is limited waits. Without a time, and beyond a week, the usual pauses count.
+    #[test]
+    fn pauses_of_rate_limits() {
+        let now = SystemTime::now();
+        let hours = |hours: u64| Some(now + Duration::from_secs(hours * 3600));
+        assert_eq!(pause_until(0, None, now), pause(0));
+        assert_eq!(pause_until(0, hours(3), now), Duration::from_secs(3 * 3600));
+        assert_eq!(pause_until(0, hours(10_000), now), LIMITED_MAX);
+        assert_eq!(pause_until(3, Some(now - Duration::from_secs(60)), now), pause(3));
+    }
 
     // CertMagic's default is a third. A ratio near 1 would make every certificate due as soon as it is issued.
     #[test]
