@@ -116,7 +116,7 @@ fn measure(shop: &mut Workshop, extent: &Extent, progress: &Progress, name: &'st
         let pairs = many_figures.resident.iter().zip(&other.resident);
         pairs.map(|(many, other)| (many - other) / count as f64).collect()
     };
-    let certificates = per(&plain);
+    let (sites, certificates) = (per(&single), per(&plain));
     let above = certificates.iter().map(|bytes| bytes - many.chain_bytes).collect();
     let mib = |bytes: Vec<f64>| bytes.into_iter().map(|bytes| bytes / 1024.0 / 1024.0).collect();
     let mut row = Row::new(name);
@@ -126,7 +126,7 @@ fn measure(shop: &mut Workshop, extent: &Extent, progress: &Progress, name: &'st
         Metric::time("CPU", "ms", many_figures.cpu_ms),
         Metric::count("resident", "MiB", mib(many_figures.resident)),
         Metric::count("resident at most", "MiB", mib(many_figures.peak)),
-        Metric::count("per site", "B", per(&single)),
+        Metric::count("per site", "B", sites),
         Metric::count("per certificate", "B", certificates),
         Metric::count("its DER", "B", vec![many.chain_bytes]),
         Metric::count("above its DER", "B", above),
