@@ -194,6 +194,9 @@ impl Translator<'_> {
                 _ => {}
             }
         }
+        for limit in blocks.last().map(|block| own(block, "limit_except")).unwrap_or_default() {
+            self.other_methods(out, limit);
+        }
         let realm = inherited(blocks, "auth_basic").last().copied();
         if let Some(realm) = realm.filter(|realm| realm.argument(0) != "off") {
             self.passwords(out, realm, blocks);
@@ -201,6 +204,35 @@ impl Translator<'_> {
         if let Some(request) = inherited(blocks, "auth_request").last().filter(|r| r.argument(0) != "off") {
             self.forward_auth(out, request, blocks);
         }
+    }
+
+    /// Refuses the methods that `limit_except` does not name, but for the addresses that it allows.
+    fn other_methods(&mut self, out: &mut Vec<String>, limit: &Directive) {
+        let mut methods: Vec<&str> = limit.arguments.iter().map(String::as_str).collect();
+        if methods.contains(&"GET") && !methods.contains(&"HEAD") {
+            methods.push("HEAD");
+        }
+        let mut lines = vec![format!("not method {}", methods.join(" "))];
+        let rules: Vec<_> = limit.block().iter().filter(|rule| rule.name != "#").collect();
+        let is_plain = |rule: &&&Directive| {
+            matches!((&*rule.name, rule.argument(0)), ("deny", "all"))
+                || rule.name == "allow" && !matches!(rule.argument(0), "all" | "unix:")
+        };
+        if rules.iter().all(|rule| is_plain(&rule)) {
+            let allowed: Vec<_> = rules.iter().filter(|d| d.name == "allow").map(|d| d.argument(0)).collect();
+            if !allowed.is_empty() {
+                lines.push(format!("not remote_ip {}", allowed.join(" ")));
+            }
+        } else {
+            self.note(
+                out,
+                limit,
+                "only addresses with 'allow' and 'deny all' are carried over; the other methods are refused",
+            );
+        }
+        let name = self.fresh("other_methods");
+        block(out, &format!("@{name}"), lines);
+        out.push(format!("error @{name} 403"));
     }
 
     fn limit(&mut self, out: &mut Vec<String>, limit: &Directive) {

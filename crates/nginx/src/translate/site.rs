@@ -368,6 +368,9 @@ impl<'a> Translator<'a> {
         if location.blocks.len() > 2 && own_block.block().iter().any(chooses_anew) {
             let rules = self.rules(own_block, &mut names);
             block(&mut out, "route", rules);
+            for rule in own(own_block, "rewrite").into_iter().filter(|rule| rule.argument(2) == "break") {
+                self.note(&mut out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
+            }
         }
         if let Some(root) = value(&location.blocks[2..], "root") {
             out.push(format!("root * {}", quote(root)));
@@ -416,7 +419,7 @@ impl<'a> Translator<'a> {
 
     /// Writes a rewrite for a matcher. As in nginx, the access rules of the location apply before it leaves the location.
     fn guarded(&mut self, out: &mut Vec<String>, location: &Location<'_>, matcher: &str, target: &str) {
-        let rules = ["allow", "deny", "auth_basic", "auth_request"];
+        let rules = ["allow", "deny", "limit_except", "auth_basic", "auth_request"];
         let has_rule = |block: &&Directive| block.block().iter().any(|d| rules.contains(&&*d.name));
         if location.blocks.iter().any(has_rule) {
             let mut lines = Vec::new();

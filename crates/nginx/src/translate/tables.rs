@@ -16,6 +16,7 @@ pub(super) const READ: &[&str] = &[
     "set",
     "error_page",
     "internal",
+    "limit_except",
     "proxy_pass",
     "proxy_set_header",
     "proxy_hide_header",
