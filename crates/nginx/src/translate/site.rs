@@ -526,12 +526,8 @@ impl<'a> Translator<'a> {
                         } else {
                             key
                         };
-                        // A group of the expression: `$1` is `${1}` in both.
-                        let text = if text.contains("$1") {
-                            Some(text.replace("$1", "${1}"))
-                        } else {
-                            self.expand(&mut lines, entry, &names, text)
-                        };
+                        let grouped = key.strip_prefix('~').and_then(|expression| with_groups(expression, text));
+                        let text = grouped.or_else(|| self.expand(&mut lines, entry, &names, text));
                         if let Some(text) = text {
                             let key = if key.is_empty() { "\"\"".to_owned() } else { quote(&key) };
                             lines.push(format!(
@@ -602,4 +598,37 @@ fn mentions(directive: &Directive, variable: &str) -> bool {
     let (plain, braced) = (format!("${variable}"), format!("${{{variable}}}"));
     directive.arguments.iter().any(|word| word.contains(&plain) || word.contains(&braced))
         || directive.block().iter().any(|inner| mentions(inner, variable))
+}
+
+/// Replaces the groups of an expression in a text, `$1` or `$name`, by `${1}`. `None` if the text has none, or other variables too.
+fn with_groups(expression: &str, text: &str) -> Option<String> {
+    let regex = regex::Regex::new(expression).ok()?;
+    let mut out = text.to_owned();
+    // The last group first: `$10` also begins with `$1`.
+    for (index, name) in regex.capture_names().enumerate().skip(1).collect::<Vec<_>>().into_iter().rev() {
+        for variable in name.map(|name| format!("${name}")).into_iter().chain([format!("${index}")]) {
+            out = out.replace(&variable, &format!("${{{index}}}"));
+        }
+    }
+    (out != text && !out.replace("${", "").contains('$')).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // nginx's documentation of `map`: a value may contain the groups of its expression, by number or by name.
+    #[test]
+    fn groups_in_the_values_of_a_map() {
+        for (expression, text, want) in [
+            (r"^/a/(\d+)$", "/b/$1", Some("/b/${1}")),
+            (r"^/(\w+)/(\w+)$", "/$2/$1", Some("/${2}/${1}")),
+            (r"^/a/(?<id>\d+)$", "/b/$id", Some("/b/${1}")),
+            (r"^/a/(\d+)$", "/b/$1$args", None),
+            (r"^/a$", "/b/$1", None),
+            (r"^/a$", "/b", None),
+        ] {
+            assert_eq!(with_groups(expression, text).as_deref(), want, "{expression} {text}");
+        }
+    }
 }
