@@ -1,6 +1,6 @@
 //! Translates an nginx configuration into a Caddyfile that a person can read and keep.
 //!
-//! [`translate`] reads nothing itself: [`Files`] provides included files and lists of passwords. In the order to read
+//! [`translate()`] reads nothing itself: [`Files`] provides included files and lists of passwords. In the order to read
 //! them:
 //!
 //! - `parse`: words, blocks and included files
