@@ -7,7 +7,6 @@
 //! - `answer`: the response for a file, and redirects to a file's canonical path
 //! - `precompressed`: selects one of a file's compressed variants by the request's Accept-Encoding
 //! - `made`: variants that the server makes itself
-//! - `conditional`, `range`: RFC 9110 §13 and §14
 //! - `mime`: media types by file extension
 //! - `browse`: listings of folders
 //!
@@ -19,14 +18,12 @@
 
 mod answer;
 mod browse;
-mod conditional;
 mod disk;
 mod entry;
 mod locate;
 mod made;
 mod mime;
 mod precompressed;
-mod range;
 #[cfg(test)]
 pub(crate) mod tests;
 

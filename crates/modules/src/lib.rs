@@ -21,6 +21,7 @@
 //! - [`metrics`]: the server's metrics as a response
 //! - `fresh`, `single_flight`: a per-worker cache of file system lookups, and single-flight for concurrent lookups
 //! - `accept_encoding`: the choice of a coding by the request
+//! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
 //! - `field_name`: field names as Caddy shows them
 //! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
 //!
@@ -29,6 +30,7 @@
 mod accept_encoding;
 pub mod access_log;
 pub mod authentication;
+mod conditional;
 pub mod encode;
 pub mod error;
 mod field_name;
@@ -44,8 +46,10 @@ pub mod logs;
 pub mod map;
 pub mod matchers;
 pub mod metrics;
+mod partial;
 mod pattern;
 pub mod push;
+mod range;
 pub mod rate_limit;
 mod regexp;
 mod rendered;

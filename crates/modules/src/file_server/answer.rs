@@ -1,16 +1,16 @@
 //! The response for a file, and redirects to a file's canonical path.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use causeway_message::syntax::trim_ows;
-use causeway_message::{Chunk, FieldValue, Method, StatusCode, names, path};
+use causeway_message::{FieldValue, Method, StatusCode, names, path};
 use causeway_pipeline::{Body, BodyPart, Context, Fault, FileSlice, Response, Step};
 
-use super::conditional::{self, Verdict};
 use super::entry::{FileContent, FileEntry, Version};
-use super::range::{self, Range, RequestedRanges};
 use super::{FileServerPlan, made};
+use crate::conditional::{self, Verdict};
+use crate::partial;
+use crate::range::{self, Range, RequestedRanges};
 use crate::rendered::with_field_value;
 
 const ALLOW: FieldValue<'static> = FieldValue::from_static("GET, HEAD");
@@ -74,8 +74,9 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         None => {}
     }
     let head = cx.head();
+    let modified = entry.modified.as_ref().map(|(seconds, _)| *seconds);
     let etag = cx.response().fields().get(names::ETAG);
-    match conditional::evaluate(head.fields(), head.method(), etag, entry) {
+    match conditional::evaluate(head.fields(), head.method(), etag, modified) {
         Verdict::NotModified => {
             // RFC 9110 §15.4.5: with a tag, the date is redundant.
             if etag.is_some() {
@@ -88,28 +89,17 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     }
     // RFC 9110 §14.2: Range is defined for GET only.
     let asked = match head.fields().get(names::RANGE) {
-        Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, entry) => {
+        Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, modified) => {
             range::read(trim_ows(value), version.len)
         }
         _ => RequestedRanges::Whole,
     };
     match asked {
         RequestedRanges::Whole => whole(cx, StatusCode::OK, version, coding),
-        RequestedRanges::One(range) => {
+        RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, version.len)),
+        ranges => {
             set_coding(cx, coding);
-            one(cx, version, range)
-        }
-        RequestedRanges::Several(ranges) => {
-            set_coding(cx, coding);
-            several(cx, version, &ranges)
-        }
-        RequestedRanges::Unsatisfiable => {
-            content_range(cx, None, version.len);
-            // These fields describe content that is not sent.
-            for name in [names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED] {
-                cx.response_mut().remove(name);
-            }
-            Step::Respond(Response::empty(StatusCode::RANGE_NOT_SATISFIABLE))
+            Step::Respond(partial::response(cx, ranges, version.len, |range| part(version, range)))
         }
     }
 }
@@ -169,59 +159,6 @@ fn part(version: &Version, range: &Range) -> BodyPart {
             BodyPart::File(FileSlice { at: range.start, len: range.end - range.start, ..slice.clone() })
         }
     }
-}
-
-fn one(cx: &mut Context, version: &Version, range: Range) -> Step {
-    content_range(cx, Some(&range), version.len);
-    let body = part(version, &range).into();
-    Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body })
-}
-
-// RFC 9110 §14.6: each part has its own type and range; the response itself has only the multipart type.
-fn several(cx: &mut Context, version: &Version, ranges: &[Range]) -> Step {
-    let worker = cx.worker();
-    // 128 random bits: the content cannot contain the boundary by accident.
-    let boundary = format!("{:016x}{:016x}", worker.random(), worker.random());
-    let kind = cx.response().fields().get(names::CONTENT_TYPE).map(<[u8]>::to_vec);
-    let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
-    let mut line_end = "";
-    for range in ranges {
-        let mut head = format!("{line_end}--{boundary}\r\n").into_bytes();
-        if let Some(kind) = &kind {
-            head.extend_from_slice(b"Content-Type: ");
-            head.extend_from_slice(kind);
-            head.extend_from_slice(b"\r\n");
-        }
-        head.extend_from_slice(b"Content-Range: ");
-        push_range(Some(range), version.len, &mut head);
-        head.extend_from_slice(b"\r\n\r\n");
-        // The content is referenced, not copied.
-        parts.push_back(BodyPart::Chunk(Chunk::from(head)));
-        parts.push_back(part(version, range));
-        line_end = "\r\n";
-    }
-    parts.push_back(BodyPart::Chunk(Chunk::from(format!("\r\n--{boundary}--\r\n").into_bytes())));
-    let kind = format!("multipart/byteranges; boundary={boundary}");
-    with_field_value(kind.as_bytes(), |kind| cx.response_mut().set(names::CONTENT_TYPE, kind));
-    Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body: Body::Parts(parts) })
-}
-
-/// Sets Content-Range without allocating.
-fn content_range(cx: &mut Context, range: Option<&Range>, len: u64) {
-    let mut value = [0; 72];
-    let mut rest = &mut value[..];
-    push_range(range, len, &mut rest);
-    let used = 72 - rest.len();
-    with_field_value(&value[..used], |value| cx.response_mut().set(names::CONTENT_RANGE, value));
-}
-
-/// Writes `bytes 0-4/10`, or `bytes */10` if no range is satisfiable (RFC 9110 §14.4).
-fn push_range(range: Option<&Range>, len: u64, out: &mut impl std::io::Write) {
-    let written = match range {
-        Some(range) => write!(out, "bytes {}-{}/{len}", range.start, range.end - 1),
-        None => write!(out, "bytes */{len}"),
-    };
-    written.expect("three numbers of at most 20 digits fit");
 }
 
 /// Caddy's `canonical_uris`: returns a redirect if a folder's path lacks the trailing slash or a file's path has one.

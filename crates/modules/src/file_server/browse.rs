@@ -30,7 +30,8 @@ use serde::Deserialize;
 
 use super::disk::{Look, not_seen};
 use super::locate::FilePath;
-use super::{FileServerPlan, answer, conditional, failed, missing};
+use super::{FileServerPlan, answer, failed, missing};
+use crate::conditional;
 use crate::fresh::{CachedValue, Cost, Costly, Fresh, RevalidationGuard};
 use crate::templates::{self, TemplatesPlan};
 use custom::ListingFacts;

@@ -123,7 +123,7 @@ pub(super) fn known_tag<'e>(request: &FieldMap, entry: &'e FileEntry) -> Option<
         return None;
     }
     let tags = std::iter::once(&entry.main.etag).chain(entry.made.iter().map(|variant| &variant.etag));
-    tags.filter_map(Option::as_deref).find(|tag| super::conditional::lists_weakly(request, tag))
+    tags.filter_map(Option::as_deref).find(|tag| crate::conditional::lists_weakly(request, tag))
 }
 
 /// Starts a job that makes a variant.

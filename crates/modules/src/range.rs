@@ -8,11 +8,11 @@ use causeway_message::syntax::{parse_number, trim_ows};
 const RANGES_MAX: usize = 64;
 
 /// Offsets in bytes, the end exclusive.
-pub(super) type Range = std::ops::Range<u64>;
+pub(crate) type Range = std::ops::Range<u64>;
 
 /// The parsed Range field.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum RequestedRanges {
+pub(crate) enum RequestedRanges {
     /// The whole content: there is no usable range.
     Whole,
     /// One range.
@@ -27,7 +27,7 @@ pub(super) enum RequestedRanges {
 ///
 /// An unknown unit is ignored (RFC 9110 §14.2: MUST). A malformed set of ranges is rejected, as Caddy does (§14.2:
 /// MAY). Ranges of empty content are ignored, so that a client that always sends `bytes=0-` gets a 200.
-pub(super) fn read(value: &[u8], len: u64) -> RequestedRanges {
+pub(crate) fn read(value: &[u8], len: u64) -> RequestedRanges {
     let Some(equals) = value.iter().position(|&byte| byte == b'=') else { return RequestedRanges::Whole };
     let (unit, set) = (&value[..equals], &value[equals + 1..]);
     if !trim_ows(unit).eq_ignore_ascii_case(b"bytes") || len == 0 {

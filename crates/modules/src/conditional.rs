@@ -2,11 +2,9 @@
 
 use causeway_message::{FieldMap, List, Method, names};
 
-use super::entry::FileEntry;
-
 /// The result of the preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// No precondition prevents the normal response.
     Perform,
     /// Respond with 304.
@@ -15,9 +13,9 @@ pub(super) enum Verdict {
     Failed,
 }
 
-/// Evaluates the preconditions in the order of RFC 9110 §13.2.2. Does not allocate.
-pub(super) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]>, entry: &FileEntry) -> Verdict {
-    let modified = entry.modified.as_ref().map(|(seconds, _)| *seconds);
+/// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation with this entity tag that was last modified at this
+/// time, in seconds since 1970. Does not allocate.
+pub(crate) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]>, modified: Option<u64>) -> Verdict {
     // Steps 1 and 2: If-Match, else If-Unmodified-Since. Both guard against changes. A missing validator fails the
     // first; for the second §13.1.4 ignores the condition then.
     if fields.contains(names::IF_MATCH) {
@@ -45,18 +43,18 @@ pub(super) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]
 }
 
 /// Returns whether `If-None-Match` lists this tag; `*` lists none in particular.
-pub(super) fn lists_weakly(fields: &FieldMap, etag: &[u8]) -> bool {
+pub(crate) fn lists_weakly(fields: &FieldMap, etag: &[u8]) -> bool {
     fields.get_all(names::IF_NONE_MATCH).any(|value| List::new(value).any(|candidate| weak(candidate, etag)))
 }
 
 /// Step 5: returns whether If-Range permits a partial response; true without the field. Compares a tag strongly and a
 /// date exactly (RFC 9110 §13.1.5).
-pub(super) fn range_holds(fields: &FieldMap, etag: Option<&[u8]>, entry: &FileEntry) -> bool {
+pub(crate) fn range_holds(fields: &FieldMap, etag: Option<&[u8]>, modified: Option<u64>) -> bool {
     let Some(value) = fields.get(names::IF_RANGE) else { return true };
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
         return etag.is_some_and(|etag| strong(value, etag));
     }
-    date(Some(value)).is_some_and(|date| entry.modified.as_ref().is_some_and(|(modified, _)| *modified == date))
+    date(Some(value)).is_some_and(|date| modified == Some(date))
 }
 
 /// Returns whether the list contains the tag or is `*`, which always matches: a current representation exists here.
@@ -82,7 +80,7 @@ fn weak(a: &[u8], b: &[u8]) -> bool {
 
 /// Parses a date (RFC 9110 §5.6.7) to seconds since 1970. `None` for an invalid date, which the conditions ignore
 /// (§13.1.3, §13.1.4).
-pub(super) fn date(value: Option<&[u8]>) -> Option<u64> {
+pub(crate) fn date(value: Option<&[u8]>) -> Option<u64> {
     let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
     Some(time.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?.as_secs())
 }

@@ -1,0 +1,87 @@
+//! Responses to range requests (RFC 9110 §15.3.7, §15.5.17).
+
+use std::collections::VecDeque;
+
+use causeway_message::{Chunk, StatusCode, names};
+use causeway_pipeline::{Body, BodyPart, Context, Response};
+
+use crate::range::{Range, RequestedRanges};
+use crate::rendered::with_field_value;
+
+/// Makes the 206 response with these ranges of content of `len` bytes; `part` makes the content of one range. The fields of the whole
+/// content are set already.
+pub(crate) fn response(
+    cx: &mut Context,
+    ranges: RequestedRanges,
+    len: u64,
+    part: impl Fn(&Range) -> BodyPart,
+) -> Response {
+    match ranges {
+        RequestedRanges::One(range) => one(cx, range, len, part),
+        RequestedRanges::Several(ranges) => several(cx, &ranges, len, part),
+        // The callers send the whole content, and 416, themselves.
+        RequestedRanges::Whole | RequestedRanges::Unsatisfiable => unsatisfiable(cx, len),
+    }
+}
+
+/// Makes the 416 response for content of `len` bytes.
+pub(crate) fn unsatisfiable(cx: &mut Context, len: u64) -> Response {
+    content_range(cx, None, len);
+    // These fields describe content that is not sent.
+    for name in [names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED] {
+        cx.response_mut().remove(name);
+    }
+    Response::empty(StatusCode::RANGE_NOT_SATISFIABLE)
+}
+
+fn one(cx: &mut Context, range: Range, len: u64, part: impl Fn(&Range) -> BodyPart) -> Response {
+    content_range(cx, Some(&range), len);
+    Response { status: StatusCode::PARTIAL_CONTENT, body: part(&range).into() }
+}
+
+// RFC 9110 §14.6: each part has its own type and range; the response itself has only the multipart type.
+fn several(cx: &mut Context, ranges: &[Range], len: u64, part: impl Fn(&Range) -> BodyPart) -> Response {
+    let worker = cx.worker();
+    // 128 random bits: the content cannot contain the boundary by accident.
+    let boundary = format!("{:016x}{:016x}", worker.random(), worker.random());
+    let kind = cx.response().fields().get(names::CONTENT_TYPE).map(<[u8]>::to_vec);
+    let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
+    let mut line_end = "";
+    for range in ranges {
+        let mut head = format!("{line_end}--{boundary}\r\n").into_bytes();
+        if let Some(kind) = &kind {
+            head.extend_from_slice(b"Content-Type: ");
+            head.extend_from_slice(kind);
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"Content-Range: ");
+        push_range(Some(range), len, &mut head);
+        head.extend_from_slice(b"\r\n\r\n");
+        // The content is referenced, not copied.
+        parts.push_back(BodyPart::Chunk(Chunk::from(head)));
+        parts.push_back(part(range));
+        line_end = "\r\n";
+    }
+    parts.push_back(BodyPart::Chunk(Chunk::from(format!("\r\n--{boundary}--\r\n").into_bytes())));
+    let kind = format!("multipart/byteranges; boundary={boundary}");
+    with_field_value(kind.as_bytes(), |kind| cx.response_mut().set(names::CONTENT_TYPE, kind));
+    Response { status: StatusCode::PARTIAL_CONTENT, body: Body::Parts(parts) }
+}
+
+/// Sets Content-Range without allocating.
+fn content_range(cx: &mut Context, range: Option<&Range>, len: u64) {
+    let mut value = [0; 72];
+    let mut rest = &mut value[..];
+    push_range(range, len, &mut rest);
+    let used = 72 - rest.len();
+    with_field_value(&value[..used], |value| cx.response_mut().set(names::CONTENT_RANGE, value));
+}
+
+/// Writes `bytes 0-4/10`, or `bytes */10` if no range is satisfiable (RFC 9110 §14.4).
+fn push_range(range: Option<&Range>, len: u64, out: &mut impl std::io::Write) {
+    let written = match range {
+        Some(range) => write!(out, "bytes {}-{}/{len}", range.start, range.end - 1),
+        None => write!(out, "bytes */{len}"),
+    };
+    written.expect("three numbers of at most 20 digits fit");
+}
