@@ -308,7 +308,11 @@ fn assemble(
     let shares = pairings.iter().flat_map(|pairing| &pairing.shares);
     let loggers = shares.flat_map(|share| sites[share.site].loggers());
     let logs = log::configuration(&options.loggers, loggers, options.debug);
-    let json = top(&options, logs, [("http", http), ("tls", tls), ("pki", pki)]);
+    let json = top(
+        &options,
+        logs,
+        [("cache", options.cache.clone().unwrap_or_default()), ("http", http), ("tls", tls), ("pki", pki)],
+    );
     Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
 }
 
@@ -513,7 +517,7 @@ fn origins(site: &EvaluatedSite) -> Vec<SiteOrigin> {
         .collect()
 }
 
-fn top(options: &Options, logs: Map<String, Value>, apps: [(&str, Map<String, Value>); 3]) -> Value {
+fn top(options: &Options, logs: Map<String, Value>, apps: [(&str, Map<String, Value>); 4]) -> Value {
     let mut config = Map::new();
     if let Some(admin) = options.admin_json() {
         config.insert("admin".into(), admin);

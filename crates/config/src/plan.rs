@@ -124,6 +124,9 @@ struct RootConfig {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct AppsConfig {
+    /// Defaults of all `cache` handlers.
+    #[serde(default)]
+    cache: Option<Value>,
     #[serde(default)]
     http: HttpConfig,
     #[serde(default)]
@@ -191,6 +194,9 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
     let mut authorities = pki::read(config.apps.pki.as_ref(), &mut build)?;
     build.at("apps.http", |build| pki::serve(&json["apps"]["http"], &mut authorities, build))?;
+    if let Some(cache) = &config.apps.cache {
+        build.set_app("cache", cache.clone());
+    }
     let http = &config.apps.http;
     let ports = https::Ports { http: http.http_port.unwrap_or(80), https: http.https_port.unwrap_or(443) };
     measure(http, &mut build)?;

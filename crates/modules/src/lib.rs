@@ -5,6 +5,7 @@
 //! - [`static_response`], [`error`]: responses from the configuration itself
 //! - [`authentication`]: HTTP basic authentication
 //! - [`rate_limit`]: at most a number of requests in a window of time
+//! - [`cache`]: responses that are stored and used again
 //! - [`headers`], [`rewrite`], [`request_body`]: changes to the request and the response
 //! - [`encode`]: compressed responses
 //! - [`push`]: accepted without effect
@@ -30,6 +31,7 @@
 mod accept_encoding;
 pub mod access_log;
 pub mod authentication;
+pub mod cache;
 mod conditional;
 pub mod encode;
 pub mod error;
@@ -70,6 +72,7 @@ pub fn register(registry: &mut Registry) {
     matchers::register(registry);
     registry.handler("access_log", access_log::make);
     registry.handler("authentication", authentication::make);
+    registry.handler("cache", cache::make);
     registry.handler("copy_response", reverse_proxy::copy::make);
     registry.handler("copy_response_headers", reverse_proxy::copy::make_headers);
     registry.handler("encode", encode::make);

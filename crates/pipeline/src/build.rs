@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
-use crate::context::{ComputedId, Context, MatcherId, VarId};
+use crate::context::{ComputedId, Context, LocalId, MatcherId, VarId};
 use crate::handler::{Handler, Matcher};
 use crate::metrics::Metrics;
 use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId};
@@ -204,6 +204,9 @@ pub struct Build<'r> {
     variables: HashMap<String, VarId>,
     groups: HashMap<String, GroupId>,
     matchers: u32,
+    locals: u32,
+    /// Settings of whole apps that modules read, by the app's name.
+    apps: Map<String, Value>,
     /// Prefixes of placeholder families.
     families: Vec<String>,
     /// The named routes of the server under construction.
@@ -225,6 +228,8 @@ impl<'r> Build<'r> {
             variables: HashMap::new(),
             groups: HashMap::new(),
             matchers: 0,
+            locals: 0,
+            apps: Map::new(),
             families: Vec::new(),
             named: HashMap::new(),
             names: RouteNames::default(),
@@ -355,6 +360,16 @@ impl<'r> Build<'r> {
         (self.registry.environment)(name)
     }
 
+    /// Sets an app's settings, for the modules that read them ([`app`](Self::app)).
+    pub fn set_app(&mut self, name: &str, settings: Value) {
+        self.apps.insert(name.to_owned(), settings);
+    }
+
+    /// Returns the settings of an app.
+    pub fn app(&self, name: &str) -> Option<&Value> {
+        self.apps.get(name)
+    }
+
     /// Returns the metrics of the server that will run the plan.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.registry.metrics
@@ -363,6 +378,12 @@ impl<'r> Build<'r> {
     /// Records that the current template needs the request body as a text.
     pub(crate) fn needs_body(&mut self) {
         self.reads_body = true;
+    }
+
+    /// Allots a value that a handler keeps from its request pass to its response pass.
+    pub fn local<T: 'static>(&mut self) -> LocalId<T> {
+        self.locals += 1;
+        LocalId::new(self.locals)
     }
 
     /// Allots a state that each worker creates when it gets the plan.

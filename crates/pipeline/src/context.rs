@@ -10,11 +10,12 @@
 //! - `request`: the request's head, path and client; `response`: the response's fields so far
 //! - `body`: the request's body; `carried`: a request that is transported in the peer's request
 //! - `tls`: the result of a TLS handshake
-//! - `variables`: texts that handlers pass to each other
+//! - `variables`: texts that handlers pass to each other; `local`: values that a handler keeps for itself
 //! - `waiting`: waits and the deadline
 
 mod body;
 mod carried;
+mod local;
 mod request;
 mod response;
 mod tls;
@@ -35,6 +36,8 @@ use crate::template::Template;
 use crate::worker::Worker;
 use body::BodyState;
 use carried::CarriedState;
+pub use local::LocalId;
+use local::Locals;
 use request::RequestState;
 pub(crate) use request::split_authority;
 use response::ResponseState;
@@ -98,6 +101,7 @@ struct Parts {
     response: ResponseState,
     fault: FaultState,
     variables: Variables,
+    locals: Locals,
     scratches: Scratches,
     waiting: WaitingState,
     flow: Flow,
@@ -117,6 +121,7 @@ impl Parts {
             response,
             fault,
             variables,
+            locals,
             scratches,
             waiting,
             flow,
@@ -131,6 +136,7 @@ impl Parts {
         response.reset();
         fault.reset();
         variables.reset();
+        locals.reset();
         scratches.reset();
         flow.reset();
         *is_unrecorded = false;
@@ -190,6 +196,7 @@ impl Spare {
             response: ResponseState::new(),
             fault: FaultState::default(),
             variables: Variables::default(),
+            locals: Locals::default(),
             scratches: Scratches::default(),
             waiting: WaitingState::default(),
             flow: Flow::default(),

@@ -1,6 +1,7 @@
 //! The table of directives ([`DIRECTIVES`]), and their syntax functions.
 //!
 //! - `answer`: directives that respond: respond, error, abort, redir, metrics; `encode`: encode, push
+//! - `cache`, `rate_limit`: those of plugins for Caddy
 //! - `fields`: header, request_header; `response`: the response matchers that `header` and other directives accept
 //! - `file_server`: file_server, try_files
 //! - `guard`: basic_auth, request_body
@@ -12,6 +13,7 @@
 //! - `routing`: handle, route, handle_errors, invoke, bind
 
 mod answer;
+mod cache;
 mod encode;
 mod fields;
 mod file_server;
@@ -25,6 +27,7 @@ mod templates;
 mod tls;
 mod variables;
 
+pub(crate) use cache::option as cache_option;
 pub(crate) use fields::{Operations as FieldOperations, apply};
 pub(crate) use httpgrpc::message_option;
 pub(crate) use response::{response_matcher, status};
@@ -98,6 +101,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     handler("request_body", guard::request_body).needs("http.handlers.request_body"),
     handler("timeouts", templates::timeouts).needs("http.handlers.timeouts"),
     handler("redir", answer::redir).needs("http.handlers.static_response"),
+    // Of a plugin for Caddy, which registers this place.
+    handler("cache", cache::cache).needs("http.handlers.cache"),
     // The request target.
     handler("method", target::method).needs("http.handlers.rewrite"),
     custom("rewrite", target::rewrite).needs("http.handlers.rewrite"),

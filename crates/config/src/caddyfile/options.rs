@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use storage::storage_module;
 
-use super::directives::protocols;
+use super::directives::{cache_option, protocols};
 use super::dispenser::{Dispenser, Scope, unread};
 use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, NameTable, SERVER_NAME_TWICE, SERVERS_TWICE};
 use super::log::{self, Logger};
@@ -44,6 +44,8 @@ pub(crate) struct Options {
     grace_period: i64,
     shutdown_delay: i64,
     metrics: Option<Value>,
+    /// The app of the plugin for Caddy: defaults of all `cache` directives.
+    pub(crate) cache: Option<Map<String, Value>>,
     admin: Option<Value>,
     pub(crate) storage: Option<Value>,
     pub(crate) certificates: Certificates,
@@ -116,6 +118,7 @@ const BUILT: &[&str] = &[
     "acme_eab",
     "admin",
     "auto_https",
+    "cache",
     "cert_issuer",
     "cert_lifetime",
     "debug",
@@ -220,6 +223,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "order" => order(options, d, directives)?,
         "admin" => options.admin = Some(admin(d)?),
         "metrics" => options.metrics = Some(metrics(d)?),
+        "cache" => options.cache = Some(cache_option(d)?),
         "log" => options.loggers.push(log::option(d, &options.loggers)?),
         "storage" => options.storage = Some(storage_module(d)?),
         "servers" => options.servers.push(ServerOptions::read(d)?),

@@ -1,0 +1,151 @@
+//! cache, the directive and the global option of the plugin `cache-handler`.
+
+use causeway_pipeline::build::nanoseconds;
+use serde_json::{Map, Value};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::Error;
+use super::super::members::Members;
+use super::super::quantity::integer;
+use super::{Handler, texts};
+
+const DURATION: &str = "'{}' is no duration; expected one such as 30s or 1m";
+const SIZE: &str = "'{}' is no size; expected one such as 64MiB";
+
+const SUBDIRECTIVES: &[&str] = &[
+    "allowed_additional_status_codes",
+    "allowed_http_verbs",
+    "cache_name",
+    "default_cache_control",
+    "disable_coalescing",
+    "headers",
+    "key",
+    "max_cacheable_body_bytes",
+    "memory",
+    "mode",
+    "regex",
+    "stale",
+    "ttl",
+];
+
+/// Subdirectives of the plugin that are not built.
+const NOT_BUILT: &str = "'{}' is not built; docs/cache.md says which parts of the plugin are";
+
+/// Parses `cache [<matcher>] { … }`; see [`members`].
+pub(super) fn cache(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let mut handler = Handler::new("cache");
+    handler.0.extend(members(d)?);
+    Ok(handler.json())
+}
+
+/// Parses the global option `cache { … }`: defaults of all `cache` directives.
+pub(crate) fn option(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    members(d)
+}
+
+/// Parses the block: `ttl <duration>`, `stale <duration>`, `default_cache_control <value>`, `cache_name <name>`,
+/// `max_cacheable_body_bytes <n>`, `memory <size>`, `allowed_http_verbs <methods…>`,
+/// `allowed_additional_status_codes <codes…>`, `headers <fields…>`, `key { … }`, `regex { exclude <pattern> }`, `mode <mode>`,
+/// `disable_coalescing`.
+fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    let mut members = Map::new();
+    d.end()?;
+    for mut line in d.lines() {
+        let name = &*line.name().text;
+        match name {
+            "ttl" | "stale" => {
+                let duration = nanoseconds(&line.only()?.text).filter(|duration| *duration >= 0);
+                members.insert(name.to_owned(), duration.ok_or_else(|| line.word(DURATION))?.into());
+            }
+            "cache_name" | "mode" => members.text(name, &line.only()?.text),
+            "default_cache_control" => {
+                let words: Vec<_> = line.arguments().iter().map(|token| &*token.text).collect();
+                if words.is_empty() {
+                    return Err(line.count_error());
+                }
+                members.text(name, &words.join(" "));
+            }
+            "max_cacheable_body_bytes" => {
+                let number = integer(&line.only()?.text).filter(|number| *number >= 0);
+                members.number(
+                    name,
+                    number.ok_or_else(|| line.word("'{}' is no number of bytes; expected one such as 1000000"))?,
+                );
+            }
+            "memory" => {
+                let size = line.size(SIZE)?;
+                members.number(name, size);
+            }
+            "allowed_http_verbs" | "headers" => members.extend_list(name, texts(line.arguments())),
+            "allowed_additional_status_codes" => {
+                while let Some(token) = line.argument() {
+                    let code = integer(&token.text).filter(|code| (200..1000).contains(code));
+                    let code = code.ok_or_else(|| line.word("'{}' is no status code; expected one from 200 to 999"))?;
+                    members.extend_list(name, vec![code.into()]);
+                }
+            }
+            "disable_coalescing" => {
+                line.end()?;
+                members.switch_on(name);
+            }
+            "key" => {
+                let key = key(&mut line)?;
+                members.insert(name.to_owned(), key.into());
+            }
+            "regex" => {
+                line.end()?;
+                for mut inner in line.lines() {
+                    if &*inner.name().text != "exclude" {
+                        return Err(inner.unknown("unrecognized subdirective '{}'", &["exclude"]));
+                    }
+                    let pattern = inner.only()?.text.to_string();
+                    members.child(name).text("exclude", &pattern);
+                }
+            }
+            "api"
+            | "badger"
+            | "cache_keys"
+            | "cdn"
+            | "disable_surrogate_key"
+            | "etcd"
+            | "log_level"
+            | "nats"
+            | "nuts"
+            | "olric"
+            | "otter"
+            | "redis"
+            | "simplefs"
+            | "storers"
+            | "timeout" => return Err(line.word(NOT_BUILT)),
+            _ => return Err(line.unknown("unrecognized subdirective '{}'", SUBDIRECTIVES)),
+        }
+    }
+    Ok(members)
+}
+
+/// Parses `key { disable_host; disable_query; disable_scheme; disable_method; disable_body; hash; hide; headers <fields…>;
+/// template <text> }`.
+fn key(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    let mut key = Map::new();
+    d.end()?;
+    for mut line in d.lines() {
+        let name = &*line.name().text;
+        match name {
+            "disable_body" | "disable_host" | "disable_method" | "disable_query" | "disable_scheme" | "hash"
+            | "hide" => {
+                line.end()?;
+                key.switch_on(name);
+            }
+            "headers" => key.extend_list(name, texts(line.arguments())),
+            "template" => key.text(name, &line.only()?.text),
+            "disable_vary" => {
+                return Err(line.word("'{}' is not built: Vary of a response always counts (RFC 9111 §4.1)"));
+            }
+            _ => {
+                let expected = &["disable_host", "disable_query", "disable_scheme", "headers", "template"];
+                return Err(line.unknown("unrecognized subdirective '{}'", expected));
+            }
+        }
+    }
+    Ok(key)
+}

@@ -1,0 +1,453 @@
+//! `cache`: a shared cache of responses (RFC 9111), in memory.
+//!
+//! In reading order:
+//! - `config`: the handler's JSON
+//! - `key`: what of a request identifies its resource; `vary`: the request fields that select one of its responses
+//! - `directives`: Cache-Control; `stored`: a stored response, and the rules for storing and reusing one
+//! - `store`: the stored responses, and the fetches that are under way
+//! - `recording`: a body that is stored while it is sent
+//! - `serving`: the response to a request from a stored one
+//! - `status`: Cache-Status
+//!
+//! ```text
+//! enter: look up ──fresh──────────────────────────────► respond
+//!           │ ├────stale, may be used meanwhile────────► respond, and refresh without a client
+//!           │ └────another request fetches it──► wait ─► look up again
+//!           ▼
+//!        later handlers (with the validators of a stale response)
+//!           │
+//! leave: 304 ► update the stored response, respond │ storable ► respond and record │ error ► the stale one, if it may be used
+//! ```
+
+mod config;
+mod directives;
+mod key;
+mod recording;
+mod serving;
+mod status;
+mod store;
+mod stored;
+mod vary;
+
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use causeway_message::{Chunk, FieldMap, FieldValue, Method, OwnedValue, StatusCode, names};
+use causeway_pipeline::context::{LocalId, VarId};
+use causeway_pipeline::{Body, Build, BuildError, Context, Fault, Handler, Response, Sleep, Step};
+use serde_json::Value;
+
+use crate::regexp::Regexp;
+use directives::RequestDirectives;
+use key::KeyRules;
+use recording::{Recording, RecordingBody};
+use status::{Forwarded, Handled, Then};
+use store::{FetchGuard, Found, Store, Turn};
+use stored::{Asker, StoredFields, StoredResponse, StoringRules, assess};
+use vary::Vary;
+
+/// How long a request waits for the fetch of another one.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often a request waits: after a fetch whose response is not for it, it waits for another one, or fetches.
+const WAITS_MAX: u8 = 3;
+
+/// Compiles the handler from its JSON, and from the settings of the app `cache` for the members that it does not have.
+///
+/// # Errors
+/// A value is not valid, or a member of the plugin for Caddy is not implemented.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    Ok(Box::new(Cache(Arc::new(config::read(value, build)?))))
+}
+
+/// The handler.
+struct Cache(Arc<CacheRules>);
+
+struct CacheRules {
+    store: Arc<Store>,
+    key: KeyRules,
+    storing: StoringRules,
+    /// How long a stale response is served instead of an error, if the response does not say.
+    stale: Duration,
+    /// Cache-Control of responses without one.
+    control: Option<OwnedValue>,
+    /// The cache's name in Cache-Status.
+    name: String,
+    /// Paths that are not cached.
+    excluded: Option<Regexp>,
+    coalesces: bool,
+    /// The directives of requests count.
+    obeys_requests: bool,
+    fetch: LocalId<Fetch>,
+    /// Why the request was forwarded, if its response is not stored; a text of [`Forwarded`].
+    forwarded: VarId,
+    /// The key of a request that may change its resource.
+    changed: VarId,
+}
+
+/// A request whose response may be stored.
+struct Fetch {
+    key: Box<[u8]>,
+    /// The request's fields when it reached the cache.
+    request: FieldMap,
+    /// The response's fields that earlier handlers have set.
+    base: FieldMap,
+    asker: Asker,
+    sent: Instant,
+    why: Forwarded,
+    stale: Option<Arc<StoredResponse>>,
+    /// The request has the validators of the stale response.
+    validates: bool,
+    guard: Option<FetchGuard>,
+}
+
+/// How a stored response can be used for a request.
+enum Use {
+    Now,
+    /// The response is stale; the request must ask the origin first.
+    Validated(Forwarded),
+    /// It is for other requests.
+    No,
+}
+
+impl CacheRules {
+    /// Returns why the cache does not handle the request.
+    fn bypass(&self, cx: &Context) -> Option<Forwarded> {
+        let (head, fields) = (cx.head(), cx.head().fields());
+        if !matches!(head.method(), Method::Get | Method::Head) {
+            return Some(Forwarded::Method);
+        }
+        let is_excluded = cx.arrival().upgrade
+            || cx.body_len() != Some(0)
+            // RFC 9111 §4.3.2: these conditions are for the origin.
+            || fields.contains(names::IF_MATCH)
+            || fields.contains(names::IF_UNMODIFIED_SINCE)
+            || self.excluded.as_ref().is_some_and(|excluded| excluded.is_match(cx, cx.path()));
+        is_excluded.then_some(Forwarded::Bypass)
+    }
+
+    fn asker(&self, request: &FieldMap, directives: &RequestDirectives) -> Asker {
+        let has = |name| request.contains(name) && !self.key.has_field(name);
+        let is_authorized = has(names::AUTHORIZATION);
+        Asker { is_authorized, is_personal: is_authorized || has(names::COOKIE), forbids_storing: directives.no_store }
+    }
+
+    /// Answers the request from the store, or forwards it; `waits` is how often it waited for the fetch of another one.
+    fn begin(self: &Arc<Self>, cx: &mut Context, waits: u8) -> Step {
+        cx.with_scratch(|cx, key| {
+            self.key.write(cx, key);
+            self.look_up(cx, key, waits)
+        })
+    }
+
+    fn look_up(self: &Arc<Self>, cx: &mut Context, key: &[u8], waits: u8) -> Step {
+        let now = cx.worker().now();
+        let request = cx.head().fields();
+        let directives =
+            if self.obeys_requests { RequestDirectives::of(request) } else { RequestDirectives::default() };
+        let asker = self.asker(request, &directives);
+        let found = cx.with_scratch(|cx, scratch| self.store.find(self.store.key(key), cx.head().fields(), scratch));
+        let (why, stale) = match found {
+            Found::Nothing => (Forwarded::UriMiss, None),
+            Found::Other => (Forwarded::VaryMiss, None),
+            Found::Match(stored) => match self.usable(&stored, &directives, asker, now) {
+                Use::No => (Forwarded::UriMiss, None),
+                Use::Validated(why) => (why, Some(stored)),
+                Use::Now => {
+                    let handled = if waits > 0 {
+                        Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: Then::Collapsed }
+                    } else {
+                        Handled::Hit { ttl: stored.ttl(now) }
+                    };
+                    return Step::Respond(self.serve(cx, &stored, None, handled));
+                }
+            },
+        };
+        if directives.only_if_cached {
+            // RFC 9111 §5.2.1.7.
+            return Step::Fail(Fault::status(StatusCode::GATEWAY_TIMEOUT));
+        }
+        // A stored response to GET answers HEAD too, but not the reverse.
+        if cx.head().method() == Method::Head {
+            return self.pass(cx, why);
+        }
+        // A response to a range request may be partial: others do not wait for it.
+        let is_shared = self.coalesces && !cx.head().fields().contains(names::RANGE) && !asker.forbids_storing;
+        let mut guard = None;
+        if is_shared && waits < WAITS_MAX {
+            match self.store.take_turn(self.store.key(key), now) {
+                Turn::Fetch(held) => guard = Some(held),
+                Turn::Wait(fetched) => return self.wait(cx, fetched, waits),
+                Turn::Apart => {}
+            }
+        }
+        self.forward(cx, key, why, stale, asker, guard)
+    }
+
+    /// Waits until another request's fetch has ended, then looks the response up again.
+    fn wait(
+        self: &Arc<Self>,
+        cx: &mut Context,
+        mut fetched: futures_channel::oneshot::Receiver<()>,
+        waits: u8,
+    ) -> Step {
+        let rules = Arc::clone(self);
+        let worker = Rc::clone(cx.worker());
+        let until = worker.now() + WAIT_MAX;
+        let mut end = Some(Sleep::until(worker, until));
+        let done = poll_fn(move |task| {
+            // An error says that the fetch was given up.
+            let is_over = Pin::new(&mut fetched).poll(task).is_ready() || Sleep::is_over(&mut end, task);
+            if is_over { Poll::Ready(()) } else { Poll::Pending }
+        });
+        cx.wait(done, move |cx, ()| rules.begin(cx, waits + 1))
+    }
+
+    /// Lets later handlers answer; the response is not stored.
+    fn pass(&self, cx: &mut Context, why: Forwarded) -> Step {
+        cx.set_variable_text(self.forwarded, why.as_str().as_bytes());
+        Step::Next
+    }
+
+    /// Lets later handlers answer, and keeps the facts that the response's use depends on.
+    fn forward(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        why: Forwarded,
+        stale: Option<Arc<StoredResponse>>,
+        asker: Asker,
+        guard: Option<FetchGuard>,
+    ) -> Step {
+        let request = cx.head().fields().clone();
+        let validates = stale.as_ref().is_some_and(|stale| stale.has_validator());
+        if let (true, Some(stale)) = (validates, &stale) {
+            let fields = cx.head_mut().fields_mut();
+            // The stored response is whole: with it, the cache answers the client's own conditions and ranges.
+            for name in [names::IF_NONE_MATCH, names::IF_MODIFIED_SINCE, names::RANGE, names::IF_RANGE] {
+                fields.remove(name);
+            }
+            // RFC 9111 §4.3.1.
+            for (name, value) in
+                [(names::IF_NONE_MATCH, stale.etag()), (names::IF_MODIFIED_SINCE, stale.last_modified())]
+            {
+                if let Some(value) = value.and_then(FieldValue::parse) {
+                    fields.insert(name, value);
+                }
+            }
+        }
+        let (base, sent) = (cx.response().fields().clone(), cx.worker().now());
+        let fetch = Fetch { key: key.into(), request, base, asker, sent, why, stale, validates, guard };
+        cx.set_local(self.fetch, fetch);
+        Step::Next
+    }
+
+    /// Decides whether a stored response answers a request (RFC 9111 §4).
+    fn usable(&self, stored: &StoredResponse, request: &RequestDirectives, asker: Asker, now: Instant) -> Use {
+        let directives = &stored.directives;
+        let is_for_others = asker.is_authorized && !directives.allows_authorization()
+            || asker.is_personal && stored.freshness.is_implied;
+        if is_for_others {
+            return Use::No;
+        }
+        let age = stored.freshness.age(now);
+        let seconds = Duration::from_secs;
+        let lifetime_left = stored.freshness.lifetime.saturating_sub(age);
+        if request.no_cache
+            || request.max_age.is_some_and(|max| max == 0 || age > seconds(max))
+            || request.min_fresh.is_some_and(|min| lifetime_left < seconds(min))
+        {
+            return Use::Validated(Forwarded::Request);
+        }
+        if directives.no_cache {
+            return Use::Validated(Forwarded::Stale);
+        }
+        match stored.freshness.staleness(now) {
+            None => Use::Now,
+            Some(staleness) => {
+                let is_accepted = request.max_stale.is_some_and(|max| staleness <= seconds(max));
+                if is_accepted && !directives.forbids_stale() { Use::Now } else { Use::Validated(Forwarded::Stale) }
+            }
+        }
+    }
+
+    /// Returns whether a stale response may be served instead of an error (RFC 5861 §4, RFC 9111 §4.2.4).
+    fn may_replace_error(&self, stale: &StoredResponse, now: Instant) -> bool {
+        let directives = &stale.directives;
+        let most = directives.stale_if_error.map_or(self.stale, Duration::from_secs);
+        !directives.forbids_stale() && stale.freshness.staleness(now).is_none_or(|staleness| staleness < most)
+    }
+
+    /// Uses the response to a forwarded request.
+    fn fetched(&self, cx: &mut Context, mut fetch: Fetch, response: Response) -> Response {
+        let (now, status) = (cx.worker().now(), response.status);
+        let Fetch { why, .. } = fetch;
+        if let Some(stale) = fetch.stale.take() {
+            if status == StatusCode::NOT_MODIFIED && fetch.validates {
+                let stored = self.validated(cx, &fetch, &stale, now);
+                cx.response_mut().copy_from(&fetch.base);
+                let handled = Handled::Forwarded { why, status: Some(status), then: Then::Stored };
+                return self.serve(cx, &stored, Some(&fetch.request), handled);
+            }
+            if is_outage(status) && self.may_replace_error(&stale, now) {
+                cx.response_mut().copy_from(&fetch.base);
+                let handled = Handled::Forwarded { why, status: Some(status), then: Then::StaleIfError };
+                return self.serve(cx, &stale, Some(&fetch.request), handled);
+            }
+        }
+        if let Some(control) = &self.control
+            && !cx.response().fields().contains(names::CACHE_CONTROL)
+        {
+            cx.response_mut().cache_control(control.as_ref());
+        }
+        let (body, then) = match self.record(cx, fetch, status, &response.body, now) {
+            None => (response.body, Then::Passed),
+            Some(recording) => (record_body(cx, response.body, recording), Then::Stored),
+        };
+        status::append(cx, &self.name, Handled::Forwarded { why, status: Some(status), then });
+        Response { status, body }
+    }
+
+    /// Returns the stored response after the origin has said that it is still valid (RFC 9111 §4.3.4).
+    fn validated(&self, cx: &Context, fetch: &Fetch, stale: &Arc<StoredResponse>, now: Instant) -> Arc<StoredResponse> {
+        let wall = cx.worker().wall();
+        let fields = stale.fields.updated(cx.response().fields(), wall);
+        let times = (fetch.sent, now, wall);
+        match assess(&fields.whole, stale.status, fetch.asker, &self.storing, times) {
+            // It answers this request, and is not stored again.
+            Err(_) => Arc::clone(stale),
+            Ok((freshness, directives)) => {
+                let stored = Arc::new(stale.revalidated(fields, freshness, directives));
+                self.store.put(self.store.key(&fetch.key), &fetch.request, Arc::clone(&stored));
+                stored
+            }
+        }
+    }
+
+    /// Begins to store a response, if it is storable.
+    fn record(&self, cx: &Context, fetch: Fetch, status: StatusCode, body: &Body, now: Instant) -> Option<Recording> {
+        let wall = cx.worker().wall();
+        let fields = cx.response().fields();
+        let times = (fetch.sent, now, wall);
+        let is_short =
+            !matches!(body, Body::Tunnel(_)) && body.len().is_none_or(|len| len <= self.storing.body_bytes_max);
+        let assessed = assess(fields, status, fetch.asker, &self.storing, times).ok().filter(|_| is_short);
+        let Some((freshness, directives)) = assessed else {
+            let anyone = Asker { is_authorized: false, is_personal: false, forbids_storing: false };
+            if fetch.guard.is_some() && (!is_short || assess(fields, status, anyone, &self.storing, times).is_err()) {
+                self.store.put_apart(self.store.key(&fetch.key), now);
+            }
+            return None;
+        };
+        let vary = Vary::of(fields, &fetch.request);
+        let fields = StoredFields::of(fetch.base, fields, wall);
+        let stored = StoredResponse::new(status, fields, vary, freshness, directives);
+        Some(Recording {
+            store: Arc::clone(&self.store),
+            key: fetch.key,
+            request: fetch.request,
+            stored,
+            body_bytes_max: self.storing.body_bytes_max,
+            guard: fetch.guard,
+        })
+    }
+
+    /// Drops the stored responses that a successful request with an unsafe method may have changed (RFC 9111 §4.4).
+    fn invalidate(&self, cx: &mut Context) {
+        if let Some(key) = cx.variable(self.changed) {
+            self.store.remove(self.store.key(key));
+        }
+        cx.with_scratch(|cx, key| {
+            for name in [names::LOCATION, names::CONTENT_LOCATION] {
+                let value = cx.response().fields().get(name);
+                if let Some(other) = value.and_then(|value| key::of_same_origin(cx, value)) {
+                    key.clear();
+                    if self.key.write_other(cx, other, key) {
+                        self.store.remove(self.store.key(key));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Returns the body that is sent, after or while it is recorded.
+fn record_body(cx: &Context, body: Body, recording: Recording) -> Body {
+    match body {
+        Body::Empty => {
+            recording.finish(Chunk::default());
+            Body::Empty
+        }
+        Body::Chunk(chunk) => {
+            // A copy: the chunk may be a part of a larger block.
+            recording.finish(Chunk::from(chunk.as_slice().to_vec()));
+            Body::Chunk(chunk)
+        }
+        body => Body::Stream(Box::new(RecordingBody::new(body, recording, cx.worker()))),
+    }
+}
+
+/// Returns whether the status is an error for which a stale response may stand in (RFC 5861 §4).
+fn is_outage(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502 | 503 | 504)
+}
+
+impl Handler for Cache {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let Self(rules) = self;
+        // Error routes answer for a failed request, not for its resource.
+        if cx.fault().is_some() {
+            return Step::Next;
+        }
+        match rules.bypass(cx) {
+            None => rules.begin(cx, 0),
+            Some(why) => {
+                if why == Forwarded::Method && !cx.head().method().is_safe() {
+                    cx.with_scratch(|cx, key| {
+                        rules.key.write(cx, key);
+                        cx.set_variable_text(rules.changed, key);
+                    });
+                }
+                rules.pass(cx, why)
+            }
+        }
+    }
+
+    fn leave(&self, cx: &mut Context, response: Response) -> Step {
+        let Self(rules) = self;
+        if let Some(fetch) = cx.take_local(rules.fetch) {
+            return Step::Respond(rules.fetched(cx, fetch, response));
+        }
+        let passed = cx.variable(rules.forwarded);
+        let why = passed.and_then(|text| Forwarded::ALL.into_iter().find(|why| why.as_str().as_bytes() == text));
+        if let Some(why) = why {
+            if why == Forwarded::Method && matches!(response.status.as_u16(), 200..400) {
+                rules.invalidate(cx);
+            }
+            let handled = Handled::Forwarded { why, status: Some(response.status), then: Then::Passed };
+            status::append(cx, &rules.name, handled);
+        }
+        Step::Respond(response)
+    }
+
+    fn failed(&self, cx: &mut Context, fault: Fault) -> Step {
+        let Self(rules) = self;
+        let Some(fetch) = cx.take_local(rules.fetch) else { return Step::Fail(fault) };
+        let now = cx.worker().now();
+        match fetch.stale {
+            Some(stale) if is_outage(fault.status) && rules.may_replace_error(&stale, now) => {
+                cx.response_mut().copy_from(&fetch.base);
+                let then = Then::StaleIfError;
+                let handled = Handled::Forwarded { why: fetch.why, status: Some(fault.status), then };
+                Step::Respond(rules.serve(cx, &stale, Some(&fetch.request), handled))
+            }
+            _ => Step::Fail(fault),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The handler's JSON: the members of the plugin `cache-handler` that apply here, and `memory`.
+
+use std::time::Duration;
+
+use causeway_message::OwnedValue;
+use causeway_pipeline::build::DurationConfig;
+use causeway_pipeline::{Build, BuildError};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::CacheRules;
+use super::key::{KeyConfig, KeyRules};
+use super::status;
+use super::store::Store;
+use super::stored::StoringRules;
+use crate::regexp::Regexp;
+use crate::rendered::with_field_value;
+
+/// The plugin's default of `ttl`.
+const TTL: Duration = Duration::from_secs(120);
+/// Default of `memory`, in bytes.
+const MEMORY: u64 = 128 << 20;
+/// Default of `max_cacheable_body_bytes`.
+const BODY_BYTES_MAX: u64 = 8 << 20;
+/// The name in Cache-Status without `cache_name`.
+const NAME: &str = "Causeway";
+
+/// Members of the plugin that choose where responses are stored, or that other services answer.
+const NOT_BUILT: [&str; 14] = [
+    "api",
+    "badger",
+    "cache_keys",
+    "cdn",
+    "distributed",
+    "etcd",
+    "nats",
+    "nuts",
+    "olric",
+    "otter",
+    "redis",
+    "simplefs",
+    "storers",
+    "timeout",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CacheConfig {
+    ttl: Option<DurationConfig>,
+    stale: Option<DurationConfig>,
+    #[serde(default)]
+    default_cache_control: String,
+    #[serde(default)]
+    cache_name: String,
+    #[serde(default)]
+    allowed_http_verbs: Vec<String>,
+    #[serde(default)]
+    allowed_additional_status_codes: Vec<u16>,
+    max_cacheable_body_bytes: Option<u64>,
+    #[serde(default)]
+    key: KeyConfig,
+    #[serde(default)]
+    headers: Vec<String>,
+    #[serde(default)]
+    mode: String,
+    #[serde(default)]
+    regex: RegexConfig,
+    #[serde(default)]
+    disable_coalescing: bool,
+    /// The memory of stored responses, in bytes.
+    memory: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RegexConfig {
+    #[serde(default)]
+    exclude: String,
+}
+
+/// Reads the handler's members, and those of the app for members that it does not have.
+pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, BuildError> {
+    let mut members = value.as_object().cloned().unwrap_or_else(Map::new);
+    for (key, value) in build.app("cache").and_then(Value::as_object).into_iter().flatten() {
+        members.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    for name in NOT_BUILT {
+        if members.get(name).is_some_and(|value| !value.is_null()) {
+            return build.at(name, |build| {
+                Err(build
+                    .refuse(name, "nothing: this is not built; responses are stored in memory (see docs/cache.md)"))
+            });
+        }
+    }
+    let written: CacheConfig = build.parse(&Value::Object(members))?;
+    if let Some(verb) = written.allowed_http_verbs.iter().find(|verb| !matches!(verb.as_str(), "GET" | "HEAD")) {
+        return build.at("allowed_http_verbs", |build| {
+            Err(build.refuse(verb, "GET or HEAD: responses to other methods are not stored"))
+        });
+    }
+    let obeys_requests = match &*written.mode {
+        "" | "strict" => true,
+        "bypass_request" => false,
+        other => {
+            return build.at("mode", |build| {
+                Err(build.refuse(other, "'strict' or 'bypass_request': the directives of responses always count"))
+            });
+        }
+    };
+    let duration = |key: &str, written: &Option<DurationConfig>, default, build: &mut Build<'_>| match written {
+        Some(written) => build.at(key, |build| written.duration(build)),
+        None => Ok(default),
+    };
+    let memory = written.memory.unwrap_or(MEMORY);
+    let body_bytes_max =
+        written.max_cacheable_body_bytes.filter(|bytes| *bytes > 0).unwrap_or(BODY_BYTES_MAX.min(memory));
+    if body_bytes_max > memory {
+        return build.at("max_cacheable_body_bytes", |build| {
+            Err(build.refuse(body_bytes_max.to_string(), format!("at most 'memory', which is {memory}")))
+        });
+    }
+    let mut control = None;
+    if !written.default_cache_control.is_empty() {
+        with_field_value(written.default_cache_control.as_bytes(), |value| control = Some(OwnedValue::from(value)));
+    }
+    let name = if written.cache_name.is_empty() { NAME } else { &written.cache_name };
+    let Some(name) = status::name(name) else {
+        return build.at("cache_name", |build| Err(build.refuse(name, "at most 64 visible ASCII characters")));
+    };
+    let excluded = match &*written.regex.exclude {
+        "" => None,
+        pattern => Some(build.at("regex.exclude", |build| Regexp::compile(pattern, build))?),
+    };
+    Ok(CacheRules {
+        store: Store::of(usize::try_from(memory).unwrap_or(usize::MAX)),
+        key: build.at("key", |build| KeyRules::build(written.key, &written.headers, build))?,
+        storing: StoringRules {
+            ttl: duration("ttl", &written.ttl, TTL, build)?,
+            statuses: written.allowed_additional_status_codes.into(),
+            body_bytes_max,
+        },
+        stale: duration("stale", &written.stale, Duration::ZERO, build)?,
+        control,
+        name,
+        excluded,
+        coalesces: !written.disable_coalescing,
+        obeys_requests,
+        fetch: build.local(),
+        forwarded: build.slot("http.cache.forwarded"),
+        changed: build.slot("http.cache.changed"),
+    })
+}

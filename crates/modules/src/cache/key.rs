@@ -1,0 +1,138 @@
+//! The key of a request's responses: what of the request identifies the resource.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use causeway_message::{FieldName, KnownName, NameRef, Scheme};
+use causeway_pipeline::{Build, BuildError, Context, Template};
+use serde::Deserialize;
+
+/// The members of `key`, as those of the plugin.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct KeyConfig {
+    disable_host: bool,
+    disable_query: bool,
+    disable_scheme: bool,
+    /// A stored response answers GET and HEAD, and requests with content are not cached: these two change nothing.
+    #[serde(rename = "disable_method")]
+    _disable_method: bool,
+    #[serde(rename = "disable_body")]
+    _disable_body: bool,
+    /// Keys are hashed, and they are not shown.
+    #[serde(rename = "hash")]
+    _hash: bool,
+    #[serde(rename = "hide")]
+    _hide: bool,
+    #[serde(rename = "headers")]
+    fields: Vec<String>,
+    template: String,
+}
+
+/// How keys are made.
+#[derive(Debug)]
+pub(super) struct KeyRules {
+    uri: UriRules,
+    /// Request fields that are part of the key.
+    fields: Box<[FieldName]>,
+    /// The handler's own number, if its keys do not contain the host: the responses of one site are not those of another.
+    own: Option<u64>,
+}
+
+#[derive(Debug)]
+enum UriRules {
+    Parts { scheme: bool, host: bool, query: bool },
+    Template(Template),
+}
+
+impl KeyRules {
+    pub(super) fn build(written: KeyConfig, more: &[String], build: &mut Build<'_>) -> Result<Self, BuildError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let KeyConfig { disable_host, disable_query, disable_scheme, fields, template, .. } = written;
+        let parse =
+            |name: &String| FieldName::parse(name).ok_or_else(|| build.refuse(name, "the name of a request field"));
+        let fields = fields.iter().chain(more).map(parse).collect::<Result<_, _>>()?;
+        let has_host = template.is_empty() && !disable_host;
+        let own = (!has_host).then(|| NUMBER.fetch_add(1, Ordering::Relaxed));
+        let uri = if template.is_empty() {
+            UriRules::Parts { scheme: !disable_scheme, host: !disable_host, query: !disable_query }
+        } else {
+            UriRules::Template(build.template(&template))
+        };
+        Ok(Self { uri, fields, own })
+    }
+
+    /// Returns whether this request field is part of the key.
+    pub(super) fn has_field(&self, name: KnownName) -> bool {
+        self.fields.iter().any(|field| field.as_ref() == NameRef::Known(name))
+    }
+
+    /// Writes the key of the current request. Does not allocate in steady state.
+    pub(super) fn write(&self, cx: &mut Context, out: &mut Vec<u8>) {
+        self.begin(out);
+        match &self.uri {
+            UriRules::Template(template) => template.render(cx, out),
+            UriRules::Parts { .. } => {
+                let target = cx.head().target();
+                self.parts(cx, target.path().as_bytes(), target.query().map(str::as_bytes), out);
+            }
+        }
+        for name in &self.fields {
+            // No field value and no URI contains a line end, so that no text can be two keys.
+            out.push(b'\n');
+            cx.head().fields().write_joined(name.as_ref(), out);
+        }
+    }
+
+    /// Writes the key of another URI on the same host, as `path?query`; false if keys are not made of these parts alone.
+    pub(super) fn write_other(&self, cx: &Context, path_and_query: &[u8], out: &mut Vec<u8>) -> bool {
+        if !matches!(self.uri, UriRules::Parts { .. }) || !self.fields.is_empty() {
+            return false;
+        }
+        self.begin(out);
+        let end = memchr::memchr(b'#', path_and_query).unwrap_or(path_and_query.len());
+        let uri = &path_and_query[..end];
+        let (path, query) = match memchr::memchr(b'?', uri) {
+            Some(at) => (&uri[..at], Some(&uri[at + 1..])),
+            None => (uri, None),
+        };
+        self.parts(cx, path, query, out);
+        true
+    }
+
+    fn begin(&self, out: &mut Vec<u8>) {
+        if let Some(own) = self.own {
+            out.extend_from_slice(&own.to_le_bytes());
+        }
+    }
+
+    fn parts(&self, cx: &Context, path: &[u8], query: Option<&[u8]>, out: &mut Vec<u8>) {
+        let UriRules::Parts { scheme, host, query: has_query } = self.uri else { return };
+        if scheme {
+            out.extend_from_slice(if cx.arrival().scheme == Scheme::Https { b"https:" } else { b"http:" });
+        }
+        if host {
+            out.extend_from_slice(b"//");
+            // RFC 9110 §4.2.3: a host is case-insensitive.
+            out.extend(cx.head().authority().unwrap_or_default().bytes().map(|byte| byte.to_ascii_lowercase()));
+        }
+        // RFC 9110 §4.2.3: an empty path is `/`.
+        out.extend_from_slice(if path.is_empty() { b"/" } else { path });
+        if let Some(query) = query.filter(|_| has_query) {
+            out.push(b'?');
+            out.extend_from_slice(query);
+        }
+    }
+}
+
+/// Returns the path and query of a URI reference in Location or Content-Location if it has the request's origin (RFC 9111 §4.4). Only
+/// absolute paths and absolute URIs are understood.
+pub(super) fn of_same_origin<'v>(cx: &Context, value: &'v [u8]) -> Option<&'v [u8]> {
+    if value.starts_with(b"/") {
+        return (!value.starts_with(b"//")).then_some(value);
+    }
+    let scheme: &[u8] = if cx.arrival().scheme == Scheme::Https { b"https://" } else { b"http://" };
+    let rest = value.split_at_checked(scheme.len()).filter(|(start, _)| start.eq_ignore_ascii_case(scheme))?.1;
+    let authority = cx.head().authority().unwrap_or_default().as_bytes();
+    let path = rest.split_at_checked(authority.len()).filter(|(start, _)| start.eq_ignore_ascii_case(authority))?.1;
+    path.starts_with(b"/").then_some(path)
+}

@@ -1,0 +1,108 @@
+//! The body of a response that is stored while it is sent.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
+
+use causeway_message::{Chunk, FieldMap};
+use causeway_pipeline::{Body, BodyFault, BodyReader, BodyStream, Frame, Worker};
+
+use super::store::{FetchGuard, Receiving, Store};
+use super::stored::StoredResponse;
+
+/// A response that will be stored once its content is complete.
+pub(super) struct Recording {
+    pub(super) store: Arc<Store>,
+    pub(super) key: Box<[u8]>,
+    /// The fields of the request that it answers.
+    pub(super) request: FieldMap,
+    /// Still without content.
+    pub(super) stored: StoredResponse,
+    pub(super) body_bytes_max: u64,
+    /// Held until the response is stored, or is not.
+    pub(super) guard: Option<FetchGuard>,
+}
+
+impl Recording {
+    /// Stores the response with this content.
+    pub(super) fn finish(self, body: Chunk) {
+        let Self { store, key, request, mut stored, guard, .. } = self;
+        stored.body = body;
+        store.put(store.key(&key), &request, Arc::new(stored));
+        // The requests that wait find the response now.
+        drop(guard);
+    }
+}
+
+/// Sends a body and keeps a copy of it. A body that ends early is not stored (RFC 9111 §3.3).
+pub(super) struct RecordingBody {
+    source: BodyReader,
+    worker: Rc<dyn Worker>,
+    /// Bytes that remain, if known.
+    left: Option<u64>,
+    copy: Option<Copy>,
+}
+
+struct Copy {
+    recording: Recording,
+    bytes: Vec<u8>,
+    receiving: Receiving,
+}
+
+impl RecordingBody {
+    /// Wraps a body. Without memory for the copy it is only sent, and the recording ends.
+    pub(super) fn new(body: Body, recording: Recording, worker: &Rc<dyn Worker>) -> Self {
+        let left = body.len();
+        let expected = usize::try_from(left.unwrap_or(0)).unwrap_or(usize::MAX);
+        let copy = recording.store.receive(expected).map(|receiving| Copy {
+            recording,
+            bytes: Vec::with_capacity(expected),
+            receiving,
+        });
+        Self { source: BodyReader::from(body), worker: Rc::clone(worker), left, copy }
+    }
+
+    /// Adds a piece to the copy, or ends the recording if there are too many bytes.
+    fn add(&mut self, chunk: &Chunk) {
+        let Some(copy) = &mut self.copy else { return };
+        let bytes = copy.bytes.len() + chunk.len();
+        let is_reserved = bytes <= copy.bytes.capacity() || copy.receiving.grow(chunk.len());
+        if !is_reserved || bytes as u64 > copy.recording.body_bytes_max {
+            self.copy = None;
+            return;
+        }
+        copy.bytes.extend_from_slice(chunk.as_slice());
+    }
+
+    fn finish(&mut self) {
+        if let Some(Copy { recording, mut bytes, receiving }) = self.copy.take() {
+            bytes.shrink_to_fit();
+            recording.finish(Chunk::from(bytes));
+            drop(receiving);
+        }
+    }
+}
+
+impl BodyStream for RecordingBody {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        let frame = ready!(self.source.poll_frame(&self.worker, task));
+        match &frame {
+            Some(Ok(Frame::Chunk(chunk))) => {
+                self.add(chunk);
+                self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+                // The reader of a body of known length need not poll for its end.
+                if self.left == Some(0) {
+                    self.finish();
+                }
+            }
+            None if self.left.is_none_or(|left| left == 0) => self.finish(),
+            // A response with trailers would lose them.
+            Some(Ok(Frame::Trailers(_)) | Err(_)) | None => self.copy = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.left
+    }
+}

@@ -1,0 +1,548 @@
+//! The stored responses by key, which all workers share, and the fetches that are under way.
+//!
+//! A key's hash selects one of a fixed number of shards, each with a lock that is held for one look-up. Above the store's bound a shard
+//! drops keys by CLOCK: a hand passes over the slots and drops the first one that was not used since it last passed.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use causeway_message::FieldMap;
+use futures_channel::oneshot::{Receiver, Sender, channel};
+
+use super::stored::StoredResponse;
+
+/// Parts of a store with a lock each, so that workers seldom wait for each other.
+const SHARDS: usize = 64;
+/// Estimated memory of a key in bytes, in addition to its text.
+const SLOT_BYTES: usize = 160;
+/// Responses that a key may have, by the request fields that Vary names; a further one replaces the oldest.
+const VARIANTS_MAX: usize = 64;
+/// Requests that wait for the fetch of another one; more of them fetch for themselves.
+const WAITING_MAX: usize = 4096;
+/// How long the requests of a key do not wait for each other after a response that was not storable.
+const APART: Duration = Duration::from_secs(10);
+/// A store holds back this share of its memory from responses that are still being received.
+const RECEIVING_SHARE: usize = 4;
+
+/// The stored responses of a process, in memory.
+#[derive(Debug)]
+pub(super) struct Store {
+    bytes_max: usize,
+    /// Memory of all shards.
+    bytes: AtomicUsize,
+    /// Memory of responses that are being received.
+    receiving: AtomicUsize,
+    /// Keyed with random numbers, so that clients cannot choose keys that collide.
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+    evicted: AtomicU64,
+}
+
+/// A key with its hash.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key<'k> {
+    hash: u64,
+    text: &'k [u8],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    places: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
+    slots: Vec<Slot>,
+    hand: usize,
+    /// The keys that a request fetches, with the requests that wait for it.
+    fetches: HashMap<u64, Vec<Sender<()>>, BuildHasherDefault<AsItIs>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    hash: u64,
+    key: Box<[u8]>,
+    variants: Vec<Arc<StoredResponse>>,
+    /// Until then, requests of this key do not wait for each other.
+    apart_until: Option<Instant>,
+    bytes: usize,
+    used: bool,
+}
+
+/// A hasher of numbers that are hashes already.
+#[derive(Debug, Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Only numbers are keys here.
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// The result of a look-up.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The latest response that answers the request.
+    Match(Arc<StoredResponse>),
+    /// The key has responses to other requests only.
+    Other,
+    Nothing,
+}
+
+/// How a request that was not answered from the store continues.
+pub(super) enum Turn {
+    /// It fetches the response; others may wait for it.
+    Fetch(FetchGuard),
+    /// Another request fetches the response. The receiver ends when that request has its outcome.
+    Wait(Receiver<()>),
+    /// It fetches the response for itself.
+    Apart,
+}
+
+/// The stores that exist, by their settings.
+static STORES: LazyLock<Mutex<HashMap<usize, Weak<Store>>>> = LazyLock::new(Mutex::default);
+
+impl Store {
+    /// Returns the process's store with this bound in bytes. It exists until the last plan that uses it is gone, so it survives a reload.
+    pub(super) fn of(bytes_max: usize) -> Arc<Self> {
+        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = stores.get(&bytes_max).and_then(Weak::upgrade) {
+            return store;
+        }
+        stores.retain(|_, store| store.strong_count() > 0);
+        let store = Arc::new(Self::new(bytes_max));
+        stores.insert(bytes_max, Arc::downgrade(&store));
+        store
+    }
+
+    /// Returns all stores that exist.
+    pub(super) fn all() -> Vec<Arc<Self>> {
+        let stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        stores.values().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            bytes: AtomicUsize::new(0),
+            receiving: AtomicUsize::new(0),
+            hasher: RandomState::new(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn key<'k>(&self, text: &'k [u8]) -> Key<'k> {
+        Key { hash: self.hasher.hash_one(text), text }
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // The map's buckets are selected by other bits.
+        self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks up the response to a request with these fields, and marks its slot as used. Does not allocate in steady state; `scratch` is
+    /// an empty buffer.
+    pub(super) fn find(&self, key: Key<'_>, request: &FieldMap, scratch: &mut Vec<u8>) -> Found {
+        let mut shard = self.shard(key.hash);
+        let Some(slot) = shard.slot_mut(key) else { return Found::Nothing };
+        slot.used = true;
+        let matching = slot.variants.iter().filter(|stored| stored.vary.matches(request, scratch));
+        match matching.max_by_key(|stored| stored.freshness.received) {
+            Some(stored) => Found::Match(Arc::clone(stored)),
+            None if slot.variants.is_empty() => Found::Nothing,
+            None => Found::Other,
+        }
+    }
+
+    /// Decides whether a request of this key fetches, or waits for one that does.
+    pub(super) fn take_turn(self: &Arc<Self>, key: Key<'_>, now: Instant) -> Turn {
+        let mut shard = self.shard(key.hash);
+        if shard.slot_mut(key).is_some_and(|slot| slot.apart_until.is_some_and(|until| now < until)) {
+            return Turn::Apart;
+        }
+        if let Some(waiting) = shard.fetches.get_mut(&key.hash) {
+            waiting.retain(|sender| !sender.is_canceled());
+            if waiting.len() == WAITING_MAX {
+                return Turn::Apart;
+            }
+            let (sender, receiver) = channel();
+            waiting.push(sender);
+            return Turn::Wait(receiver);
+        }
+        shard.fetches.insert(key.hash, Vec::new());
+        Turn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
+    }
+
+    /// Stores a response, in place of those that answer the same request, and drops others until it fits.
+    pub(super) fn put(&self, key: Key<'_>, request: &FieldMap, stored: Arc<StoredResponse>) {
+        let bytes = stored.bytes();
+        let slot_bytes = SLOT_BYTES + key.text.len();
+        if bytes + slot_bytes > self.bytes_max {
+            return;
+        }
+        let mut scratch = Vec::new();
+        {
+            let mut shard = self.shard(key.hash);
+            let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
+            slot.apart_until = None;
+            let variants = &mut slot.variants;
+            variants.retain(|old| !old.vary.matches(request, &mut scratch));
+            if variants.len() == VARIANTS_MAX {
+                variants.remove(0);
+            }
+            variants.push(stored);
+            let now = slot_bytes + variants.iter().map(|stored| stored.bytes()).sum::<usize>();
+            let before = std::mem::replace(&mut slot.bytes, now);
+            self.bytes.fetch_add(now, Ordering::Relaxed);
+            self.bytes.fetch_sub(before, Ordering::Relaxed);
+        }
+        self.shrink((key.hash >> 32) as usize % SHARDS);
+    }
+
+    /// Records that the response to this key was not storable, so that its requests do not wait for each other.
+    pub(super) fn put_apart(&self, key: Key<'_>, now: Instant) {
+        {
+            let mut shard = self.shard(key.hash);
+            shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).apart_until = Some(now + APART);
+        }
+        self.shrink((key.hash >> 32) as usize % SHARDS);
+    }
+
+    /// Drops keys until the bound holds, first of this shard.
+    fn shrink(&self, first: usize) {
+        for at in (first..SHARDS).chain(0..first) {
+            let mut shard = self.shards[at].lock().unwrap_or_else(PoisonError::into_inner);
+            while self.bytes.load(Ordering::Relaxed) > self.bytes_max {
+                let Some(bytes) = shard.evict() else { break };
+                self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+            }
+            if self.bytes.load(Ordering::Relaxed) <= self.bytes_max {
+                return;
+            }
+        }
+    }
+
+    /// Drops all responses of a key; returns how many they were.
+    pub(super) fn remove(&self, key: Key<'_>) -> usize {
+        let mut shard = self.shard(key.hash);
+        let Some(&at) = shard.places.get(&key.hash) else { return 0 };
+        if *shard.slots[at].key != *key.text {
+            return 0;
+        }
+        let slot = shard.take_out(at);
+        self.bytes.fetch_sub(slot.bytes, Ordering::Relaxed);
+        slot.variants.len()
+    }
+
+    /// Drops the responses for which `purges` returns true; returns how many they were. O(responses), one shard after the other.
+    pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
+        let mut purged = 0;
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            // From the end: `take_out` moves the last slot into the gap.
+            for at in (0..shard.slots.len()).rev() {
+                let Slot { key, variants, bytes, .. } = &mut shard.slots[at];
+                let before = variants.len();
+                variants.retain(|stored| {
+                    let is_kept = !purges(key, stored);
+                    if !is_kept {
+                        *bytes -= stored.bytes();
+                        self.bytes.fetch_sub(stored.bytes(), Ordering::Relaxed);
+                    }
+                    is_kept
+                });
+                purged += before - variants.len();
+                if before > 0 && variants.is_empty() {
+                    let slot = shard.take_out(at);
+                    self.bytes.fetch_sub(slot.bytes, Ordering::Relaxed);
+                }
+            }
+        }
+        purged
+    }
+
+    /// Reserves memory for a response that is being received; `None` if too many are.
+    pub(super) fn receive(self: &Arc<Self>, bytes: usize) -> Option<Receiving> {
+        let mut receiving = Receiving { store: Arc::clone(self), bytes: 0 };
+        receiving.grow(bytes).then_some(receiving)
+    }
+
+    /// Memory in use in bytes, its bound, stored responses, and keys that were dropped because of the bound.
+    pub(super) fn usage(&self) -> Usage {
+        let count = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.slots.iter().map(|slot| slot.variants.len()).sum::<usize>()
+        };
+        Usage {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            bytes_max: self.bytes_max,
+            responses: self.shards.iter().map(count).sum(),
+            evicted: self.evicted.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What a store holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Memory in use, in bytes.
+    pub bytes: usize,
+    /// The bound on it.
+    pub bytes_max: usize,
+    /// Stored responses.
+    pub responses: usize,
+    /// Keys that were dropped because of the bound.
+    pub evicted: u64,
+}
+
+impl Shard {
+    fn slot_mut(&mut self, key: Key<'_>) -> Option<&mut Slot> {
+        let slot = &mut self.slots[*self.places.get(&key.hash)?];
+        // Two keys share a hash with a probability of 2^-64.
+        (*slot.key == *key.text).then_some(slot)
+    }
+
+    fn slot_or_insert(&mut self, key: Key<'_>, bytes: usize, total: &AtomicUsize) -> &mut Slot {
+        let known = self.places.get(&key.hash).copied();
+        if let Some(at) = known
+            && *self.slots[at].key != *key.text
+        {
+            let other = self.take_out(at);
+            total.fetch_sub(other.bytes, Ordering::Relaxed);
+        }
+        let at = *self.places.entry(key.hash).or_insert_with(|| {
+            total.fetch_add(bytes, Ordering::Relaxed);
+            // Starts unused, so that keys requested once are dropped before keys requested again.
+            self.slots.push(Slot {
+                hash: key.hash,
+                key: key.text.into(),
+                variants: Vec::new(),
+                apart_until: None,
+                bytes,
+                used: false,
+            });
+            self.slots.len() - 1
+        });
+        &mut self.slots[at]
+    }
+
+    /// Drops the first slot that was not used since the hand last passed it; returns its memory.
+    fn evict(&mut self) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        loop {
+            self.hand = if self.hand < self.slots.len() { self.hand } else { 0 };
+            if !std::mem::take(&mut self.slots[self.hand].used) {
+                // The hand stays: the last slot moves here.
+                return Some(self.take_out(self.hand).bytes);
+            }
+            self.hand += 1;
+        }
+    }
+
+    fn take_out(&mut self, at: usize) -> Slot {
+        let slot = self.slots.swap_remove(at);
+        self.places.remove(&slot.hash);
+        if let Some(moved) = self.slots.get(at) {
+            self.places.insert(moved.hash, at);
+        }
+        slot
+    }
+}
+
+/// Held by the request that fetches a response. Its drop wakes the requests that wait, whatever the outcome.
+#[derive(Debug)]
+pub(super) struct FetchGuard {
+    store: Arc<Store>,
+    hash: u64,
+}
+
+impl Drop for FetchGuard {
+    fn drop(&mut self) {
+        let waiting = self.store.shard(self.hash).fetches.remove(&self.hash);
+        for sender in waiting.into_iter().flatten() {
+            // The receiver is gone if its request was cancelled.
+            let _ = sender.send(());
+        }
+    }
+}
+
+/// Memory of a response that is being received.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    store: Arc<Store>,
+    bytes: usize,
+}
+
+impl Receiving {
+    /// Reserves more memory; returns false if too much is reserved.
+    pub(super) fn grow(&mut self, bytes: usize) -> bool {
+        let before = self.store.receiving.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        before + bytes <= self.store.bytes_max / RECEIVING_SHARE
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.store.receiving.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::task::{Context as Task, Waker};
+    use std::time::SystemTime;
+
+    use causeway_message::{Chunk, FieldValue, StatusCode, names};
+
+    use super::super::directives::ResponseDirectives;
+    use super::super::stored::{Freshness, StoredFields};
+    use super::super::vary::Vary;
+    use super::*;
+
+    fn stored(bytes: usize, vary: Vary, received: Instant) -> Arc<StoredResponse> {
+        Arc::new(StoredResponse {
+            status: StatusCode::OK,
+            fields: StoredFields::of(FieldMap::new(), &FieldMap::new(), SystemTime::UNIX_EPOCH),
+            body: Chunk::from(vec![0; bytes]),
+            vary,
+            freshness: Freshness {
+                received,
+                initial_age: Duration::ZERO,
+                lifetime: Duration::from_secs(1),
+                is_implied: false,
+            },
+            directives: ResponseDirectives::default(),
+            modified: None,
+        })
+    }
+
+    fn put(store: &Store, key: &str, bytes: usize) {
+        store.put(store.key(key.as_bytes()), &FieldMap::new(), stored(bytes, Vary::default(), Instant::now()));
+    }
+
+    fn has(store: &Store, key: &str) -> bool {
+        matches!(store.find(store.key(key.as_bytes()), &FieldMap::new(), &mut Vec::new()), Found::Match(_))
+    }
+
+    #[track_caller]
+    fn check(store: &Store) {
+        let mut bytes = 0;
+        for shard in &store.shards {
+            let shard = shard.lock().unwrap();
+            assert_eq!(shard.places.len(), shard.slots.len());
+            for (hash, at) in &shard.places {
+                let slot = &shard.slots[*at];
+                assert_eq!(slot.hash, *hash);
+                let of_variants: usize = slot.variants.iter().map(|stored| stored.bytes()).sum();
+                assert_eq!(slot.bytes, SLOT_BYTES + slot.key.len() + of_variants);
+                bytes += slot.bytes;
+            }
+        }
+        assert_eq!(store.bytes.load(Ordering::Relaxed), bytes);
+        assert!(bytes <= store.bytes_max);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_used_keys_stay() {
+        let store = Store::new(1 << 20);
+        put(&store, "kept", 1000);
+        for round in 0..3000 {
+            assert!(has(&store, "kept"), "round {round}");
+            put(&store, &format!("key {round}"), 3000);
+            if round % 100 == 0 {
+                check(&store);
+            }
+        }
+        check(&store);
+        let usage = store.usage();
+        assert!(usage.responses > 150 && usage.evicted > 2000, "{usage:?}");
+        put(&store, "too large", 1 << 20);
+        assert!(!has(&store, "too large") && has(&store, "kept"));
+        assert_eq!(store.remove(store.key(b"kept")), 1);
+        assert!(!has(&store, "kept"));
+        check(&store);
+        store.purge(|_, _| true);
+        check(&store);
+        assert_eq!((store.usage().responses, store.usage().bytes), (0, 0));
+    }
+
+    // RFC 9111 §4.1: of several matching responses, the latest; a new response replaces those that answer its request.
+    #[test]
+    fn variants() {
+        let (store, now) = (Store::new(1 << 20), Instant::now());
+        let key = store.key(b"k");
+        let fields = |name: causeway_message::KnownName, value: &'static str| {
+            let mut fields = FieldMap::new();
+            fields.append(name, FieldValue::from_static(value));
+            fields
+        };
+        let vary = fields(names::VARY, "Accept-Language");
+        for (language, bytes) in [("de", 1), ("en", 2), ("de", 3)] {
+            let request = fields(names::ACCEPT_LANGUAGE, language);
+            store.put(key, &request, stored(bytes, Vary::of(&vary, &request), now));
+        }
+        let find = |language| match store.find(key, &fields(names::ACCEPT_LANGUAGE, language), &mut Vec::new()) {
+            Found::Match(stored) => Ok(stored.body.len()),
+            Found::Other => Err(true),
+            Found::Nothing => Err(false),
+        };
+        assert_eq!((find("de"), find("en"), find("fr")), (Ok(3), Ok(2), Err(true)));
+        assert_eq!(store.usage().responses, 2);
+        for number in 0..2 * VARIANTS_MAX {
+            let mut request = FieldMap::new();
+            request.insert_number(names::ACCEPT_LANGUAGE, number as u64);
+            store.put(key, &request, stored(1, Vary::of(&vary, &request), now));
+        }
+        assert_eq!(store.usage().responses, VARIANTS_MAX);
+        check(&store);
+        // A response that does not vary replaces all.
+        store.put(key, &FieldMap::new(), stored(9, Vary::default(), now + Duration::from_secs(1)));
+        assert_eq!(find("fr"), Ok(9));
+        check(&store);
+    }
+
+    #[test]
+    fn one_fetches_and_others_wait() {
+        let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
+        let key = store.key(b"k");
+        let Turn::Fetch(guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
+        let Turn::Wait(mut waiting) = store.take_turn(key, now) else { panic!("the second one waits") };
+        assert!(matches!(store.take_turn(store.key(b"other"), now), Turn::Fetch(_)), "another key");
+        let mut task = Task::from_waker(Waker::noop());
+        let poll = |waiting: &mut Receiver<()>, task: &mut Task<'_>| std::pin::Pin::new(waiting).poll(task).is_ready();
+        assert!(!poll(&mut waiting, &mut task));
+        drop(guard);
+        assert!(poll(&mut waiting, &mut task));
+        // The response was not storable: for a time all fetch for themselves.
+        store.put_apart(key, now);
+        assert!(matches!(store.take_turn(key, now), Turn::Apart));
+        assert!(matches!(store.find(key, &FieldMap::new(), &mut Vec::new()), Found::Nothing));
+        assert!(matches!(store.take_turn(key, now + APART), Turn::Fetch(_)));
+    }
+
+    #[test]
+    fn responses_that_are_received_have_a_bound() {
+        let store = Arc::new(Store::new(4000));
+        let mut one = store.receive(600).unwrap();
+        assert!(one.grow(400) && store.receive(1).is_none());
+        assert!(!one.grow(1));
+        drop(one);
+        assert!(store.receive(1000).is_some());
+    }
+}

@@ -1,0 +1,322 @@
+//! A stored response, and the rules for storing and reusing one (RFC 9111 §3 and §4).
+
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_message::{Chunk, FieldMap, FieldName, FieldValue, KnownName, NameRef, StatusCode, names};
+
+use super::directives::{ResponseDirectives, seconds};
+use super::vary::Vary;
+use crate::conditional;
+
+/// Estimated memory of a stored response in bytes, in addition to its fields and its content.
+const STORED_BYTES: usize = 768;
+
+/// Fields that a 304 response does not update: they describe the stored content, select it, or are not stored (RFC 9111 §3.2).
+const OF_CONTENT: [KnownName; 8] = [
+    names::CONTENT_DIGEST,
+    names::CONTENT_ENCODING,
+    names::CONTENT_RANGE,
+    names::DIGEST,
+    // The tag that the origin confirmed is the stored one; a handler may have changed its form on the way.
+    names::ETAG,
+    names::REPR_DIGEST,
+    names::SET_COOKIE,
+    names::VARY,
+];
+
+/// Statuses whose responses may be stored without explicit freshness (RFC 9110 §15.1).
+const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+
+/// A response that may be reused.
+#[derive(Debug)]
+pub(super) struct StoredResponse {
+    pub(super) status: StatusCode,
+    /// The response's fields before and after the handlers behind the cache.
+    pub(super) fields: StoredFields,
+    pub(super) body: Chunk,
+    pub(super) vary: Vary,
+    pub(super) freshness: Freshness,
+    pub(super) directives: ResponseDirectives,
+    /// Last-Modified, or else Date, in seconds since 1970: for conditions of requests.
+    pub(super) modified: Option<u64>,
+}
+
+/// The fields of a stored response. Handlers before the cache set fields on every request; those behind it changed them to `whole`.
+#[derive(Debug)]
+pub(super) struct StoredFields {
+    pub(super) base: FieldMap,
+    pub(super) whole: FieldMap,
+}
+
+/// How long a response is fresh (RFC 9111 §4.2).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Freshness {
+    /// When the response was received, and its age then.
+    pub(super) received: Instant,
+    pub(super) initial_age: Duration,
+    pub(super) lifetime: Duration,
+    /// The lifetime is the operator's default, not the origin's.
+    pub(super) is_implied: bool,
+}
+
+impl Freshness {
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        self.initial_age + now.saturating_duration_since(self.received)
+    }
+
+    /// Returns how long the response has been stale; `None` while it is fresh.
+    pub(super) fn staleness(&self, now: Instant) -> Option<Duration> {
+        let age = self.age(now);
+        // RFC 9111 §4.2: fresh while the lifetime exceeds the age.
+        (age >= self.lifetime).then(|| age - self.lifetime)
+    }
+}
+
+impl StoredResponse {
+    /// Creates a response whose content is added once it is complete.
+    pub(super) fn new(
+        status: StatusCode,
+        fields: StoredFields,
+        vary: Vary,
+        freshness: Freshness,
+        directives: ResponseDirectives,
+    ) -> Self {
+        let modified = modified(&fields.whole);
+        Self { status, fields, body: Chunk::default(), vary, freshness, directives, modified }
+    }
+
+    /// Returns the response with the fields and the freshness that a 304 response gave it.
+    pub(super) fn revalidated(
+        &self,
+        fields: StoredFields,
+        freshness: Freshness,
+        directives: ResponseDirectives,
+    ) -> Self {
+        let body = self.body.clone();
+        Self { body, ..Self::new(self.status, fields, self.vary.clone(), freshness, directives) }
+    }
+
+    /// Returns the remaining lifetime in seconds; negative for a stale response.
+    pub(super) fn ttl(&self, now: Instant) -> i64 {
+        let Freshness { lifetime, .. } = self.freshness;
+        // Lifetimes have at most 32 bits, and ages count from the start of the process or the origin's clock.
+        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        seconds(lifetime).saturating_sub(seconds(self.freshness.age(now)))
+    }
+
+    /// Returns the memory that the response uses, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let StoredFields { base, whole } = &self.fields;
+        STORED_BYTES + base.bytes_capacity() + whole.bytes_capacity() + self.body.len() + self.vary.bytes()
+    }
+
+    pub(super) fn etag(&self) -> Option<&[u8]> {
+        self.fields.whole.get(names::ETAG)
+    }
+
+    pub(super) fn last_modified(&self) -> Option<&[u8]> {
+        self.fields.whole.get(names::LAST_MODIFIED)
+    }
+
+    /// Returns whether the origin can tell that the response is still valid.
+    pub(super) fn has_validator(&self) -> bool {
+        self.etag().is_some() || self.last_modified().is_some()
+    }
+
+    /// Returns whether one of the response's tags (`Surrogate-Key`, `Cache-Tag`, `Cache-Tags`) is this one.
+    pub(super) fn has_tag(&self, tag: &[u8]) -> bool {
+        let fields = &self.fields.whole;
+        let spaced =
+            fields.get_all(NameRef::Other("Surrogate-Key")).flat_map(|value| value.split(|byte| *byte == b' '));
+        let listed = ["Cache-Tag", "Cache-Tags"].into_iter().flat_map(|name| fields.list(NameRef::Other(name)));
+        spaced.chain(listed).any(|known| known == tag)
+    }
+}
+
+/// The operator's rules for storing.
+#[derive(Debug)]
+pub(super) struct StoringRules {
+    /// The lifetime of responses without explicit freshness.
+    pub(super) ttl: Duration,
+    /// Statuses that are stored as 200 is.
+    pub(super) statuses: Box<[u16]>,
+    pub(super) body_bytes_max: u64,
+}
+
+/// The facts about a request that decide whether its response may be stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asker {
+    /// It has credentials (Authorization).
+    pub(super) is_authorized: bool,
+    /// It may be a certain user's: it has credentials or a cookie.
+    pub(super) is_personal: bool,
+    pub(super) forbids_storing: bool,
+}
+
+/// Why a response is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotStorable;
+
+/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1). `sent` and `received` are the times of the
+/// request and of the response's head, `wall` is the time of day at `received`.
+pub(super) fn assess(
+    fields: &FieldMap,
+    status: StatusCode,
+    asker: Asker,
+    rules: &StoringRules,
+    (sent, received, wall): (Instant, Instant, SystemTime),
+) -> Result<(Freshness, ResponseDirectives), NotStorable> {
+    let directives = ResponseDirectives::of(fields);
+    let code = status.as_u16();
+    let is_known = HEURISTIC.contains(&code) || rules.statuses.contains(&code);
+    // RFC 9111 §5.2.2.3: must-understand replaces no-store for a cache that implements the status code's rules.
+    let no_store = directives.no_store && !(directives.must_understand && is_known);
+    if asker.forbids_storing
+        || no_store
+        || directives.private
+        || directives.must_understand && !is_known
+        || status.is_informational()
+        // Partial content is no whole response, and 304 is none at all.
+        || matches!(code, 206 | 304)
+        // One client's cookie is not for others: RFC 9111 §7.3 leaves the choice to the cache.
+        || fields.contains(names::SET_COOKIE)
+        || asker.is_authorized && !directives.allows_authorization()
+        || fields.list(names::VARY).any(|name| name == b"*")
+    {
+        return Err(NotStorable);
+    }
+    let wall = since_1970(wall);
+    let date = conditional::date(fields.get(names::DATE));
+    let explicit = lifetime(fields, &directives, date.unwrap_or(wall));
+    let lifetime = match explicit {
+        Some(lifetime) => lifetime,
+        None if is_known && !asker.is_personal || directives.public => rules.ttl,
+        // Only the origin's validation makes it usable.
+        None if directives.no_cache => Duration::ZERO,
+        None => return Err(NotStorable),
+    };
+    let has_validator = fields.contains(names::ETAG) || fields.contains(names::LAST_MODIFIED);
+    if (lifetime.is_zero() || directives.no_cache) && !has_validator && directives.stale_while_revalidate.is_none() {
+        return Err(NotStorable);
+    }
+    // RFC 9111 §4.2.3.
+    let apparent = date.map_or(0, |date| wall.saturating_sub(date));
+    let told = fields.get(names::AGE).map_or(0, |age| seconds(first_of(age)));
+    let corrected = Duration::from_secs(told) + received.saturating_duration_since(sent);
+    let initial_age = corrected.max(Duration::from_secs(apparent));
+    let is_implied = explicit.is_none() && !directives.public;
+    Ok((Freshness { received, initial_age, lifetime, is_implied }, directives))
+}
+
+/// Returns the explicit lifetime (RFC 9111 §4.2.1): s-maxage, max-age, or Expires.
+fn lifetime(fields: &FieldMap, directives: &ResponseDirectives, date: u64) -> Option<Duration> {
+    if let Some(seconds) = directives.s_maxage.or(directives.max_age) {
+        return Some(Duration::from_secs(seconds));
+    }
+    let expires = fields.get(names::EXPIRES)?;
+    // RFC 9111 §5.3: a date that is not valid, `0` for example, is in the past. So is one of several.
+    let expires = if fields.is_repeated(names::EXPIRES) { None } else { conditional::date(Some(expires)) };
+    Some(Duration::from_secs(expires.map_or(0, |expires| expires.saturating_sub(date))))
+}
+
+/// Returns the first element of a field that should have one (RFC 9111 §5.1).
+fn first_of(value: &[u8]) -> &[u8] {
+    causeway_message::List::new(value).next().unwrap_or_default()
+}
+
+pub(super) fn since_1970(wall: SystemTime) -> u64 {
+    wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Returns the time of Last-Modified, or else of Date (RFC 9111 §4.3.2).
+fn modified(fields: &FieldMap) -> Option<u64> {
+    conditional::date(fields.get(names::LAST_MODIFIED).or(fields.get(names::DATE)))
+}
+
+/// Fields that concern one connection, or the form of one message (RFC 9111 §3.1): they are not stored.
+fn is_stored(name: NameRef<'_>, nominated: &[FieldName]) -> bool {
+    const DROPPED: [KnownName; 9] = [
+        names::CONNECTION,
+        names::KEEP_ALIVE,
+        names::PROXY_CONNECTION,
+        names::PROXY_AUTHENTICATE,
+        names::PROXY_AUTHENTICATION_INFO,
+        names::TE,
+        names::TRANSFER_ENCODING,
+        names::UPGRADE,
+        names::CONTENT_LENGTH,
+    ];
+    let is_dropped = matches!(name, NameRef::Known(name) if DROPPED.contains(&name));
+    !is_dropped && !nominated.iter().any(|nominated| nominated.as_ref() == name)
+}
+
+impl StoredFields {
+    /// Copies the fields of a response that will be stored. A response without Date gets one (RFC 9110 §6.6.1).
+    pub(super) fn of(base: FieldMap, response: &FieldMap, wall: SystemTime) -> Self {
+        let mut whole = response.clone();
+        let nominated: Vec<_> = response
+            .list(names::CONNECTION)
+            .filter_map(|name| FieldName::parse(std::str::from_utf8(name).ok()?))
+            .collect();
+        whole.retain(|name, _| is_stored(name, &nominated));
+        // The age is computed on each use.
+        whole.remove(names::AGE);
+        if !whole.contains(names::DATE) {
+            let date = httpdate::fmt_http_date(wall);
+            if let Some(date) = FieldValue::parse(date.as_bytes()) {
+                whole.append(names::DATE, date);
+            }
+        }
+        Self { base, whole }
+    }
+
+    /// Returns these fields, updated by those of a 304 response (RFC 9111 §3.2).
+    pub(super) fn updated(&self, new: &FieldMap, wall: SystemTime) -> Self {
+        let Self { base, whole: update } = Self::of(self.base.clone(), new, wall);
+        let mut whole = self.whole.clone();
+        // The handlers before the cache set these on every response, so they say nothing new.
+        let is_update = |name: NameRef<'_>| {
+            let is_of_content = match name {
+                NameRef::Known(name) => OF_CONTENT.contains(&name),
+                NameRef::Other(name) => name.eq_ignore_ascii_case("Content-MD5"),
+            };
+            !is_of_content && !have_same(&base, &update, name)
+        };
+        for (name, _) in update.iter().filter(|(name, _)| is_update(*name)) {
+            whole.remove(name);
+        }
+        for (name, value) in update.iter().filter(|(name, _)| is_update(*name)) {
+            if let Some(value) = FieldValue::parse(value) {
+                whole.append(name, value);
+            }
+        }
+        Self { base, whole }
+    }
+
+    /// Sets the fields of a response that is served from the cache. `fields` are those that the handlers before the cache have set. Does
+    /// not allocate in steady state.
+    pub(super) fn apply(&self, fields: &mut FieldMap) {
+        if fields.is_identical(&self.base) {
+            fields.copy_from(&self.whole);
+            return;
+        }
+        // The handlers before the cache set other values this time: only the changes of those behind it apply.
+        for (name, _) in self.base.iter().filter(|(name, _)| !self.whole.contains(*name)) {
+            fields.remove(name);
+        }
+        let changed = || self.whole.iter().filter(|(name, _)| !have_same(&self.base, &self.whole, *name));
+        for (name, _) in changed() {
+            fields.remove(name);
+        }
+        for (name, value) in changed() {
+            if let Some(value) = FieldValue::parse(value) {
+                fields.append(name, value);
+            }
+        }
+    }
+}
+
+/// Returns whether both have the same values of this name.
+fn have_same(one: &FieldMap, other: &FieldMap, name: NameRef<'_>) -> bool {
+    one.get_all(name).eq(other.get_all(name))
+}

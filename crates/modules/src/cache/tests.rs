@@ -1,0 +1,607 @@
+//! The cache before a handler that answers as the test says.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::Context as Task;
+
+use causeway_message::NameRef;
+use causeway_pipeline::{BodyFault, BodyStream, Frame, Registry};
+use causeway_testkit::{Kit, Request, TestResponse};
+use serde_json::json;
+
+use super::*;
+
+/// The time of [`causeway_testkit::FakeWorker`]'s start.
+const START: &str = "Tue, 01 Jan 2030 00:00:00 GMT";
+
+/// A response of the origin.
+#[derive(Clone, Default)]
+struct Reply {
+    status: u16,
+    fields: Vec<(String, String)>,
+    content: Content,
+}
+
+#[derive(Clone)]
+enum Content {
+    Chunk(String),
+    /// Pieces of unknown total length, and how the body ends.
+    Pieces(Vec<String>, Option<BodyFault>),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Chunk(String::new())
+    }
+}
+
+/// Reads a reply of the form `name: value | name: value`, with status 200 and a body.
+fn reply(fields: &str, body: &str) -> Reply {
+    let fields = fields.split('|').filter_map(|field| field.split_once(':'));
+    let fields = fields.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect();
+    Reply { status: 200, fields, content: Content::Chunk(body.to_owned()) }
+}
+
+impl Reply {
+    fn status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
+    fn pieces(self, pieces: &[&str], fault: Option<BodyFault>) -> Self {
+        let pieces = pieces.iter().map(|piece| (*piece).to_owned()).collect();
+        Self { content: Content::Pieces(pieces, fault), ..self }
+    }
+}
+
+struct Pieces(VecDeque<String>, Option<BodyFault>);
+
+impl BodyStream for Pieces {
+    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        Poll::Ready(match self.0.pop_front() {
+            Some(piece) => Some(Ok(Frame::Chunk(Chunk::from(piece.into_bytes())))),
+            None => self.1.take().map(Err),
+        })
+    }
+}
+
+/// A request as the origin saw it.
+#[derive(Clone, Debug)]
+struct Seen {
+    method: String,
+    fields: FieldMap,
+}
+
+impl Seen {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(NameRef::parse(name.as_bytes())?).and_then(|value| std::str::from_utf8(value).ok())
+    }
+}
+
+/// What the origin answers, and has seen.
+#[derive(Default)]
+struct Script {
+    /// The last one stays.
+    replies: Mutex<VecDeque<Reply>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+struct Origin(Arc<Script>);
+
+impl Handler for Origin {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let head = cx.head();
+        let seen = Seen { method: head.method().as_str().to_owned(), fields: head.fields().clone() };
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+        let mut replies = self.0.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        let reply = if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() };
+        let reply = reply.expect("the test has a reply");
+        if reply.status == 0 {
+            return Step::Fail(Fault::status(StatusCode::BAD_GATEWAY));
+        }
+        for (name, value) in &reply.fields {
+            let name = NameRef::parse(name.as_bytes()).expect("a field name");
+            cx.response_mut().append(name, FieldValue::parse(value.as_bytes()).expect("a field value"));
+        }
+        let body = match reply.content {
+            Content::Chunk(text) if text.is_empty() => Body::Empty,
+            Content::Chunk(text) => Body::Chunk(Chunk::from(text.into_bytes())),
+            Content::Pieces(pieces, fault) => Body::Stream(Box::new(Pieces(pieces.into(), fault))),
+        };
+        Step::Respond(Response { status: StatusCode::new(reply.status).expect("a status"), body })
+    }
+}
+
+struct Bench {
+    kit: Kit,
+    script: Arc<Script>,
+}
+
+fn registry(script: &Arc<Script>) -> Registry {
+    let mut registry = Registry::default();
+    crate::register(&mut registry);
+    let script = Arc::clone(script);
+    registry.handler("origin", move |_, _| Ok(Box::new(Origin(Arc::clone(&script)))));
+    registry
+}
+
+/// The cache with a store of its own, with handlers before and behind it.
+fn bench_with(mut cache: Value, before: &[Value], behind: &[Value]) -> Bench {
+    // A store is shared by its size.
+    static NUMBER: AtomicU64 = AtomicU64::new(1 << 20);
+    cache["handler"] = "cache".into();
+    cache["memory"] = NUMBER.fetch_add(1, Ordering::Relaxed).into();
+    let script = Arc::new(Script::default());
+    let handlers: Vec<_> = before
+        .iter()
+        .cloned()
+        .chain([cache])
+        .chain(behind.iter().cloned())
+        .chain([json!({ "handler": "origin" })])
+        .collect();
+    Bench { kit: Kit::new(&registry(&script), &json!([{ "handle": handlers }])), script }
+}
+
+fn bench(cache: Value) -> Bench {
+    bench_with(cache, &[], &[])
+}
+
+impl Bench {
+    fn replies(&mut self, replies: impl IntoIterator<Item = Reply>) {
+        *self.script.replies.lock().unwrap() = replies.into_iter().collect();
+    }
+
+    #[track_caller]
+    fn send(&mut self, request: &Request) -> TestResponse {
+        self.kit.send(request)
+    }
+
+    /// Sends GET for `/` with fields of the form `name: value | name: value`.
+    #[track_caller]
+    fn get(&mut self, fields: &str) -> TestResponse {
+        self.send(&request("/", fields))
+    }
+
+    /// How many requests the origin has seen since the last call.
+    fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.script.seen.lock().unwrap())
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.kit.worker().advance(Duration::from_secs(seconds));
+    }
+}
+
+fn request(target: &str, fields: &str) -> Request {
+    let fields = fields.split('|').filter_map(|field| field.split_once(':'));
+    fields.fold(Request::get(target), |request, (name, value)| request.field(name.trim(), value.trim()))
+}
+
+/// Sends two requests; checks whether the second one is answered from the store.
+#[track_caller]
+fn check(first: (&str, &str), later: u64, second: &str, is_hit: bool) {
+    let mut bench = bench(json!({}));
+    bench.replies([reply(first.1, "content")]);
+    let one = bench.get(first.0);
+    assert_eq!(one.text(), "content");
+    bench.pass(later);
+    let two = bench.get(second);
+    let is_answered = bench.seen().len() == 1;
+    assert_eq!(is_answered, is_hit, "{first:?}, {later} s, {second}: {:?}", two.fields);
+    if is_hit {
+        assert_eq!((two.status, two.text()), (200, "content"));
+    }
+}
+
+// RFC 9111 §3: which responses a shared cache stores; §4: which stored ones it uses. With `ttl` for those without freshness.
+#[test]
+fn storing_and_using() {
+    let day = "Cache-Control: max-age=86400";
+    // §4.2.1: the lifetime.
+    check(("", "Cache-Control: max-age=10"), 9, "", true);
+    check(("", "Cache-Control: max-age=10"), 10, "", false);
+    check(("", "Cache-Control: max-age=100, s-maxage=10"), 11, "", false);
+    check(("", "Cache-Control: max-age=1, s-maxage=10"), 9, "", true);
+    check(("", "Cache-Control: max-age=10 | Expires: Thu, 01 Jan 1970 00:00:00 GMT"), 9, "", true);
+    check(("", "Expires: Tue, 01 Jan 2030 00:01:00 GMT"), 59, "", true);
+    check(("", "Expires: Tue, 01 Jan 2030 00:01:00 GMT"), 60, "", false);
+    check(("", "Expires: 0"), 0, "", false);
+    check(("", "Expires: Tue, 01 Jan 2030 00:01:00 GMT | Expires: Tue, 01 Jan 2030 00:01:00 GMT"), 0, "", false);
+    check(("", "Date: Mon, 31 Dec 2029 23:59:00 GMT | Expires: Tue, 01 Jan 2030 00:01:00 GMT"), 59, "", true);
+    check(("", "Date: Mon, 31 Dec 2029 23:59:00 GMT | Expires: Tue, 01 Jan 2030 00:01:00 GMT"), 60, "", false);
+    check(("", ""), 119, "", true);
+    check(("", ""), 120, "", false);
+    // §4.2.3: the age.
+    check(("", "Cache-Control: max-age=100 | Age: 90"), 9, "", true);
+    check(("", "Cache-Control: max-age=100 | Age: 90"), 10, "", false);
+    check(("", "Cache-Control: max-age=100 | Age: 90, 0"), 10, "", false);
+    check(("", "Cache-Control: max-age=100 | Age: x"), 10, "", true);
+    check(("", "Cache-Control: max-age=100 | Date: Mon, 31 Dec 2029 23:58:30 GMT"), 9, "", true);
+    check(("", "Cache-Control: max-age=100 | Date: Mon, 31 Dec 2029 23:58:30 GMT"), 10, "", false);
+    // §3 and §5.2.2: what the response forbids.
+    for control in [
+        "no-store",
+        "private",
+        "private=\"x\"",
+        "no-cache",
+        "max-age=100, no-store",
+        "max-age=100, private",
+        "max-age=0",
+    ] {
+        check(("", &format!("Cache-Control: {control}")), 0, "", false);
+    }
+    check(("", "Cache-Control: no-store, must-understand, max-age=10"), 0, "", true);
+    check(("", &format!("{day} | Vary: *")), 0, "", false);
+    check(("", &format!("{day} | Set-Cookie: a=b")), 0, "", false);
+    // §3.5: requests with credentials.
+    let credentials = "Authorization: Basic YTpi";
+    check((credentials, day), 0, credentials, false);
+    check((credentials, day), 0, "", false);
+    check(("", day), 0, credentials, false);
+    for control in ["public, max-age=10", "s-maxage=10", "max-age=10, must-revalidate"] {
+        let control = format!("Cache-Control: {control}");
+        check((credentials, &control), 0, credentials, true);
+        check((credentials, &control), 0, "", true);
+        check(("", &control), 0, credentials, true);
+    }
+    // A response without freshness of its own may be one user's: it is neither stored for nor given to requests with cookies.
+    check(("Cookie: a=b", ""), 0, "Cookie: a=b", false);
+    check(("Cookie: a=b", ""), 0, "", false);
+    check(("", ""), 0, "Cookie: a=b", false);
+    check(("Cookie: a=b", day), 0, "Cookie: c=d", true);
+    check(("Cookie: a=b", "Cache-Control: public"), 0, "", true);
+    // §5.2.1: directives of requests.
+    for (directives, later, is_hit) in [
+        ("no-cache", 0, false),
+        ("max-age=0", 0, false),
+        ("max-age=5", 5, true),
+        ("max-age=5", 6, false),
+        ("min-fresh=10", 86_390, true),
+        ("min-fresh=11", 86_390, false),
+        ("max-stale", 90_000, true),
+        ("max-stale=10", 86_410, true),
+        ("max-stale=10", 86_411, false),
+        ("x", 0, true),
+    ] {
+        check(("", day), later, &format!("Cache-Control: {directives}"), is_hit);
+    }
+    check(("", day), 0, "Pragma: no-cache", false);
+    check(("", day), 0, "Pragma: no-cache | Cache-Control: max-stale", true);
+    check(("Cache-Control: no-store", day), 0, "", false);
+    check(("", "Cache-Control: max-age=1, must-revalidate"), 2, "Cache-Control: max-stale", false);
+    // RFC 9110 §13.1.1: conditions for the origin.
+    check(("", day), 0, "If-Match: \"a\"", false);
+    check(("", day), 0, "If-Unmodified-Since: Tue, 01 Jan 2030 00:01:00 GMT", false);
+    // §4.1: selecting fields.
+    check(("Accept-Encoding: gzip", &format!("{day} | Vary: Accept-Encoding")), 0, "Accept-Encoding: GZIP;q=0.5", true);
+    check(("Accept-Encoding: gzip", &format!("{day} | Vary: Accept-Encoding")), 0, "", false);
+}
+
+// RFC 9110 §15.1 and RFC 9111 §3: statuses that are stored with and without explicit freshness.
+#[test]
+fn statuses() {
+    for (status, fields, is_stored) in [
+        (404, "", true),
+        (301, "", true),
+        (204, "", true),
+        (302, "", false),
+        (500, "", false),
+        (302, "Cache-Control: max-age=9", true),
+        (599, "Cache-Control: max-age=9", true),
+        (599, "Cache-Control: max-age=9, must-understand", false),
+        (206, "Cache-Control: max-age=9", false),
+        (304, "Cache-Control: max-age=9", false),
+        (418, "", true),
+    ] {
+        let mut bench = bench(json!({ "allowed_additional_status_codes": [418] }));
+        bench.replies([reply(fields, "").status(status)]);
+        assert_eq!(bench.get("").status, status);
+        assert_eq!(bench.get("").status, status);
+        assert_eq!(bench.seen().len() == 1, is_stored, "{status} {fields}");
+    }
+}
+
+// RFC 9110 §6.6.1, RFC 9111 §5.1, RFC 9211 §2: the fields of a response from the store.
+#[test]
+fn fields_of_a_hit() {
+    let mut bench = bench(json!({ "cache_name": "my cache" }));
+    bench.replies([reply(
+        "Cache-Control: max-age=60 | X-A: 1 | X-A: 2 | Connection: X-Hop | X-Hop: 1 | Age: 5",
+        "content",
+    )]);
+    let one = bench.get("");
+    assert_eq!(one.field("Cache-Status"), Some("\"my cache\"; fwd=uri-miss; fwd-status=200; stored"));
+    bench.pass(7);
+    let two = bench.get("");
+    assert_eq!(two.field("Cache-Status"), Some("\"my cache\"; hit; ttl=48"));
+    assert_eq!((two.field("Age"), two.field("Date")), (Some("12"), Some(START)));
+    assert_eq!(two.values("X-A").collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!((two.field("X-Hop"), two.field("Connection"), two.field("Server")), (None, None, Some("Causeway")));
+    assert_eq!((two.text(), two.length), ("content", Some(7)));
+    let head = bench.send(&Request::new("HEAD", "/"));
+    assert_eq!((head.status, head.body.len(), head.length, head.field("Age")), (200, 0, Some(7), Some("12")));
+    assert_eq!(bench.seen().len(), 1);
+    let post = bench.send(&Request::new("POST", "/"));
+    assert_eq!(post.field("Cache-Status"), Some("\"my cache\"; fwd=method; fwd-status=200"));
+    let none = bench.get("Cache-Control: only-if-cached, no-cache");
+    assert_eq!(none.status, 504, "RFC 9111 §5.2.1.7");
+}
+
+// Handlers before the cache act on every response; those behind it only when the response is made.
+#[test]
+fn handlers_before_and_behind() {
+    let set = |name: &str, value: &str| json!({ "handler": "headers", "response": { "set": { name: [value] }, "deferred": false } });
+    let before = [set("X-Id", "{http.request.header.X-Id}"), set("X-Both", "before")];
+    let behind = [set("X-Both", "behind"), json!({ "handler": "headers", "response": { "delete": ["Server"] } })];
+    let mut bench = bench_with(json!({}), &before, &behind);
+    bench.replies([reply("Cache-Control: max-age=60", "content")]);
+    for id in ["1", "2", "3"] {
+        let answer = bench.get(&format!("X-Id: {id}"));
+        assert_eq!(answer.field("X-Id"), Some(id), "a field of this request's own");
+        assert_eq!((answer.field("X-Both"), answer.field("Server")), (Some("behind"), None));
+    }
+    assert_eq!(bench.seen().len(), 1);
+}
+
+// RFC 9111 §4.3: a stale response is validated; §4.3.4: 304 updates it, 200 replaces it.
+#[test]
+fn validation() {
+    let mut bench = bench(json!({}));
+    bench.replies([
+        reply("Cache-Control: max-age=10 | ETag: \"a\" | Last-Modified: Tue, 01 Jan 2030 00:00:00 GMT | X-A: old | X-B: kept", "one"),
+        reply("Cache-Control: max-age=20 | ETag: \"a\" | X-A: new | Content-Encoding: gzip", "").status(304),
+        reply("Cache-Control: max-age=10 | ETag: \"b\"", "two"),
+    ]);
+    bench.get("");
+    bench.pass(10);
+    bench.seen();
+    let two = bench.get("If-None-Match: \"zzz\" | Range: bytes=0-0");
+    let seen = bench.seen();
+    assert_eq!((seen[0].field("If-None-Match"), seen[0].field("If-Modified-Since")), (Some("\"a\""), Some(START)));
+    assert_eq!(seen[0].field("Range"), None);
+    assert_eq!(two.field("Cache-Status"), Some("Causeway; fwd=stale; fwd-status=304; stored"));
+    assert_eq!((two.status, two.text(), two.field("Content-Range")), (206, "o", Some("bytes 0-0/3")));
+    bench.pass(19);
+    let three = bench.get("");
+    assert_eq!((three.status, three.text(), three.field("Age")), (200, "one", Some("19")));
+    assert_eq!(
+        (three.field("X-A"), three.field("X-B"), three.field("Content-Encoding")),
+        (Some("new"), Some("kept"), None)
+    );
+    bench.pass(1);
+    let four = bench.get("If-None-Match: \"a\"");
+    assert_eq!((four.status, four.text()), (200, "two"));
+    assert_eq!(bench.get("").text(), "two");
+    assert_eq!(bench.seen().len(), 1);
+    // A client's reload is validated too.
+    bench.replies([reply("", "").status(304)]);
+    let five = bench.get("Cache-Control: no-cache | If-None-Match: \"b\"");
+    assert_eq!((five.status, five.field("ETag")), (304, Some("\"b\"")));
+    assert_eq!(bench.seen()[0].field("If-None-Match"), Some("\"b\""));
+}
+
+// RFC 9111 §4.3.2, RFC 9110 §13 and §14: conditions and ranges of requests, answered from the store.
+#[test]
+fn conditions_and_ranges() {
+    let mut bench = bench(json!({}));
+    bench.replies([reply(
+        "Cache-Control: max-age=60 | ETag: \"a\" | Last-Modified: Mon, 31 Dec 2029 00:00:00 GMT",
+        "0123456789",
+    )]);
+    bench.get("");
+    for (fields, status, body) in [
+        ("If-None-Match: \"a\"", 304, ""),
+        ("If-None-Match: W/\"a\", \"b\"", 304, ""),
+        ("If-None-Match: *", 304, ""),
+        ("If-None-Match: \"b\"", 200, "0123456789"),
+        ("If-Modified-Since: Mon, 31 Dec 2029 00:00:00 GMT", 304, ""),
+        ("If-Modified-Since: Sun, 30 Dec 2029 00:00:00 GMT", 200, "0123456789"),
+        ("Range: bytes=2-4", 206, "234"),
+        ("Range: bytes=-1", 206, "9"),
+        ("Range: bytes=20-", 416, ""),
+        ("Range: lines=1", 200, "0123456789"),
+        ("Range: bytes=2-4 | If-Range: \"a\"", 206, "234"),
+        ("Range: bytes=2-4 | If-Range: \"b\"", 200, "0123456789"),
+    ] {
+        let answer = bench.get(fields);
+        assert_eq!((answer.status, answer.text()), (status, body), "{fields}");
+    }
+    let several = bench.get("Range: bytes=0-0,9-9");
+    assert!(several.field("Content-Type").unwrap().starts_with("multipart/byteranges"));
+    assert_eq!(bench.seen().len(), 1);
+    // Without a stored response the origin gets the client's range, and its partial response is not stored.
+    bench.replies([reply("Cache-Control: max-age=60 | Content-Range: bytes 0-1/10", "01").status(206)]);
+    for _ in 0..2 {
+        let part = bench.send(&request("/other", "Range: bytes=0-1"));
+        assert_eq!((part.status, part.text()), (206, "01"));
+    }
+    assert_eq!(bench.seen().len(), 2);
+}
+
+// RFC 9111 §4.4: a successful unsafe request invalidates its target, Location and Content-Location of the same origin.
+#[test]
+fn invalidation() {
+    for (method, status, fields, dropped) in [
+        ("POST", 200, "", &["/"][..]),
+        ("DELETE", 204, "", &["/"]),
+        ("PUT", 303, "Location: /other", &["/", "/other"]),
+        ("X-OWN", 200, "Content-Location: http://www.example.com/other?q=1#f", &["/", "/other?q=1"]),
+        ("POST", 200, "Location: //www.example.com/other", &["/"]),
+        ("POST", 200, "Location: https://www.example.com/other", &["/"]),
+        ("POST", 200, "Location: http://other.example.com/other", &["/"]),
+        ("POST", 500, "", &[]),
+        ("OPTIONS", 200, "", &[]),
+    ] {
+        let mut bench = bench(json!({}));
+        let paths = ["/", "/other", "/other?q=1"];
+        bench.replies([reply("Cache-Control: max-age=60", "x")]);
+        for path in paths {
+            bench.send(&request(path, "").without("Host").field("Host", "www.example.com"));
+        }
+        bench.replies([reply(fields, "").status(status)]);
+        bench.send(&Request::new(method, "/").without("Host").field("Host", "www.example.com"));
+        bench.replies([reply("", "new")]);
+        for path in paths {
+            let answer = bench.send(&request(path, "").without("Host").field("Host", "www.EXAMPLE.com"));
+            assert_eq!(answer.text() == "new", dropped.contains(&path), "{method} {status} {fields}: {path}");
+        }
+    }
+}
+
+// RFC 9111 §2: the key is the URI: host, scheme and query are parts of it, and the request's other fields are not.
+#[test]
+fn keys() {
+    let host = |target: &str, host: &str| Request::get(target).without("Host").field("Host", host);
+    let cases = [
+        (host("/a", "one.example"), host("/a", "ONE.example"), true),
+        (host("/a", "one.example"), host("/a", "two.example"), false),
+        (host("/a", "one.example"), host("/a", "one.example:81"), false),
+        (host("/a", "one.example"), host("http://one.example/a", "one.example"), true),
+        (host("/a", "one.example"), host("/a", "one.example").secure(), false),
+        (host("/a", "one.example"), host("/a?", "one.example"), false),
+        (host("/a?b", "one.example"), host("/a?c", "one.example"), false),
+        (host("/a", "one.example"), host("/A", "one.example"), false),
+        (host("/a", "one.example"), host("/%61", "one.example"), false),
+        (host("/a", "one.example"), host("/a", "one.example").field("X-Forwarded-Host", "x"), true),
+    ];
+    for (number, (one, two, is_same)) in cases.iter().enumerate() {
+        let mut bench = bench(json!({}));
+        bench.replies([reply("Cache-Control: max-age=60", "x")]);
+        bench.send(one);
+        bench.send(two);
+        assert_eq!(bench.seen().len() == 1, *is_same, "{number}");
+    }
+    for (key, one, two, is_same) in [
+        (json!({ "disable_query": true }), "/a?b", "/a?c", true),
+        (json!({ "headers": ["X-A"] }), "/a", "/a", true),
+        (json!({ "template": "{http.request.uri.query.q}" }), "/a?q=1", "/b?q=1", true),
+        (json!({ "template": "{http.request.uri.query.q}" }), "/a?q=1", "/a?q=2", false),
+    ] {
+        let mut bench = bench(json!({ "key": key }));
+        bench.replies([reply("Cache-Control: max-age=60", "x")]);
+        bench.send(&request(one, ""));
+        bench.send(&request(two, ""));
+        assert_eq!(bench.seen().len() == 1, is_same, "{key}");
+    }
+    let mut bench = bench(json!({ "headers": ["Cookie"] }));
+    bench.replies([reply("", "x")]);
+    for (cookie, is_hit) in [("a=1", false), ("a=1", true), ("a=2", false), ("a=1", true)] {
+        bench.get(&format!("Cookie: {cookie}"));
+        assert_eq!(bench.seen().is_empty(), is_hit, "the operator made cookies part of the key: {cookie}");
+    }
+}
+
+// Two handlers whose keys lack the host do not share their responses: they may be of different sites.
+#[test]
+fn keys_without_a_host_are_a_handlers_own() {
+    let script = Arc::new(Script::default());
+    let cache = json!({ "handler": "cache", "memory": 77_777_777, "key": { "disable_host": true } });
+    let route = |path: &str| json!({ "match": [{ "host": [path] }], "handle": [cache, { "handler": "origin" }], "terminal": true });
+    let mut kit = Kit::new(&registry(&script), &json!([route("a"), route("b")]));
+    script.replies.lock().unwrap().push_back(reply("Cache-Control: max-age=60", "x"));
+    for host in ["a", "b", "a", "b"] {
+        kit.send(&Request::get("/").without("Host").field("Host", host));
+    }
+    assert_eq!(script.seen.lock().unwrap().len(), 2);
+}
+
+// RFC 9111 §3.3: an incomplete response is not stored.
+#[test]
+fn bodies() {
+    let fresh = || reply("Cache-Control: max-age=60", "");
+    for (reply, is_stored) in [
+        (fresh().pieces(&["con", "tent"], None), true),
+        (fresh().pieces(&["con", "tent"], Some(BodyFault::PeerGone)), false),
+        (fresh().pieces(&["content", &"x".repeat(2000)], None), false),
+        (reply("Cache-Control: max-age=60", &"x".repeat(2000)), false),
+        (reply("Cache-Control: max-age=60", &"x".repeat(1000)), true),
+    ] {
+        let mut bench = bench(json!({ "max_cacheable_body_bytes": 1000 }));
+        bench.replies([reply]);
+        let one = bench.get("");
+        let two = bench.get("");
+        assert_eq!(bench.seen().len() == 1, is_stored, "{:?}", one.fields);
+        assert_eq!(one.body, two.body);
+    }
+}
+
+// RFC 5861 §4, RFC 9111 §4.2.4: a stale response instead of an error, unless it must be validated.
+#[test]
+fn stale_if_error() {
+    for (stale, control, later, is_served) in [
+        (0, "max-age=10, stale-if-error=20", 29, true),
+        (0, "max-age=10, stale-if-error=20", 30, false),
+        (0, "max-age=10", 10, false),
+        (20, "max-age=10", 29, true),
+        (20, "max-age=10", 30, false),
+        (20, "max-age=10, must-revalidate", 10, false),
+        (20, "max-age=10, proxy-revalidate", 10, false),
+        (20, "s-maxage=10", 10, false),
+    ] {
+        for (status, seen) in [(503, 503), (0, 502), (500, 500)] {
+            let mut bench = bench(json!({ "stale": stale * 1_000_000_000_i64 }));
+            bench.replies([reply(&format!("Cache-Control: {control}"), "old")]);
+            bench.get("");
+            bench.replies([reply("X-New: 1", "error").status(status)]);
+            bench.pass(later);
+            let answer = bench.get("");
+            if is_served {
+                assert_eq!(
+                    (answer.status, answer.text(), answer.field("X-New")),
+                    (200, "old", None),
+                    "{control} {later}"
+                );
+                let want = format!("Causeway; fwd=stale; fwd-status={seen}; detail=stale-if-error");
+                assert_eq!(answer.field("Cache-Status"), Some(&*want));
+            } else {
+                assert_eq!(answer.status, seen, "{control} {later}");
+            }
+        }
+    }
+}
+
+// The operator's defaults and exceptions.
+#[test]
+fn settings() {
+    let hits = |cache: Value, fields: &str, request_fields: &str, later: u64| {
+        let mut bench = bench(cache);
+        bench.replies([reply(fields, "x")]);
+        bench.get(request_fields);
+        bench.pass(later);
+        bench.get(request_fields);
+        bench.seen().len() == 1
+    };
+    let second = 1_000_000_000_i64;
+    assert!(hits(json!({ "ttl": 10 * second }), "", "", 9));
+    assert!(!hits(json!({ "ttl": 10 * second }), "", "", 10));
+    assert!(hits(json!({ "ttl": 10 * second }), "Cache-Control: max-age=60", "", 50));
+    assert!(!hits(json!({ "default_cache_control": "no-store" }), "", "", 0));
+    assert!(hits(json!({ "default_cache_control": "public, max-age=50" }), "", "Cookie: a=b", 49));
+    assert!(!hits(json!({}), "", "Cache-Control: no-cache", 0));
+    assert!(hits(json!({ "mode": "bypass_request" }), "", "Cache-Control: no-cache", 0));
+    assert!(!hits(json!({ "regex": { "exclude": "^/$" } }), "", "", 0));
+    assert!(hits(json!({ "regex": { "exclude": "^/x" } }), "", "", 0));
+    let mut bench = bench(json!({ "default_cache_control": "max-age=50" }));
+    bench.replies([reply("", "x")]);
+    assert_eq!(bench.get("").field("Cache-Control"), Some("max-age=50"));
+}
+
+#[test]
+fn bad_configurations_name_the_place() {
+    let script = Arc::new(Script::default());
+    for (member, value, want) in [
+        ("ttl", json!("x"), "ttl"),
+        ("allowed_http_verbs", json!(["POST"]), "allowed_http_verbs: found 'POST', expected GET or HEAD"),
+        ("mode", json!("bypass"), "mode: found 'bypass'"),
+        ("cache_name", json!("\u{e9}"), "cache_name"),
+        ("redis", json!({ "url": "x" }), "redis: found 'redis', expected nothing: this is not built"),
+        ("key", json!({ "headers": ["a b"] }), "key: found 'a b'"),
+        ("regex", json!({ "exclude": "(" }), "regex.exclude"),
+        ("max_cacheable_body_bytes", json!(1 << 30), "max_cacheable_body_bytes"),
+        ("x", json!(1), "unknown field `x`"),
+    ] {
+        let routes = json!([{ "handle": [{ "handler": "cache", member: value }] }]);
+        let error = Kit::build(&registry(&script), &routes, &json!([])).err().expect("it is refused").to_string();
+        assert!(error.contains(want), "{error}");
+    }
+}
