@@ -29,6 +29,7 @@ mod store;
 mod stored;
 mod vary;
 
+use std::cell::Cell;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -38,7 +39,8 @@ use std::time::{Duration, Instant};
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, OwnedValue, StatusCode, names};
 use causeway_pipeline::context::{LocalId, VarId};
-use causeway_pipeline::{Body, Build, BuildError, Context, Fault, Handler, Response, Sleep, Step};
+use causeway_pipeline::detached::detach;
+use causeway_pipeline::{Body, Build, BuildError, Context, Fault, Handler, Response, Sleep, StateId, Step};
 use serde_json::Value;
 
 use crate::regexp::Regexp;
@@ -52,6 +54,8 @@ use vary::Vary;
 
 /// How long a request waits for the fetch of another one.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Stale responses that a worker's handler refreshes at a time; beyond it, they stay stale until a later request.
+const REFRESHES_MAX: usize = 256;
 /// How often a request waits: after a fetch whose response is not for it, it waits for another one, or fetches.
 const WAITS_MAX: u8 = 3;
 
@@ -82,6 +86,9 @@ struct CacheRules {
     /// The directives of requests count.
     obeys_requests: bool,
     fetch: LocalId<Fetch>,
+    refresh: LocalId<Refresh>,
+    /// How many refreshes are under way on a worker.
+    refreshes: StateId<Rc<Cell<usize>>>,
     /// Why the request was forwarded, if its response is not stored; a text of [`Forwarded`].
     forwarded: VarId,
     /// The key of a request that may change its resource.
@@ -102,11 +109,30 @@ struct Fetch {
     /// The request has the validators of the stale response.
     validates: bool,
     guard: Option<FetchGuard>,
+    /// Counts a refresh until its response is there.
+    _refresh: Option<RefreshCount>,
+}
+
+/// A request without a client, for a fresh response in place of a stale one.
+struct Refresh {
+    stale: Arc<StoredResponse>,
+    guard: FetchGuard,
+    count: RefreshCount,
+}
+
+struct RefreshCount(Rc<Cell<usize>>);
+
+impl Drop for RefreshCount {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// How a stored response can be used for a request.
 enum Use {
     Now,
+    /// The response is stale, and used while it is refreshed (RFC 5861 §3).
+    WhileRefreshing,
     /// The response is stale; the request must ask the origin first.
     Validated(Forwarded),
     /// It is for other requests.
@@ -156,7 +182,10 @@ impl CacheRules {
             Found::Match(stored) => match self.usable(&stored, &directives, asker, now) {
                 Use::No => (Forwarded::UriMiss, None),
                 Use::Validated(why) => (why, Some(stored)),
-                Use::Now => {
+                usable @ (Use::Now | Use::WhileRefreshing) => {
+                    if matches!(usable, Use::WhileRefreshing) {
+                        self.refresh(cx, key, &stored, now);
+                    }
                     let handled = if waits > 0 {
                         Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: Then::Collapsed }
                     } else {
@@ -184,7 +213,31 @@ impl CacheRules {
                 Turn::Apart => {}
             }
         }
-        self.forward(cx, key, why, stale, asker, guard)
+        self.forward(cx, key, why, stale, asker, (guard, None))
+    }
+
+    /// Fetches a fresh response without a client, unless a fetch is under way.
+    #[cold]
+    fn refresh(self: &Arc<Self>, cx: &mut Context, key: &[u8], stale: &Arc<StoredResponse>, now: Instant) {
+        let refreshes = Rc::clone(cx.generation().state(self.refreshes));
+        if refreshes.get() == REFRESHES_MAX {
+            return;
+        }
+        let Turn::Fetch(guard) = self.store.take_turn(self.store.key(key), now) else { return };
+        let repeated = cx.repeat(|head| {
+            head.set_method(Method::Get);
+            // The client's conditions and directives are answered by the stale response.
+            for name in
+                [names::IF_NONE_MATCH, names::IF_MODIFIED_SINCE, names::RANGE, names::IF_RANGE, names::CACHE_CONTROL]
+            {
+                head.fields_mut().remove(name);
+            }
+        });
+        let Some(mut repeated) = repeated else { return };
+        refreshes.set(refreshes.get() + 1);
+        let refresh = Refresh { stale: Arc::clone(stale), guard, count: RefreshCount(refreshes) };
+        repeated.set_local(self.refresh, refresh);
+        detach(repeated);
     }
 
     /// Waits until another request's fetch has ended, then looks the response up again.
@@ -220,7 +273,7 @@ impl CacheRules {
         why: Forwarded,
         stale: Option<Arc<StoredResponse>>,
         asker: Asker,
-        guard: Option<FetchGuard>,
+        (guard, refresh): (Option<FetchGuard>, Option<RefreshCount>),
     ) -> Step {
         let request = cx.head().fields().clone();
         let validates = stale.as_ref().is_some_and(|stale| stale.has_validator());
@@ -240,7 +293,8 @@ impl CacheRules {
             }
         }
         let (base, sent) = (cx.response().fields().clone(), cx.worker().now());
-        let fetch = Fetch { key: key.into(), request, base, asker, sent, why, stale, validates, guard };
+        let fetch =
+            Fetch { key: key.into(), request, base, asker, sent, why, stale, validates, guard, _refresh: refresh };
         cx.set_local(self.fetch, fetch);
         Step::Next
     }
@@ -268,8 +322,12 @@ impl CacheRules {
         match stored.freshness.staleness(now) {
             None => Use::Now,
             Some(staleness) => {
-                let is_accepted = request.max_stale.is_some_and(|max| staleness <= seconds(max));
-                if is_accepted && !directives.forbids_stale() { Use::Now } else { Use::Validated(Forwarded::Stale) }
+                let within = |most: Option<u64>| most.is_some_and(|most| staleness <= seconds(most));
+                match directives.forbids_stale() {
+                    false if within(request.max_stale) => Use::Now,
+                    false if within(directives.stale_while_revalidate) => Use::WhileRefreshing,
+                    _ => Use::Validated(Forwarded::Stale),
+                }
             }
         }
     }
@@ -401,6 +459,13 @@ impl Handler for Cache {
         // Error routes answer for a failed request, not for its resource.
         if cx.fault().is_some() {
             return Step::Next;
+        }
+        if let Some(Refresh { stale, guard, count }) = cx.take_local(rules.refresh) {
+            let asker = rules.asker(cx.head().fields(), &RequestDirectives::default());
+            return cx.with_scratch(|cx, key| {
+                rules.key.write(cx, key);
+                rules.forward(cx, key, Forwarded::Stale, Some(stale), asker, (Some(guard), Some(count)))
+            });
         }
         match rules.bypass(cx) {
             None => rules.begin(cx, 0),

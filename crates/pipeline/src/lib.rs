@@ -12,7 +12,7 @@
 //! - [`trust`]: which request fields the server trusts
 //! - [`upstream`]: calls to other servers
 //! - [`worker`]: the services that a worker offers to handlers: clock, timers, blocking work, upstreams
-//! - [`outcome`]: how an exchange ended
+//! - [`outcome`]: how an exchange ended; [`detached`]: exchanges without a client
 //! - [`listen`]: the configuration of listeners
 //! - [`metrics`]: counters of requests, and the formats of a scrape
 //! - `log_limit`: a rate limit for log lines that requests cause
@@ -23,6 +23,7 @@ mod async_handler;
 pub mod body;
 pub mod build;
 pub mod context;
+pub mod detached;
 pub mod handler;
 pub mod listen;
 mod log_limit;

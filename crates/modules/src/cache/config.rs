@@ -1,5 +1,6 @@
 //! The handler's JSON: the members of the plugin `cache-handler` that apply here, and `memory`.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use causeway_message::OwnedValue;
@@ -146,6 +147,8 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         coalesces: !written.disable_coalescing,
         obeys_requests,
         fetch: build.local(),
+        refresh: build.local(),
+        refreshes: build.state(|_| Rc::default()),
         forwarded: build.slot("http.cache.forwarded"),
         changed: build.slot("http.cache.changed"),
     })

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Context as Task;
 
 use causeway_message::NameRef;
-use causeway_pipeline::{BodyFault, BodyStream, Frame, Registry};
+use causeway_pipeline::{BodyFault, BodyReader, BodyStream, Frame, Registry, Verdict, Worker};
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::json;
 
@@ -68,7 +68,6 @@ impl BodyStream for Pieces {
 /// A request as the origin saw it.
 #[derive(Clone, Debug)]
 struct Seen {
-    method: String,
     fields: FieldMap,
 }
 
@@ -90,8 +89,7 @@ struct Origin(Arc<Script>);
 
 impl Handler for Origin {
     fn enter(&self, cx: &mut Context) -> Step {
-        let head = cx.head();
-        let seen = Seen { method: head.method().as_str().to_owned(), fields: head.fields().clone() };
+        let seen = Seen { fields: cx.head().fields().clone() };
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
         let mut replies = self.0.replies.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() };
@@ -558,6 +556,107 @@ fn stale_if_error() {
             }
         }
     }
+}
+
+// RFC 5861 §3: a stale response is served while a fresh one is fetched, once for all requests.
+#[test]
+fn stale_while_revalidate() {
+    let mut bench = bench(json!({}));
+    bench.replies([
+        reply("Cache-Control: max-age=10, stale-while-revalidate=20 | ETag: \"a\"", "old"),
+        reply("Cache-Control: max-age=10, stale-while-revalidate=20 | ETag: \"b\"", "new").pieces(&["ne", "w"], None),
+    ]);
+    bench.get("");
+    bench.pass(29);
+    bench.seen();
+    for _ in 0..3 {
+        let answer = bench.get("Cache-Control: x | Range: bytes=0-1");
+        assert_eq!((answer.status, answer.text(), answer.field("Age")), (206, "ol", Some("29")));
+        assert_eq!(answer.field("Cache-Status"), Some("Causeway; hit; ttl=-19"));
+    }
+    assert_eq!(bench.seen().len(), 0, "the task has not run yet");
+    bench.kit.worker().drive_spawned();
+    let seen = bench.seen();
+    assert_eq!((seen.len(), seen[0].field("If-None-Match"), seen[0].field("Range")), (1, Some("\"a\""), None));
+    assert_eq!(bench.kit.worker().drive_spawned(), 0);
+    let answer = bench.get("");
+    assert_eq!((answer.text(), answer.field("Age")), ("new", Some("0")));
+    bench.pass(31);
+    bench.get("");
+    assert_eq!(bench.seen().len(), 1, "after that time the client waits for a fresh one");
+    // RFC 9111 §4.2.4.
+    bench.replies([reply("Cache-Control: max-age=10, stale-while-revalidate=20, must-revalidate", "x")]);
+    bench.send(&request("/strict", ""));
+    bench.pass(11);
+    bench.send(&request("/strict", ""));
+    assert_eq!(bench.seen().len(), 2);
+}
+
+// A refresh whose origin fails leaves the stale response, and a later request tries again.
+#[test]
+fn a_refresh_that_fails() {
+    let mut bench = bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=10, stale-while-revalidate=200", "old"), Reply::default()]);
+    bench.get("");
+    bench.pass(11);
+    for _ in 0..2 {
+        assert_eq!(bench.get("").text(), "old");
+        bench.kit.worker().drive_spawned();
+    }
+    assert_eq!(bench.seen().len(), 3);
+}
+
+// Concurrent requests of one key: one fetches, the others wait for its response.
+#[test]
+fn one_fetch_for_many() {
+    let mut bench = bench(json!({}));
+    // The origin's body has not ended while the response is not read.
+    bench.replies([reply("Cache-Control: max-age=10", "").pieces(&["con", "tent"], None)]);
+    let Verdict::Respond(first) = bench.kit.verdict(&Request::get("/")) else { panic!("the origin responds") };
+    let waiting: Vec<_> = (0..3).map(|_| bench.kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
+    assert_eq!(bench.seen().len(), 1);
+    let mut body = BodyReader::from(first.body);
+    let worker: Rc<dyn Worker> = bench.kit.worker().clone();
+    let mut task = Task::from_waker(std::task::Waker::noop());
+    while let Poll::Ready(Some(frame)) = body.poll_frame(&worker, &mut task) {
+        frame.expect("the body is complete");
+    }
+    for pending in waiting {
+        let answer = pending.finish(&mut bench.kit);
+        assert_eq!(answer.text(), "content");
+        assert_eq!(answer.field("Cache-Status"), Some("Causeway; fwd=uri-miss; collapsed"));
+    }
+    assert_eq!(bench.seen().len(), 0);
+}
+
+// The first client is gone before its response is complete: of the others, one fetches, and the rest wait for it.
+#[test]
+fn a_fetch_that_is_given_up() {
+    let mut bench = bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=10", "").pieces(&["con", "tent"], None)]);
+    let first = bench.kit.verdict(&Request::get("/"));
+    let waiting: Vec<_> = (0..3).map(|_| bench.kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
+    drop(first);
+    for pending in waiting {
+        assert_eq!(pending.finish(&mut bench.kit).text(), "content");
+    }
+    assert_eq!(bench.seen().len(), 2, "one more fetch");
+}
+
+// A response that is not storable: those who waited fetch for themselves, and later requests do not wait.
+#[test]
+fn a_fetch_for_one_only() {
+    let mut bench = bench(json!({}));
+    bench.replies([reply("Cache-Control: no-store", "").pieces(&["con", "tent"], None)]);
+    let one = bench.kit.verdict(&Request::get("/"));
+    let two = bench.kit.verdict(&Request::get("/"));
+    assert_eq!(bench.seen().len(), 2, "nobody waits after the head of the first response");
+    drop((one, two));
+    let mut apart = bench_with(json!({ "disable_coalescing": true }), &[], &[]);
+    apart.replies([reply("Cache-Control: max-age=10", "").pieces(&["x"], None)]);
+    let _one = apart.kit.verdict(&Request::get("/"));
+    let _two = apart.kit.verdict(&Request::get("/"));
+    assert_eq!(apart.seen().len(), 2);
 }
 
 // The operator's defaults and exceptions.
