@@ -8,6 +8,7 @@
 //! - `recording`: a body that is stored while it is sent
 //! - `serving`: the response to a request from a stored one
 //! - `status`: Cache-Status
+//! - `control`: what the caches hold, and its removal, for the admin API
 //!
 //! ```text
 //! enter: look up ──fresh──────────────────────────────► respond
@@ -20,6 +21,7 @@
 //! ```
 
 mod config;
+mod control;
 mod directives;
 mod key;
 mod recording;
@@ -44,11 +46,13 @@ use causeway_pipeline::{Body, Build, BuildError, Context, Fault, Handler, Respon
 use serde_json::Value;
 
 use crate::regexp::Regexp;
+pub use control::{Purge, purge, usage};
 use directives::RequestDirectives;
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, Then};
 use store::{FetchGuard, Found, Store, Turn};
+pub use store::{Lookup, Usage};
 use stored::{Asker, StoredFields, StoredResponse, StoringRules, assess};
 use vary::Vary;
 
@@ -186,15 +190,18 @@ impl CacheRules {
                     if matches!(usable, Use::WhileRefreshing) {
                         self.refresh(cx, key, &stored, now);
                     }
+                    let ttl = stored.ttl(now);
+                    self.store.count(self.store.key(key), if ttl > 0 { Lookup::Hit } else { Lookup::Stale });
                     let handled = if waits > 0 {
                         Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: Then::Collapsed }
                     } else {
-                        Handled::Hit { ttl: stored.ttl(now) }
+                        Handled::Hit { ttl }
                     };
                     return Step::Respond(self.serve(cx, &stored, None, handled));
                 }
             },
         };
+        self.store.count(self.store.key(key), why.lookup());
         if directives.only_if_cached {
             // RFC 9111 §5.2.1.7.
             return Step::Fail(Fault::status(StatusCode::GATEWAY_TIMEOUT));

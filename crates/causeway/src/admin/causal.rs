@@ -12,6 +12,7 @@ mod options;
 mod run;
 mod runner;
 
+pub(super) use options::pairs;
 use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -97,7 +98,7 @@ pub(super) fn parse_command(
 
 fn report(query: &str) -> Result<ProfileCommand, AdminResponse> {
     let (mut form, mut number) = (ReportFormat::Json, None);
-    for (key, value) in options::pairs(query) {
+    for (key, value) in pairs(query) {
         match &*key {
             "format" => {
                 let known = ReportFormat::ALL.iter().find(|(name, _)| *name == value);
@@ -114,7 +115,7 @@ fn report(query: &str) -> Result<ProfileCommand, AdminResponse> {
 
 fn stop(query: &str) -> Result<ProfileCommand, AdminResponse> {
     let mut number = None;
-    for (key, value) in options::pairs(query) {
+    for (key, value) in pairs(query) {
         match &*key {
             "number" => number = Some(numbered(&value)?),
             _ => return Err(refused(unknown(&key, "'number'"))),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use causeway_message::{Method, NameRef, names};
+use causeway_modules::cache::Purge;
 use causeway_pipeline::metrics::Format;
 use causeway_pipeline::{Context, Ends, Handler, Step};
 
@@ -59,7 +60,7 @@ impl Handler for AdminHandler {
 
 /// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
 fn endpoint(path: &str) -> Option<&'static str> {
-    const EXACT: [&str; 10] = [
+    const EXACT: [&str; 11] = [
         "/load",
         "/adapt",
         "/stop",
@@ -69,6 +70,7 @@ fn endpoint(path: &str) -> Option<&'static str> {
         "/causeway/status",
         "/causeway/certificates",
         "/causeway/upgrade",
+        "/causeway/cache",
         "/debug/vars",
     ];
     const BELOW: [&str; 4] = ["/config/", "/id/", "/pki/", "/causal/"];
@@ -150,6 +152,13 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         "/causeway/certificates" if method == Method::Get => Ok(AdminCommand::Certificates),
         "/reverse_proxy/upstreams" if method == Method::Get => Ok(AdminCommand::Upstreams),
         "/debug/vars" if method == Method::Get => Ok(AdminCommand::Variables),
+        "/causeway/cache" => match method {
+            Method::Get => Ok(AdminCommand::CacheUsage),
+            Method::Delete => purge(target.query().unwrap_or_default())
+                .map(AdminCommand::Purge)
+                .map_err(|words| AdminResponse::error(400, words)),
+            _ => Err(AdminResponse::error(405, "method not allowed")),
+        },
         "/debug/vars" | "/causeway/status" | "/causeway/certificates" | "/reverse_proxy/upstreams" => {
             Err(AdminResponse::error(405, "method not allowed"))
         }
@@ -174,9 +183,28 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
     }
 }
 
+/// Reads which stored responses a request removes: all of them without a query.
+fn purge(query: &str) -> Result<Purge, String> {
+    let mut which = Purge::All;
+    for (key, value) in causal::pairs(query) {
+        if which != Purge::All {
+            return Err("found a second parameter, expected one of uri, prefix and tag".into());
+        }
+        which = match &*key {
+            _ if value.is_empty() => return Err(format!("{key}: found an empty text")),
+            "uri" => Purge::Uri(value),
+            "prefix" => Purge::Prefix(value),
+            "tag" => Purge::Tag(value),
+            _ => return Err(format!("found '{key}', expected uri, prefix or tag")),
+        };
+    }
+    Ok(which)
+}
+
 fn nothing_at(path: &str) -> AdminResponse {
     let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, \
-                 /causal, /causeway/status, /causeway/certificates, /causeway/upgrade and /debug/vars";
+                 /causal, /causeway/status, /causeway/certificates, /causeway/upgrade, \
+                 /causeway/cache and /debug/vars";
     AdminResponse::error(404, format!("no endpoint at {path}; {words}"))
 }
 

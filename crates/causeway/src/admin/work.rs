@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use causeway_modules::cache::{self, Lookup, Purge};
 use causeway_pipeline::metrics::Format;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody, Worker};
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer::{AdminResponse, MediaType, warnings};
 use super::{AdminState, causal};
@@ -54,6 +55,8 @@ pub(super) enum AdminCommand {
     Variables,
     Certificates,
     Upstreams,
+    CacheUsage,
+    Purge(Purge),
     Metrics(Format),
     Causal(causal::ProfileCommand),
 }
@@ -102,6 +105,8 @@ pub(super) async fn perform(
         AdminCommand::Variables => return context.variables().await,
         AdminCommand::Certificates => return context.certificates().await,
         AdminCommand::Upstreams => return context.upstreams(),
+        AdminCommand::CacheUsage => context.cache_usage().await,
+        AdminCommand::Purge(which) => context.purge(which).await,
         AdminCommand::Metrics(format) => context.metrics(format).await,
         AdminCommand::Causal(ask) => match text(body, causal::BODY_BYTES_MAX).await {
             Ok(body) => return causal::perform(ask, body, context.worker).await,
@@ -198,6 +203,28 @@ impl CommandContext {
             json!({ "address": upstream.dial(), "num_requests": upstream.requests(), "fails": upstream.failures(now) })
         });
         AdminResponse::json(&shown.collect())
+    }
+
+    async fn cache_usage(&self) -> Result<AdminResponse, AdminResponse> {
+        let usage = self.blocking(cache::usage).await?;
+        let lookups: Map<String, Value> = Lookup::ALL
+            .into_iter()
+            .zip(usage.lookups)
+            .map(|(lookup, count)| (lookup.as_str().to_owned(), count.into()))
+            .collect();
+        Ok(AdminResponse::json(&json!({
+            "responses": usage.responses,
+            "bytes": usage.bytes,
+            "bytes_max": usage.bytes_max,
+            "evicted": usage.evicted,
+            "lookups": lookups,
+        })))
+    }
+
+    async fn purge(&self, which: Purge) -> Result<AdminResponse, AdminResponse> {
+        tracing::info!(?which, "cached responses are removed through the admin API");
+        let purged = self.blocking(move || cache::purge(&which)).await?;
+        Ok(AdminResponse::json(&json!({ "purged": purged })))
     }
 
     async fn status(&self) -> AdminResponse {

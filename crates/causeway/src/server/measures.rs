@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use causeway_certs::Store;
 use causeway_engine::{Observer, WorkerView};
+use causeway_modules::cache::{self, Lookup};
 use causeway_modules::trace::span_counts;
 use causeway_pipeline::Metrics;
 use causeway_pipeline::metrics::{Exposition, Kind};
@@ -22,6 +23,7 @@ pub(super) fn install(metrics: &Metrics, engine: Observer) {
     metrics.collector("logs", logs);
     metrics.collector("engine", move |page| workers(page, &engine));
     metrics.collector("traces", spans);
+    metrics.collector("cache", cached);
 }
 
 /// Adds the expiry of the certificates in `store`, in place of an earlier store's.
@@ -54,6 +56,23 @@ fn spans(page: &mut Exposition) {
     {
         family.sample(&[("result", result)], count);
     }
+}
+
+fn cached(page: &mut Exposition) {
+    let usage = cache::usage();
+    let help = "Requests that the cache looked up, by the result.";
+    let family = page.family("causeway_cache_lookups_total", Kind::Counter, help);
+    for (lookup, count) in Lookup::ALL.into_iter().zip(usage.lookups) {
+        family.sample(&[("result", lookup.as_str())], count);
+    }
+    let help = "Responses that the cache stores.";
+    page.single("causeway_cache_responses", Kind::Gauge, help, usage.responses as u64);
+    let help = "Memory of stored responses.";
+    page.single("causeway_cache_bytes", Kind::Gauge, help, usage.bytes as u64);
+    let help = "Bound on the memory of stored responses.";
+    page.single("causeway_cache_max_bytes", Kind::Gauge, help, usage.bytes_max as u64);
+    let help = "Keys whose responses were removed because of the bound.";
+    page.single("causeway_cache_evictions_total", Kind::Counter, help, usage.evicted);
 }
 
 /// The metrics of Prometheus's client libraries for a process, from `/proc`. A number that the kernel does not show is

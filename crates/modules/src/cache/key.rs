@@ -68,7 +68,6 @@ impl KeyRules {
 
     /// Writes the key of the current request. Does not allocate in steady state.
     pub(super) fn write(&self, cx: &mut Context, out: &mut Vec<u8>) {
-        self.begin(out);
         match &self.uri {
             UriRules::Template(template) => template.render(cx, out),
             UriRules::Parts { .. } => {
@@ -81,6 +80,7 @@ impl KeyRules {
             out.push(b'\n');
             cx.head().fields().write_joined(name.as_ref(), out);
         }
+        self.end(out);
     }
 
     /// Writes the key of another URI on the same host, as `path?query`; false if keys are not made of these parts alone.
@@ -88,7 +88,6 @@ impl KeyRules {
         if !matches!(self.uri, UriRules::Parts { .. }) || !self.fields.is_empty() {
             return false;
         }
-        self.begin(out);
         let end = memchr::memchr(b'#', path_and_query).unwrap_or(path_and_query.len());
         let uri = &path_and_query[..end];
         let (path, query) = match memchr::memchr(b'?', uri) {
@@ -96,11 +95,14 @@ impl KeyRules {
             None => (uri, None),
         };
         self.parts(cx, path, query, out);
+        self.end(out);
         true
     }
 
-    fn begin(&self, out: &mut Vec<u8>) {
+    fn end(&self, out: &mut Vec<u8>) {
         if let Some(own) = self.own {
+            // No field value contains a zero byte.
+            out.extend_from_slice(b"\n\0");
             out.extend_from_slice(&own.to_le_bytes());
         }
     }
@@ -122,6 +124,11 @@ impl KeyRules {
             out.extend_from_slice(query);
         }
     }
+}
+
+/// Returns the URI of a key, or the text that the operator's template made of the request.
+pub(super) fn uri(key: &[u8]) -> &[u8] {
+    &key[..memchr::memchr(b'\n', key).unwrap_or(key.len())]
 }
 
 /// Returns the path and query of a URI reference in Location or Content-Location if it has the request's origin (RFC 9111 §4.4). Only

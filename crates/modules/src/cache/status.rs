@@ -6,6 +6,7 @@ use causeway_message::syntax::is_token;
 use causeway_message::{StatusCode, names};
 use causeway_pipeline::Context;
 
+use super::store::Lookup;
 use crate::rendered::with_field_value;
 
 /// Why a request was forwarded (RFC 9211 §2.2).
@@ -28,6 +29,16 @@ pub(super) enum Forwarded {
 impl Forwarded {
     pub(super) const ALL: [Self; 6] =
         [Self::Bypass, Self::Method, Self::UriMiss, Self::VaryMiss, Self::Request, Self::Stale];
+
+    /// Returns the result of the look-up.
+    pub(super) fn lookup(self) -> Lookup {
+        match self {
+            Self::Bypass | Self::Method | Self::UriMiss => Lookup::UriMiss,
+            Self::VaryMiss => Lookup::VaryMiss,
+            Self::Request => Lookup::Request,
+            Self::Stale => Lookup::Expired,
+        }
+    }
 
     pub(super) fn as_str(self) -> &'static str {
         match self {

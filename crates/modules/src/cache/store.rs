@@ -37,8 +37,55 @@ pub(super) struct Store {
     receiving: AtomicUsize,
     /// Keyed with random numbers, so that clients cannot choose keys that collide.
     hasher: RandomState,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Cell]>,
     evicted: AtomicU64,
+}
+
+/// A shard, and the results of the look-ups of its keys.
+#[derive(Debug, Default)]
+struct Cell {
+    shard: Mutex<Shard>,
+    lookups: [AtomicU64; Lookup::ALL.len()],
+}
+
+impl Cell {
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        self.shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The result of a look-up, for the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// A fresh response was served.
+    Hit,
+    /// A stale response was served.
+    Stale,
+    /// The key has no response.
+    UriMiss,
+    /// The key has responses to other requests only.
+    VaryMiss,
+    /// The request's directives asked for the origin.
+    Request,
+    /// The response was stale.
+    Expired,
+}
+
+impl Lookup {
+    /// All results.
+    pub const ALL: [Self; 6] = [Self::Hit, Self::Stale, Self::UriMiss, Self::VaryMiss, Self::Request, Self::Expired];
+
+    /// The result's name in the metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Stale => "stale",
+            Self::UriMiss => "uri_miss",
+            Self::VaryMiss => "vary_miss",
+            Self::Request => "request",
+            Self::Expired => "expired",
+        }
+    }
 }
 
 /// A key with its hash.
@@ -137,7 +184,7 @@ impl Store {
             bytes: AtomicUsize::new(0),
             receiving: AtomicUsize::new(0),
             hasher: RandomState::new(),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Cell::default()).collect(),
             evicted: AtomicU64::new(0),
         }
     }
@@ -147,8 +194,7 @@ impl Store {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // The map's buckets are selected by other bits.
-        self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[place(hash)].lock()
     }
 
     /// Looks up the response to a request with these fields, and marks its slot as used. Does not allocate in steady state; `scratch` is
@@ -207,7 +253,7 @@ impl Store {
             self.bytes.fetch_add(now, Ordering::Relaxed);
             self.bytes.fetch_sub(before, Ordering::Relaxed);
         }
-        self.shrink((key.hash >> 32) as usize % SHARDS);
+        self.shrink(place(key.hash));
     }
 
     /// Records that the response to this key was not storable, so that its requests do not wait for each other.
@@ -216,13 +262,13 @@ impl Store {
             let mut shard = self.shard(key.hash);
             shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).apart_until = Some(now + APART);
         }
-        self.shrink((key.hash >> 32) as usize % SHARDS);
+        self.shrink(place(key.hash));
     }
 
     /// Drops keys until the bound holds, first of this shard.
     fn shrink(&self, first: usize) {
         for at in (first..SHARDS).chain(0..first) {
-            let mut shard = self.shards[at].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = self.shards[at].lock();
             while self.bytes.load(Ordering::Relaxed) > self.bytes_max {
                 let Some(bytes) = shard.evict() else { break };
                 self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -250,7 +296,7 @@ impl Store {
     pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
         let mut purged = 0;
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             // From the end: `take_out` moves the last slot into the gap.
             for at in (0..shard.slots.len()).rev() {
                 let Slot { key, variants, bytes, .. } = &mut shard.slots[at];
@@ -279,23 +325,32 @@ impl Store {
         receiving.grow(bytes).then_some(receiving)
     }
 
-    /// Memory in use in bytes, its bound, stored responses, and keys that were dropped because of the bound.
+    /// Counts the result of a look-up.
+    pub(super) fn count(&self, key: Key<'_>, lookup: Lookup) {
+        self.shards[place(key.hash)].lookups[lookup as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns what the store holds and has done.
     pub(super) fn usage(&self) -> Usage {
-        let count = |shard: &Mutex<Shard>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.slots.iter().map(|slot| slot.variants.len()).sum::<usize>()
-        };
+        let count = |cell: &Cell| cell.lock().slots.iter().map(|slot| slot.variants.len()).sum::<usize>();
+        let lookups = |at: usize| self.shards.iter().map(|cell| cell.lookups[at].load(Ordering::Relaxed)).sum();
         Usage {
             bytes: self.bytes.load(Ordering::Relaxed),
             bytes_max: self.bytes_max,
             responses: self.shards.iter().map(count).sum(),
             evicted: self.evicted.load(Ordering::Relaxed),
+            lookups: std::array::from_fn(lookups),
         }
     }
 }
 
-/// What a store holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Returns the shard of a hash; the maps in it use other bits.
+fn place(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
+}
+
+/// What the caches of a process hold and have done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Memory in use, in bytes.
     pub bytes: usize,
@@ -305,6 +360,20 @@ pub struct Usage {
     pub responses: usize,
     /// Keys that were dropped because of the bound.
     pub evicted: u64,
+    /// Look-ups by their result, in the order of [`Lookup::ALL`].
+    pub lookups: [u64; Lookup::ALL.len()],
+}
+
+impl Usage {
+    /// Adds the numbers of another store.
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self { bytes, bytes_max, responses, evicted, lookups } = self;
+        *bytes += other.bytes;
+        *bytes_max += other.bytes_max;
+        *responses += other.responses;
+        *evicted += other.evicted;
+        lookups.iter_mut().zip(other.lookups).for_each(|(sum, more)| *sum += more);
+    }
 }
 
 impl Shard {
@@ -444,7 +513,7 @@ mod tests {
     fn check(store: &Store) {
         let mut bytes = 0;
         for shard in &store.shards {
-            let shard = shard.lock().unwrap();
+            let shard = shard.lock();
             assert_eq!(shard.places.len(), shard.slots.len());
             for (hash, at) in &shard.places {
                 let slot = &shard.slots[*at];

@@ -704,3 +704,44 @@ fn bad_configurations_name_the_place() {
         assert!(error.contains(want), "{error}");
     }
 }
+
+// The admin API removes responses by URI, by a prefix of it, and by the tags of `Surrogate-Key` and `Cache-Tag`.
+#[test]
+fn purging() {
+    let mut bench = bench(json!({ "headers": ["X-A"] }));
+    let get = |bench: &mut Bench, path: &str| {
+        bench.send(&Request::get(path).without("Host").field("Host", "purge.example").field("X-A", "1"));
+    };
+    let paths = ["/a", "/a?b", "/ab", "/c"];
+    let uri = |path: &str| format!("http://purge.example{path}");
+    let fill = |bench: &mut Bench| {
+        purge(&Purge::Prefix(uri("")));
+        for (path, tags) in paths.iter().zip(["one two", "two", "", ""]) {
+            bench.replies([reply(
+                &format!("Cache-Control: max-age=60 | Surrogate-Key: {tags} | Cache-Tag: x, t{tags}"),
+                "x",
+            )]);
+            get(bench, path);
+        }
+        bench.seen();
+    };
+    for (which, purged, left) in [
+        (Purge::Uri(uri("/a")), 1, &["/a?b", "/ab", "/c"][..]),
+        (Purge::Uri(uri("/")), 0, &paths),
+        (Purge::Prefix(uri("/a")), 3, &["/c"]),
+        (Purge::Prefix(uri("")), 4, &[]),
+        (Purge::Tag("two".to_owned()), 2, &["/ab", "/c"]),
+        (Purge::Tag("ttwo".to_owned()), 1, &["/a", "/ab", "/c"]),
+        (Purge::Tag("tw".to_owned()), 0, &paths),
+    ] {
+        fill(&mut bench);
+        assert_eq!(purge(&which), purged, "{which:?}");
+        let is_left = |path: &&&str| {
+            get(&mut bench, path);
+            bench.seen().is_empty()
+        };
+        let found: Vec<_> = paths.iter().filter(is_left).copied().collect();
+        assert_eq!(found, left, "{which:?}");
+    }
+    assert!(usage().responses > 0);
+}

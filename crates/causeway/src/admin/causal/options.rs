@@ -137,7 +137,7 @@ pub(super) fn clipped(text: &str) -> Cow<'_, str> {
 }
 
 /// Yields a query's keys and values, decoded as HTML forms are.
-pub(super) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+pub(in crate::admin) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     let text = |part: &str| percent_decode_str(&part.replace('+', " ")).decode_utf8_lossy().into_owned();
     query.split('&').filter(|pair| !pair.is_empty()).map(move |pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
