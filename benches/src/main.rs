@@ -6,6 +6,7 @@
 //! [`causal`] are the benches; [`record`] writes the results.
 
 mod abuse;
+mod cache;
 mod causal;
 mod certificates;
 mod configurations;
@@ -199,6 +200,14 @@ enum BenchCommand {
         #[command(flatten)]
         keep: Keep,
     },
+    /// The cost of a response from the cache, beside a file of Causeway, and nginx's cache (≈ 2 min; --quick < 1 min).
+    Cache {
+        /// Shorter slots and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
     /// The cost of an access log and of metrics, beside nginx and Caddy (≈ 3 min; --quick < 1 min).
     Log {
         /// Shorter slots and fewer rounds.
@@ -340,6 +349,11 @@ fn main() -> Result<()> {
             let settings = encode::EncodeSettings { quick, only, arguments: given() };
             let mut shop = Workshop::open(keep.install)?;
             let record = encode::run(&mut shop, &settings)?;
+            save(&shop, &record, keep.record)
+        }
+        BenchCommand::Cache { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = cache::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
         BenchCommand::Log { quick, keep } => {

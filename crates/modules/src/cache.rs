@@ -2,13 +2,13 @@
 //!
 //! In reading order:
 //! - `config`: the handler's JSON
-//! - `key`: what of a request identifies its resource; `vary`: the request fields that select one of its responses
+//! - `key`: the parts of a request that identify its resource; `vary`: the request fields that select one of its responses
 //! - `directives`: Cache-Control; `stored`: a stored response, and the rules for storing and reusing one
 //! - `store`: the stored responses, and the fetches that are under way
 //! - `recording`: a body that is stored while it is sent
 //! - `serving`: the response to a request from a stored one
 //! - `status`: Cache-Status
-//! - `control`: what the caches hold, and its removal, for the admin API
+//! - `control`: statistics of the caches, and removal of responses, for the admin API
 //!
 //! ```text
 //! enter: look up ──fresh──────────────────────────────► respond
@@ -51,7 +51,7 @@ use directives::RequestDirectives;
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, Then};
-use store::{FetchGuard, Found, Store, Turn};
+use store::{FetchGuard, FetchTurn, Found, Store};
 pub use store::{Lookup, Usage};
 use stored::{Asker, StoredFields, StoredResponse, StoringRules, assess};
 use vary::Vary;
@@ -215,9 +215,9 @@ impl CacheRules {
         let mut guard = None;
         if is_shared && waits < WAITS_MAX {
             match self.store.take_turn(self.store.key(key), now) {
-                Turn::Fetch(held) => guard = Some(held),
-                Turn::Wait(fetched) => return self.wait(cx, fetched, waits),
-                Turn::Apart => {}
+                FetchTurn::Fetch(held) => guard = Some(held),
+                FetchTurn::Wait(fetched) => return self.wait(cx, fetched, waits),
+                FetchTurn::Apart => {}
             }
         }
         self.forward(cx, key, why, stale, asker, (guard, None))
@@ -230,7 +230,7 @@ impl CacheRules {
         if refreshes.get() == REFRESHES_MAX {
             return;
         }
-        let Turn::Fetch(guard) = self.store.take_turn(self.store.key(key), now) else { return };
+        let FetchTurn::Fetch(guard) = self.store.take_turn(self.store.key(key), now) else { return };
         let repeated = cx.repeat(|head| {
             head.set_method(Method::Get);
             // The client's conditions and directives are answered by the stale response.
@@ -259,7 +259,7 @@ impl CacheRules {
         let until = worker.now() + WAIT_MAX;
         let mut end = Some(Sleep::until(worker, until));
         let done = poll_fn(move |task| {
-            // An error says that the fetch was given up.
+            // An error: the fetch was given up.
             let is_over = Pin::new(&mut fetched).poll(task).is_ready() || Sleep::is_over(&mut end, task);
             if is_over { Poll::Ready(()) } else { Poll::Pending }
         });
@@ -376,7 +376,7 @@ impl CacheRules {
         Response { status, body }
     }
 
-    /// Returns the stored response after the origin has said that it is still valid (RFC 9111 §4.3.4).
+    /// Returns the stored response after the origin has validated it (RFC 9111 §4.3.4).
     fn validated(&self, cx: &Context, fetch: &Fetch, stale: &Arc<StoredResponse>, now: Instant) -> Arc<StoredResponse> {
         let wall = cx.worker().wall();
         let fields = stale.fields.updated(cx.response().fields(), wall);

@@ -1,4 +1,4 @@
-//! Compression and access logs allocate nothing once a worker has served an equal request: encoders, blocks and line buffers are pooled.
+//! Compression, access logs and cached responses allocate nothing once a worker has served an equal request: encoders, blocks and line buffers are pooled.
 
 use std::time::Duration;
 
@@ -68,4 +68,20 @@ fn access_records() {
         let append = json!({ "handler": "log_append", "key": "who", "value": "{http.request.method}" });
         check(&[handler, append, respond()], "gzip");
     }
+}
+
+// A response from the cache, whose fields are copied to the exchange's: also with fields of handlers before the cache that differ from
+// those of the request that filled it.
+#[test]
+fn cached_responses() {
+    let set = |value: &str| json!({ "handler": "headers", "response": { "set": { "X-Id": [value] } } });
+    let cache = json!({ "handler": "cache", "memory": 1_234_567 });
+    let fields = json!({
+        "Cache-Control": ["public, max-age=600"], "Vary": ["Accept-Encoding, User-Agent"], "ETag": ["\"a\""],
+    });
+    let mut respond = respond();
+    respond["headers"] = fields;
+    check(&[cache.clone(), respond.clone()], "gzip");
+    check(&[set("a"), cache.clone(), respond.clone()], "gzip");
+    check(&[set("b"), cache, respond], "gzip");
 }

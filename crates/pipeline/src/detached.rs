@@ -47,7 +47,7 @@ pub fn detach(cx: Context) {
 async fn run(mut cx: Context) {
     let worker = Rc::clone(cx.worker());
     let mut end = Some(Sleep::until(Rc::clone(&worker), worker.now() + TIME_MAX));
-    let mut phase = Phase::New;
+    let mut phase = DetachedPhase::New;
     let mut outcome = Outcome { status: None, sent: 0, received: 0, took: Duration::ZERO, ending: Ending::Complete };
     std::future::poll_fn(|task| {
         if Sleep::is_over(&mut end, task) {
@@ -58,9 +58,9 @@ async fn run(mut cx: Context) {
         let step = AssertUnwindSafe(|| {
             loop {
                 let verdict = match &mut phase {
-                    Phase::New => route::run(&mut cx),
-                    Phase::Waiting => route::poll(&mut cx, task),
-                    Phase::Reading(body) => match body.poll_frame(&worker, task) {
+                    DetachedPhase::New => route::run(&mut cx),
+                    DetachedPhase::Waiting => route::poll(&mut cx, task),
+                    DetachedPhase::Reading(body) => match body.poll_frame(&worker, task) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(None) => return Poll::Ready(Ending::Complete),
                         Poll::Ready(Some(Err(_))) => return Poll::Ready(Ending::BodyFailed),
@@ -73,12 +73,12 @@ async fn run(mut cx: Context) {
                 };
                 match verdict {
                     // A new wait is polled at once, so that it registers the task.
-                    Verdict::Waiting if matches!(phase, Phase::New) => phase = Phase::Waiting,
+                    Verdict::Waiting if matches!(phase, DetachedPhase::New) => phase = DetachedPhase::Waiting,
                     Verdict::Waiting => return Poll::Pending,
                     Verdict::Abort => return Poll::Ready(Ending::Aborted),
                     Verdict::Respond(response) => {
                         outcome.status = Some(response.status);
-                        phase = Phase::Reading(BodyReader::from(response.body));
+                        phase = DetachedPhase::Reading(BodyReader::from(response.body));
                     }
                 }
             }
@@ -103,7 +103,7 @@ async fn run(mut cx: Context) {
     drop(catch_unwind(AssertUnwindSafe(|| route::end(&cx, &outcome))));
 }
 
-enum Phase {
+enum DetachedPhase {
     New,
     Waiting,
     Reading(BodyReader),

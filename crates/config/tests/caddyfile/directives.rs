@@ -391,6 +391,38 @@ fn encode() {
     ]);
 }
 
+// The plugin cache-handler: times in nanoseconds, sizes in bytes, and the parts of the key.
+#[test]
+fn cache() {
+    check(&[
+        ("cache", json!({ "handler": "cache" })),
+        (
+            "cache * {\nttl 1m\nstale 1h\ndefault_cache_control public, max-age=60\ncache_name x\nmax_cacheable_body_bytes 1000\nmemory 1MiB\n}",
+            json!({
+                "handler": "cache", "ttl": 60_000_000_000_i64, "stale": 3_600_000_000_000_i64,
+                "default_cache_control": "public, max-age=60", "cache_name": "x", "max_cacheable_body_bytes": 1000,
+                "memory": 1_048_576,
+            }),
+        ),
+        (
+            "cache {\nkey {\ndisable_host\nhash\nheaders A B\ntemplate {path}\n}\nheaders C\nregex {\nexclude /x.*\n}\nmode strict\n}",
+            json!({
+                "handler": "cache", "headers": ["C"], "mode": "strict", "regex": { "exclude": "/x.*" },
+                "key": {
+                    "disable_host": true, "hash": true, "headers": ["A", "B"], "template": "{http.request.uri.path}",
+                },
+            }),
+        ),
+        (
+            "cache {\nallowed_http_verbs GET HEAD\nallowed_additional_status_codes 418 302\ndisable_coalescing\n}",
+            json!({
+                "handler": "cache", "allowed_http_verbs": ["GET", "HEAD"],
+                "allowed_additional_status_codes": [418, 302], "disable_coalescing": true,
+            }),
+        ),
+    ]);
+}
+
 // The plugin caddy-ratelimit: zones with their window and number of events, and matchers.
 #[test]
 fn rate_limit() {

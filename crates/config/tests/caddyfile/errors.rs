@@ -55,6 +55,22 @@ fn directives() {
             "3:2: parsing caddyfile tokens for 'rate_limit': 'distributed' is not implemented: each server counts for itself",
         ),
         (
+            ":80\ncache {\n\tttl x\n}",
+            "3:6: parsing caddyfile tokens for 'cache': 'x' is no duration; expected one such as 30s or 1m",
+        ),
+        (
+            ":80\ncache {\n\tredis {\n\t\turl x\n\t}\n}",
+            "3:2: parsing caddyfile tokens for 'cache': 'redis' is not built; docs/cache.md lists the parts of the plugin that are",
+        ),
+        (
+            ":80\ncache {\n\tkey {\n\t\tdisable_vary\n\t}\n}",
+            "4:3: parsing caddyfile tokens for 'cache': 'disable_vary' is not built: Vary of a response always counts (RFC 9111 §4.1)",
+        ),
+        (
+            "{\n\tcache {\n\t\tallowed_additional_status_codes 99\n\t}\n}",
+            "3:35: parsing caddyfile tokens for 'cache': '99' is no status code; expected one from 200 to 999",
+        ),
+        (
             ":80\nencode lzw",
             "2:8: parsing caddyfile tokens for 'encode': getting module named 'http.encoders.lzw': module not registered; expected \
              br, gzip, zstd",

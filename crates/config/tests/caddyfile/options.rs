@@ -18,6 +18,13 @@ fn http_app() {
     assert_eq!(http("metrics {\nper_host\n}"), json!({ "metrics": { "per_host": true } }));
 }
 
+// The plugin cache-handler: its global option is an app.
+#[test]
+fn cache() {
+    let apps = json("{\ncache {\nttl 1m\nkey {\ndisable_query\n}\n}\n}\n:99 {\ncache\n}\n")["apps"].clone();
+    assert_eq!(apps["cache"], json!({ "ttl": 60_000_000_000_i64, "key": { "disable_query": true } }));
+}
+
 #[test]
 fn admin() {
     let admin = |options: &str| json(&format!("{{\n{options}\n}}\n"))["admin"].clone();

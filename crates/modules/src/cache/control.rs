@@ -1,4 +1,4 @@
-//! What the caches of the process hold, and its removal.
+//! Statistics of the caches of the process, and removal of responses.
 
 use super::key;
 use super::store::{Store, Usage};
@@ -29,7 +29,7 @@ pub fn purge(which: &Purge) -> usize {
     Store::all().iter().map(|store| purge(store)).sum()
 }
 
-/// Returns what the caches of the process hold and have done. O(stored responses).
+/// Returns the statistics of the caches of the process. O(stored responses).
 pub fn usage() -> Usage {
     let mut sum = Usage::default();
     Store::all().iter().for_each(|store| sum.add(&store.usage()));

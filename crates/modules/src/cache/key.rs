@@ -1,4 +1,4 @@
-//! The key of a request's responses: what of the request identifies the resource.
+//! The key of the responses to a request: the parts of the request that identify the resource.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -40,10 +40,10 @@ pub(super) struct RecordingBody {
     worker: Rc<dyn Worker>,
     /// Bytes that remain, if known.
     left: Option<u64>,
-    copy: Option<Copy>,
+    copy: Option<ContentCopy>,
 }
 
-struct Copy {
+struct ContentCopy {
     recording: Recording,
     bytes: Vec<u8>,
     receiving: Receiving,
@@ -54,7 +54,7 @@ impl RecordingBody {
     pub(super) fn new(body: Body, recording: Recording, worker: &Rc<dyn Worker>) -> Self {
         let left = body.len();
         let expected = usize::try_from(left.unwrap_or(0)).unwrap_or(usize::MAX);
-        let copy = recording.store.receive(expected).map(|receiving| Copy {
+        let copy = recording.store.receive(expected).map(|receiving| ContentCopy {
             recording,
             bytes: Vec::with_capacity(expected),
             receiving,
@@ -75,7 +75,7 @@ impl RecordingBody {
     }
 
     fn finish(&mut self) {
-        if let Some(Copy { recording, mut bytes, receiving }) = self.copy.take() {
+        if let Some(ContentCopy { recording, mut bytes, receiving }) = self.copy.take() {
             bytes.shrink_to_fit();
             recording.finish(Chunk::from(bytes));
             drop(receiving);

@@ -20,7 +20,7 @@ pub(super) enum Forwarded {
     UriMiss,
     /// The stored responses are for other request fields.
     VaryMiss,
-    /// Its own directives ask for it.
+    /// Its own directives require it.
     Request,
     /// The stored response is stale.
     Stale,

@@ -37,18 +37,18 @@ pub(super) struct Store {
     receiving: AtomicUsize,
     /// Keyed with random numbers, so that clients cannot choose keys that collide.
     hasher: RandomState,
-    shards: Box<[Cell]>,
+    shards: Box<[ShardCell]>,
     evicted: AtomicU64,
 }
 
 /// A shard, and the results of the look-ups of its keys.
 #[derive(Debug, Default)]
-struct Cell {
+struct ShardCell {
     shard: Mutex<Shard>,
     lookups: [AtomicU64; Lookup::ALL.len()],
 }
 
-impl Cell {
+impl ShardCell {
     fn lock(&self) -> MutexGuard<'_, Shard> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,7 +65,7 @@ pub enum Lookup {
     UriMiss,
     /// The key has responses to other requests only.
     VaryMiss,
-    /// The request's directives asked for the origin.
+    /// The request's directives required the origin.
     Request,
     /// The response was stale.
     Expired,
@@ -90,7 +90,7 @@ impl Lookup {
 
 /// A key with its hash.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Key<'k> {
+pub(super) struct CacheKey<'k> {
     hash: u64,
     text: &'k [u8],
 }
@@ -147,7 +147,7 @@ pub(super) enum Found {
 }
 
 /// How a request that was not answered from the store continues.
-pub(super) enum Turn {
+pub(super) enum FetchTurn {
     /// It fetches the response; others may wait for it.
     Fetch(FetchGuard),
     /// Another request fetches the response. The receiver ends when that request has its outcome.
@@ -184,13 +184,13 @@ impl Store {
             bytes: AtomicUsize::new(0),
             receiving: AtomicUsize::new(0),
             hasher: RandomState::new(),
-            shards: (0..SHARDS).map(|_| Cell::default()).collect(),
+            shards: (0..SHARDS).map(|_| ShardCell::default()).collect(),
             evicted: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn key<'k>(&self, text: &'k [u8]) -> Key<'k> {
-        Key { hash: self.hasher.hash_one(text), text }
+    pub(super) fn key<'k>(&self, text: &'k [u8]) -> CacheKey<'k> {
+        CacheKey { hash: self.hasher.hash_one(text), text }
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
@@ -199,7 +199,7 @@ impl Store {
 
     /// Looks up the response to a request with these fields, and marks its slot as used. Does not allocate in steady state; `scratch` is
     /// an empty buffer.
-    pub(super) fn find(&self, key: Key<'_>, request: &FieldMap, scratch: &mut Vec<u8>) -> Found {
+    pub(super) fn find(&self, key: CacheKey<'_>, request: &FieldMap, scratch: &mut Vec<u8>) -> Found {
         let mut shard = self.shard(key.hash);
         let Some(slot) = shard.slot_mut(key) else { return Found::Nothing };
         slot.used = true;
@@ -212,26 +212,26 @@ impl Store {
     }
 
     /// Decides whether a request of this key fetches, or waits for one that does.
-    pub(super) fn take_turn(self: &Arc<Self>, key: Key<'_>, now: Instant) -> Turn {
+    pub(super) fn take_turn(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> FetchTurn {
         let mut shard = self.shard(key.hash);
         if shard.slot_mut(key).is_some_and(|slot| slot.apart_until.is_some_and(|until| now < until)) {
-            return Turn::Apart;
+            return FetchTurn::Apart;
         }
         if let Some(waiting) = shard.fetches.get_mut(&key.hash) {
             waiting.retain(|sender| !sender.is_canceled());
             if waiting.len() == WAITING_MAX {
-                return Turn::Apart;
+                return FetchTurn::Apart;
             }
             let (sender, receiver) = channel();
             waiting.push(sender);
-            return Turn::Wait(receiver);
+            return FetchTurn::Wait(receiver);
         }
         shard.fetches.insert(key.hash, Vec::new());
-        Turn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
+        FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
     }
 
     /// Stores a response, in place of those that answer the same request, and drops others until it fits.
-    pub(super) fn put(&self, key: Key<'_>, request: &FieldMap, stored: Arc<StoredResponse>) {
+    pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>) {
         let bytes = stored.bytes();
         let slot_bytes = SLOT_BYTES + key.text.len();
         if bytes + slot_bytes > self.bytes_max {
@@ -257,7 +257,7 @@ impl Store {
     }
 
     /// Records that the response to this key was not storable, so that its requests do not wait for each other.
-    pub(super) fn put_apart(&self, key: Key<'_>, now: Instant) {
+    pub(super) fn put_apart(&self, key: CacheKey<'_>, now: Instant) {
         {
             let mut shard = self.shard(key.hash);
             shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).apart_until = Some(now + APART);
@@ -281,7 +281,7 @@ impl Store {
     }
 
     /// Drops all responses of a key; returns how many they were.
-    pub(super) fn remove(&self, key: Key<'_>) -> usize {
+    pub(super) fn remove(&self, key: CacheKey<'_>) -> usize {
         let mut shard = self.shard(key.hash);
         let Some(&at) = shard.places.get(&key.hash) else { return 0 };
         if *shard.slots[at].key != *key.text {
@@ -326,13 +326,13 @@ impl Store {
     }
 
     /// Counts the result of a look-up.
-    pub(super) fn count(&self, key: Key<'_>, lookup: Lookup) {
+    pub(super) fn count(&self, key: CacheKey<'_>, lookup: Lookup) {
         self.shards[place(key.hash)].lookups[lookup as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns what the store holds and has done.
+    /// Returns the statistics of the store.
     pub(super) fn usage(&self) -> Usage {
-        let count = |cell: &Cell| cell.lock().slots.iter().map(|slot| slot.variants.len()).sum::<usize>();
+        let count = |cell: &ShardCell| cell.lock().slots.iter().map(|slot| slot.variants.len()).sum::<usize>();
         let lookups = |at: usize| self.shards.iter().map(|cell| cell.lookups[at].load(Ordering::Relaxed)).sum();
         Usage {
             bytes: self.bytes.load(Ordering::Relaxed),
@@ -349,7 +349,7 @@ fn place(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }
 
-/// What the caches of a process hold and have done.
+/// Statistics of the caches of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Memory in use, in bytes.
@@ -377,13 +377,13 @@ impl Usage {
 }
 
 impl Shard {
-    fn slot_mut(&mut self, key: Key<'_>) -> Option<&mut Slot> {
+    fn slot_mut(&mut self, key: CacheKey<'_>) -> Option<&mut Slot> {
         let slot = &mut self.slots[*self.places.get(&key.hash)?];
         // Two keys share a hash with a probability of 2^-64.
         (*slot.key == *key.text).then_some(slot)
     }
 
-    fn slot_or_insert(&mut self, key: Key<'_>, bytes: usize, total: &AtomicUsize) -> &mut Slot {
+    fn slot_or_insert(&mut self, key: CacheKey<'_>, bytes: usize, total: &AtomicUsize) -> &mut Slot {
         let known = self.places.get(&key.hash).copied();
         if let Some(at) = known
             && *self.slots[at].key != *key.text
@@ -590,9 +590,9 @@ mod tests {
     fn one_fetches_and_others_wait() {
         let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
         let key = store.key(b"k");
-        let Turn::Fetch(guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
-        let Turn::Wait(mut waiting) = store.take_turn(key, now) else { panic!("the second one waits") };
-        assert!(matches!(store.take_turn(store.key(b"other"), now), Turn::Fetch(_)), "another key");
+        let FetchTurn::Fetch(guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
+        let FetchTurn::Wait(mut waiting) = store.take_turn(key, now) else { panic!("the second one waits") };
+        assert!(matches!(store.take_turn(store.key(b"other"), now), FetchTurn::Fetch(_)), "another key");
         let mut task = Task::from_waker(Waker::noop());
         let poll = |waiting: &mut Receiver<()>, task: &mut Task<'_>| std::pin::Pin::new(waiting).poll(task).is_ready();
         assert!(!poll(&mut waiting, &mut task));
@@ -600,9 +600,9 @@ mod tests {
         assert!(poll(&mut waiting, &mut task));
         // The response was not storable: for a time all fetch for themselves.
         store.put_apart(key, now);
-        assert!(matches!(store.take_turn(key, now), Turn::Apart));
+        assert!(matches!(store.take_turn(key, now), FetchTurn::Apart));
         assert!(matches!(store.find(key, &FieldMap::new(), &mut Vec::new()), Found::Nothing));
-        assert!(matches!(store.take_turn(key, now + APART), Turn::Fetch(_)));
+        assert!(matches!(store.take_turn(key, now + APART), FetchTurn::Fetch(_)));
     }
 
     #[test]

@@ -31,7 +31,7 @@ const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 
 #[derive(Debug)]
 pub(super) struct StoredResponse {
     pub(super) status: StatusCode,
-    /// The response's fields before and after the handlers behind the cache.
+    /// The response's fields before and after the handlers after the cache.
     pub(super) fields: StoredFields,
     pub(super) body: Chunk,
     pub(super) vary: Vary,
@@ -41,7 +41,7 @@ pub(super) struct StoredResponse {
     pub(super) modified: Option<u64>,
 }
 
-/// The fields of a stored response. Handlers before the cache set fields on every request; those behind it changed them to `whole`.
+/// The fields of a stored response. Handlers before the cache set fields on every request; those after it changed them to `whole`.
 #[derive(Debug)]
 pub(super) struct StoredFields {
     pub(super) base: FieldMap,
@@ -118,7 +118,7 @@ impl StoredResponse {
         self.fields.whole.get(names::LAST_MODIFIED)
     }
 
-    /// Returns whether the origin can tell that the response is still valid.
+    /// Returns whether the origin can validate the response.
     pub(super) fn has_validator(&self) -> bool {
         self.etag().is_some() || self.last_modified().is_some()
     }
@@ -300,7 +300,7 @@ impl StoredFields {
             fields.copy_from(&self.whole);
             return;
         }
-        // The handlers before the cache set other values this time: only the changes of those behind it apply.
+        // The handlers before the cache set other values this time: only the changes of those after it apply.
         for (name, _) in self.base.iter().filter(|(name, _)| !self.whole.contains(*name)) {
             fields.remove(name);
         }

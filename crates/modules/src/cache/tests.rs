@@ -1,4 +1,4 @@
-//! The cache before a handler that answers as the test says.
+//! The cache before a handler that answers by the test's script.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +77,7 @@ impl Seen {
     }
 }
 
-/// What the origin answers, and has seen.
+/// The replies of the origin, and the requests that it has seen.
 #[derive(Default)]
 struct Script {
     /// The last one stays.
@@ -85,9 +85,9 @@ struct Script {
     seen: Mutex<Vec<Seen>>,
 }
 
-struct Origin(Arc<Script>);
+struct ScriptedOrigin(Arc<Script>);
 
-impl Handler for Origin {
+impl Handler for ScriptedOrigin {
     fn enter(&self, cx: &mut Context) -> Step {
         let seen = Seen { fields: cx.head().fields().clone() };
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
@@ -119,12 +119,12 @@ fn registry(script: &Arc<Script>) -> Registry {
     let mut registry = Registry::default();
     crate::register(&mut registry);
     let script = Arc::clone(script);
-    registry.handler("origin", move |_, _| Ok(Box::new(Origin(Arc::clone(&script)))));
+    registry.handler("origin", move |_, _| Ok(Box::new(ScriptedOrigin(Arc::clone(&script)))));
     registry
 }
 
-/// The cache with a store of its own, with handlers before and behind it.
-fn bench_with(mut cache: Value, before: &[Value], behind: &[Value]) -> Bench {
+/// The cache with a store of its own, with handlers before and after it.
+fn bench_with(mut cache: Value, before: &[Value], after: &[Value]) -> Bench {
     // A store is shared by its size.
     static NUMBER: AtomicU64 = AtomicU64::new(1 << 20);
     cache["handler"] = "cache".into();
@@ -134,7 +134,7 @@ fn bench_with(mut cache: Value, before: &[Value], behind: &[Value]) -> Bench {
         .iter()
         .cloned()
         .chain([cache])
-        .chain(behind.iter().cloned())
+        .chain(after.iter().cloned())
         .chain([json!({ "handler": "origin" })])
         .collect();
     Bench { kit: Kit::new(&registry(&script), &json!([{ "handle": handlers }])), script }
@@ -325,18 +325,18 @@ fn fields_of_a_hit() {
     assert_eq!(none.status, 504, "RFC 9111 §5.2.1.7");
 }
 
-// Handlers before the cache act on every response; those behind it only when the response is made.
+// Handlers before the cache act on every response; those after it only when the response is made.
 #[test]
-fn handlers_before_and_behind() {
+fn handlers_before_and_after() {
     let set = |name: &str, value: &str| json!({ "handler": "headers", "response": { "set": { name: [value] }, "deferred": false } });
     let before = [set("X-Id", "{http.request.header.X-Id}"), set("X-Both", "before")];
-    let behind = [set("X-Both", "behind"), json!({ "handler": "headers", "response": { "delete": ["Server"] } })];
-    let mut bench = bench_with(json!({}), &before, &behind);
+    let after = [set("X-Both", "after"), json!({ "handler": "headers", "response": { "delete": ["Server"] } })];
+    let mut bench = bench_with(json!({}), &before, &after);
     bench.replies([reply("Cache-Control: max-age=60", "content")]);
     for id in ["1", "2", "3"] {
         let answer = bench.get(&format!("X-Id: {id}"));
         assert_eq!(answer.field("X-Id"), Some(id), "a field of this request's own");
-        assert_eq!((answer.field("X-Both"), answer.field("Server")), (Some("behind"), None));
+        assert_eq!((answer.field("X-Both"), answer.field("Server")), (Some("after"), None));
     }
     assert_eq!(bench.seen().len(), 1);
 }
@@ -643,14 +643,14 @@ fn a_fetch_that_is_given_up() {
     assert_eq!(bench.seen().len(), 2, "one more fetch");
 }
 
-// A response that is not storable: those who waited fetch for themselves, and later requests do not wait.
+// A response that is not storable: the waiting ones fetch for themselves, and later requests do not wait.
 #[test]
 fn a_fetch_for_one_only() {
     let mut bench = bench(json!({}));
     bench.replies([reply("Cache-Control: no-store", "").pieces(&["con", "tent"], None)]);
     let one = bench.kit.verdict(&Request::get("/"));
     let two = bench.kit.verdict(&Request::get("/"));
-    assert_eq!(bench.seen().len(), 2, "nobody waits after the head of the first response");
+    assert_eq!(bench.seen().len(), 2, "none waits after the head of the first response");
     drop((one, two));
     let mut apart = bench_with(json!({ "disable_coalescing": true }), &[], &[]);
     apart.replies([reply("Cache-Control: max-age=10", "").pieces(&["x"], None)]);
@@ -683,6 +683,23 @@ fn settings() {
     let mut bench = bench(json!({ "default_cache_control": "max-age=50" }));
     bench.replies([reply("", "x")]);
     assert_eq!(bench.get("").field("Cache-Control"), Some("max-age=50"));
+}
+
+// The global option holds defaults: a handler's own members win.
+#[test]
+fn defaults_of_all_handlers() {
+    let registry = registry(&Arc::default());
+    let read = |app: Value, handler: Value| {
+        let mut build = Build::new(&registry);
+        build.set_app("cache", app);
+        config::read(&handler, &mut build).map(|rules| (rules.storing.ttl, rules.name))
+    };
+    let app = json!({ "ttl": 60_000_000_000_i64, "cache_name": "all" });
+    let minute = Duration::from_secs(60);
+    assert_eq!(read(app.clone(), json!({ "handler": "cache" })), Ok((minute, "all".to_owned())));
+    assert_eq!(read(app, json!({ "handler": "cache", "cache_name": "own" })), Ok((minute, "own".to_owned())));
+    assert_eq!(read(json!({}), json!({ "handler": "cache" })), Ok((2 * minute, "Causeway".to_owned())));
+    assert!(read(json!({ "ttl": "x" }), json!({ "handler": "cache" })).is_err());
 }
 
 #[test]

@@ -141,12 +141,12 @@ pub(super) const TUNING_PREFIXES: &[&str] = &["open_file_cache", "thread_pool", 
 
 /// Directives without an equivalent, with the reason.
 pub(super) const REASONS: &[(&str, &str)] = &[
-    ("proxy_cache", "this server has no cache of responses"),
-    ("proxy_cache_path", "this server has no cache of responses"),
-    ("proxy_cache_valid", "this server has no cache of responses"),
-    ("proxy_cache_key", "this server has no cache of responses"),
-    ("proxy_cache_bypass", "this server has no cache of responses"),
-    ("fastcgi_cache", "this server has no cache of responses"),
+    ("proxy_cache", "not carried over; see `cache`, whose rules are those of RFC 9111"),
+    ("proxy_cache_path", "not carried over; see `cache`, whose rules are those of RFC 9111"),
+    ("proxy_cache_valid", "not carried over; see `cache`, whose rules are those of RFC 9111"),
+    ("proxy_cache_key", "not carried over; see `cache`, whose rules are those of RFC 9111"),
+    ("proxy_cache_bypass", "not carried over; see `cache`, whose rules are those of RFC 9111"),
+    ("fastcgi_cache", "not carried over; see `cache`, whose rules are those of RFC 9111"),
     ("ssl_ciphers", "ciphers have other names; the defaults are those that Mozilla recommends"),
     ("limit_conn", "no limit on connections; `rate_limit` limits requests"),
     ("limit_conn_zone", "no limit on connections; `rate_limit` limits requests"),

@@ -29,7 +29,7 @@ const SUBDIRECTIVES: &[&str] = &[
 ];
 
 /// Subdirectives of the plugin that are not built.
-const NOT_BUILT: &str = "'{}' is not built; docs/cache.md says which parts of the plugin are";
+const NOT_BUILT: &str = "'{}' is not built; docs/cache.md lists the parts of the plugin that are";
 
 /// Parses `cache [<matcher>] { … }`; see [`members`].
 pub(super) fn cache(d: &mut Dispenser<'_>) -> Result<Value, Error> {
