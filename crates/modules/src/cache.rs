@@ -1,10 +1,10 @@
-//! `cache`: a shared cache of responses (RFC 9111), in memory.
+//! `cache`: a shared cache of responses (RFC 9111), in memory and on disk.
 //!
 //! In reading order:
 //! - `config`: the handler's JSON
 //! - `key`: the parts of a request that identify its resource; `vary`: the request fields that select one of its responses
 //! - `directives`: Cache-Control; `stored`: a stored response, and the rules for storing and reusing one
-//! - `store`: the stored responses, and the fetches that are under way
+//! - `store`: the stored responses, and the fetches that are under way; `disk`, `file`: their files
 //! - `recording`: a body that is stored while it is sent
 //! - `serving`: the response to a request from a stored one
 //! - `status`: Cache-Status
@@ -23,6 +23,8 @@
 mod config;
 mod control;
 mod directives;
+mod disk;
+mod file;
 mod key;
 mod recording;
 mod serving;
@@ -42,12 +44,14 @@ use std::time::{Duration, Instant};
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, OwnedValue, StatusCode, names};
 use causeway_pipeline::context::{LocalId, VarId};
 use causeway_pipeline::detached::detach;
+use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Body, Build, BuildError, Context, Fault, Handler, Response, Sleep, StateId, Step};
 use serde_json::Value;
 
 use crate::regexp::Regexp;
-pub use control::{Purge, purge, usage};
+pub use control::{Purge, Purged, purge, usage};
 use directives::RequestDirectives;
+use disk::DiskHandle;
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, Then};
@@ -76,6 +80,7 @@ struct Cache(Arc<CacheRules>);
 
 struct CacheRules {
     store: Arc<Store>,
+    disk: Option<Arc<DiskHandle>>,
     key: KeyRules,
     storing: StoringRules,
     /// How long a stale response is served instead of an error, if the response does not say.
@@ -132,6 +137,15 @@ impl Drop for RefreshCount {
     }
 }
 
+/// The waits of a request before it is answered or forwarded.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    /// How often it waited for the fetch of another request.
+    fetches: u8,
+    /// The files of its key were read.
+    is_read: bool,
+}
+
 /// How a stored response can be used for a request.
 enum Use {
     Now,
@@ -165,21 +179,26 @@ impl CacheRules {
         Asker { is_authorized, is_personal: is_authorized || has(names::COOKIE), forbids_storing: directives.no_store }
     }
 
-    /// Answers the request from the store, or forwards it; `waits` is how often it waited for the fetch of another one.
-    fn begin(self: &Arc<Self>, cx: &mut Context, waits: u8) -> Step {
+    /// Answers the request from the store, or forwards it.
+    fn begin(self: &Arc<Self>, cx: &mut Context, waits: Waits) -> Step {
         cx.with_scratch(|cx, key| {
             self.key.write(cx, key);
             self.look_up(cx, key, waits)
         })
     }
 
-    fn look_up(self: &Arc<Self>, cx: &mut Context, key: &[u8], waits: u8) -> Step {
+    fn look_up(self: &Arc<Self>, cx: &mut Context, key: &[u8], waits: Waits) -> Step {
         let now = cx.worker().now();
         let request = cx.head().fields();
         let directives =
             if self.obeys_requests { RequestDirectives::of(request) } else { RequestDirectives::default() };
         let asker = self.asker(request, &directives);
         let found = cx.with_scratch(|cx, scratch| self.store.find(self.store.key(key), cx.head().fields(), scratch));
+        if matches!(found, Found::Nothing)
+            && let Some(step) = self.read_files(cx, key, waits, now)
+        {
+            return step;
+        }
         let (why, stale) = match found {
             Found::Nothing => (Forwarded::UriMiss, None),
             Found::Other => (Forwarded::VaryMiss, None),
@@ -192,7 +211,7 @@ impl CacheRules {
                     }
                     let ttl = stored.ttl(now);
                     self.store.count(self.store.key(key), if ttl > 0 { Lookup::Hit } else { Lookup::Stale });
-                    let handled = if waits > 0 {
+                    let handled = if waits.fetches > 0 {
                         Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: Then::Collapsed }
                     } else {
                         Handled::Hit { ttl }
@@ -213,7 +232,7 @@ impl CacheRules {
         // A response to a range request may be partial: others do not wait for it.
         let is_shared = self.coalesces && !cx.head().fields().contains(names::RANGE) && !asker.forbids_storing;
         let mut guard = None;
-        if is_shared && waits < WAITS_MAX {
+        if is_shared && waits.fetches < WAITS_MAX {
             match self.store.take_turn(self.store.key(key), now) {
                 FetchTurn::Fetch(held) => guard = Some(held),
                 FetchTurn::Wait(fetched) => return self.wait(cx, fetched, waits),
@@ -221,6 +240,38 @@ impl CacheRules {
             }
         }
         self.forward(cx, key, why, stale, asker, (guard, None))
+    }
+
+    /// Reads the files of a key into memory, if there are any, then looks the response up again. Other requests of the key wait for it.
+    fn read_files(self: &Arc<Self>, cx: &mut Context, key: &[u8], waits: Waits, now: Instant) -> Option<Step> {
+        let disk = self.disk.as_ref().filter(|_| !waits.is_read)?;
+        let files = disk.files(key)?;
+        let guard = match self.store.take_turn(self.store.key(key), now) {
+            FetchTurn::Fetch(guard) => guard,
+            FetchTurn::Wait(fetched) if waits.fetches < WAITS_MAX => return Some(self.wait(cx, fetched, waits)),
+            FetchTurn::Wait(_) | FetchTurn::Apart => return None,
+        };
+        let (rules, wall) = (Arc::clone(self), cx.worker().wall());
+        let (disk, of_job) = (Arc::clone(disk), Arc::clone(disk));
+        // Without a free place in the pool's queue the request goes to the origin.
+        let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
+            let read = of_job.read(&files, now, wall);
+            (files, read)
+        });
+        let job = job.ok()?;
+        let key: Box<[u8]> = key.into();
+        Some(cx.wait(job, move |cx, read| {
+            // A purge since the files were found may concern them.
+            let read = read.filter(|(files, _)| disk.are_valid(files)).map(|(_, read)| read);
+            for file in read.into_iter().flatten() {
+                // Digests are in the names: another key has the same one with a probability of 2^-128.
+                if *file.key == *key {
+                    rules.store.put_read(rules.store.key(&key), Arc::new(file.stored));
+                }
+            }
+            drop(guard);
+            rules.begin(cx, Waits { is_read: true, ..waits })
+        }))
     }
 
     /// Fetches a fresh response without a client, unless a fetch is under way.
@@ -252,7 +303,7 @@ impl CacheRules {
         self: &Arc<Self>,
         cx: &mut Context,
         mut fetched: futures_channel::oneshot::Receiver<()>,
-        waits: u8,
+        waits: Waits,
     ) -> Step {
         let rules = Arc::clone(self);
         let worker = Rc::clone(cx.worker());
@@ -263,7 +314,7 @@ impl CacheRules {
             let is_over = Pin::new(&mut fetched).poll(task).is_ready() || Sleep::is_over(&mut end, task);
             if is_over { Poll::Ready(()) } else { Poll::Pending }
         });
-        cx.wait(done, move |cx, ()| rules.begin(cx, waits + 1))
+        cx.wait(done, move |cx, ()| rules.begin(cx, Waits { fetches: waits.fetches + 1, ..waits }))
     }
 
     /// Lets later handlers answer; the response is not stored.
@@ -386,6 +437,9 @@ impl CacheRules {
             Err(_) => Arc::clone(stale),
             Ok((freshness, directives)) => {
                 let stored = Arc::new(stale.revalidated(fields, freshness, directives));
+                if let Some(disk) = &self.disk {
+                    disk.write(&fetch.key, &stored, now, wall);
+                }
                 self.store.put(self.store.key(&fetch.key), &fetch.request, Arc::clone(&stored));
                 stored
             }
@@ -412,6 +466,7 @@ impl CacheRules {
         let stored = StoredResponse::new(status, fields, vary, freshness, directives);
         Some(Recording {
             store: Arc::clone(&self.store),
+            disk: self.disk.clone(),
             key: fetch.key,
             request: fetch.request,
             stored,
@@ -423,7 +478,7 @@ impl CacheRules {
     /// Drops the stored responses that a successful request with an unsafe method may have changed (RFC 9111 §4.4).
     fn invalidate(&self, cx: &mut Context) {
         if let Some(key) = cx.variable(self.changed) {
-            self.store.remove(self.store.key(key));
+            self.remove(key);
         }
         cx.with_scratch(|cx, key| {
             for name in [names::LOCATION, names::CONTENT_LOCATION] {
@@ -431,7 +486,7 @@ impl CacheRules {
                 if let Some(other) = value.and_then(|value| key::of_same_origin(cx, value)) {
                     key.clear();
                     if self.key.write_other(cx, other, key) {
-                        self.store.remove(self.store.key(key));
+                        self.remove(key);
                     }
                 }
             }
@@ -439,16 +494,26 @@ impl CacheRules {
     }
 }
 
+impl CacheRules {
+    /// Drops the stored responses of a key.
+    fn remove(&self, key: &[u8]) {
+        self.store.remove(self.store.key(key));
+        if let Some(disk) = &self.disk {
+            disk.remove(key);
+        }
+    }
+}
+
 /// Returns the body that is sent, after or while it is recorded.
 fn record_body(cx: &Context, body: Body, recording: Recording) -> Body {
     match body {
         Body::Empty => {
-            recording.finish(Chunk::default());
+            recording.finish(Chunk::default(), &**cx.worker());
             Body::Empty
         }
         Body::Chunk(chunk) => {
             // A copy: the chunk may be a part of a larger block.
-            recording.finish(Chunk::from(chunk.as_slice().to_vec()));
+            recording.finish(Chunk::from(chunk.as_slice().to_vec()), &**cx.worker());
             Body::Chunk(chunk)
         }
         body => Body::Stream(Box::new(RecordingBody::new(body, recording, cx.worker()))),
@@ -475,7 +540,7 @@ impl Handler for Cache {
             });
         }
         match rules.bypass(cx) {
-            None => rules.begin(cx, 0),
+            None => rules.begin(cx, Waits::default()),
             Some(why) => {
                 if why == Forwarded::Method && !cx.head().method().is_safe() {
                     cx.with_scratch(|cx, key| {

@@ -217,6 +217,8 @@ impl CommandContext {
             "bytes": usage.bytes,
             "bytes_max": usage.bytes_max,
             "evicted": usage.evicted,
+            "files": usage.files,
+            "file_bytes": usage.file_bytes,
             "lookups": lookups,
         })))
     }
@@ -224,7 +226,7 @@ impl CommandContext {
     async fn purge(&self, which: Purge) -> Result<AdminResponse, AdminResponse> {
         tracing::info!(?which, "cached responses are removed through the admin API");
         let purged = self.blocking(move || cache::purge(&which)).await?;
-        Ok(AdminResponse::json(&json!({ "purged": purged })))
+        Ok(AdminResponse::json(&json!({ "purged": purged.responses, "files": purged.files })))
     }
 
     async fn status(&self) -> AdminResponse {

@@ -71,6 +71,10 @@ fn cached(page: &mut Exposition) {
     page.single("causeway_cache_bytes", Kind::Gauge, help, usage.bytes as u64);
     let help = "Bound on the memory of stored responses.";
     page.single("causeway_cache_max_bytes", Kind::Gauge, help, usage.bytes_max as u64);
+    let help = "Files of stored responses.";
+    page.single("causeway_cache_files", Kind::Gauge, help, usage.files as u64);
+    let help = "Bytes of these files on the disk.";
+    page.single("causeway_cache_file_bytes", Kind::Gauge, help, usage.file_bytes);
     let help = "Keys whose responses were removed because of the bound.";
     page.single("causeway_cache_evictions_total", Kind::Counter, help, usage.evicted);
 }

@@ -420,6 +420,15 @@ fn cache() {
                 "allowed_additional_status_codes": [418, 302], "disable_coalescing": true,
             }),
         ),
+        (
+            "cache {\nsimplefs {\npath /var/cache/x\nconfiguration {\nsize 1000\ndirectory_size 1GiB\n}\n}\n}",
+            json!({
+                "handler": "cache",
+                "simplefs": {
+                    "path": "/var/cache/x", "configuration": { "size": 1000, "directory_size": 1_073_741_824 },
+                },
+            }),
+        ),
     ]);
 }
 

@@ -63,6 +63,10 @@ fn directives() {
             "3:2: parsing caddyfile tokens for 'cache': 'redis' is not built; docs/cache.md lists the parts of the plugin that are",
         ),
         (
+            ":80\ncache {\n\tsimplefs {\n\t}\n}",
+            "3:2: parsing caddyfile tokens for 'cache': 'simplefs' needs the 'path' of a folder",
+        ),
+        (
             ":80\ncache {\n\tkey {\n\t\tdisable_vary\n\t}\n}",
             "4:3: parsing caddyfile tokens for 'cache': 'disable_vary' is not built: Vary of a response always counts (RFC 9111 §4.1)",
         ),

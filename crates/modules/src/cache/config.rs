@@ -1,6 +1,8 @@
 //! The handler's JSON: the members of the plugin `cache-handler` that apply here, and `memory`.
 
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_message::OwnedValue;
@@ -10,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::CacheRules;
+use super::disk::{DiskHandle, DiskSettings};
 use super::key::{KeyConfig, KeyRules};
 use super::status;
 use super::store::Store;
@@ -23,11 +26,13 @@ const TTL: Duration = Duration::from_secs(120);
 const MEMORY: u64 = 128 << 20;
 /// Default of `max_cacheable_body_bytes`.
 const BODY_BYTES_MAX: u64 = 8 << 20;
+/// Default of `directory_size`, in bytes.
+const FOLDER_BYTES_MAX: u64 = 1 << 30;
 /// The name in Cache-Status without `cache_name`.
 const NAME: &str = "Causeway";
 
 /// Members of the plugin that choose where responses are stored, or that other services answer.
-const NOT_BUILT: [&str; 14] = [
+const NOT_BUILT: [&str; 13] = [
     "api",
     "badger",
     "cache_keys",
@@ -39,7 +44,6 @@ const NOT_BUILT: [&str; 14] = [
     "olric",
     "otter",
     "redis",
-    "simplefs",
     "storers",
     "timeout",
 ];
@@ -70,6 +74,27 @@ struct CacheConfig {
     disable_coalescing: bool,
     /// The memory of stored responses, in bytes.
     memory: Option<u64>,
+    simplefs: Option<FolderConfig>,
+}
+
+/// The plugin's storage in files.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FolderConfig {
+    path: String,
+    #[serde(default)]
+    configuration: FolderBounds,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct FolderBounds {
+    /// The number of files; 0 is no bound.
+    #[serde(default)]
+    size: usize,
+    /// Their bytes; 0 is the default.
+    #[serde(default)]
+    directory_size: u64,
 }
 
 #[derive(Deserialize, Default)]
@@ -77,6 +102,25 @@ struct CacheConfig {
 struct RegexConfig {
     #[serde(default)]
     exclude: String,
+}
+
+fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result<Arc<DiskHandle>, BuildError> {
+    if written.path.is_empty() {
+        return build.at("path", |build| Err(build.refuse("nothing", "the path of a folder")));
+    }
+    if !key.is_lasting() {
+        let expected = "keys with the host and without a template: other keys are not distinct in another process";
+        return Err(build.refuse(&written.path, expected));
+    }
+    let FolderBounds { size, directory_size } = written.configuration;
+    let settings = DiskSettings {
+        folder: PathBuf::from(&written.path),
+        bytes_max: if directory_size == 0 { FOLDER_BYTES_MAX } else { directory_size },
+        files_max: if size == 0 { usize::MAX } else { size },
+    };
+    DiskHandle::open(&settings).or_else(|error| {
+        build.at("path", |build| Err(build.refuse(&written.path, format!("a folder that can be written to: {error}"))))
+    })
 }
 
 /// Reads the handler's members, and those of the app for members that it does not have.
@@ -89,7 +133,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         if members.get(name).is_some_and(|value| !value.is_null()) {
             return build.at(name, |build| {
                 Err(build
-                    .refuse(name, "nothing: this is not built; responses are stored in memory (see docs/cache.md)"))
+                    .refuse(name, "nothing: this is not built; docs/cache.md lists the parts of the plugin that are"))
             });
         }
     }
@@ -124,6 +168,11 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
     if !written.default_cache_control.is_empty() {
         with_field_value(written.default_cache_control.as_bytes(), |value| control = Some(OwnedValue::from(value)));
     }
+    let key = build.at("key", |build| KeyRules::build(written.key, &written.headers, build))?;
+    let disk = match &written.simplefs {
+        None => None,
+        Some(folder) => Some(build.at("simplefs", |build| open(folder, &key, build))?),
+    };
     let name = if written.cache_name.is_empty() { NAME } else { &written.cache_name };
     let Some(name) = status::name(name) else {
         return build.at("cache_name", |build| Err(build.refuse(name, "at most 64 visible ASCII characters")));
@@ -134,7 +183,8 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
     };
     Ok(CacheRules {
         store: Store::of(usize::try_from(memory).unwrap_or(usize::MAX)),
-        key: build.at("key", |build| KeyRules::build(written.key, &written.headers, build))?,
+        disk,
+        key,
         storing: StoringRules {
             ttl: duration("ttl", &written.ttl, TTL, build)?,
             statuses: written.allowed_additional_status_codes.into(),

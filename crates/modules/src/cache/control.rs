@@ -1,7 +1,9 @@
 //! Statistics of the caches of the process, and removal of responses.
 
+use super::disk::DiskHandle;
 use super::key;
 use super::store::{Store, Usage};
+use super::stored::StoredResponse;
 
 /// Which stored responses are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,22 +18,35 @@ pub enum Purge {
     Tag(String),
 }
 
-/// Removes stored responses of all caches; returns how many they were. O(stored responses).
-pub fn purge(which: &Purge) -> usize {
-    let purge = |store: &Store| {
-        store.purge(|text, stored| match which {
-            Purge::All => true,
-            Purge::Uri(uri) => key::uri(text) == uri.as_bytes(),
-            Purge::Prefix(prefix) => key::uri(text).starts_with(prefix.as_bytes()),
-            Purge::Tag(tag) => stored.has_tag(tag.as_bytes()),
-        })
+/// The number of removed responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purged {
+    /// From memory.
+    pub responses: usize,
+    /// From folders; most of them were also in memory.
+    pub files: usize,
+}
+
+/// Removes stored responses of all caches. O(stored responses); reads all files, so it blocks.
+pub fn purge(which: &Purge) -> Purged {
+    let purges = |text: &[u8], stored: &StoredResponse| match which {
+        Purge::All => true,
+        Purge::Uri(uri) => key::uri(text) == uri.as_bytes(),
+        Purge::Prefix(prefix) => key::uri(text).starts_with(prefix.as_bytes()),
+        Purge::Tag(tag) => stored.has_tag(tag.as_bytes()),
     };
-    Store::all().iter().map(|store| purge(store)).sum()
+    // Files first: a look-up that reads a file puts it into memory.
+    let files = DiskHandle::all().iter().map(|disk| disk.purge(purges)).sum();
+    Purged { files, responses: Store::all().iter().map(|store| store.purge(purges)).sum() }
 }
 
 /// Returns the statistics of the caches of the process. O(stored responses).
 pub fn usage() -> Usage {
     let mut sum = Usage::default();
     Store::all().iter().for_each(|store| sum.add(&store.usage()));
+    for (files, bytes) in DiskHandle::all().iter().map(|disk| disk.usage()) {
+        sum.files += files;
+        sum.file_bytes += bytes;
+    }
     sum
 }

@@ -61,6 +61,11 @@ impl KeyRules {
         Ok(Self { uri, fields, own })
     }
 
+    /// Returns whether the keys mean the same in another process.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.own.is_none()
+    }
+
     /// Returns whether this request field is part of the key.
     pub(super) fn has_field(&self, name: KnownName) -> bool {
         self.fields.iter().any(|field| field.as_ref() == NameRef::Known(name))

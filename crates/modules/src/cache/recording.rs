@@ -7,12 +7,14 @@ use std::task::{Context as Task, Poll, ready};
 use causeway_message::{Chunk, FieldMap};
 use causeway_pipeline::{Body, BodyFault, BodyReader, BodyStream, Frame, Worker};
 
+use super::disk::DiskHandle;
 use super::store::{FetchGuard, Receiving, Store};
 use super::stored::StoredResponse;
 
 /// A response that will be stored once its content is complete.
 pub(super) struct Recording {
     pub(super) store: Arc<Store>,
+    pub(super) disk: Option<Arc<DiskHandle>>,
     pub(super) key: Box<[u8]>,
     /// The fields of the request that it answers.
     pub(super) request: FieldMap,
@@ -25,10 +27,14 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Stores the response with this content.
-    pub(super) fn finish(self, body: Chunk) {
-        let Self { store, key, request, mut stored, guard, .. } = self;
+    pub(super) fn finish(self, body: Chunk, worker: &dyn Worker) {
+        let Self { store, disk, key, request, mut stored, guard, .. } = self;
         stored.body = body;
-        store.put(store.key(&key), &request, Arc::new(stored));
+        let stored = Arc::new(stored);
+        if let Some(disk) = disk {
+            disk.write(&key, &stored, worker.now(), worker.wall());
+        }
+        store.put(store.key(&key), &request, stored);
         // The requests that wait find the response now.
         drop(guard);
     }
@@ -77,7 +83,7 @@ impl RecordingBody {
     fn finish(&mut self) {
         if let Some(ContentCopy { recording, mut bytes, receiving }) = self.copy.take() {
             bytes.shrink_to_fit();
-            recording.finish(Chunk::from(bytes));
+            recording.finish(Chunk::from(bytes), &*self.worker);
             drop(receiving);
         }
     }

@@ -230,20 +230,35 @@ impl Store {
         FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
     }
 
-    /// Stores a response, in place of those that answer the same request, and drops others until it fits.
+    /// Stores a response in place of those that answer the same request.
     pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>) {
+        let mut scratch = Vec::new();
+        self.insert(key, stored, |old, _| old.vary.matches(request, &mut scratch));
+    }
+
+    /// Stores a response that was read from a file in place of those with the same request fields.
+    pub(super) fn put_read(&self, key: CacheKey<'_>, stored: Arc<StoredResponse>) {
+        self.insert(key, stored, |old, new| old.vary.parts() == new.vary.parts());
+    }
+
+    /// Stores a response in place of those for which `replaces` returns true, and drops other keys until it fits.
+    fn insert(
+        &self,
+        key: CacheKey<'_>,
+        stored: Arc<StoredResponse>,
+        mut replaces: impl FnMut(&StoredResponse, &StoredResponse) -> bool,
+    ) {
         let bytes = stored.bytes();
         let slot_bytes = SLOT_BYTES + key.text.len();
         if bytes + slot_bytes > self.bytes_max {
             return;
         }
-        let mut scratch = Vec::new();
         {
             let mut shard = self.shard(key.hash);
             let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
             slot.apart_until = None;
             let variants = &mut slot.variants;
-            variants.retain(|old| !old.vary.matches(request, &mut scratch));
+            variants.retain(|old| !replaces(old, &stored));
             if variants.len() == VARIANTS_MAX {
                 variants.remove(0);
             }
@@ -339,6 +354,8 @@ impl Store {
             bytes_max: self.bytes_max,
             responses: self.shards.iter().map(count).sum(),
             evicted: self.evicted.load(Ordering::Relaxed),
+            files: 0,
+            file_bytes: 0,
             lookups: std::array::from_fn(lookups),
         }
     }
@@ -360,6 +377,10 @@ pub struct Usage {
     pub responses: usize,
     /// Keys that were dropped because of the bound.
     pub evicted: u64,
+    /// Files in folders.
+    pub files: usize,
+    /// Their bytes on the disk.
+    pub file_bytes: u64,
     /// Look-ups by their result, in the order of [`Lookup::ALL`].
     pub lookups: [u64; Lookup::ALL.len()],
 }
@@ -367,11 +388,13 @@ pub struct Usage {
 impl Usage {
     /// Adds the numbers of another store.
     pub(super) fn add(&mut self, other: &Self) {
-        let Self { bytes, bytes_max, responses, evicted, lookups } = self;
+        let Self { bytes, bytes_max, responses, evicted, files, file_bytes, lookups } = self;
         *bytes += other.bytes;
         *bytes_max += other.bytes_max;
         *responses += other.responses;
         *evicted += other.evicted;
+        *files += other.files;
+        *file_bytes += other.file_bytes;
         lookups.iter_mut().zip(other.lookups).for_each(|(sum, more)| *sum += more);
     }
 }

@@ -685,6 +685,147 @@ fn settings() {
     assert_eq!(bench.get("").field("Cache-Control"), Some("max-age=50"));
 }
 
+/// A folder of the test's own, removed at its end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("causeway-cache-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+
+    /// A cache with this folder, and with a memory of its own, as after a restart.
+    fn bench(&self, bounds: Value) -> Bench {
+        bench(json!({ "simplefs": { "path": self.0.to_str(), "configuration": bounds } }))
+    }
+
+    /// Waits for the folder's thread.
+    fn settle(&self) {
+        let folder = self.0.canonicalize().unwrap();
+        DiskHandle::all().iter().filter(|disk| disk.is_of(&folder)).for_each(|disk| disk.settle());
+    }
+
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        self.settle();
+        let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = entries.filter(|path| !path.to_str().unwrap().contains("writing-")).collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+// Responses outlive the process, with their age; each variant has its file.
+#[test]
+fn files_of_responses() {
+    let folder = Folder::new("files");
+    let mut bench = folder.bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=60 | Vary: Accept-Language | ETag: \"a\"", "content")]);
+    bench.get("Accept-Language: de");
+    bench.get("Accept-Language: en");
+    assert_eq!((bench.seen().len(), folder.files().len()), (2, 2));
+    drop(bench);
+    let mut bench = folder.bench(json!({}));
+    folder.settle();
+    bench.replies([reply("Cache-Control: no-store", "other")]);
+    for (language, is_hit) in [("de", true), ("en", true), ("fr", false)] {
+        let answer = bench.get(&format!("Accept-Language: {language}"));
+        assert_eq!(answer.text() == "content", is_hit, "{language}");
+        assert_eq!(bench.seen().is_empty(), is_hit, "{language}");
+        if is_hit {
+            assert_eq!(answer.field("Cache-Status"), Some("Causeway; hit; ttl=60"));
+        }
+    }
+    // A successful unsafe request removes the files too.
+    bench.replies([reply("", "")]);
+    bench.send(&Request::new("POST", "/"));
+    assert_eq!(folder.files().len(), 0);
+}
+
+// Concurrent requests of one key: one reads its file, and the others wait for it.
+#[test]
+fn a_file_is_read_once() {
+    let folder = Folder::new("once");
+    let mut bench = folder.bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=60", "content")]);
+    bench.get("");
+    folder.settle();
+    drop(bench);
+    let mut bench = folder.bench(json!({}));
+    folder.settle();
+    bench.kit.worker().queue_jobs(8);
+    let waiting: Vec<_> = (0..3).map(|_| bench.kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
+    assert_eq!(bench.kit.worker().jobs_seen(), 1);
+    for pending in waiting {
+        assert_eq!(pending.finish(&mut bench.kit).text(), "content");
+    }
+    assert!(bench.seen().is_empty());
+}
+
+// Damaged and missing files are misses, and disappear; a pool without a free place is one too.
+#[test]
+fn files_that_cannot_be_used() {
+    for damage in [0, 1, 2] {
+        let folder = Folder::new(&format!("damaged-{damage}"));
+        let mut bench = folder.bench(json!({}));
+        bench.replies([reply("Cache-Control: max-age=60", "content")]);
+        bench.get("");
+        let [file] = &folder.files()[..] else { panic!("one file") };
+        drop(bench);
+        let mut bench = folder.bench(json!({}));
+        folder.settle();
+        match damage {
+            0 => std::fs::write(file, b"x").unwrap(),
+            1 => std::fs::remove_file(file).unwrap(),
+            _ => bench.kit.worker().queue_jobs(0),
+        }
+        bench.replies([reply("Cache-Control: no-store", "other")]);
+        assert_eq!(bench.get("").text(), "other");
+        assert_eq!(folder.files().len(), usize::from(damage == 2), "{damage}");
+    }
+}
+
+// Above the folder's bounds the oldest files that were not read since are removed.
+#[test]
+fn a_folder_has_bounds() {
+    let folder = Folder::new("bounds");
+    for bounds in [json!({ "size": 3 }), json!({ "directory_size": 3 * 6000 })] {
+        let mut bench = folder.bench(bounds);
+        bench.replies([reply("Cache-Control: max-age=60", &"x".repeat(1000))]);
+        for path in 0..10 {
+            bench.send(&request(&format!("/{path}"), ""));
+            folder.settle();
+        }
+        assert_eq!(folder.files().len(), 3);
+        drop(bench);
+    }
+}
+
+// The admin API removes the files of responses that are no longer in memory.
+#[test]
+fn purging_files() {
+    let folder = Folder::new("purge");
+    let mut bench = folder.bench(json!({}));
+    bench.replies([
+        reply("Cache-Control: max-age=60 | Cache-Tag: purged-tag", "x"),
+        reply("Cache-Control: max-age=60", "y"),
+    ]);
+    bench.send(&request("/a", ""));
+    bench.send(&request("/b", ""));
+    folder.settle();
+    drop(bench);
+    let _bench = folder.bench(json!({}));
+    folder.settle();
+    let purged = purge(&Purge::Tag("purged-tag".to_owned()));
+    assert_eq!((purged.files, folder.files().len()), (1, 1));
+}
+
 // The global option holds defaults: a handler's own members win.
 #[test]
 fn defaults_of_all_handlers() {
@@ -714,6 +855,12 @@ fn bad_configurations_name_the_place() {
         ("key", json!({ "headers": ["a b"] }), "key: found 'a b'"),
         ("regex", json!({ "exclude": "(" }), "regex.exclude"),
         ("max_cacheable_body_bytes", json!(1 << 30), "max_cacheable_body_bytes"),
+        (
+            "simplefs",
+            json!({ "path": "/dev/null/x" }),
+            "simplefs.path: found '/dev/null/x', expected a folder that can be written to",
+        ),
+        ("simplefs", json!({ "path": "" }), "simplefs.path"),
         ("x", json!(1), "unknown field `x`"),
     ] {
         let routes = json!([{ "handle": [{ "handler": "cache", member: value }] }]);
@@ -752,7 +899,7 @@ fn purging() {
         (Purge::Tag("tw".to_owned()), 0, &paths),
     ] {
         fill(&mut bench);
-        assert_eq!(purge(&which), purged, "{which:?}");
+        assert_eq!(purge(&which).responses, purged, "{which:?}");
         let is_left = |path: &&&str| {
             get(&mut bench, path);
             bench.seen().is_empty()

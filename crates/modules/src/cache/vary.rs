@@ -27,6 +27,16 @@ impl Vary {
         Self { names: fields.into(), values: values.into() }
     }
 
+    /// Returns the names and the values, for a file.
+    pub(super) fn parts(&self) -> (&[FieldName], &[u8]) {
+        (&self.names, &self.values)
+    }
+
+    /// Creates it from the parts in a file.
+    pub(super) fn from_parts(names: Vec<FieldName>, values: &[u8]) -> Self {
+        Self { names: names.into(), values: values.into() }
+    }
+
     /// Returns whether a request has the same values. `scratch` is an empty buffer.
     pub(super) fn matches(&self, request: &FieldMap, scratch: &mut Vec<u8>) -> bool {
         if self.names.is_empty() {

@@ -24,6 +24,7 @@ const SUBDIRECTIVES: &[&str] = &[
     "memory",
     "mode",
     "regex",
+    "simplefs",
     "stale",
     "ttl",
 ];
@@ -46,7 +47,7 @@ pub(crate) fn option(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error>
 /// Parses the block: `ttl <duration>`, `stale <duration>`, `default_cache_control <value>`, `cache_name <name>`,
 /// `max_cacheable_body_bytes <n>`, `memory <size>`, `allowed_http_verbs <methods…>`,
 /// `allowed_additional_status_codes <codes…>`, `headers <fields…>`, `key { … }`, `regex { exclude <pattern> }`, `mode <mode>`,
-/// `disable_coalescing`.
+/// `disable_coalescing`, `simplefs { … }`.
 fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
     d.end()?;
@@ -92,6 +93,10 @@ fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
                 let key = key(&mut line)?;
                 members.insert(name.to_owned(), key.into());
             }
+            "simplefs" => {
+                let folder = simplefs(&mut line)?;
+                members.insert(name.to_owned(), folder.into());
+            }
             "regex" => {
                 line.end()?;
                 for mut inner in line.lines() {
@@ -114,13 +119,44 @@ fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
             | "olric"
             | "otter"
             | "redis"
-            | "simplefs"
             | "storers"
             | "timeout" => return Err(line.word(NOT_BUILT)),
             _ => return Err(line.unknown("unrecognized subdirective '{}'", SUBDIRECTIVES)),
         }
     }
     Ok(members)
+}
+
+/// Parses `simplefs { path <folder>; configuration { size <files>; directory_size <size> } }`.
+fn simplefs(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    let mut folder = Map::new();
+    d.end()?;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "path" => folder.text("path", &line.only()?.text),
+            "configuration" => {
+                line.end()?;
+                for mut inner in line.lines() {
+                    let name = &*inner.name().text;
+                    let number = match name {
+                        "size" => {
+                            let number = integer(&inner.only()?.text).filter(|number| *number >= 0);
+                            number
+                                .ok_or_else(|| inner.word("'{}' is no number of files; expected one such as 10000"))?
+                        }
+                        "directory_size" => inner.size(SIZE)?,
+                        _ => return Err(inner.unknown("unrecognized subdirective '{}'", &["directory_size", "size"])),
+                    };
+                    folder.child("configuration").number(name, number);
+                }
+            }
+            _ => return Err(line.unknown("unrecognized subdirective '{}'", &["configuration", "path"])),
+        }
+    }
+    if folder.text_of("path").is_empty() {
+        return Err(d.rule("'simplefs' needs the 'path' of a folder"));
+    }
+    Ok(folder)
 }
 
 /// Parses `key { disable_host; disable_query; disable_scheme; disable_method; disable_body; hash; hide; headers <fields…>;

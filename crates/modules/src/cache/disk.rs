@@ -1,0 +1,495 @@
+//! Stored responses in a folder, so that they outlive the process and may exceed its memory.
+//!
+//! A response that is stored in memory is also queued for the folder's thread, which writes a file and renames it into
+//! place. A look-up that finds nothing in memory looks into the folder's index; the files of the key are then read on the
+//! pool for files. A file that is damaged, missing or of another key is a miss.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Instant, SystemTime};
+
+use causeway_pipeline::LogLimit;
+use sha2::{Digest as _, Sha256};
+
+use super::file::{self, ReadFile};
+use super::stored::StoredResponse;
+
+/// Responses that wait to be written; further ones stay in memory only.
+const WRITES_MAX: usize = 256;
+/// Files of one key that are read for a look-up.
+const FILES_READ_MAX: usize = 16;
+/// The bytes that a file takes on the disk in addition to its own, for the bound.
+const FILE_BYTES: u64 = 4096;
+
+/// The digests in a file's name: of the key, and of the request fields that Vary names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    key: u128,
+    vary: u64,
+}
+
+impl FileId {
+    /// Returns the name of the file.
+    fn name(self) -> String {
+        format!("{:032x}-{:016x}", self.key, self.vary)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let (key, vary) = name.split_once('-').filter(|(key, vary)| key.len() == 32 && vary.len() == 16)?;
+        Some(Self { key: u128::from_str_radix(key, 16).ok()?, vary: u64::from_str_radix(vary, 16).ok()? })
+    }
+}
+
+/// A folder in use. Its drop ends the folder's thread once that has done its work.
+#[derive(Debug)]
+pub(super) struct DiskHandle(Arc<Disk>);
+
+impl std::ops::Deref for DiskHandle {
+    type Target = Disk;
+
+    fn deref(&self) -> &Disk {
+        &self.0
+    }
+}
+
+impl Drop for DiskHandle {
+    fn drop(&mut self) {
+        self.0.state().is_over = true;
+        self.0.changed.notify_one();
+    }
+}
+
+/// A folder of responses.
+#[derive(Debug)]
+pub(super) struct Disk {
+    folder: PathBuf,
+    bytes_max: u64,
+    files_max: usize,
+    state: Mutex<DiskState>,
+    /// There is work for the thread, or the folder is no longer used.
+    changed: Condvar,
+    log: LogLimit,
+}
+
+#[derive(Debug, Default)]
+struct DiskState {
+    index: Index,
+    writes: VecDeque<PendingWrite>,
+    /// Files to remove. Each was in the index, so there are no more of them than files.
+    removals: Vec<FileId>,
+    /// The number of purges: a response that was queued before one is not written.
+    epoch: u64,
+    is_over: bool,
+    /// The thread is doing work that it took from here.
+    is_busy: bool,
+}
+
+#[derive(Debug)]
+struct PendingWrite {
+    id: FileId,
+    key: Box<[u8]>,
+    stored: Arc<StoredResponse>,
+    now: Instant,
+    wall: SystemTime,
+    epoch: u64,
+}
+
+impl DiskState {
+    /// Makes the write that the thread is executing have no effect; those that are queued have one.
+    fn begin_epoch(&mut self) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        self.writes.iter_mut().for_each(|write| write.epoch = epoch);
+    }
+}
+
+/// The files of a key.
+pub(super) struct KeyFiles {
+    paths: Vec<PathBuf>,
+    epoch: u64,
+}
+
+/// The files of the folder. The oldest are removed first, those that were read since last are spared once.
+#[derive(Debug, Default)]
+struct Index {
+    keys: HashMap<u128, Vec<IndexedFile>>,
+    order: VecDeque<FileId>,
+    bytes: u64,
+    files: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct IndexedFile {
+    vary: u64,
+    bytes: u64,
+    used: bool,
+}
+
+impl Index {
+    fn insert(&mut self, id: FileId, bytes: u64) {
+        self.remove(id);
+        self.keys.entry(id.key).or_default().push(IndexedFile { vary: id.vary, bytes, used: false });
+        self.order.push_back(id);
+        self.bytes += bytes;
+        self.files += 1;
+    }
+
+    /// Returns whether the file was in the index. Its place in the order stays until its turn.
+    fn remove(&mut self, id: FileId) -> bool {
+        let Some(files) = self.keys.get_mut(&id.key) else { return false };
+        let Some(at) = files.iter().position(|file| file.vary == id.vary) else { return false };
+        self.bytes -= files.swap_remove(at).bytes;
+        self.files -= 1;
+        if files.is_empty() {
+            self.keys.remove(&id.key);
+        }
+        // Otherwise a file that is written again and again would have many places.
+        if self.order.len() > 2 * self.files + 64 {
+            let keys = &self.keys;
+            let mut seen = std::collections::HashSet::new();
+            // From the end: a file's latest place is the valid one.
+            let mut kept: Vec<FileId> = self
+                .order
+                .iter()
+                .rev()
+                .filter(|id| keys.get(&id.key).is_some_and(|files| files.iter().any(|file| file.vary == id.vary)))
+                .filter(|id| seen.insert((id.key, id.vary)))
+                .copied()
+                .collect();
+            kept.reverse();
+            self.order = kept.into();
+        }
+        true
+    }
+
+    /// Removes files until the bounds hold, and returns them.
+    fn shrink(&mut self, bytes_max: u64, files_max: usize) -> Vec<FileId> {
+        let mut removed = Vec::new();
+        while self.bytes > bytes_max || self.files > files_max {
+            let Some(id) = self.order.pop_front() else { break };
+            let files = self.keys.get_mut(&id.key);
+            match files.and_then(|files| files.iter_mut().find(|file| file.vary == id.vary)) {
+                Some(file) if file.used => {
+                    file.used = false;
+                    self.order.push_back(id);
+                }
+                Some(_) => {
+                    self.remove(id);
+                    removed.push(id);
+                }
+                None => {}
+            }
+        }
+        removed
+    }
+}
+
+/// The folders in use.
+static DISKS: LazyLock<Mutex<HashMap<PathBuf, Weak<DiskHandle>>>> = LazyLock::new(Mutex::default);
+
+/// The settings of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DiskSettings {
+    pub(super) folder: PathBuf,
+    pub(super) bytes_max: u64,
+    pub(super) files_max: usize,
+}
+
+impl DiskHandle {
+    /// Opens a folder, which is created if it does not exist, and starts its thread.
+    ///
+    /// # Errors
+    /// The folder cannot be created or written to.
+    pub(super) fn open(settings: &DiskSettings) -> io::Result<Arc<Self>> {
+        let DiskSettings { folder, bytes_max, files_max } = settings;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let folder = fs::canonicalize(folder)?;
+        // Before the first response: a folder that cannot be written to is the operator's mistake.
+        drop(fs::File::create(temporary(&folder))?);
+        let mut disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(disk) = disks.get(&folder).and_then(Weak::upgrade)
+            && (disk.bytes_max, disk.files_max) == (*bytes_max, *files_max)
+        {
+            return Ok(disk);
+        }
+        disks.retain(|_, disk| disk.strong_count() > 0);
+        let disk = Arc::new(Disk {
+            folder: folder.clone(),
+            bytes_max: *bytes_max,
+            files_max: *files_max,
+            // The thread begins with a look at the folder.
+            state: Mutex::new(DiskState { is_busy: true, ..DiskState::default() }),
+            changed: Condvar::new(),
+            log: LogLimit::new(),
+        });
+        let of_thread = Arc::clone(&disk);
+        std::thread::Builder::new().name("cache files".to_owned()).spawn(move || run(&of_thread))?;
+        let handle = Arc::new(Self(disk));
+        disks.insert(folder, Arc::downgrade(&handle));
+        Ok(handle)
+    }
+
+    /// Returns the folders in use.
+    pub(super) fn all() -> Vec<Arc<Self>> {
+        let disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
+        disks.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Disk {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a response for its file. Beyond the queue's bound it stays in memory only.
+    pub(super) fn write(&self, key: &[u8], stored: &Arc<StoredResponse>, now: Instant, wall: SystemTime) {
+        let mut state = self.state();
+        if state.writes.len() < WRITES_MAX {
+            let id = FileId { key: digest(key), vary: vary_digest(stored) };
+            let (key, stored, epoch) = (key.into(), Arc::clone(stored), state.epoch);
+            state.writes.push_back(PendingWrite { id, key, stored, now, wall, epoch });
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns the files of a key, for [`read`](Self::read); `None` if there are no files.
+    pub(super) fn files(&self, key: &[u8]) -> Option<KeyFiles> {
+        let digest = digest(key);
+        let mut state = self.state();
+        let epoch = state.epoch;
+        let files = state.index.keys.get_mut(&digest)?;
+        let path = |file: &mut IndexedFile| {
+            file.used = true;
+            self.folder.join(FileId { key: digest, vary: file.vary }.name())
+        };
+        Some(KeyFiles { epoch, paths: files.iter_mut().take(FILES_READ_MAX).map(path).collect() })
+    }
+
+    /// Reads files; a file that is damaged or missing is removed from the index. Blocks.
+    pub(super) fn read(&self, files: &KeyFiles, now: Instant, wall: SystemTime) -> Vec<ReadFile> {
+        let mut found = Vec::with_capacity(files.paths.len());
+        for path in &files.paths {
+            match fs::read(path).ok().and_then(|bytes| file::read(bytes, now, wall)) {
+                Some(read) => found.push(read),
+                None => {
+                    let name = path.file_name().and_then(|name| name.to_str());
+                    if let Some(id) = name.and_then(FileId::parse) {
+                        self.drop_files([id]);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns whether no responses were removed since [`files`](Self::files) returned these.
+    pub(super) fn are_valid(&self, files: &KeyFiles) -> bool {
+        self.state().epoch == files.epoch
+    }
+
+    /// Removes the files of a key.
+    pub(super) fn remove(&self, key: &[u8]) {
+        let key = digest(key);
+        let files = {
+            let mut state = self.state();
+            state.writes.retain(|write| write.id.key != key);
+            state.begin_epoch();
+            state.index.keys.get(&key).cloned().unwrap_or_default()
+        };
+        self.drop_files(files.into_iter().map(|file| FileId { key, vary: file.vary }));
+    }
+
+    fn drop_files(&self, ids: impl IntoIterator<Item = FileId>) {
+        let mut state = self.state();
+        for id in ids {
+            if state.index.remove(id) {
+                state.removals.push(id);
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    /// Removes the files for which `purges` returns true, and those that cannot be read; returns how many responses they had. Reads all
+    /// files: blocks for long.
+    pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
+        let ids: Vec<FileId> = {
+            let mut state = self.state();
+            state.writes.retain(|write| !purges(&write.key, &write.stored));
+            state.begin_epoch();
+            let of_key = |(key, files): (&u128, &Vec<IndexedFile>)| {
+                let key = *key;
+                files.iter().map(move |file| FileId { key, vary: file.vary }).collect::<Vec<_>>()
+            };
+            state.index.keys.iter().flat_map(of_key).collect()
+        };
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let mut purged = 0;
+        for id in ids {
+            let read = fs::read(self.folder.join(id.name())).ok().and_then(|bytes| file::read(bytes, now, wall));
+            if read.as_ref().is_none_or(|read| purges(&read.key, &read.stored)) {
+                purged += usize::from(read.is_some());
+                self.drop_files([id]);
+            }
+        }
+        purged
+    }
+
+    /// Returns the number of files and their bytes.
+    pub(super) fn usage(&self) -> (usize, u64) {
+        let state = self.state();
+        (state.index.files, state.index.bytes)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_of(&self, folder: &Path) -> bool {
+        self.folder == folder
+    }
+
+    /// Waits until the thread has done all work that is queued.
+    #[cfg(test)]
+    pub(super) fn settle(&self) {
+        loop {
+            let state = self.state();
+            if state.writes.is_empty() && state.removals.is_empty() && !state.is_busy {
+                return;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Writes a file, and removes others if the folder is full.
+    fn write_file(&self, write: &PendingWrite) -> io::Result<()> {
+        let PendingWrite { id, key, stored, now, wall, epoch } = write;
+        let head = file::write(key, stored, *now, *wall);
+        let bytes = (head.len() + stored.body.len()) as u64 + FILE_BYTES;
+        if bytes > self.bytes_max {
+            return Ok(());
+        }
+        let temporary = temporary(&self.folder);
+        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(&head)?;
+        file.write_all(stored.body.as_slice())?;
+        drop(file);
+        let mut state = self.state();
+        // With the lock: a purge either sees the file in the index, or has changed the number.
+        if state.epoch != *epoch {
+            return Ok(());
+        }
+        fs::rename(&temporary, self.folder.join(id.name()))?;
+        state.index.insert(*id, bytes);
+        let removed = state.index.shrink(self.bytes_max, self.files_max);
+        state.removals.extend(removed);
+        Ok(())
+    }
+
+    /// Puts the files of an earlier process into the index.
+    fn scan(&self) -> io::Result<()> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if let Some(id) = name.to_str().and_then(FileId::parse) {
+                let metadata = entry.metadata()?;
+                found.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), id, metadata.len() + FILE_BYTES));
+            }
+        }
+        found.sort_unstable_by_key(|(modified, ..)| *modified);
+        let mut state = self.state();
+        for (_, id, bytes) in found {
+            let is_newer =
+                state.index.keys.get(&id.key).is_some_and(|files| files.iter().any(|file| file.vary == id.vary));
+            if !is_newer {
+                state.index.insert(id, bytes);
+            }
+        }
+        let removed = state.index.shrink(self.bytes_max, self.files_max);
+        state.removals.extend(removed);
+        Ok(())
+    }
+
+    /// Waits for work; `None` when all is done and the folder is no longer used.
+    fn next_work(&self) -> Option<DiskWork> {
+        let mut state = self.state();
+        state.is_busy = false;
+        loop {
+            if !state.removals.is_empty() {
+                state.is_busy = true;
+                return Some(DiskWork::Remove(std::mem::take(&mut state.removals)));
+            }
+            if let Some(write) = state.writes.pop_front() {
+                state.is_busy = true;
+                return Some(DiskWork::Write(write));
+            }
+            if state.is_over {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn report(&self, action: &str, error: &io::Error) {
+        if let Some(left_out) = self.log.admit() {
+            tracing::warn!(folder = %self.folder.display(), %error, left_out, "the cache's folder: {action} failed");
+        }
+    }
+}
+
+/// Work of the thread.
+enum DiskWork {
+    Write(PendingWrite),
+    Remove(Vec<FileId>),
+}
+
+/// The thread of a folder.
+fn run(disk: &Disk) {
+    if let Err(error) = disk.scan() {
+        disk.report("reading it", &error);
+    }
+    while let Some(work) = disk.next_work() {
+        match work {
+            DiskWork::Write(write) => {
+                if let Err(error) = disk.write_file(&write) {
+                    disk.report("writing a response", &error);
+                }
+            }
+            DiskWork::Remove(files) => {
+                for id in files {
+                    match fs::remove_file(disk.folder.join(id.name())) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                            disk.report("removing a response", &error)
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    let _ = fs::remove_file(temporary(&disk.folder));
+}
+
+/// The name of the file that is being written; of this process, since another one may use the folder too.
+fn temporary(folder: &Path) -> PathBuf {
+    folder.join(format!("writing-{}", std::process::id()))
+}
+
+fn digest(key: &[u8]) -> u128 {
+    let digest = Sha256::digest(key);
+    u128::from_be_bytes(digest[..16].try_into().expect("a digest has 32 bytes"))
+}
+
+fn vary_digest(stored: &StoredResponse) -> u64 {
+    let (names, values) = stored.vary.parts();
+    let mut hasher = Sha256::new();
+    for name in names {
+        hasher.update(name.as_str().to_ascii_lowercase());
+        hasher.update(b"\n");
+    }
+    hasher.update(b"\n");
+    hasher.update(values);
+    u64::from_be_bytes(hasher.finalize()[..8].try_into().expect("a digest has 32 bytes"))
+}

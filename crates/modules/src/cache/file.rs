@@ -1,0 +1,233 @@
+//! The file of a stored response.
+//!
+//! ```text
+//! "CWCACHE1" │ xxh64 of the rest │ head length │ head: status, times, key, fields, Vary │ content
+//! ```
+//! Numbers are little-endian. A file that is damaged, or of another version, is no response.
+
+use std::hash::Hasher as _;
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_message::{Chunk, FieldMap, FieldName, FieldValue, NameRef, StatusCode};
+
+use super::directives::ResponseDirectives;
+use super::stored::{Freshness, StoredFields, StoredResponse};
+use super::vary::Vary;
+
+const MAGIC: &[u8; 8] = b"CWCACHE1";
+/// Bytes before the head: magic, checksum, length of the head.
+const START: usize = 8 + 8 + 4;
+
+/// Writes a response as the bytes of its file, except for its content.
+pub(super) fn write(key: &[u8], stored: &StoredResponse, now: Instant, wall: SystemTime) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.resize(START, 0);
+    out.extend_from_slice(&stored.status.as_u16().to_le_bytes());
+    let Freshness { lifetime, is_implied, .. } = stored.freshness;
+    number(&mut out, millis(wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()));
+    number(&mut out, millis(stored.freshness.age(now)));
+    number(&mut out, millis(lifetime));
+    out.push(u8::from(is_implied));
+    bytes(&mut out, key);
+    for map in [&stored.fields.base, &stored.fields.whole] {
+        number(&mut out, map.len() as u64);
+        for (name, value) in map.iter() {
+            bytes(&mut out, name.as_str().as_bytes());
+            bytes(&mut out, value);
+        }
+    }
+    let (names, values) = stored.vary.parts();
+    number(&mut out, names.len() as u64);
+    names.iter().for_each(|name| bytes(&mut out, name.as_str().as_bytes()));
+    bytes(&mut out, values);
+    let head = u32::try_from(out.len() - START).unwrap_or(u32::MAX);
+    out[16..START].copy_from_slice(&head.to_le_bytes());
+    let checksum = checksum(&out[16..], stored.body.as_slice());
+    out[8..16].copy_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+/// A response that was read from its file, with its key.
+pub(super) struct ReadFile {
+    pub(super) key: Vec<u8>,
+    pub(super) stored: StoredResponse,
+}
+
+/// Reads the bytes of a file; `None` if they are damaged or of another version.
+pub(super) fn read(file: Vec<u8>, now: Instant, wall: SystemTime) -> Option<ReadFile> {
+    let (start, rest) = file.split_at_checked(START)?;
+    let head_len = u32::from_le_bytes(start[16..].try_into().ok()?) as usize;
+    let (head, body) = rest.split_at_checked(head_len)?;
+    if start[..8] != *MAGIC || start[8..16] != checksum(&file[16..START + head_len], body).to_le_bytes() {
+        return None;
+    }
+    let mut parts = Parts(head);
+    let status = StatusCode::new(u16::from_le_bytes(parts.take(2)?.try_into().ok()?))?;
+    let written = SystemTime::UNIX_EPOCH.checked_add(parts.millis()?)?;
+    let age = parts.millis()?;
+    let lifetime = parts.millis()?;
+    let is_implied = parts.take(1)? != [0];
+    let key = parts.bytes()?.to_vec();
+    let base = parts.fields()?;
+    let whole = parts.fields()?;
+    let names = (0..parts.number()?).map(|_| parts.name()).collect::<Option<Vec<FieldName>>>()?;
+    let vary = Vary::from_parts(names, parts.bytes()?);
+    // The time since the file was written is a part of the age. A clock that was set back gives none.
+    let initial_age = age.checked_add(wall.duration_since(written).unwrap_or_default())?;
+    let freshness = Freshness { received: now, initial_age, lifetime, is_implied };
+    let directives = ResponseDirectives::of(&whole);
+    let mut stored = StoredResponse::new(status, StoredFields { base, whole }, vary, freshness, directives);
+    // Without a copy: the content is a part of the file's bytes.
+    let body = START + head_len;
+    let len = file.len();
+    stored.body = Chunk::from(file).slice(body..len);
+    Some(ReadFile { key, stored })
+}
+
+fn checksum(head: &[u8], body: &[u8]) -> u64 {
+    let mut hasher = twox_hash::XxHash64::with_seed(0);
+    hasher.write(head);
+    hasher.write(body);
+    hasher.finish()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// The rest of a head.
+struct Parts<'f>(&'f [u8]);
+
+impl<'f> Parts<'f> {
+    fn take(&mut self, len: usize) -> Option<&'f [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    fn millis(&mut self) -> Option<Duration> {
+        self.number().map(Duration::from_millis)
+    }
+
+    fn bytes(&mut self) -> Option<&'f [u8]> {
+        let len = usize::try_from(self.number()?).ok()?;
+        self.take(len)
+    }
+
+    fn name(&mut self) -> Option<FieldName> {
+        FieldName::parse(std::str::from_utf8(self.bytes()?).ok()?)
+    }
+
+    fn fields(&mut self) -> Option<FieldMap> {
+        let mut fields = FieldMap::new();
+        for _ in 0..self.number()? {
+            let name = NameRef::parse(self.bytes()?)?;
+            let value = FieldValue::parse(self.bytes()?)?;
+            // A map's own bound.
+            if fields.len() == usize::from(u16::MAX) {
+                return None;
+            }
+            fields.append(name, value);
+        }
+        Some(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_message::names;
+
+    use super::*;
+
+    fn example() -> (StoredResponse, Instant, SystemTime) {
+        let (now, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_893_456_000));
+        let mut response = FieldMap::new();
+        response.append(names::CACHE_CONTROL, FieldValue::from_static("max-age=60, must-revalidate"));
+        response.append(names::VARY, FieldValue::from_static("Accept, X-A"));
+        response.append(NameRef::Other("X-A"), FieldValue::from_static("1"));
+        let mut request = FieldMap::new();
+        request.append(NameRef::Other("X-A"), FieldValue::from_static("2"));
+        let vary = Vary::of(&response, &request);
+        let mut base = FieldMap::new();
+        base.append(names::SERVER, FieldValue::from_static("Causeway"));
+        let fields = StoredFields::of(base, &response, wall);
+        let freshness = Freshness {
+            received: now,
+            initial_age: Duration::from_secs(5),
+            lifetime: Duration::from_secs(60),
+            is_implied: true,
+        };
+        let directives = ResponseDirectives::of(&response);
+        let mut stored = StoredResponse::new(StatusCode::NOT_FOUND, fields, vary, freshness, directives);
+        stored.body = Chunk::from(b"content".to_vec());
+        (stored, now, wall)
+    }
+
+    fn file(stored: &StoredResponse, now: Instant, wall: SystemTime) -> Vec<u8> {
+        [write(b"key", stored, now, wall), stored.body.as_slice().to_vec()].concat()
+    }
+
+    #[test]
+    fn a_response_comes_back() {
+        let (stored, now, wall) = example();
+        let later = Duration::from_secs(10);
+        let file = file(&stored, now + Duration::from_secs(1), wall);
+        let read = read(file.clone(), now, wall + later).expect("it is whole");
+        assert_eq!(read.key, b"key");
+        let back = read.stored;
+        assert_eq!((back.status, back.body.as_slice()), (stored.status, &b"content"[..]));
+        assert_eq!((&back.fields.base, &back.fields.whole), (&stored.fields.base, &stored.fields.whole));
+        assert_eq!((back.directives, back.modified), (stored.directives, stored.modified));
+        assert_eq!(back.vary.parts(), stored.vary.parts());
+        assert_eq!(back.freshness.age(now), Duration::from_secs(16), "5 s before, 1 s in memory, 10 s on disk");
+        assert_eq!((back.freshness.lifetime, back.freshness.is_implied), (Duration::from_secs(60), true));
+        // A clock that was set back.
+        let back = super::read(file, now, wall - later).expect("it is whole").stored;
+        assert_eq!(back.freshness.age(now), Duration::from_secs(6));
+    }
+
+    // A file that was cut off, or in which any byte changed, is no response.
+    #[test]
+    fn damaged_files() {
+        let (stored, now, wall) = example();
+        let whole = file(&stored, now, wall);
+        for len in 0..whole.len() {
+            assert!(read(whole[..len].to_vec(), now, wall).is_none(), "{len} bytes");
+        }
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            assert!(read(damaged, now, wall).is_none(), "byte {at}");
+        }
+        assert!(read([whole, vec![0]].concat(), now, wall).is_none(), "one byte more");
+    }
+
+    // With a checksum that is right, so that only the structure counts: no bytes make it panic.
+    #[test]
+    fn structures_that_are_wrong() {
+        let (stored, now, wall) = example();
+        let whole = file(&stored, now, wall);
+        for at in 16..whole.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = value;
+                let sum = checksum(&changed[16..], &[]);
+                changed[8..16].copy_from_slice(&sum.to_le_bytes());
+                let _ = read(changed, now, wall);
+            }
+        }
+    }
+}
