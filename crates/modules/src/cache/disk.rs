@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use causeway_pipeline::LogLimit;
 use sha2::{Digest as _, Sha256};
@@ -209,7 +209,8 @@ impl DiskHandle {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let folder = fs::canonicalize(folder)?;
         // Before the first response: a folder that cannot be written to is the operator's mistake.
-        drop(fs::File::create(temporary(&folder))?);
+        drop(create(&temporary(&folder))?);
+        fs::remove_file(temporary(&folder))?;
         let mut disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(disk) = disks.get(&folder).and_then(Weak::upgrade)
             && (disk.bytes_max, disk.files_max) == (*bytes_max, *files_max)
@@ -371,7 +372,7 @@ impl Disk {
             return Ok(());
         }
         let temporary = temporary(&self.folder);
-        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut file = create(&temporary)?;
         file.write_all(&head)?;
         file.write_all(stored.body.as_slice())?;
         drop(file);
@@ -393,9 +394,13 @@ impl Disk {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            if let Some(id) = name.to_str().and_then(FileId::parse) {
-                let metadata = entry.metadata()?;
-                found.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), id, metadata.len() + FILE_BYTES));
+            // The file of another process may disappear meanwhile.
+            let (Some(name), Ok(metadata)) = (name.to_str(), entry.metadata()) else { continue };
+            let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if let Some(id) = FileId::parse(name) {
+                found.push((modified, id, metadata.len() + FILE_BYTES));
+            } else if name.starts_with(WRITING) && modified.elapsed().is_ok_and(|time| time > WRITING_TIME_MAX) {
+                fs::remove_file(entry.path())?;
             }
         }
         found.sort_unstable_by_key(|(modified, ..)| *modified);
@@ -461,7 +466,7 @@ fn run(disk: &Disk) {
                 for id in files {
                     match fs::remove_file(disk.folder.join(id.name())) {
                         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                            disk.report("removing a response", &error)
+                            disk.report("removing a response", &error);
                         }
                         _ => {}
                     }
@@ -469,12 +474,23 @@ fn run(disk: &Disk) {
             }
         }
     }
+    // It exists only if the last write failed.
     let _ = fs::remove_file(temporary(&disk.folder));
 }
 
+/// The start of the name of a file that is being written.
+const WRITING: &str = "writing-";
+/// A file that is being written and did not change for so long was left by a process that was killed.
+const WRITING_TIME_MAX: Duration = Duration::from_secs(3600);
+
 /// The name of the file that is being written; of this process, since another one may use the folder too.
 fn temporary(folder: &Path) -> PathBuf {
-    folder.join(format!("writing-{}", std::process::id()))
+    folder.join(format!("{WRITING}{}", std::process::id()))
+}
+
+/// Creates a file that only the server's user may read.
+fn create(path: &Path) -> io::Result<fs::File> {
+    fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 fn digest(key: &[u8]) -> u128 {

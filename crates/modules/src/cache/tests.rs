@@ -686,9 +686,9 @@ fn settings() {
 }
 
 /// A folder of the test's own, removed at its end.
-struct Folder(std::path::PathBuf);
+struct CacheFolder(std::path::PathBuf);
 
-impl Folder {
+impl CacheFolder {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("causeway-cache-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -715,7 +715,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for CacheFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -724,7 +724,7 @@ impl Drop for Folder {
 // Responses outlive the process, with their age; each variant has its file.
 #[test]
 fn files_of_responses() {
-    let folder = Folder::new("files");
+    let folder = CacheFolder::new("files");
     let mut bench = folder.bench(json!({}));
     bench.replies([reply("Cache-Control: max-age=60 | Vary: Accept-Language | ETag: \"a\"", "content")]);
     bench.get("Accept-Language: de");
@@ -751,7 +751,7 @@ fn files_of_responses() {
 // Concurrent requests of one key: one reads its file, and the others wait for it.
 #[test]
 fn a_file_is_read_once() {
-    let folder = Folder::new("once");
+    let folder = CacheFolder::new("once");
     let mut bench = folder.bench(json!({}));
     bench.replies([reply("Cache-Control: max-age=60", "content")]);
     bench.get("");
@@ -772,7 +772,7 @@ fn a_file_is_read_once() {
 #[test]
 fn files_that_cannot_be_used() {
     for damage in [0, 1, 2] {
-        let folder = Folder::new(&format!("damaged-{damage}"));
+        let folder = CacheFolder::new(&format!("damaged-{damage}"));
         let mut bench = folder.bench(json!({}));
         bench.replies([reply("Cache-Control: max-age=60", "content")]);
         bench.get("");
@@ -794,7 +794,7 @@ fn files_that_cannot_be_used() {
 // Above the folder's bounds the oldest files that were not read since are removed.
 #[test]
 fn a_folder_has_bounds() {
-    let folder = Folder::new("bounds");
+    let folder = CacheFolder::new("bounds");
     for bounds in [json!({ "size": 3 }), json!({ "directory_size": 3 * 6000 })] {
         let mut bench = folder.bench(bounds);
         bench.replies([reply("Cache-Control: max-age=60", &"x".repeat(1000))]);
@@ -810,7 +810,7 @@ fn a_folder_has_bounds() {
 // The admin API removes the files of responses that are no longer in memory.
 #[test]
 fn purging_files() {
-    let folder = Folder::new("purge");
+    let folder = CacheFolder::new("purge");
     let mut bench = folder.bench(json!({}));
     bench.replies([
         reply("Cache-Control: max-age=60 | Cache-Tag: purged-tag", "x"),
