@@ -111,9 +111,9 @@ fn table(sources: &[Source], reports: &[Vec<Report>], size: &str, rounds: usize,
     let base = costs(0);
     let row = |at: usize| {
         let mut row = Row::new(sources[at].name());
-        let ratios = stats::paired(&costs(at), &base);
+        let ratios: Vec<f64> = costs(at).iter().zip(&base).map(|(cost, base)| cost / base).collect();
         if sources[at] == Source::Cache {
-            let ratio = stats::median(&costs(at).iter().zip(&base).map(|(cost, base)| cost / base).collect::<Vec<_>>());
+            let ratio = stats::median(&ratios);
             let met = if ratio <= RATIO_MAX { "met" } else { "missed" };
             row.notes.push(format!("wanted at most {RATIO_MAX} of the file's cost: {ratio:.3}: {met}"));
         }
