@@ -66,7 +66,17 @@ const ROOMS: &[Room] = &[
     Room { name: "go-template", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room {
         name: "modules",
-        may: &["pipeline", "message", "fastcgi", "go-template", "httpgrpc", "log-output", "progress", "trace-output"],
+        may: &[
+            "pipeline",
+            "message",
+            "fastcgi",
+            "go-template",
+            "httpgrpc",
+            "log-output",
+            "progress",
+            "shared-counts",
+            "trace-output",
+        ],
         tests_may: &["testkit"],
         never: &["tokio", "socket2"],
         unsaid: NO_SOCKET,
@@ -75,6 +85,8 @@ const ROOMS: &[Room] = &[
     Room { name: "log-output", may: &[], tests_may: &[], never: &["tokio"], unsaid: &[] },
     // Sends spans to a collector on threads of its own, for the same reason. Encoding a span needs no request.
     Room { name: "trace-output", may: &[], tests_may: &["testkit"], never: &[], unsaid: &[] },
+    // Exchanges counts with Redis on a thread of its own, for the same reason. What is counted is the caller's matter.
+    Room { name: "shared-counts", may: &[], tests_may: &["testkit"], never: &["tokio"], unsaid: &[] },
     // Certificates: no access to connections or configurations, so that signing and files stay out of both.
     Room { name: "certs", may: &[], tests_may: &[], never: &["tokio", "socket2"], unsaid: NO_SOCKET },
     // Obtains certificates over the network. It depends on no configuration text and no handler.

@@ -36,6 +36,7 @@ const LOGGERS: &[(&str, &str)] = &[
     ("causeway_modules", "http"),
     ("causeway_pipeline::upstream", "http.handlers.reverse_proxy"),
     ("causeway_pipeline", "http"),
+    ("causeway_shared_counts", "http.handlers.rate_limit"),
 ];
 
 /// Gives the server's messages to other logs.
