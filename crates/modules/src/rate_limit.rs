@@ -2,7 +2,9 @@
 //! plugin `caddy-ratelimit`.
 //!
 //! - `zone`: the events of the keys of a zone
+//! - `fleet`: the events of other servers, which Redis reports
 
+mod fleet;
 mod zone;
 
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use causeway_message::{NameRef, StatusCode};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, LogLimit, RoutesId, Step, Template, UNIX_PEER};
+use causeway_shared_counts::{RedisPlace, RedisServer};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -39,6 +42,8 @@ struct RateLimitConfig {
     /// The plugin removes expired events at this interval; here requests do it.
     #[serde(rename = "sweep_interval")]
     _sweep_interval: Option<DurationConfig>,
+    /// Where the events of several servers are added up; not in the plugin.
+    redis: Option<RedisConfig>,
     distributed: Option<IgnoredAny>,
     storage: Option<IgnoredAny>,
 }
@@ -55,6 +60,24 @@ struct ZoneConfig {
     #[serde(default)]
     max_events: i64,
 }
+
+/// A Redis server. Its texts may be placeholders that are known at load.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedisConfig {
+    address: String,
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    db: u32,
+    #[serde(default)]
+    tls: bool,
+}
+
+/// The shortest window in Redis: servers learn of each other's events after 0.1 s.
+const SHARED_WINDOW_MIN: Duration = Duration::from_secs(1);
 
 /// The zones that all requests count for.
 struct RateLimit {
@@ -78,22 +101,26 @@ struct MatchedZones(RoutesId);
 /// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// A zone has no window or no number of events, or a matcher is not valid. `distributed` is not implemented.
+/// A zone has no window or no number of events, a matcher is not valid, or the address of Redis is none. `distributed` is not implemented.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: RateLimitConfig = build.parse(value)?;
     for (key, is_written) in [("distributed", written.distributed.is_some()), ("storage", written.storage.is_some())] {
         if is_written {
-            return build.at(key, |build| {
-                Err(build.refuse(key, "nothing: limits of several servers together are not implemented"))
-            });
+            return build
+                .at(key, |build| Err(build.refuse(key, "'redis', with which several servers share their limits")));
         }
     }
     if !(0.0..=100.0).contains(&written.jitter) {
         return build.at("jitter", |build| Err(build.refuse(written.jitter.to_string(), "a share such as 0.2")));
     }
+    let redis = match &written.redis {
+        Some(redis) => Some(build.at("redis", |build| redis.read(build))?),
+        None => None,
+    };
     let mut zones = Vec::with_capacity(written.rate_limits.len());
     for (name, zone) in &written.rate_limits {
-        zones.push(build.at(format!("rate_limits.{name}"), |build| ZoneLimit::read(name, zone, build))?);
+        zones
+            .push(build.at(format!("rate_limits.{name}"), |build| ZoneLimit::read(name, zone, redis.as_ref(), build))?);
     }
     // As the plugin: the strictest first.
     zones.sort_by(|one, two| one.limit.rate().total_cmp(&two.limit.rate()));
@@ -119,7 +146,12 @@ fn route(value: &Value, name: &str) -> Value {
 }
 
 impl ZoneLimit {
-    fn read(name: &str, written: &ZoneConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    fn read(
+        name: &str,
+        written: &ZoneConfig,
+        redis: Option<&RedisServer>,
+        build: &mut Build<'_>,
+    ) -> Result<Self, BuildError> {
         let window = match &written.window {
             Some(window) => build.at("window", |build| window.duration(build))?,
             None => Duration::ZERO,
@@ -128,9 +160,40 @@ impl ZoneLimit {
         let Some(limit) = Limit::new(written.max_events, window) else {
             return Err(build.refuse(format!("window {window:?} and max_events {}", written.max_events), expected));
         };
+        if redis.is_some() && window < SHARED_WINDOW_MIN {
+            let expected = "at least 1s with redis: servers learn of each other's requests after 0.1 s";
+            return build.at("window", |build| Err(build.refuse(format!("{window:?}"), expected)));
+        }
         let key = build.template(&written.key);
-        Ok(Self { name: name.into(), key, limit, zone: Zone::of(name), log: LogLimit::new() })
+        let zone = Zone::of(name, redis, limit.window());
+        let zone = zone.map_err(|error| build.refuse("redis", format!("a thread and TLS for it: {error}")))?;
+        Ok(Self { name: name.into(), key, limit, zone, log: LogLimit::new() })
     }
+}
+
+impl RedisConfig {
+    fn read(&self, build: &mut Build<'_>) -> Result<RedisServer, BuildError> {
+        let address = known(&self.address, build);
+        let Some(mut server) = RedisServer::parse_address(&address) else {
+            let expected = "HOST:PORT or unix//PATH, such as redis.internal:6379";
+            return build.at("address", |build| Err(build.refuse(address, expected)));
+        };
+        match &mut server.place {
+            RedisPlace::Tcp { tls, .. } => *tls = self.tls,
+            RedisPlace::Unix(_) if self.tls => {
+                return build.at("tls", |build| Err(build.refuse("true", "false for a Unix socket")));
+            }
+            RedisPlace::Unix(_) => {}
+        }
+        (server.username, server.password) = (known(&self.username, build), known(&self.password, build));
+        server.db = self.db;
+        Ok(server)
+    }
+}
+
+/// The text with its placeholders, if all are known at load.
+fn known(text: &str, build: &mut Build<'_>) -> String {
+    build.template(text).literal().map_or_else(|| text.to_owned(), str::to_owned)
 }
 
 impl RateLimit {

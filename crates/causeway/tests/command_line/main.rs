@@ -21,6 +21,7 @@
 //! - `metrics`: the content of a scrape; `traces`: spans of requests
 //! - `acme_server`: our own ACME authority; `trust` and `untrust`
 //! - `storage`: export, import and clean-up of storage; `redis`: a Redis server for tests
+//! - `rate_limits`: limits of several servers in Redis
 //! - `matchers`: every matcher, in Caddyfiles
 //! - `upgrade`: another process takes the place of a server
 //! - `unix_listeners`: sites on Unix sockets
@@ -60,6 +61,7 @@ mod patterns;
 mod process;
 mod proxy_protocol;
 mod quick;
+mod rate_limits;
 mod redis;
 mod reverse_proxy;
 mod run;

@@ -1,39 +1,54 @@
 //! A Redis server for tests.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use causeway_testkit::ports::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A Redis server without persistence; killed when dropped.
 pub(crate) struct RedisProcess {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
+    arguments: Vec<String>,
 }
 
 impl RedisProcess {
     /// `None` without the program, which CI must have.
     pub(crate) fn start() -> Option<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
-        command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "redis-server: {error}");
-                eprintln!("skipped: redis-server: {error}");
-                return None;
-            }
-        };
-        let server = Self { child, port };
+        Self::start_with(&[])
+    }
+
+    /// As [`Self::start`], with further arguments.
+    pub(crate) fn start_with(arguments: &[&str]) -> Option<Self> {
+        let (port, arguments) = (free_port(), arguments.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let child = spawn(port, &arguments)?;
+        let server = Self { child, port, arguments };
+        server.wait();
+        Some(server)
+    }
+
+    fn wait(&self) {
         let begun = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "redis-server does not listen on {port}");
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "redis-server does not listen on {}", self.port);
             std::thread::sleep(Duration::from_millis(10));
         }
-        Some(server)
+    }
+
+    /// Ends the process, which loses its data.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again with the same port and arguments.
+    pub(crate) fn resume(&mut self) {
+        self.child = spawn(self.port, &self.arguments).unwrap();
+        self.wait();
     }
 
     /// The global option for this server.
@@ -43,15 +58,34 @@ impl RedisProcess {
 
     /// The keys that match a pattern, sorted.
     pub(crate) fn keys(&self, pattern: &str) -> Vec<String> {
-        use std::io::{BufRead as _, BufReader, Write as _};
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        write!(stream, "KEYS {pattern}\r\n").unwrap();
-        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let mut lines = self.ask(&format!("KEYS {pattern}"));
         let count: usize = lines.next().unwrap().strip_prefix('*').unwrap().parse().unwrap();
         // Each key follows its length.
         let mut keys: Vec<_> = lines.take(2 * count).skip(1).step_by(2).collect();
         keys.sort();
         keys
+    }
+
+    /// Sends a command by a connection of its own. Returns the lines that are received, without an end.
+    pub(crate) fn ask(&self, command: &str) -> impl Iterator<Item = String> + use<> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        write!(stream, "{command}\r\n").unwrap();
+        BufReader::new(stream).lines().map(Result::unwrap)
+    }
+}
+
+fn spawn(port: u16, arguments: &[String]) -> Option<Child> {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
+    command.args(arguments);
+    command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.spawn() {
+        Ok(child) => Some(child),
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "redis-server: {error}");
+            eprintln!("skipped: redis-server: {error}");
+            None
+        }
     }
 }
 

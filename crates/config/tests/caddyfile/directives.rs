@@ -454,6 +454,31 @@ fn rate_limit() {
     ]);
 }
 
+// `redis` of rate_limit, which is not in the plugin.
+#[test]
+fn rate_limits_in_redis() {
+    for (address, want) in [
+        ("redis.internal:6379", json!({ "address": "redis.internal:6379" })),
+        ("[::1]:7", json!({ "address": "[::1]:7" })),
+        ("unix//run/redis.sock", json!({ "address": "unix//run/redis.sock" })),
+        ("redis://a", json!({ "address": "a:6379" })),
+        ("redis://[::1]/3", json!({ "address": "[::1]:6379", "db": 3 })),
+        ("redis://:p@a:7/", json!({ "address": "a:7", "password": "p" })),
+        ("redis://u@a", json!({ "address": "a:6379", "username": "u" })),
+        (
+            "rediss://us%40r:p@ss:%2F@a:7/1",
+            json!({ "address": "a:7", "username": "us@r", "password": "p@ss:/", "db": 1, "tls": true }),
+        ),
+        ("{env.REDIS}", json!({ "address": "{env.REDIS}" })),
+        (
+            "redis://u:{env.PASSWORD}@{env.HOST}:{env.PORT}",
+            json!({ "address": "{env.HOST}:{env.PORT}", "username": "u", "password": "{env.PASSWORD}" }),
+        ),
+    ] {
+        check(&[(&format!("rate_limit {{\nredis {address}\n}}"), json!({ "handler": "rate_limit", "redis": want }))]);
+    }
+}
+
 // templates, tracing, timeouts.
 #[test]
 fn wrapping_directives() {

@@ -12,6 +12,33 @@ fn check(cases: &[(&str, &str)]) {
     }
 }
 
+// An address may contain a password, so that the error does not repeat it.
+#[test]
+fn addresses_of_redis() {
+    for address in [
+        "a",
+        ":6379",
+        "a:0",
+        "a:65536",
+        "::1:6379",
+        "u:secret@a:6379",
+        "unix/run/redis.sock",
+        "redis://u:secret@",
+        "redis://u:secret@a/x",
+        "redis://u:secret@a:6379/-1",
+        "redis://u:secret@a:6379/0?protocol=resp3",
+        "redis://u:%FF@a",
+        "rediss://a#insecure",
+        "valkey://a",
+    ] {
+        check(&[(
+            &format!(":80\nrate_limit {{\n\tredis {address}\n}}"),
+            "3:8: parsing caddyfile tokens for 'rate_limit': this is no address of a Redis server; expected host:port, \
+             redis://[user:password@]host[:port][/db], the same with rediss:// for TLS, or unix//path",
+        )]);
+    }
+}
+
 #[test]
 fn directives() {
     check(&[
@@ -52,7 +79,15 @@ fn directives() {
         ),
         (
             ":80\nrate_limit {\n\tdistributed\n}",
-            "3:2: parsing caddyfile tokens for 'rate_limit': 'distributed' is not implemented: each server counts for itself",
+            "3:2: parsing caddyfile tokens for 'rate_limit': 'distributed' is not implemented; 'redis <address>' adds up the requests of several servers (docs/caddyfile.md, Rate limits)",
+        ),
+        (
+            ":80\nrate_limit {\n\tredis a:1\n\tredis b:1\n}",
+            "4:8: parsing caddyfile tokens for 'rate_limit': this option is given above; expected it once",
+        ),
+        (
+            ":80\nrate_limit {\n\tredis\n}",
+            "3:2: parsing caddyfile tokens for 'rate_limit': wrong argument count or unexpected line ending after 'redis'",
         ),
         (
             ":80\ncache {\n\tttl x\n}",

@@ -101,7 +101,15 @@ fn bad_configurations_name_the_place() {
         (zone(json!({ "window": "x", "max_events": 1 })), "rate_limits.z.window: found 'x'"),
         (zone(json!({ "window": "1s", "max_events": 1, "burst": 1 })), "unknown field `burst`"),
         (zone(json!({ "window": "1s", "max_events": 1, "match": [{ "nothing": 1 }] })), "match[0].nothing"),
-        (json!({ "distributed": {} }), "distributed: found 'distributed'"),
+        (json!({ "distributed": {} }), "distributed: found 'distributed', expected 'redis'"),
+        (json!({ "redis": { "address": "a" } }), "redis.address: found 'a', expected HOST:PORT or unix//PATH"),
+        (json!({ "redis": { "address": "unix//s", "tls": true } }), "redis.tls: found 'true'"),
+        (json!({ "redis": {} }), "missing field `address`"),
+        (json!({ "redis": { "address": "a:1", "cluster": true } }), "unknown field `cluster`"),
+        (
+            json!({ "redis": { "address": "a:1" }, "rate_limits": { "z": { "window": "100ms", "max_events": 1 } } }),
+            "rate_limits.z.window: found '100ms', expected at least 1s with redis",
+        ),
         (json!({ "jitter": -1.0 }), "jitter: found '-1'"),
     ] {
         let (routes, errors) = routes(limits);

@@ -1,9 +1,16 @@
-//! The events of a zone, by key. All workers share them, and they outlive a reload.
+//! The events of a zone, by key. All workers share them, and they outlive a reload. A zone in Redis also has the number of events of
+//! other servers (`fleet`).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use causeway_shared_counts::{CountExchange, CountedKeys, KeyNews, RedisServer, WindowCounts};
+
+use super::fleet::FleetEvents;
 
 /// Parts of a zone with a lock each, so that workers seldom wait for each other.
 const SHARDS: usize = 32;
@@ -11,6 +18,10 @@ const SHARDS: usize = 32;
 const SHARD_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Memory of a key without events.
 const KEY_BYTES: usize = 64;
+/// Further memory of a key in Redis, with its position in the queue.
+const FLEET_BYTES: usize = 96;
+/// The precision of the wait in a refusal.
+const WAIT_PRECISION: Duration = Duration::from_millis(1);
 /// Keys of a shard that exist before expired ones are looked for.
 const KEYS_SWEPT: usize = 64;
 
@@ -28,6 +39,10 @@ impl Limit {
         Some(Self { events: events.min(SHARD_BYTES_MAX / 2 / size_of::<Instant>()), window })
     }
 
+    pub(super) fn window(&self) -> Duration {
+        self.window
+    }
+
     /// Events per second.
     pub(super) fn rate(&self) -> f64 {
         self.events as f64 / self.window.as_secs_f64()
@@ -38,6 +53,18 @@ pub(super) struct Zone {
     /// Keyed with random numbers, so that clients cannot choose keys that collide.
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
+    /// `None`: this server counts for itself.
+    fleet: Option<Fleet>,
+}
+
+/// The exchange of a zone with Redis.
+struct Fleet {
+    exchange: Arc<CountExchange>,
+    window: Duration,
+    /// The beginning of the names in Redis.
+    prefix: Box<str>,
+    /// The shard that the next round begins with, so that none is left out for long.
+    first: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -48,6 +75,8 @@ struct Shard {
     bytes: usize,
     /// The number of keys at which expired ones are removed.
     sweep_at: usize,
+    /// Keys with news for Redis, once each.
+    queued: Vec<u64>,
 }
 
 /// The times of a key's events, the earliest first.
@@ -56,52 +85,126 @@ struct Events {
     times: VecDeque<Instant>,
     /// The window of the limit that counted last.
     window: Duration,
+    /// `Some` in a zone in Redis.
+    fleet: Option<Box<FleetEvents>>,
 }
 
-/// The zones that exist, by name.
-static ZONES: LazyLock<Mutex<HashMap<String, Weak<Zone>>>> = LazyLock::new(Mutex::default);
+/// The identity of a zone: its name. For a zone in Redis also the server and the window, because only counts of equal windows can be added.
+#[derive(PartialEq, Eq, Hash)]
+struct ZoneId {
+    name: String,
+    shared: Option<(RedisServer, Duration)>,
+}
+
+/// The zones that exist.
+static ZONES: LazyLock<Mutex<HashMap<ZoneId, Weak<Zone>>>> = LazyLock::new(Mutex::default);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Zone {
-    /// Returns the zone of this name. It exists until the last plan that names it is gone.
-    pub(super) fn of(name: &str) -> Arc<Self> {
-        let mut zones = ZONES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(zone) = zones.get(name).and_then(Weak::upgrade) {
-            return zone;
+    /// Returns the zone of this name: of this server alone, or with this window in Redis. It exists until the last plan that names it is gone.
+    ///
+    /// # Errors
+    /// The exchange with Redis cannot be opened. That it cannot be reached is no error.
+    pub(super) fn of(name: &str, redis: Option<&RedisServer>, window: Duration) -> io::Result<Arc<Self>> {
+        let id = ZoneId { name: name.to_owned(), shared: redis.map(|redis| (redis.clone(), window)) };
+        let mut zones = lock(&ZONES);
+        if let Some(zone) = zones.get(&id).and_then(Weak::upgrade) {
+            return Ok(zone);
         }
         zones.retain(|_, zone| zone.strong_count() > 0);
-        let zone = Arc::new(Self::new());
-        zones.insert(name.to_owned(), Arc::downgrade(&zone));
-        zone
+        let fleet = match redis {
+            Some(redis) => Some(Fleet::new(CountExchange::open(redis)?, name, window)),
+            None => None,
+        };
+        let zone = Arc::new(Self::new(fleet));
+        if let Some(fleet) = &zone.fleet {
+            let member: Weak<Self> = Arc::downgrade(&zone);
+            fleet.exchange.join(member);
+        }
+        zones.insert(id, Arc::downgrade(&zone));
+        Ok(zone)
     }
 
-    fn new() -> Self {
-        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+    fn new(fleet: Option<Fleet>) -> Self {
+        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()), fleet }
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[hash as usize % SHARDS])
     }
 
     /// Counts an event of this key. If the limit is reached, the event is not counted, and the error is the time until the next one is
     /// allowed. Allocates only while a key's events become more.
     pub(super) fn take(&self, key: &[u8], limit: Limit, now: Instant) -> Result<(), Duration> {
         let hash = self.hasher.hash_one(key);
-        let shard = &self.shards[hash as usize % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner).take(hash, limit, now)
+        let Some(fleet) = &self.fleet else { return self.shard(hash).take(hash, None, limit, now) };
+        let taken = self.shard(hash).take(hash, Some(key), limit, now);
+        fleet.exchange.ring();
+        taken
+    }
+}
+
+impl Fleet {
+    fn new(exchange: Arc<CountExchange>, name: &str, window: Duration) -> Self {
+        Self { exchange, window, prefix: format!("causeway/rate_limit/{name}").into(), first: AtomicUsize::new(0) }
+    }
+}
+
+impl CountedKeys for Zone {
+    fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>) {
+        let Some(fleet) = &self.fleet else { return };
+        let end = news.len() + max;
+        let first = fleet.first.fetch_add(1, Ordering::Relaxed);
+        for number in 0..SHARDS {
+            let shard = &self.shards[first.wrapping_add(number) % SHARDS];
+            lock(shard).collect(now, fleet.window, end - news.len(), news);
+        }
+    }
+
+    fn update(&self, news: &KeyNews, all: WindowCounts) {
+        if let Some(fleet) = self.shard(news.local).fleet_of(news.local) {
+            fleet.update(news.events, all);
+        }
+    }
+
+    fn restore(&self, news: &KeyNews) {
+        let mut shard = self.shard(news.local);
+        if shard.fleet_of(news.local).is_some_and(|fleet| fleet.add(news.events)) {
+            shard.queued.push(news.local);
+        }
+    }
+
+    fn prefix(&self) -> &str {
+        self.fleet.as_ref().map_or("", |fleet| &fleet.prefix)
     }
 }
 
 impl Shard {
-    fn take(&mut self, hash: u64, limit: Limit, now: Instant) -> Result<(), Duration> {
+    /// `shared` is the key of a zone in Redis.
+    fn take(&mut self, hash: u64, shared: Option<&[u8]>, limit: Limit, now: Instant) -> Result<(), Duration> {
         if self.keys.len() >= self.sweep_at.max(KEYS_SWEPT) && !self.keys.contains_key(&hash) {
             self.sweep(now);
         }
         let events = self.keys.entry(hash).or_insert_with(|| {
-            self.bytes += KEY_BYTES;
-            Events::default()
+            let fleet = shared.map(|key| Box::new(FleetEvents::new(key)));
+            let events = Events { fleet, ..Events::default() };
+            self.bytes += events.bytes();
+            events
         });
         events.window = limit.window;
         events.expire(now);
-        // After a reload with a lower limit there may be more events than it allows.
-        if let Some(excess) = events.times.len().checked_sub(limit.events) {
-            let free_at = events.times[excess] + limit.window;
-            return Err(free_at.saturating_duration_since(now));
+        let refused = events.excess(limit, now);
+        // Also for a refused request: the next counts from Redis may allow the next request.
+        if let Some(fleet) = &mut events.fleet
+            && fleet.add(u32::from(refused.is_none()))
+        {
+            self.queued.push(hash);
+        }
+        if let Some(excess) = refused {
+            return Err(events.wait(excess, limit, now));
         }
         let before = events.bytes();
         events.times.push_back(now);
@@ -118,12 +221,14 @@ impl Shard {
         self.keys.retain(|_, events| {
             let before = events.bytes();
             events.expire(now);
-            let is_kept = !events.times.is_empty();
+            let is_kept = !events.times.is_empty()
+                || events.fleet.as_ref().is_some_and(|fleet| fleet.is_recent(events.window, now));
             if !is_kept {
                 *bytes -= before;
             }
             is_kept
         });
+        self.queued.retain(|key| self.keys.contains_key(key));
         // Twice as many, so that the work is a constant per new key.
         self.sweep_at = 2 * self.keys.len();
     }
@@ -141,7 +246,23 @@ impl Shard {
             }
             is_kept
         });
+        self.queued.retain(|key| self.keys.contains_key(key));
         self.keys.shrink_to(2 * self.keys.len());
+    }
+
+    fn fleet_of(&mut self, hash: u64) -> Option<&mut FleetEvents> {
+        self.keys.get_mut(&hash)?.fleet.as_deref_mut()
+    }
+
+    /// Appends the news of at most `max` keys.
+    fn collect(&mut self, now: Instant, window: Duration, max: usize, news: &mut Vec<KeyNews>) {
+        let count = self.queued.len().min(max);
+        for hash in self.queued.drain(..count) {
+            let Some(events) = self.keys.get_mut(&hash) else { continue };
+            events.expire(now);
+            let in_window = events.times.len();
+            news.extend(events.fleet.as_mut().map(|fleet| fleet.news(hash, window, in_window)));
+        }
     }
 }
 
@@ -153,8 +274,44 @@ impl Events {
         }
     }
 
+    /// If the limit is reached, the number of events that have to leave the window beside one.
+    fn excess(&self, limit: Limit, now: Instant) -> Option<usize> {
+        let others = self.fleet.as_ref().map_or(0, |fleet| fleet.others(limit.window, now));
+        // After a reload with a lower limit there may be more events than it allows.
+        (self.times.len() + others).checked_sub(limit.events)
+    }
+
+    /// The time until an event is allowed.
+    fn wait(&self, excess: usize, limit: Limit, now: Instant) -> Duration {
+        match &self.fleet {
+            Some(fleet) if fleet.others(limit.window, now) > 0 => self.wait_for_all(fleet, limit, now),
+            _ => (self.times[excess] + limit.window).saturating_duration_since(now),
+        }
+    }
+
+    /// As [`Self::wait`], with the events of other servers: a search, since their number falls with time and has no times.
+    fn wait_for_all(&self, fleet: &FleetEvents, limit: Limit, now: Instant) -> Duration {
+        let is_free = |wait: Duration| {
+            let at = now + wait;
+            let gone = self.times.partition_point(|time| at.saturating_duration_since(*time) >= limit.window);
+            self.times.len() - gone + fleet.others(limit.window, at) < limit.events
+        };
+        // After two windows no event is left.
+        let (mut refused, mut free) = (Duration::ZERO, 2 * limit.window);
+        while free - refused > WAIT_PRECISION {
+            let middle = refused + (free - refused) / 2;
+            if is_free(middle) {
+                free = middle;
+            } else {
+                refused = middle;
+            }
+        }
+        free
+    }
+
     fn bytes(&self) -> usize {
-        KEY_BYTES + self.times.capacity() * size_of::<Instant>()
+        let fleet = if self.fleet.is_some() { FLEET_BYTES } else { 0 };
+        KEY_BYTES + fleet + self.times.capacity() * size_of::<Instant>()
     }
 }
 
@@ -171,7 +328,7 @@ mod tests {
     // The plugin's documentation: at most `events` in any window of this length, for each key.
     #[test]
     fn a_window_slides() {
-        let (zone, start) = (Zone::new(), Instant::now());
+        let (zone, start) = (Zone::new(None), Instant::now());
         let limit = limit(2, 10 * SECOND);
         let take = |key: &str, at: u32| zone.take(key.as_bytes(), limit, start + at * SECOND);
         assert_eq!(take("a", 0), Ok(()));
@@ -186,7 +343,7 @@ mod tests {
     // A reload changes the limit of events that exist.
     #[test]
     fn another_limit_for_the_same_events() {
-        let (zone, start) = (Zone::new(), Instant::now());
+        let (zone, start) = (Zone::new(None), Instant::now());
         for at in 0..4 {
             assert_eq!(zone.take(b"a", limit(4, 10 * SECOND), start + at * SECOND), Ok(()));
         }
@@ -213,7 +370,7 @@ mod tests {
         let limit = limit(3, SECOND);
         for key in 0..200_000 {
             let now = start + Duration::from_micros(key);
-            assert_eq!(shard.take(key, limit, now), Ok(()));
+            assert_eq!(shard.take(key, None, limit, now), Ok(()));
             assert!(shard.bytes <= SHARD_BYTES_MAX, "{}", shard.bytes);
             if key % 10_000 == 0 {
                 assert_eq!(shard.bytes, shard.keys.values().map(Events::bytes).sum::<usize>());
@@ -224,19 +381,87 @@ mod tests {
         // Only a new key leads to a sweep.
         let new = 200_000;
         for _ in 0..3 {
-            assert_eq!(shard.take(new, limit, now), Ok(()));
+            assert_eq!(shard.take(new, None, limit, now), Ok(()));
         }
-        assert!(shard.take(new, limit, now).is_err());
+        assert!(shard.take(new, None, limit, now).is_err());
         assert_eq!(shard.keys.len(), 1, "the others have expired");
         assert_eq!(shard.bytes, shard.keys.values().map(Events::bytes).sum::<usize>());
     }
 
     #[test]
     fn zones_are_shared_by_name() {
-        let one = Zone::of("shared");
-        assert!(Arc::ptr_eq(&one, &Zone::of("shared")) && !Arc::ptr_eq(&one, &Zone::of("other")));
+        let of = |name| Zone::of(name, None, SECOND).unwrap();
+        let one = of("shared");
+        assert!(Arc::ptr_eq(&one, &of("shared")) && !Arc::ptr_eq(&one, &of("other")));
         drop(one);
         let now = Instant::now();
-        assert_eq!(Zone::of("shared").take(b"a", limit(1, SECOND), now), Ok(()), "a new zone");
+        assert_eq!(of("shared").take(b"a", limit(1, SECOND), now), Ok(()), "a new zone");
+    }
+
+    /// A zone in Redis whose exchange is the test.
+    fn fleet_zone(window: Duration) -> Zone {
+        // The zone does not join, so that the exchange never collects its news.
+        let server = RedisServer::parse_address("127.0.0.1:1").unwrap();
+        Zone::new(Some(Fleet::new(CountExchange::open(&server).unwrap(), "z", window)))
+    }
+
+    fn news(zone: &Zone, now: Instant, max: usize) -> Vec<KeyNews> {
+        let mut news = Vec::new();
+        zone.collect(now, max, &mut news);
+        news
+    }
+
+    // Two servers with one limit: the reported events of each reduce the limit of the other, until they leave the window.
+    #[test]
+    fn a_limit_of_two_servers() {
+        let (one, two, start) = (fleet_zone(10 * SECOND), fleet_zone(10 * SECOND), Instant::now());
+        let limit = limit(3, 10 * SECOND);
+        let take = |zone: &Zone, at: u32| zone.take(b"k", limit, start + at * SECOND);
+        assert_eq!([take(&one, 0), take(&one, 0)], [Ok(()); 2]);
+        let sent = news(&one, start, 10);
+        assert_eq!(sent.len(), 1);
+        assert_eq!((sent[0].events, sent[0].window), (2, 10 * SECOND));
+        assert_eq!(news(&one, start, 10), []);
+        let counts = |current| WindowCounts { period: 7, began: start, current, previous: 0 };
+        one.update(&sent[0], counts(2));
+        assert_eq!(take(&two, 1), Ok(()));
+        let sent = news(&two, start + SECOND, 10);
+        two.update(&sent[0], counts(3));
+        let wait = take(&two, 2).unwrap_err();
+        assert!(wait > 8 * SECOND && wait < 9 * SECOND + 2 * WAIT_PRECISION, "{wait:?}: its own event leaves at 11 s");
+        assert_eq!(news(&two, start + 2 * SECOND, 10)[0].events, 0, "a refused request reads the counts");
+        assert_eq!(take(&one, 2), Ok(()), "without a report of the other's event");
+        assert!(take(&one, 2).is_err());
+        assert_eq!(take(&two, 11), Ok(()));
+    }
+
+    // While Redis is away, the keys wait once each, and events that have left the window are not sent.
+    #[test]
+    fn news_that_cannot_be_sent() {
+        let (zone, start) = (fleet_zone(SECOND), Instant::now());
+        for number in 0..100_u8 {
+            assert_eq!(zone.take(&[number], limit(2, SECOND), start), Ok(()));
+        }
+        let sent = news(&zone, start, 60);
+        assert_eq!(sent.len(), 60, "the number is bounded");
+        sent.iter().for_each(|news| zone.restore(news));
+        assert_eq!(zone.take(&[0], limit(2, SECOND), start), Ok(()));
+        let all = news(&zone, start, 1000);
+        assert_eq!((all.len(), all.iter().map(|news| news.events).sum::<u32>()), (100, 101));
+        all.iter().for_each(|news| zone.restore(news));
+        let late = news(&zone, start + 2 * SECOND, 1000);
+        assert_eq!((late.len(), late.iter().map(|news| news.events).sum::<u32>()), (100, 0));
+    }
+
+    // As `memory_is_bounded`, with the queue of a Redis that is away.
+    #[test]
+    fn memory_of_a_fleet_is_bounded() {
+        let (mut shard, start) = (Shard::default(), Instant::now());
+        for key in 0..100_000 {
+            let now = start + Duration::from_micros(key);
+            assert_eq!(shard.take(key, Some(&key.to_ne_bytes()), limit(3, SECOND), now), Ok(()));
+            assert!(shard.bytes <= SHARD_BYTES_MAX && shard.queued.len() == shard.keys.len(), "{}", shard.bytes);
+        }
+        assert_eq!(shard.bytes, shard.keys.values().map(Events::bytes).sum::<usize>());
     }
 }
