@@ -23,7 +23,8 @@ static EXCHANGES: LazyLock<Mutex<HashMap<RedisServer, Weak<CountExchange>>>> = L
 /// for long.
 pub trait CountedKeys: Send + Sync {
     /// Appends keys with news, at most `max`, and takes their new events: either [`Self::update`] or [`Self::restore`] follows for each.
-    fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>);
+    /// Returns whether keys are left for the next round.
+    fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>) -> bool;
     /// The server has counted the events.
     fn update(&self, news: &KeyNews, all: WindowCounts);
     /// The events could not be sent: they are new again.

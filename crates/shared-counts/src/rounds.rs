@@ -36,7 +36,10 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
         }
         let began = Instant::now();
         first = first.wrapping_add(1);
-        let round = collect(shared, first, began);
+        let (round, is_rest) = collect(shared, first, began);
+        if is_rest {
+            shared.keep_rung();
+        }
         if round.is_empty() {
             continue;
         }
@@ -54,31 +57,29 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
         next = if is_down { Instant::now() + RETRY_AFTER } else { began + ROUND_EVERY };
         if is_down {
             round.iter().for_each(|MemberNews { member, news }| news.iter().for_each(|news| member.restore(news)));
-        }
-        // A full round has left keys out, and a failed one has returned them.
-        if is_down || round.iter().map(|member| member.news.len()).sum::<usize>() == KEYS_PER_ROUND {
             shared.keep_rung();
         }
     }
 }
 
-fn collect(shared: &ExchangeState, first: usize, now: Instant) -> Vec<MemberNews> {
+/// Returns the news of a round, and whether keys are left for the next one.
+fn collect(shared: &ExchangeState, first: usize, now: Instant) -> (Vec<MemberNews>, bool) {
     let mut members = shared.members();
     if !members.is_empty() {
         let len = members.len();
         members.rotate_left(first % len);
     }
-    let mut left = KEYS_PER_ROUND;
+    let (mut left, mut is_rest) = (KEYS_PER_ROUND, false);
     let mut round = Vec::new();
     for member in members {
         let mut news = Vec::new();
-        member.collect(now, left, &mut news);
+        is_rest |= member.collect(now, left, &mut news);
         left -= news.len();
         if !news.is_empty() {
             round.push(MemberNews { member, news });
         }
     }
-    round
+    (round, is_rest)
 }
 
 /// Sends the news and gives the answers to the members, all or none.
