@@ -1,8 +1,12 @@
 //! Limits of several servers in Redis.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_port;
+
 use crate::client::{get, send};
+use crate::http2::program;
 use crate::process::{Folder, ServerProcess};
 use crate::redis::RedisProcess;
 
@@ -138,6 +142,33 @@ fn a_bad_password() {
     assert_eq!(good.fill(0, "/"), 2);
     good.get(1, "/");
     wait_until("the other server knows", || good.get(1, "/") == 429);
+}
+
+// `rediss://`: the certificate of Redis is checked against the system's roots, which SSL_CERT_FILE replaces.
+#[test]
+fn redis_with_tls() {
+    let Some(openssl) = program("openssl") else { return };
+    let folder = Folder::new();
+    let mut make = Command::new(openssl);
+    make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key"]);
+    make.args(["-out", "certificate", "-subj", "/CN=redis", "-days", "2", "-addext", "subjectAltName=IP:127.0.0.1"]);
+    make.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    let made = make.current_dir(folder.path("")).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let (port, certificate, key) = (free_port(), folder.path("certificate"), folder.path("key"));
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let arguments = ["--tls-port", &port.to_string(), "--tls-auth-clients", "no", "--tls-cert-file", certificate];
+    let Some(redis) = RedisProcess::start_with(&[&arguments[..], &["--tls-key-file", key]].concat()) else { return };
+    folder.write("Caddyfile", caddyfile(&format!("rediss://127.0.0.1:{port}"), 2, "1h"));
+    let mut trusting = folder.command(&["run"]);
+    trusting.env("SSL_CERT_FILE", certificate);
+    let trusting = ServerProcess::start(trusting);
+    assert_eq!(get(trusting.port(), "/").status, 200);
+    wait_until("the event is in Redis", || counted(&redis) == 1);
+    let mut other = folder.start(&["run"]);
+    assert_eq!(get(other.port(), "/").status, 200);
+    let line = other.line_with("limits are not shared");
+    assert!(line.contains("certificate"), "{line}");
 }
 
 // A server that starts anew, as after an upgrade: the events that the former one has counted are in Redis. A reload keeps them too.
