@@ -161,7 +161,7 @@ impl CountedKeys for Zone {
         let mut is_rest = false;
         for number in 0..SHARDS {
             let shard = &self.shards[first.wrapping_add(number) % SHARDS];
-            // A share for each shard, and what those before have left.
+            // Each shard gets an equal share of the room that is left.
             let share = (end - news.len()).div_ceil(SHARDS - number);
             is_rest |= lock(shard).collect(now, fleet.window, share, news);
         }
