@@ -15,6 +15,7 @@ use causeway_message::{NameRef, StatusCode};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, LogLimit, RoutesId, Step, Template, UNIX_PEER};
+pub use causeway_shared_counts::{ExchangeStatus, statuses};
 use causeway_shared_counts::{RedisPlace, RedisServer};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -176,7 +177,9 @@ impl RedisConfig {
         let address = known(&self.address, build);
         let Some(mut server) = RedisServer::parse_address(&address) else {
             let expected = "HOST:PORT or unix//PATH, such as redis.internal:6379";
-            return build.at("address", |build| Err(build.refuse(address, expected)));
+            // A login would end up in the log.
+            let found = if address.contains('@') { "an address with a login".to_owned() } else { address };
+            return build.at("address", |build| Err(build.refuse(found, expected)));
         };
         match &mut server.place {
             RedisPlace::Tcp { tls, .. } => *tls = self.tls,

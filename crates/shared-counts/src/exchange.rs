@@ -71,7 +71,34 @@ pub(crate) struct ExchangeState {
     /// Whether there are news since the last round began.
     rung: AtomicBool,
     closed: AtomicBool,
+    /// Whether the last round has failed.
+    down: AtomicBool,
     thread: OnceLock<Thread>,
+}
+
+/// The state of an open exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExchangeStatus {
+    /// The server, without its login.
+    pub server: String,
+    /// Whether the last round has succeeded; true before the first one.
+    pub is_up: bool,
+}
+
+/// Returns the states of all open exchanges, in the order of their servers.
+pub fn statuses() -> Vec<ExchangeStatus> {
+    let exchanges = lock(&EXCHANGES);
+    let open = exchanges.iter().filter_map(|(server, exchange)| Some((server, exchange.upgrade()?)));
+    let status = |(server, exchange): (&RedisServer, Arc<CountExchange>)| {
+        let is_up = !exchange.shared.down.load(Ordering::Relaxed);
+        ExchangeStatus { server: server.to_string(), is_up }
+    };
+    let mut statuses: Vec<_> = open.map(status).collect();
+    drop(exchanges);
+    statuses.sort_by(|one, two| (&one.server, one.is_up).cmp(&(&two.server, two.is_up)));
+    // Logins of one server are not distinguished: it is down if any of them fails.
+    statuses.dedup_by(|two, one| one.server == two.server);
+    statuses
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -140,6 +167,10 @@ impl ExchangeState {
     /// Makes the next round begin without a ring.
     pub(crate) fn keep_rung(&self) {
         self.rung.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.down.store(is_down, Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

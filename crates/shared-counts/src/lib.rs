@@ -12,7 +12,9 @@ mod link;
 mod rounds;
 mod server;
 
-pub use exchange::{CountExchange, CountedKeys, KEYS_PER_ROUND, KeyNews, ROUND_EVERY, WindowCounts};
+pub use exchange::{
+    CountExchange, CountedKeys, ExchangeStatus, KEYS_PER_ROUND, KeyNews, ROUND_EVERY, WindowCounts, statuses,
+};
 pub use server::{RedisPlace, RedisServer};
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
             _ => {}
         }
         is_down = result.is_err();
+        shared.set_down(is_down);
         next = if is_down { Instant::now() + RETRY_AFTER } else { began + ROUND_EVERY };
         if is_down {
             round.iter().for_each(|MemberNews { member, news }| news.iter().for_each(|news| member.restore(news)));

@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 use causeway_certs::Store;
 use causeway_engine::{Observer, WorkerView};
 use causeway_modules::cache::{self, Lookup};
+use causeway_modules::rate_limit;
 use causeway_modules::trace::span_counts;
 use causeway_pipeline::Metrics;
 use causeway_pipeline::metrics::{Exposition, Kind};
@@ -24,6 +25,7 @@ pub(super) fn install(metrics: &Metrics, engine: Observer) {
     metrics.collector("engine", move |page| workers(page, &engine));
     metrics.collector("traces", spans);
     metrics.collector("cache", cached);
+    metrics.collector("rate_limit", shared_limits);
 }
 
 /// Adds the expiry of the certificates in `store`, in place of an earlier store's.
@@ -77,6 +79,18 @@ fn cached(page: &mut Exposition) {
     page.single("causeway_cache_file_bytes", Kind::Gauge, help, usage.file_bytes);
     let help = "Keys whose responses were removed because of the bound.";
     page.single("causeway_cache_evictions_total", Kind::Counter, help, usage.evicted);
+}
+
+fn shared_limits(page: &mut Exposition) {
+    let statuses = rate_limit::statuses();
+    if statuses.is_empty() {
+        return;
+    }
+    let help = "Whether the limits of several servers are shared through this Redis server.";
+    let family = page.family("causeway_rate_limit_redis_up", Kind::Gauge, help);
+    for status in statuses {
+        family.sample(&[("server", &status.server)], u64::from(status.is_up));
+    }
 }
 
 /// The metrics of Prometheus's client libraries for a process, from `/proc`. A number that the kernel does not show is

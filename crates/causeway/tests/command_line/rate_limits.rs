@@ -88,7 +88,7 @@ fn two_servers_share_a_limit() {
 #[test]
 fn keys_of_any_bytes() {
     let Some(redis) = RedisProcess::start() else { return };
-    let fleet = Fleet::start(&caddyfile(&format!("redis://127.0.0.1:{}/2", redis.port), 1, "1h"));
+    let fleet = Fleet::start(&caddyfile(&format!("redis://127.0.0.1:{}/2", redis.port), 1, "1000h"));
     let port = |server: usize| fleet.servers[server].port();
     let long = "x".repeat(4000);
     for (number, key) in ["a\u{e9}\u{fffd} *$ \\x00", "%0D%0A*1", "{path}", &long].iter().enumerate() {
@@ -106,8 +106,15 @@ fn keys_of_any_bytes() {
 fn redis_goes_and_comes_back() {
     let Some(mut redis) = RedisProcess::start() else { return };
     let mut fleet = Fleet::start(&caddyfile(&format!("127.0.0.1:{}", redis.port), 5, "1h"));
+    let admin = fleet.servers[0].admin_port();
+    let is_up = |number: u8| {
+        let line = format!("causeway_rate_limit_redis_up{{server=\"redis://127.0.0.1:{}/0\"}} {number}\n", redis.port);
+        move || send(admin, "GET /metrics", &[&format!("Host: localhost:{admin}")]).body.contains(&line)
+    };
+    let (is_up, is_down) = (is_up(1), is_up(0));
     assert_eq!(fleet.fill(0, "/a"), 5);
     wait_until("the events are in Redis", || counted(&redis) == 5);
+    assert!(is_up());
     redis.kill();
     assert_eq!([fleet.fill(0, "/b"), fleet.fill(1, "/b")], [5, 5], "each for itself");
     assert_eq!(fleet.fill(0, "/b"), 0);
@@ -116,11 +123,13 @@ fn redis_goes_and_comes_back() {
         let line = server.line_with("limits are");
         assert!(line.contains(&place) && line.ends_with("; each server limits for itself"), "{line}");
     }
+    wait_until("the metric is 0", is_down);
     redis.resume();
     for server in &mut fleet.servers {
         let line = server.line_with("limits are");
         assert!(line.ends_with(": limits are shared again"), "said once: {line}");
     }
+    wait_until("the metric is 1", is_up);
     // The events of the time without Redis are sent, as they are still in the window.
     wait_until("the events are in Redis", || counted(&redis) >= 10);
     assert_eq!(fleet.fill(0, "/c"), 5);

@@ -103,6 +103,7 @@ fn bad_configurations_name_the_place() {
         (zone(json!({ "window": "1s", "max_events": 1, "match": [{ "nothing": 1 }] })), "match[0].nothing"),
         (json!({ "distributed": {} }), "distributed: found 'distributed', expected 'redis'"),
         (json!({ "redis": { "address": "a" } }), "redis.address: found 'a', expected HOST:PORT or unix//PATH"),
+        (json!({ "redis": { "address": "u:secret@a:1" } }), "redis.address: found 'an address with a login'"),
         (json!({ "redis": { "address": "unix//s", "tls": true } }), "redis.tls: found 'true'"),
         (json!({ "redis": {} }), "missing field `address`"),
         (json!({ "redis": { "address": "a:1", "cluster": true } }), "unknown field `cluster`"),
