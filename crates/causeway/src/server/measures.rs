@@ -82,13 +82,9 @@ fn cached(page: &mut Exposition) {
 }
 
 fn shared_limits(page: &mut Exposition) {
-    let statuses = rate_limit::statuses();
-    if statuses.is_empty() {
-        return;
-    }
     let help = "Whether the limits of several servers are shared through this Redis server.";
     let family = page.family("causeway_rate_limit_redis_up", Kind::Gauge, help);
-    for status in statuses {
+    for status in rate_limit::statuses() {
         family.sample(&[("server", &status.server)], u64::from(status.is_up));
     }
 }

@@ -301,7 +301,8 @@ fn the_dashboard_and_the_alerts() {
     assert!(used.len() >= 25, "{used:?}");
     used.extend(names_in(&rules));
 
-    let certified = "https://b.localhost:0 {\n\tbind 127.0.0.2\n\ttls internal\n}\n";
+    let limit = "\trate_limit {\n\t\tredis 127.0.0.1:1\n\t\tzone z {\n\t\t\twindow 1m\n\t\t\tevents 9\n\t\t}\n\t}\n";
+    let certified = &format!("https://b.localhost:0 {{\n\tbind 127.0.0.2\n\ttls internal\n{limit}}}\n");
     let options = "auto_https disable_redirects\n\tskip_install_trust";
     let caddyfile = CADDYFILE.replace("auto_https off", options) + certified;
     let (_server_folder, _server, site, admin) = start(&caddyfile);
