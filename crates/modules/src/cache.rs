@@ -394,7 +394,7 @@ impl CacheRules {
     fn may_replace_error(&self, stale: &StoredResponse, now: Instant) -> bool {
         let directives = &stale.directives;
         let most = directives.stale_if_error.map_or(self.stale, Duration::from_secs);
-        !directives.forbids_stale() && stale.freshness.staleness(now).is_none_or(|staleness| staleness < most)
+        !directives.forbids_stale() && stale.freshness.staleness(now).unwrap_or_default() < most
     }
 
     /// Uses the response to a forwarded request.

@@ -142,6 +142,7 @@ fn the_registry_names_all_modules() {
     let want = [
         "http.handlers.access_log",
         "http.handlers.authentication",
+        "http.handlers.cache",
         "http.handlers.copy_response",
         "http.handlers.copy_response_headers",
         "http.handlers.encode",

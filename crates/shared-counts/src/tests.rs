@@ -228,7 +228,7 @@ fn a_unix_socket() {
     wait_until("the events are counted", || counter.known(1).is_some());
 }
 
-// A server that accepts connections and never answers, and one that answers what is no RESP: the events are kept.
+// A server that accepts connections and never answers, and one whose answers are no RESP: the events are kept.
 #[test]
 fn servers_that_are_no_redis() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -38,6 +38,7 @@ mod adapt;
 mod api;
 mod api_loads;
 mod background;
+mod cache;
 mod causal;
 mod client;
 mod client_certificates;

@@ -455,7 +455,7 @@ impl Shard {
     }
 }
 
-/// Held by the request that fetches a response. Its drop wakes the requests that wait, whatever the outcome.
+/// Held by the request that fetches a response. Its drop wakes the waiting requests, with any outcome.
 #[derive(Debug)]
 pub(super) struct FetchGuard {
     store: Arc<Store>,

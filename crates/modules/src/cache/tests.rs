@@ -216,7 +216,7 @@ fn storing_and_using() {
     check(("", "Cache-Control: max-age=100 | Age: x"), 10, "", true);
     check(("", "Cache-Control: max-age=100 | Date: Mon, 31 Dec 2029 23:58:30 GMT"), 9, "", true);
     check(("", "Cache-Control: max-age=100 | Date: Mon, 31 Dec 2029 23:58:30 GMT"), 10, "", false);
-    // §3 and §5.2.2: what the response forbids.
+    // §3 and §5.2.2: directives of the response.
     for control in [
         "no-store",
         "private",
@@ -555,6 +555,17 @@ fn stale_if_error() {
                 assert_eq!(answer.status, seen, "{control} {later}");
             }
         }
+    }
+}
+
+// RFC 9111 §5.2.1.4: a client that requires validation gets the origin's error, unless `stale-if-error` allows otherwise.
+#[test]
+fn errors_of_a_required_validation() {
+    for (control, status) in [("max-age=10", 503), ("max-age=10, stale-if-error=5", 200)] {
+        let mut bench = bench(json!({}));
+        bench.replies([reply(&format!("Cache-Control: {control}"), "old"), reply("", "").status(503)]);
+        bench.get("");
+        assert_eq!(bench.get("Cache-Control: no-cache").status, status, "{control}");
     }
 }
 
