@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
+use rustix::process::Signal;
 
 use crate::client::{get, send};
 use crate::http2::program;
@@ -136,6 +137,24 @@ fn redis_goes_and_comes_back() {
     wait_until("the events are in Redis", || counted(&redis) >= 15);
     fleet.get(1, "/c");
     wait_until("the other server knows", || fleet.get(1, "/c") == 429);
+}
+
+// A Redis that is frozen with an open connection, as in a suspended virtual machine: requests do not wait for it.
+#[test]
+fn redis_is_frozen() {
+    let Some(redis) = RedisProcess::start() else { return };
+    let mut fleet = Fleet::start(&caddyfile(&format!("127.0.0.1:{}", redis.port), 5, "1h"));
+    fleet.get(0, "/a");
+    wait_until("the event is in Redis", || counted(&redis) == 1);
+    redis.signal(Signal::STOP);
+    assert_eq!([fleet.fill(0, "/b"), fleet.fill(1, "/b")], [5, 5], "each for itself");
+    let line = fleet.servers[0].line_with("limits are");
+    assert!(line.contains("limits are not shared: no response within 2 s"), "{line}");
+    redis.signal(Signal::CONT);
+    let line = fleet.servers[0].line_with("limits are");
+    assert!(line.ends_with(": limits are shared again"), "{line}");
+    // A round that Redis received before and after the freeze may count twice.
+    wait_until("the events are in Redis", || counted(&redis) >= 11);
 }
 
 // With a password that Redis refuses, each server has the limit for itself. The log does not contain the password.
