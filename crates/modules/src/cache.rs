@@ -57,7 +57,7 @@ use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, Then};
 use store::{FetchGuard, FetchTurn, Found, Store};
 pub use store::{Lookup, Usage};
-use stored::{Asker, StoredFields, StoredResponse, StoringRules, assess};
+use stored::{Asker, StoredFields, StoredResponse, StoringRules, assess, varies_by_server};
 use vary::Vary;
 
 /// How long a request waits for the fetch of another one.
@@ -403,9 +403,13 @@ impl CacheRules {
         let Fetch { why, .. } = fetch;
         if let Some(stale) = fetch.stale.take() {
             if status == StatusCode::NOT_MODIFIED && fetch.validates {
-                let stored = self.validated(cx, &fetch, &stale, now);
+                let (stored, then) = match self.validated(cx, &fetch, &stale, now) {
+                    Some(stored) => (stored, Then::Stored),
+                    // It answers this request, and is not stored again.
+                    None => (stale, Then::Passed),
+                };
                 cx.response_mut().copy_from(&fetch.base);
-                let handled = Handled::Forwarded { why, status: Some(status), then: Then::Stored };
+                let handled = Handled::Forwarded { why, status: Some(status), then };
                 return self.serve(cx, &stored, Some(&fetch.request), handled);
             }
             if is_outage(status) && self.may_replace_error(&stale, now) {
@@ -427,23 +431,24 @@ impl CacheRules {
         Response { status, body }
     }
 
-    /// Returns the stored response after the origin has validated it (RFC 9111 §4.3.4).
-    fn validated(&self, cx: &Context, fetch: &Fetch, stale: &Arc<StoredResponse>, now: Instant) -> Arc<StoredResponse> {
+    /// Stores the response again after the origin has validated it (RFC 9111 §4.3.4); `None` if the update forbids that.
+    fn validated(
+        &self,
+        cx: &Context,
+        fetch: &Fetch,
+        stale: &StoredResponse,
+        now: Instant,
+    ) -> Option<Arc<StoredResponse>> {
         let wall = cx.worker().wall();
-        let fields = stale.fields.updated(cx.response().fields(), wall);
+        let fields = stale.fields.updated(&fetch.base, cx.response().fields(), wall);
         let times = (fetch.sent, now, wall);
-        match assess(&fields.whole, stale.status, fetch.asker, &self.storing, times) {
-            // It answers this request, and is not stored again.
-            Err(_) => Arc::clone(stale),
-            Ok((freshness, directives)) => {
-                let stored = Arc::new(stale.revalidated(fields, freshness, directives));
-                if let Some(disk) = &self.disk {
-                    disk.write(&fetch.key, &stored, now, wall);
-                }
-                self.store.put(self.store.key(&fetch.key), &fetch.request, Arc::clone(&stored));
-                stored
-            }
+        let (freshness, directives) = assess(&fields.whole, stale.status, fetch.asker, &self.storing, times).ok()?;
+        let stored = Arc::new(stale.revalidated(fields, freshness, directives));
+        if let Some(disk) = &self.disk {
+            disk.write(&fetch.key, &stored, now, wall);
         }
+        self.store.put(self.store.key(&fetch.key), &fetch.request, Arc::clone(&stored));
+        Some(stored)
     }
 
     /// Begins to store a response, if it is storable.
@@ -451,12 +456,15 @@ impl CacheRules {
         let wall = cx.worker().wall();
         let fields = cx.response().fields();
         let times = (fetch.sent, now, wall);
-        let is_short =
-            !matches!(body, Body::Tunnel(_)) && body.len().is_none_or(|len| len <= self.storing.body_bytes_max);
-        let assessed = assess(fields, status, fetch.asker, &self.storing, times).ok().filter(|_| is_short);
+        let can_be_stored = !matches!(body, Body::Tunnel(_))
+            && body.len().is_none_or(|len| len <= self.storing.body_bytes_max)
+            && !varies_by_server(fields, &fetch.request, cx.head().fields());
+        let assessed = assess(fields, status, fetch.asker, &self.storing, times).ok().filter(|_| can_be_stored);
         let Some((freshness, directives)) = assessed else {
             let anyone = Asker { is_authorized: false, is_personal: false, forbids_storing: false };
-            if fetch.guard.is_some() && (!is_short || assess(fields, status, anyone, &self.storing, times).is_err()) {
+            if fetch.guard.is_some()
+                && (!can_be_stored || assess(fields, status, anyone, &self.storing, times).is_err())
+            {
                 self.store.put_apart(self.store.key(&fetch.key), now);
             }
             return None;

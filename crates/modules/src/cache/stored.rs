@@ -270,17 +270,16 @@ impl StoredFields {
         Self { base, whole }
     }
 
-    /// Returns these fields, updated by those of a 304 response (RFC 9111 §3.2).
-    pub(super) fn updated(&self, new: &FieldMap, wall: SystemTime) -> Self {
-        let Self { base, whole: update } = Self::of(self.base.clone(), new, wall);
+    /// Returns these fields, updated by those of a 304 response (RFC 9111 §3.2), of which handlers before the cache had set `base`.
+    pub(super) fn updated(&self, base: &FieldMap, new: &FieldMap, wall: SystemTime) -> Self {
+        let Self { whole: update, .. } = Self::of(FieldMap::new(), new, wall);
         let mut whole = self.whole.clone();
-        // The handlers before the cache set these on every response, so they say nothing new.
         let is_update = |name: NameRef<'_>| {
             let is_of_content = match name {
                 NameRef::Known(name) => OF_CONTENT.contains(&name),
                 NameRef::Other(name) => name.eq_ignore_ascii_case("Content-MD5"),
             };
-            !is_of_content && !have_same(&base, &update, name)
+            !is_of_content && !have_same(base, &update, name)
         };
         for (name, _) in update.iter().filter(|(name, _)| is_update(*name)) {
             whole.remove(name);
@@ -290,7 +289,7 @@ impl StoredFields {
                 whole.append(name, value);
             }
         }
-        Self { base, whole }
+        Self { base: self.base.clone(), whole }
     }
 
     /// Sets the fields of a response that is served from the cache. `fields` are those that the handlers before the cache have set. Does
@@ -314,6 +313,18 @@ impl StoredFields {
             }
         }
     }
+}
+
+/// Returns whether Vary names a field whose value the origin got from this server and not from the client: the client's fields then do not
+/// select the response.
+pub(super) fn varies_by_server(response: &FieldMap, client: &FieldMap, forwarded: &FieldMap) -> bool {
+    // The proxy sets these from the connection.
+    const OF_CONNECTION: [&[u8]; 4] = [b"x-forwarded-for", b"x-real-ip", b"forwarded", b"via"];
+    response.list(names::VARY).any(|name| {
+        let parsed = NameRef::parse(name);
+        OF_CONNECTION.iter().any(|known| name.eq_ignore_ascii_case(known))
+            || parsed.is_some_and(|name| forwarded.contains(name) && !have_same(client, forwarded, name))
+    })
 }
 
 /// Returns whether both have the same values of this name.

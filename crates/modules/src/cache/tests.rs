@@ -341,6 +341,45 @@ fn handlers_before_and_after() {
     assert_eq!(bench.seen().len(), 1);
 }
 
+// A validation keeps the fields of handlers before the cache apart too: each client gets those of its own request.
+#[test]
+fn handlers_before_a_validation() {
+    let set = |name: &str, value: &str| json!({ "handler": "headers", "response": { "set": { name: [value] }, "deferred": false } });
+    let mut bench = bench_with(json!({}), &[set("X-Id", "{http.request.header.X-Id}")], &[]);
+    bench.replies([
+        reply("Cache-Control: max-age=10 | ETag: \"a\"", "content"),
+        reply("Cache-Control: max-age=10 | X-New: 1", "").status(304),
+    ]);
+    assert_eq!(bench.get("X-Id: 1").field("X-Id"), Some("1"));
+    bench.pass(10);
+    for id in ["2", "3"] {
+        let answer = bench.get(&format!("X-Id: {id}"));
+        assert_eq!((answer.text(), answer.field("X-Id"), answer.field("X-New")), ("content", Some(id), Some("1")));
+    }
+    assert_eq!(bench.seen().len(), 2);
+}
+
+// RFC 9111 §4.1: Vary names fields of the request that the origin got. If this server has set one of them, the client's does not select a
+// response.
+#[test]
+fn fields_that_the_server_sets() {
+    let edit = |edit: Value| json!({ "handler": "headers", "request": edit });
+    for (edit, vary, is_stored) in [
+        (edit(json!({ "set": { "X-Country": ["{http.request.header.X-Ip}"] } })), "X-Country", false),
+        (edit(json!({ "set": { "X-Country": ["x"] } })), "X-Other", true),
+        (edit(json!({ "delete": ["Accept-Encoding"] })), "Accept-Encoding", true),
+        (edit(json!({})), "x-forwarded-for", false),
+        (edit(json!({})), "Accept, Forwarded", false),
+    ] {
+        let mut bench = bench_with(json!({}), &[], &[edit]);
+        bench.replies([reply(&format!("Cache-Control: max-age=10 | Vary: {vary}"), "content")]);
+        for _ in 0..2 {
+            bench.get("X-Ip: 1 | Accept-Encoding: gzip");
+        }
+        assert_eq!(bench.seen().len() == 1, is_stored, "{vary}");
+    }
+}
+
 // RFC 9111 §4.3: a stale response is validated; §4.3.4: 304 updates it, 200 replaces it.
 #[test]
 fn validation() {
