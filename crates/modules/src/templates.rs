@@ -2,23 +2,24 @@
 //!
 //! - `request`: the exchange, copied for the thread that executes the template
 //! - `data`: the same as values of the template language
-//! - `functions`, `files`, `front_matter`, `markdown`: Caddy's functions; `dates`: those of Sprig for times
+//! - `functions`, `files`, `include`, `front_matter`, `markdown`: Caddy's functions; `dates`: those of Sprig for times
 //!
 //! A template runs on a thread of the pool for blocking work: it may read files and compute. It uses placeholders by
 //! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
-//! meets new names ends with their list; the worker evaluates them, and the template is executed again.
+//! meets new names ends with their list; the worker evaluates them, and the template is executed again. The same holds for
+//! the responses of `httpInclude`.
 
 mod data;
 mod dates;
 mod files;
 mod front_matter;
 mod functions;
+mod include;
 mod markdown;
 mod request;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -36,12 +37,12 @@ use causeway_pipeline::{
 };
 use serde::Deserialize;
 
-use functions::{Executed, Failed, FieldChange};
+use functions::{Executed, Failed, FieldChange, Known};
 use request::Snapshot;
 
 /// Bytes of a template; a longer response is an error.
 const TEMPLATE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Executions of one response, each of which found further placeholders.
+/// Executions of one response, each of which met values that were not known.
 const EXECUTIONS_MAX: u32 = 32;
 /// The types of content that are templates by default; Caddy's.
 const TYPES: [&str; 3] = ["text/html", "text/plain", "text/markdown"];
@@ -135,7 +136,7 @@ impl Handler for Templates {
             Ok(text) => {
                 let root = cx.rendered(&plan.root, |_, root| root.to_vec());
                 let snapshot = Arc::new(Snapshot::of(cx, root, text, None));
-                execute(cx, plan, snapshot, status, BTreeMap::new(), EXECUTIONS_MAX)
+                execute(cx, plan, snapshot, status, Known::default(), EXECUTIONS_MAX)
             }
             Err(fault) => fail(cx, fault),
         })
@@ -164,7 +165,7 @@ pub(crate) fn page(
     match text {
         Ok(text) => {
             let snapshot = Arc::new(Snapshot::of(cx, root, text, Some(dot)));
-            execute(cx, Arc::clone(plan), snapshot, StatusCode::OK, BTreeMap::new(), EXECUTIONS_MAX)
+            execute(cx, Arc::clone(plan), snapshot, StatusCode::OK, Known::default(), EXECUTIONS_MAX)
         }
         Err(cause) => {
             if let Some(left_out) = plan.log.admit() {
@@ -206,19 +207,21 @@ impl Future for ReadContent {
     }
 }
 
-/// Executes the template with the placeholders that are known so far.
+/// Executes the template with the values that are known so far.
 fn execute(
     cx: &mut Context,
     plan: Arc<TemplatesPlan>,
     snapshot: Arc<Snapshot>,
     status: StatusCode,
-    known: BTreeMap<String, Vec<u8>>,
+    known: Known,
     left: u32,
 ) -> Step {
     let (ours, input) = (Arc::clone(&plan), Arc::clone(&snapshot));
     let job = move || {
+        let known = Arc::new(known);
         let executed = functions::execute(&input, &known, [&*ours.delimiters[0], &*ours.delimiters[1]]);
-        (executed, known)
+        // The execution is over, so there is no other holder.
+        (executed, Arc::into_inner(known).unwrap_or_default())
     };
     let Ok(job) = offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) else { return fail(cx, Fault::busy()) };
     cx.wait(job, move |cx, done| match done {
@@ -228,18 +231,26 @@ fn execute(
             }
             respond(cx, status, output, &changes)
         }
-        Some((Ok(Executed::Unknown(names)), mut known)) if left > 0 => {
-            for name in names {
+        Some((Ok(Executed::Unknown(wanted)), mut known)) if left > 0 => {
+            for name in wanted.placeholders {
                 let value = cx.with_scratch(|cx, text| {
                     cx.render_placeholder(plan.placeholders, &name, text);
                     text.clone()
                 });
-                known.insert(name, value);
+                known.placeholders.insert(name, value);
             }
-            execute(cx, plan, snapshot, status, known, left - 1)
+            if wanted.includes.is_empty() {
+                return execute(cx, plan, snapshot, status, known, left - 1);
+            }
+            let used: usize = known.includes.values().flatten().map(Vec::len).sum();
+            let including = include::responses(cx, wanted.includes, TEMPLATE_BYTES_MAX.saturating_sub(used));
+            cx.wait(including, move |cx, responses| {
+                known.includes.extend(responses);
+                execute(cx, plan, snapshot, status, known, left - 1)
+            })
         }
         Some((Ok(Executed::Unknown(_)), _)) => {
-            fail(cx, broken(format!("a template needs new placeholders in each of {EXECUTIONS_MAX} executions")))
+            fail(cx, broken(format!("a template needs new values in each of {EXECUTIONS_MAX} executions")))
         }
         Some((Err(Failed { status, message, is_wanted }), _)) => {
             if !is_wanted && let Some(left_out) = plan.log.admit() {

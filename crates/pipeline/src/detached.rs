@@ -1,14 +1,14 @@
 //! Exchanges without a client: a request that the server repeats for itself.
 //!
 //! The repeated request takes the server's routes from their start, as the client's request did. Its response is read to
-//! its end and dropped; handlers on the way may keep it.
+//! its end; handlers on the way may keep it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use causeway_message::Head;
+use causeway_message::{Chunk, Head, StatusCode, names};
 
 use crate::body::{BodyReader, Frame};
 use crate::context::{Arrival, Context, Spare};
@@ -28,7 +28,11 @@ impl Context {
         }
         let mut spare = Spare::new(Rc::clone(self.worker()), Generation::vacant());
         spare.head_mut().copy_from(self.original());
-        edit(spare.head_mut());
+        let head = spare.head_mut();
+        for name in [names::CONTENT_LENGTH, names::TRANSFER_ENCODING, names::EXPECT] {
+            head.fields_mut().remove(name);
+        }
+        edit(head);
         let arrival = Arrival { at: self.worker().now(), upgrade: false, ..self.arrival().clone() };
         let mut cx = spare.prepare(arrival, self.generation());
         // The client's request has the access record.
@@ -38,34 +42,80 @@ impl Context {
     }
 }
 
-/// Runs an exchange without a client, as a task of its worker.
+/// Runs an exchange without a client, as a task of its worker. Its response is dropped.
 pub fn detach(cx: Context) {
     let worker = Rc::clone(cx.worker());
-    worker.spawn(Box::pin(run(cx)));
+    worker.spawn(Box::pin(async move {
+        run(cx, |_| true).await;
+    }));
 }
 
-async fn run(mut cx: Context) {
+/// Runs an exchange without a client and returns the status and the content of its response.
+///
+/// # Errors
+/// How the exchange ended, if that was not with a whole response of at most `bytes_max` bytes.
+pub async fn fetch(cx: Context, bytes_max: usize) -> Result<(StatusCode, Vec<u8>), Ending> {
+    let mut content = Vec::new();
+    let outcome = run(cx, |chunk| {
+        let fits = content.len() + chunk.len() <= bytes_max;
+        if fits {
+            content.extend_from_slice(chunk.as_slice());
+        }
+        fits
+    })
+    .await;
+    match (outcome.ending, outcome.status) {
+        (Ending::Complete, Some(status)) => Ok((status, content)),
+        (Ending::Complete, None) => Err(Ending::Aborted),
+        (ending, _) => Err(ending),
+    }
+}
+
+/// An exchange without a client. Its drop ends it for its handlers, also before its time.
+struct Detached {
+    cx: Context,
+    outcome: Outcome,
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let Self { cx, outcome } = self;
+        cx.cancel_wait();
+        outcome.took = cx.worker().now().saturating_duration_since(cx.arrival().at);
+        // This may run while a panic unwinds, when a second panic would abort the process.
+        drop(catch_unwind(AssertUnwindSafe(|| route::end(cx, outcome))));
+    }
+}
+
+/// Runs an exchange; `sink` gets the content of its response, and returns whether it takes more.
+async fn run(cx: Context, mut sink: impl FnMut(Chunk) -> bool) -> Outcome {
     let worker = Rc::clone(cx.worker());
     let mut end = Some(Sleep::until(Rc::clone(&worker), worker.now() + TIME_MAX));
+    // Until the end it counts as given up.
+    let outcome = Outcome { status: None, sent: 0, received: 0, took: Duration::ZERO, ending: Ending::PeerGone };
+    let mut detached = Detached { cx, outcome };
     let mut phase = DetachedPhase::New;
-    let mut outcome = Outcome { status: None, sent: 0, received: 0, took: Duration::ZERO, ending: Ending::Complete };
     std::future::poll_fn(|task| {
+        let Detached { cx, outcome } = &mut detached;
         if Sleep::is_over(&mut end, task) {
             outcome.ending = Ending::TimedOut;
             return Poll::Ready(());
         }
-        // A panic may leave the context in any state: it is dropped below and not used again.
+        // A panic may leave the context in any state: only its end follows.
         let step = AssertUnwindSafe(|| {
             loop {
                 let verdict = match &mut phase {
-                    DetachedPhase::New => route::run(&mut cx),
-                    DetachedPhase::Waiting => route::poll(&mut cx, task),
+                    DetachedPhase::New => route::run(cx),
+                    DetachedPhase::Waiting => route::poll(cx, task),
                     DetachedPhase::Reading(body) => match body.poll_frame(&worker, task) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(None) => return Poll::Ready(Ending::Complete),
                         Poll::Ready(Some(Err(_))) => return Poll::Ready(Ending::BodyFailed),
                         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => {
                             outcome.sent += chunk.len() as u64;
+                            if !sink(chunk) {
+                                return Poll::Ready(Ending::BodyFailed);
+                            }
                             continue;
                         }
                         Poll::Ready(Some(Ok(Frame::Trailers(_)))) => continue,
@@ -83,24 +133,19 @@ async fn run(mut cx: Context) {
                 }
             }
         });
-        match catch_unwind(step) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(ending)) => {
-                outcome.ending = ending;
-                Poll::Ready(())
-            }
+        let ending = match catch_unwind(step) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(ending)) => ending,
             Err(_) => {
                 tracing::error!("a handler panicked; its exchange ends");
-                outcome.ending = Ending::Panicked;
-                Poll::Ready(())
+                Ending::Panicked
             }
-        }
+        };
+        outcome.ending = ending;
+        Poll::Ready(())
     })
     .await;
-    cx.cancel_wait();
-    outcome.took = worker.now().saturating_duration_since(cx.arrival().at);
-    // As above.
-    drop(catch_unwind(AssertUnwindSafe(|| route::end(&cx, &outcome))));
+    detached.outcome
 }
 
 enum DetachedPhase {

@@ -22,8 +22,24 @@ pub(super) enum Executed {
         output: Vec<u8>,
         changes: Vec<FieldChange>,
     },
-    /// The execution has met placeholders that are not known. The execution has no effect.
-    Unknown(BTreeSet<String>),
+    /// The execution has met values that are not known. It has no effect.
+    Unknown(Wanted),
+}
+
+/// Values that a template needs from the worker.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) placeholders: BTreeSet<String>,
+    /// URIs of the server whose responses `httpInclude` executes.
+    pub(super) includes: BTreeSet<String>,
+}
+
+/// The values that the worker has supplied.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) placeholders: BTreeMap<String, Vec<u8>>,
+    /// The content of each response, or why there is none.
+    pub(super) includes: BTreeMap<String, Result<Vec<u8>, String>>,
 }
 
 /// A change of the response's fields. Names are valid and in Go's canonical form, values are valid.
@@ -42,20 +58,16 @@ pub(super) struct Failed {
     pub(super) is_wanted: bool,
 }
 
-/// Executes the template in the snapshot. `known` has the placeholders that were evaluated.
+/// Executes the template in the snapshot with the values that are known.
 ///
 /// # Errors
 /// If the text is no template, or its execution fails; with the status of `httpError`, or 500.
-pub(super) fn execute(
-    snapshot: &Arc<Snapshot>,
-    known: &BTreeMap<String, Vec<u8>>,
-    delimiters: [&str; 2],
-) -> Result<Executed, Failed> {
+pub(super) fn execute(snapshot: &Arc<Snapshot>, known: &Arc<Known>, delimiters: [&str; 2]) -> Result<Executed, Failed> {
     let changes = Rc::default();
     let shared = Rc::new(Shared {
         snapshot: Arc::clone(snapshot),
         folder: TemplateFolder::at(&snapshot.root),
-        known: known.clone(),
+        known: Arc::clone(known),
         unknown: RefCell::default(),
         status: Cell::new(None),
         delimiters: delimiters.map(str::to_owned),
@@ -65,7 +77,7 @@ pub(super) fn execute(
     let name = String::from_utf8_lossy(&snapshot.request.path);
     let executed = run(&shared, &name, &snapshot.text, dot, &Budget::new(ExecutionLimits::default()));
     let unknown = shared.unknown.take();
-    if !unknown.is_empty() {
+    if !unknown.placeholders.is_empty() || !unknown.includes.is_empty() {
         // A failure may come from the values that are missing.
         return Ok(Executed::Unknown(unknown));
     }
@@ -91,9 +103,9 @@ fn shortened(message: String) -> String {
 struct Shared {
     snapshot: Arc<Snapshot>,
     folder: TemplateFolder,
-    known: BTreeMap<String, Vec<u8>>,
-    /// Placeholders that were met and are not in `known`.
-    unknown: RefCell<BTreeSet<String>>,
+    known: Arc<Known>,
+    /// Values that were met and are not in `known`.
+    unknown: RefCell<Wanted>,
     /// The status that `httpError` has set.
     status: Cell<Option<StatusCode>>,
     delimiters: [String; 2],
@@ -137,7 +149,7 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
         .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.folder.has(text(&arguments[0])).into())))
         .with("fileStat", NAME, with(|shared, _, arguments| shared.folder.stat(text(&arguments[0]))))
         .with("listFiles", NAME, with(|shared, call, arguments| shared.folder.list(text(&arguments[0]), call)))
-        .with("httpInclude", NAME, with(|_, _, _| Err("httpInclude is not built into this version".into())))
+        .with("httpInclude", NAME, with(http_include))
         .with("httpError", Signature::fixed(&[Type::Int]), with(http_error))
         .with("env", NAME, with(env))
         .with("placeholder", NAME, with(placeholder))
@@ -186,6 +198,29 @@ fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Res
     Ok(run(shared, &name(text(file)), &source, dot, call.budget())?.into())
 }
 
+/// Executes the response of this server to another request as a template, with the dot of this one.
+fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let uri = name(text(&arguments[0]));
+    match shared.known.includes.get(&uri) {
+        Some(Ok(source)) => {
+            call.allocate(source.len())?;
+            let dot = Dot {
+                snapshot: Arc::clone(&shared.snapshot),
+                arguments: Value::list(Vec::new()),
+                changes: Rc::clone(&shared.changes),
+            };
+            Ok(run(shared, &uri, source, dot, call.budget())?.into())
+        }
+        Some(Err(cause)) => Err(format!("httpInclude {uri}: {cause}").into()),
+        None => {
+            // The worker sends the request.
+            call.allocate(uri.len() + 64)?;
+            shared.unknown.borrow_mut().includes.insert(uri);
+            Ok("".into())
+        }
+    }
+}
+
 /// Ends the execution with a status.
 fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     let status = arguments[0].as_integer().and_then(|status| u16::try_from(status).ok());
@@ -205,12 +240,12 @@ fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, F
 
 fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     let placeholder = name(text(&arguments[0]));
-    match shared.known.get(&placeholder) {
+    match shared.known.placeholders.get(&placeholder) {
         Some(value) => Ok(Value::from(&**value)),
         None => {
             // The worker evaluates each.
             call.allocate(placeholder.len() + 64)?;
-            shared.unknown.borrow_mut().insert(placeholder);
+            shared.unknown.borrow_mut().placeholders.insert(placeholder);
             Ok("".into())
         }
     }

@@ -137,7 +137,6 @@ fn failures() {
         ("{{", 500),
         ("{{.Nothing}}", 500),
         ("{{include \"/none\"}}", 500),
-        ("{{httpInclude \"/\"}}", 500),
         ("{{readFile \"/dev/null\"}}", 500),
         ("{{splitFrontMatter \"---\\na: 1\"}}", 500),
         ("{{splitFrontMatter \"---\\na: [\\n---\\n\"}}", 500),
@@ -197,5 +196,47 @@ fn mistakes() {
         let error =
             Kit::build(&registry(), &json!([{ "handle": [templates] }]), &Value::Null).err().unwrap().to_string();
         assert!(error.contains(want), "{error}");
+    }
+}
+
+// Caddy's documentation, templates, httpInclude: the response of the same server to another request, executed as a template.
+#[test]
+fn responses_of_the_same_server() {
+    let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });
+    let route =
+        |path: &str, handlers: Value| json!({ "match": [{ "path": [path] }], "handle": handlers, "terminal": true });
+    let templates = json!({ "handler": "templates" });
+    let seen = "{http.request.method} {http.request.uri.query} {http.request.header.Accept-Encoding} \
+                {http.request.header.Range} {http.request.header.X-Client} {http.request.header.Content-Length}";
+    let routes = json!([
+        route("/main", json!([templates, page("<{{httpInclude \"/part?a=b\"}}{{httpInclude \"/part?a=b\"}}>")])),
+        route("/part", json!([page(&format!("[{seen} {{{{.Req.URL.Path}}}}]"))])),
+        route("/nested", json!([templates, page("1{{httpInclude \"/inner\"}}")])),
+        route("/inner", json!([templates, page("2{{httpInclude \"/plain\"}}")])),
+        route("/plain", json!([page("3")])),
+        route("/self", json!([templates, page("{{httpInclude \"/self\"}}")])),
+        route("/missing", json!([templates, page("{{httpInclude \"/none\"}}")])),
+        route("/outside", json!([templates, page("{{httpInclude \"http://example.com/\"}}")])),
+        route("/space", json!([templates, page("{{httpInclude \"/a b\"}}")])),
+        route("/none", json!([{ "handler": "error", "status_code": 404 }])),
+    ]);
+    let fails = json!({ "handler": "static_response", "body": "failed: {http.error.message}" });
+    let mut kit = Kit::with_errors(&registry(), &routes, &json!([{ "handle": [fails] }]));
+    let mut get = |path: &str| {
+        let request =
+            Request::get(path).field("Range", "bytes=0-0").field("X-Client", "c").field("Accept-Encoding", "gzip");
+        kit.send(&request)
+    };
+    let part = "[GET a=b identity  c  /main]";
+    assert_eq!(get("/main").text(), format!("<{part}{part}>"));
+    assert_eq!(get("/nested").text(), "123");
+    for (path, want) in [
+        ("/self", "http 500"),
+        ("/missing", "http 404"),
+        ("/outside", "expected the path of a resource"),
+        ("/space", "expected the path of a resource"),
+    ] {
+        let answer = get(path);
+        assert!(answer.status == 500 && answer.text().contains(want), "{path}: {}", answer.text());
     }
 }
