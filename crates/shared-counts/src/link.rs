@@ -10,8 +10,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use redis::{
-    Client, Connection, ConnectionAddr, ConnectionLike as _, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
-    RedisError, Value,
+    Client, Connection, ConnectionAddr, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo, RedisError, Value,
 };
 
 use crate::exchange::{KeyNews, WindowCounts};
@@ -19,6 +18,9 @@ use crate::server::{RedisPlace, RedisServer};
 
 /// Limit for a connection's start, and for each wait for the server.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Limit for a round; reached only if each of its responses is late.
+const ROUND_MAX: Duration = Duration::from_secs(4);
 
 /// How long the server's time is computed from the last one: its clock may be set meanwhile.
 const CLOCK_VALID: Duration = Duration::from_secs(10);
@@ -150,10 +152,15 @@ impl OpenLink {
             pipeline.cmd("GET").arg(&previous);
             periods.push((period, news.events > 0));
         }
-        let count = pipeline.cmd_iter().count();
-        let values = self.connection.req_packed_commands(&pipeline.get_packed_pipeline(), 0, count)?;
-        let mut values = values.into_iter();
-        let mut value = || values.next().unwrap_or(Value::Nil).extract_error();
+        // Not `req_packed_commands`, which waits for each response, also after the first timeout.
+        self.connection.send_packed_command(&pipeline.get_packed_pipeline())?;
+        let connection = &mut self.connection;
+        let mut value = || {
+            if now.elapsed() > ROUND_MAX {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+            connection.recv_response()?.extract_error()
+        };
         self.clock = clock(redis::from_redis_value(value()?)?);
         let mut counts = Vec::with_capacity(periods.len());
         for (period, has_events) in periods {
