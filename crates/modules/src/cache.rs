@@ -57,11 +57,13 @@ use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, Then};
 use store::{FetchGuard, FetchTurn, Found, Store};
 pub use store::{Lookup, Usage};
-use stored::{Asker, StoredFields, StoredResponse, StoringRules, assess, varies_by_server};
+use stored::{
+    Asker, FIELDS_MAX, StoredFields, StoredResponse, StoringRules, assess, is_cacheable_by_default, varies_by_server,
+};
 use vary::Vary;
 
 /// How long a request waits for the fetch of another one.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Stale responses that a worker's handler refreshes at a time; beyond it, they stay stale until a later request.
 const REFRESHES_MAX: usize = 256;
 /// How often a request waits: after a fetch whose response is not for it, it waits for another one, or fetches.
@@ -173,10 +175,13 @@ impl CacheRules {
         is_excluded.then_some(Forwarded::Bypass)
     }
 
-    fn asker(&self, request: &FieldMap, directives: &RequestDirectives) -> Asker {
+    fn asker(&self, cx: &Context, directives: &RequestDirectives) -> Asker {
+        let request = cx.head().fields();
         let has = |name| request.contains(name) && !self.key.has_field(name);
         let is_authorized = has(names::AUTHORIZATION);
-        Asker { is_authorized, is_personal: is_authorized || has(names::COOKIE), forbids_storing: directives.no_store }
+        let has_certificate = cx.arrival().tls.as_ref().is_some_and(|tls| tls.client_certificate.is_some());
+        let is_personal = is_authorized || has_certificate || has(names::COOKIE);
+        Asker { is_authorized, is_personal, forbids_storing: directives.no_store }
     }
 
     /// Answers the request from the store, or forwards it.
@@ -192,7 +197,7 @@ impl CacheRules {
         let request = cx.head().fields();
         let directives =
             if self.obeys_requests { RequestDirectives::of(request) } else { RequestDirectives::default() };
-        let asker = self.asker(request, &directives);
+        let asker = self.asker(cx, &directives);
         let found = cx.with_scratch(|cx, scratch| self.store.find(self.store.key(key), cx.head().fields(), scratch));
         if matches!(found, Found::Nothing)
             && let Some(step) = self.read_files(cx, key, waits, now)
@@ -206,7 +211,7 @@ impl CacheRules {
                 Use::No => (Forwarded::UriMiss, None),
                 Use::Validated(why) => (why, Some(stored)),
                 usable @ (Use::Now | Use::WhileRefreshing) => {
-                    if matches!(usable, Use::WhileRefreshing) {
+                    if matches!(usable, Use::WhileRefreshing) && !asker.forbids_storing {
                         self.refresh(cx, key, &stored, now);
                     }
                     let ttl = stored.ttl(now);
@@ -229,8 +234,15 @@ impl CacheRules {
         if cx.head().method() == Method::Head {
             return self.pass(cx, why);
         }
-        // A response to a range request may be partial: others do not wait for it.
-        let is_shared = self.coalesces && !cx.head().fields().contains(names::RANGE) && !asker.forbids_storing;
+        // The response to these may be partial, 304, or one user's: others do not wait for it.
+        let request = cx.head().fields();
+        let is_conditional =
+            stale.is_none() && (request.contains(names::IF_NONE_MATCH) || request.contains(names::IF_MODIFIED_SINCE));
+        let is_shared = self.coalesces
+            && !request.contains(names::RANGE)
+            && !is_conditional
+            && !asker.forbids_storing
+            && !asker.is_personal;
         let mut guard = None;
         if is_shared && waits.fetches < WAITS_MAX {
             match self.store.take_turn(self.store.key(key), now) {
@@ -311,10 +323,26 @@ impl CacheRules {
         let mut end = Some(Sleep::until(worker, until));
         let done = poll_fn(move |task| {
             // An error: the fetch was given up.
-            let is_over = Pin::new(&mut fetched).poll(task).is_ready() || Sleep::is_over(&mut end, task);
-            if is_over { Poll::Ready(()) } else { Poll::Pending }
+            if Pin::new(&mut fetched).poll(task).is_ready() {
+                Poll::Ready(true)
+            } else if Sleep::is_over(&mut end, task) {
+                Poll::Ready(false)
+            } else {
+                Poll::Pending
+            }
         });
-        cx.wait(done, move |cx, ()| rules.begin(cx, Waits { fetches: waits.fetches + 1, ..waits }))
+        cx.wait(done, move |cx, has_ended| {
+            // After a fetch that takes too long the request goes to the origin, as those after it.
+            let fetches = if has_ended { waits.fetches + 1 } else { WAITS_MAX };
+            if !has_ended {
+                let now = cx.worker().now();
+                cx.with_scratch(|cx, key| {
+                    rules.key.write(cx, key);
+                    rules.store.put_apart(rules.store.key(key), now);
+                });
+            }
+            rules.begin(cx, Waits { fetches, ..waits })
+        })
     }
 
     /// Lets later handlers answer; the response is not stored.
@@ -418,7 +446,10 @@ impl CacheRules {
                 return self.serve(cx, &stale, Some(&fetch.request), handled);
             }
         }
+        // RFC 9111 §3.5: the default admits no response to credentials, and no error.
         if let Some(control) = &self.control
+            && is_cacheable_by_default(status)
+            && !fetch.asker.is_authorized
             && !cx.response().fields().contains(names::CACHE_CONTROL)
         {
             cx.response_mut().cache_control(control.as_ref());
@@ -443,6 +474,9 @@ impl CacheRules {
         let fields = stale.fields.updated(&fetch.base, cx.response().fields(), wall);
         let times = (fetch.sent, now, wall);
         let (freshness, directives) = assess(&fields.whole, stale.status, fetch.asker, &self.storing, times).ok()?;
+        if fields.whole.len() > FIELDS_MAX {
+            return None;
+        }
         let stored = Arc::new(stale.revalidated(fields, freshness, directives));
         if let Some(disk) = &self.disk {
             disk.write(&fetch.key, &stored, now, wall);
@@ -458,7 +492,9 @@ impl CacheRules {
         let times = (fetch.sent, now, wall);
         let can_be_stored = !matches!(body, Body::Tunnel(_))
             && body.len().is_none_or(|len| len <= self.storing.body_bytes_max)
-            && !varies_by_server(fields, &fetch.request, cx.head().fields());
+            && !varies_by_server(fields, &fetch.request, cx.head().fields())
+            // An error for a range is none for the whole.
+            && (status == StatusCode::OK || !fetch.request.contains(names::RANGE));
         let assessed = assess(fields, status, fetch.asker, &self.storing, times).ok().filter(|_| can_be_stored);
         let Some((freshness, directives)) = assessed else {
             let anyone = Asker { is_authorized: false, is_personal: false, forbids_storing: false };
@@ -541,7 +577,7 @@ impl Handler for Cache {
             return Step::Next;
         }
         if let Some(Refresh { stale, guard, count }) = cx.take_local(rules.refresh) {
-            let asker = rules.asker(cx.head().fields(), &RequestDirectives::default());
+            let asker = rules.asker(cx, &RequestDirectives::default());
             return cx.with_scratch(|cx, key| {
                 rules.key.write(cx, key);
                 rules.forward(cx, key, Forwarded::Stale, Some(stale), asker, (Some(guard), Some(count)))

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_message::{FieldName, KnownName, NameRef, Scheme};
+use causeway_pipeline::build::Problem;
 use causeway_pipeline::{Build, BuildError, Context, Template};
 use serde::Deserialize;
 
@@ -34,8 +35,10 @@ pub(super) struct KeyRules {
     uri: UriRules,
     /// Request fields that are part of the key.
     fields: Box<[FieldName]>,
-    /// The handler's own number, if its keys do not contain the host: the responses of one site are not those of another.
-    own: Option<u64>,
+    /// The end of each key: the responses of one handler are not those of another, which may admit other clients.
+    handler: Box<str>,
+    /// The keys mean the same in another process.
+    is_lasting: bool,
 }
 
 #[derive(Debug)]
@@ -52,18 +55,22 @@ impl KeyRules {
             |name: &String| FieldName::parse(name).ok_or_else(|| build.refuse(name, "the name of a request field"));
         let fields = fields.iter().chain(more).map(parse).collect::<Result<_, _>>()?;
         let has_host = template.is_empty() && !disable_host;
-        let own = (!has_host).then(|| NUMBER.fetch_add(1, Ordering::Relaxed));
+        // The place in the configuration; without the host in the key also a number of its own, since another site may be at the place later.
+        let mut handler = build.error(Problem::Shape(String::new())).path;
+        if !has_host {
+            handler = format!("{handler} {}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        }
         let uri = if template.is_empty() {
             UriRules::Parts { scheme: !disable_scheme, host: !disable_host, query: !disable_query }
         } else {
             UriRules::Template(build.template(&template))
         };
-        Ok(Self { uri, fields, own })
+        Ok(Self { uri, fields, handler: handler.into(), is_lasting: has_host })
     }
 
     /// Returns whether the keys mean the same in another process.
     pub(super) fn is_lasting(&self) -> bool {
-        self.own.is_none()
+        self.is_lasting
     }
 
     /// Returns whether this request field is part of the key.
@@ -105,11 +112,9 @@ impl KeyRules {
     }
 
     fn end(&self, out: &mut Vec<u8>) {
-        if let Some(own) = self.own {
-            // No field value contains a zero byte.
-            out.extend_from_slice(b"\n\0");
-            out.extend_from_slice(&own.to_le_bytes());
-        }
+        // No field value contains a zero byte.
+        out.extend_from_slice(b"\n\0");
+        out.extend_from_slice(self.handler.as_bytes());
     }
 
     fn parts(&self, cx: &Context, path: &[u8], query: Option<&[u8]>, out: &mut Vec<u8>) {

@@ -59,12 +59,8 @@ impl RecordingBody {
     /// Wraps a body. Without memory for the copy it is only sent, and the recording ends.
     pub(super) fn new(body: Body, recording: Recording, worker: &Rc<dyn Worker>) -> Self {
         let left = body.len();
-        let expected = usize::try_from(left.unwrap_or(0)).unwrap_or(usize::MAX);
-        let copy = recording.store.receive(expected).map(|receiving| ContentCopy {
-            recording,
-            bytes: Vec::with_capacity(expected),
-            receiving,
-        });
+        // Memory is reserved as the content arrives: a client that reads slowly holds no more than it was sent.
+        let copy = recording.store.receive(0).map(|receiving| ContentCopy { recording, bytes: Vec::new(), receiving });
         Self { source: BodyReader::from(body), worker: Rc::clone(worker), left, copy }
     }
 
@@ -72,8 +68,7 @@ impl RecordingBody {
     fn add(&mut self, chunk: &Chunk) {
         let Some(copy) = &mut self.copy else { return };
         let bytes = copy.bytes.len() + chunk.len();
-        let is_reserved = bytes <= copy.bytes.capacity() || copy.receiving.grow(chunk.len());
-        if !is_reserved || bytes as u64 > copy.recording.body_bytes_max {
+        if !copy.receiving.grow(chunk.len()) || bytes as u64 > copy.recording.body_bytes_max {
             self.copy = None;
             return;
         }

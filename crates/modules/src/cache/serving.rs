@@ -40,7 +40,9 @@ impl CacheRules {
         let len = stored.body.len() as u64;
         let ranges = match request.get(names::RANGE) {
             Some(value)
-                if method == Method::Get && conditional::range_holds(request, stored.etag(), stored.modified) =>
+                // RFC 9110 §13.1.5: of the dates only Last-Modified is a validator.
+                if method == Method::Get
+                    && conditional::range_holds(request, stored.etag(), conditional::date(stored.last_modified())) =>
             {
                 range::read(trim_ows(value), len)
             }

@@ -24,6 +24,9 @@ const OF_CONTENT: [KnownName; 8] = [
     names::VARY,
 ];
 
+/// Fields of a stored response; a 304 response that makes more of them ends the storing.
+pub(super) const FIELDS_MAX: usize = 1000;
+
 /// Statuses whose responses may be stored without explicit freshness (RFC 9110 §15.1).
 const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
@@ -176,8 +179,8 @@ pub(super) fn assess(
         || directives.private
         || directives.must_understand && !is_known
         || status.is_informational()
-        // Partial content is no whole response, and 304 is none at all.
-        || matches!(code, 206 | 304)
+        // Partial content is no whole response, and 304 is none at all. The others depend on fields that are not in the key.
+        || matches!(code, 206 | 304 | 400 | 412 | 416 | 417 | 426 | 431)
         // One client's cookie is not for others: RFC 9111 §7.3 leaves the choice to the cache.
         || fields.contains(names::SET_COOKIE)
         || asker.is_authorized && !directives.allows_authorization()
@@ -273,7 +276,6 @@ impl StoredFields {
     /// Returns these fields, updated by those of a 304 response (RFC 9111 §3.2), of which handlers before the cache had set `base`.
     pub(super) fn updated(&self, base: &FieldMap, new: &FieldMap, wall: SystemTime) -> Self {
         let Self { whole: update, .. } = Self::of(FieldMap::new(), new, wall);
-        let mut whole = self.whole.clone();
         let is_update = |name: NameRef<'_>| {
             let is_of_content = match name {
                 NameRef::Known(name) => OF_CONTENT.contains(&name),
@@ -281,10 +283,10 @@ impl StoredFields {
             };
             !is_of_content && !have_same(base, &update, name)
         };
-        for (name, _) in update.iter().filter(|(name, _)| is_update(*name)) {
-            whole.remove(name);
-        }
-        for (name, value) in update.iter().filter(|(name, _)| is_update(*name)) {
+        // A new map: one that is edited keeps the bytes of old values.
+        let mut whole = FieldMap::new();
+        let kept = self.whole.iter().filter(|(name, _)| !(update.contains(*name) && is_update(*name)));
+        for (name, value) in kept.chain(update.iter().filter(|(name, _)| is_update(*name))).take(FIELDS_MAX + 1) {
             if let Some(value) = FieldValue::parse(value) {
                 whole.append(name, value);
             }
@@ -313,6 +315,11 @@ impl StoredFields {
             }
         }
     }
+}
+
+/// Returns whether responses with this status may be stored without explicit freshness.
+pub(super) fn is_cacheable_by_default(status: StatusCode) -> bool {
+    HEURISTIC.contains(&status.as_u16())
 }
 
 /// Returns whether Vary names a field whose value the origin got from this server and not from the client: the client's fields then do not

@@ -709,6 +709,69 @@ fn a_fetch_for_one_only() {
     assert_eq!(apart.seen().len(), 2);
 }
 
+// Errors that fields outside of the key cause are not stored: one client could replace the page of all others by them.
+#[test]
+fn errors_of_one_request() {
+    for (fields, status) in
+        [("Range: bytes=99999-", 416), ("Range: bytes=0-1", 404), ("X-Large: 1", 431), ("X-Bad: 1", 400)]
+    {
+        let mut bench = bench(json!({ "default_cache_control": "public, max-age=60" }));
+        bench.replies([
+            reply("Cache-Control: max-age=60", "error").status(status),
+            reply("Cache-Control: max-age=60", "content"),
+        ]);
+        assert_eq!(bench.get(fields).status, status);
+        assert_eq!(bench.get("").text(), "content", "{status}");
+    }
+    // The operator's default is for responses that are cacheable by default, and not for credentials (RFC 9111 §3.5).
+    for (fields, status) in [("", 500), ("", 403), ("Authorization: Basic YTpi", 200)] {
+        let mut bench = bench(json!({ "default_cache_control": "public, max-age=60" }));
+        bench.replies([reply("", "one").status(status), reply("", "two")]);
+        bench.get(fields);
+        assert_eq!(bench.get("").text(), "two", "{fields} {status}");
+    }
+}
+
+// Two handlers of one server do not share responses: routes may admit other clients to each.
+#[test]
+fn handlers_have_their_own_responses() {
+    let script = Arc::new(Script::default());
+    let cache = json!({ "handler": "cache", "memory": 66_666_666 });
+    let route = |zone: &str| json!({ "match": [{ "header": { "Zone": [zone] } }], "handle": [cache, { "handler": "origin" }], "terminal": true });
+    let mut kit = Kit::new(&registry(&script), &json!([route("in"), route("out")]));
+    script.replies.lock().unwrap().push_back(reply("Cache-Control: max-age=60", "x"));
+    for zone in ["in", "out", "in", "out"] {
+        kit.send(&request("/", &format!("Zone: {zone}")));
+    }
+    assert_eq!(script.seen.lock().unwrap().len(), 2);
+}
+
+// Requests whose response is one user's do not wait for each other, nor do they make others wait.
+#[test]
+fn personal_requests_do_not_wait() {
+    let mut bench = bench(json!({}));
+    bench.replies([reply("", "").pieces(&["x"], None)]);
+    let fetching: Vec<_> = ["Cookie: a=1", "Cookie: a=2", "If-None-Match: \"a\"", ""]
+        .iter()
+        .map(|fields| bench.kit.verdict(&request("/", fields)))
+        .collect();
+    assert_eq!(bench.seen().len(), 4);
+    drop(fetching);
+}
+
+// A fetch that takes too long: the waiting request goes to the origin, and those after it do not wait.
+#[test]
+fn a_fetch_that_takes_too_long() {
+    let mut bench = bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=60", "").pieces(&["x"], None)]);
+    let _first = bench.kit.verdict(&Request::get("/"));
+    let waiting = bench.kit.send_pending(&Request::get("/")).expect_err("it waits");
+    assert_eq!(waiting.finish(&mut bench.kit).text(), "x");
+    let begun = bench.kit.worker().now();
+    bench.kit.send(&Request::get("/other"));
+    assert_eq!((bench.seen().len(), bench.kit.worker().now()), (3, begun));
+}
+
 // The operator's defaults and exceptions.
 #[test]
 fn settings() {
