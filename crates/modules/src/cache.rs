@@ -109,6 +109,8 @@ struct CacheRules {
 /// A request whose response may be stored.
 struct Fetch {
     key: Box<[u8]>,
+    /// Of the store: responses that are removed from now on must not come back with this one.
+    epoch: u64,
     /// The request's fields when it reached the cache.
     request: FieldMap,
     /// The response's fields that earlier handlers have set.
@@ -379,8 +381,20 @@ impl CacheRules {
             }
         }
         let (base, sent) = (cx.response().fields().clone(), cx.worker().now());
-        let fetch =
-            Fetch { key: key.into(), request, base, asker, sent, why, stale, validates, guard, _refresh: refresh };
+        let epoch = self.store.epoch(self.store.key(key));
+        let fetch = Fetch {
+            key: key.into(),
+            epoch,
+            request,
+            base,
+            asker,
+            sent,
+            why,
+            stale,
+            validates,
+            guard,
+            _refresh: refresh,
+        };
         cx.set_local(self.fetch, fetch);
         Step::Next
     }
@@ -478,10 +492,12 @@ impl CacheRules {
             return None;
         }
         let stored = Arc::new(stale.revalidated(fields, freshness, directives));
-        if let Some(disk) = &self.disk {
+        let key = self.store.key(&fetch.key);
+        if self.store.put(key, &fetch.request, Arc::clone(&stored), fetch.epoch)
+            && let Some(disk) = &self.disk
+        {
             disk.write(&fetch.key, &stored, now, wall);
         }
-        self.store.put(self.store.key(&fetch.key), &fetch.request, Arc::clone(&stored));
         Some(stored)
     }
 
@@ -512,6 +528,7 @@ impl CacheRules {
             store: Arc::clone(&self.store),
             disk: self.disk.clone(),
             key: fetch.key,
+            epoch: fetch.epoch,
             request: fetch.request,
             stored,
             body_bytes_max: self.storing.body_bytes_max,

@@ -16,6 +16,8 @@ pub(super) struct Recording {
     pub(super) store: Arc<Store>,
     pub(super) disk: Option<Arc<DiskHandle>>,
     pub(super) key: Box<[u8]>,
+    /// Of the store, when the request was forwarded.
+    pub(super) epoch: u64,
     /// The fields of the request that it answers.
     pub(super) request: FieldMap,
     /// Still without content.
@@ -28,13 +30,14 @@ pub(super) struct Recording {
 impl Recording {
     /// Stores the response with this content.
     pub(super) fn finish(self, body: Chunk, worker: &dyn Worker) {
-        let Self { store, disk, key, request, mut stored, guard, .. } = self;
+        let Self { store, disk, key, epoch, request, mut stored, guard, .. } = self;
         stored.body = body;
         let stored = Arc::new(stored);
-        if let Some(disk) = disk {
+        if store.put(store.key(&key), &request, Arc::clone(&stored), epoch)
+            && let Some(disk) = disk
+        {
             disk.write(&key, &stored, worker.now(), worker.wall());
         }
-        store.put(store.key(&key), &request, stored);
         // The requests that wait find the response now.
         drop(guard);
     }

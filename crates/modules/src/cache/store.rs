@@ -100,6 +100,8 @@ struct Shard {
     places: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
     slots: Vec<Slot>,
     hand: usize,
+    /// The number of removals: a response that was fetched before one is not stored.
+    epoch: u64,
     /// The keys that a request fetches, with the requests that wait for it.
     fetches: HashMap<u64, Vec<Sender<()>>, BuildHasherDefault<AsItIs>>,
 }
@@ -230,15 +232,21 @@ impl Store {
         FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
     }
 
-    /// Stores a response in place of those that answer the same request.
-    pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>) {
+    /// Returns the number that [`put`](Self::put) needs, before a response is fetched.
+    pub(super) fn epoch(&self, key: CacheKey<'_>) -> u64 {
+        self.shard(key.hash).epoch
+    }
+
+    /// Stores a response in place of those that answer the same request; returns false if responses of the key may have been removed since
+    /// `epoch`, or if it is too large.
+    pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>, epoch: u64) -> bool {
         let mut scratch = Vec::new();
-        self.insert(key, stored, |old, _| old.vary.matches(request, &mut scratch));
+        self.insert(key, stored, Some(epoch), |old, _| old.vary.matches(request, &mut scratch))
     }
 
     /// Stores a response that was read from a file in place of those with the same request fields.
     pub(super) fn put_read(&self, key: CacheKey<'_>, stored: Arc<StoredResponse>) {
-        self.insert(key, stored, |old, new| old.vary.parts() == new.vary.parts());
+        self.insert(key, stored, None, |old, new| old.vary.parts() == new.vary.parts());
     }
 
     /// Stores a response in place of those for which `replaces` returns true, and drops other keys until it fits.
@@ -246,15 +254,19 @@ impl Store {
         &self,
         key: CacheKey<'_>,
         stored: Arc<StoredResponse>,
+        epoch: Option<u64>,
         mut replaces: impl FnMut(&StoredResponse, &StoredResponse) -> bool,
-    ) {
+    ) -> bool {
         let bytes = stored.bytes();
         let slot_bytes = SLOT_BYTES + key.text.len();
         if bytes + slot_bytes > self.bytes_max {
-            return;
+            return false;
         }
         {
             let mut shard = self.shard(key.hash);
+            if epoch.is_some_and(|epoch| epoch != shard.epoch) {
+                return false;
+            }
             let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
             slot.apart_until = None;
             let variants = &mut slot.variants;
@@ -269,6 +281,7 @@ impl Store {
             self.bytes.fetch_sub(before, Ordering::Relaxed);
         }
         self.shrink(place(key.hash));
+        true
     }
 
     /// Records that the response to this key was not storable, so that its requests do not wait for each other.
@@ -298,6 +311,7 @@ impl Store {
     /// Drops all responses of a key; returns how many they were.
     pub(super) fn remove(&self, key: CacheKey<'_>) -> usize {
         let mut shard = self.shard(key.hash);
+        shard.epoch += 1;
         let Some(&at) = shard.places.get(&key.hash) else { return 0 };
         if *shard.slots[at].key != *key.text {
             return 0;
@@ -312,6 +326,7 @@ impl Store {
         let mut purged = 0;
         for shard in &self.shards {
             let mut shard = shard.lock();
+            shard.epoch += 1;
             // From the end: `take_out` moves the last slot into the gap.
             for at in (0..shard.slots.len()).rev() {
                 let Slot { key, variants, bytes, .. } = &mut shard.slots[at];
@@ -525,7 +540,8 @@ mod tests {
     }
 
     fn put(store: &Store, key: &str, bytes: usize) {
-        store.put(store.key(key.as_bytes()), &FieldMap::new(), stored(bytes, Vary::default(), Instant::now()));
+        let key = store.key(key.as_bytes());
+        store.put(key, &FieldMap::new(), stored(bytes, Vary::default(), Instant::now()), store.epoch(key));
     }
 
     fn has(store: &Store, key: &str) -> bool {
@@ -587,7 +603,7 @@ mod tests {
         let vary = fields(names::VARY, "Accept-Language");
         for (language, bytes) in [("de", 1), ("en", 2), ("de", 3)] {
             let request = fields(names::ACCEPT_LANGUAGE, language);
-            store.put(key, &request, stored(bytes, Vary::of(&vary, &request), now));
+            store.put(key, &request, stored(bytes, Vary::of(&vary, &request), now), 0);
         }
         let find = |language| match store.find(key, &fields(names::ACCEPT_LANGUAGE, language), &mut Vec::new()) {
             Found::Match(stored) => Ok(stored.body.len()),
@@ -599,12 +615,12 @@ mod tests {
         for number in 0..2 * VARIANTS_MAX {
             let mut request = FieldMap::new();
             request.insert_number(names::ACCEPT_LANGUAGE, number as u64);
-            store.put(key, &request, stored(1, Vary::of(&vary, &request), now));
+            store.put(key, &request, stored(1, Vary::of(&vary, &request), now), 0);
         }
         assert_eq!(store.usage().responses, VARIANTS_MAX);
         check(&store);
         // A response that does not vary replaces all.
-        store.put(key, &FieldMap::new(), stored(9, Vary::default(), now + Duration::from_secs(1)));
+        store.put(key, &FieldMap::new(), stored(9, Vary::default(), now + Duration::from_secs(1)), 0);
         assert_eq!(find("fr"), Ok(9));
         check(&store);
     }

@@ -485,6 +485,25 @@ fn invalidation() {
     }
 }
 
+// RFC 9111 §4.4: a response that is under way while its URI is invalidated does not come back.
+#[test]
+fn invalidation_of_a_response_that_is_under_way() {
+    let mut bench = bench(json!({}));
+    bench.replies([
+        reply("Cache-Control: max-age=60", "").pieces(&["old"], None),
+        reply("", "").status(204),
+        reply("Cache-Control: max-age=60", "new"),
+    ]);
+    let Verdict::Respond(first) = bench.kit.verdict(&Request::get("/")) else { panic!("the origin responds") };
+    bench.send(&Request::new("POST", "/"));
+    let mut body = BodyReader::from(first.body);
+    let worker: Rc<dyn Worker> = bench.kit.worker().clone();
+    while let Poll::Ready(Some(_)) = body.poll_frame(&worker, &mut Task::from_waker(std::task::Waker::noop())) {}
+    assert_eq!(bench.get("").text(), "new");
+    assert_eq!(bench.get("").text(), "new");
+    assert_eq!(bench.seen().len(), 3);
+}
+
 // RFC 9111 §2: the key is the URI: host, scheme and query are parts of it, and the request's other fields are not.
 #[test]
 fn keys() {
