@@ -28,7 +28,7 @@ pub(crate) fn choose<T>(fields: &FieldMap, mut offered: impl FnMut(&[u8]) -> Opt
 
 /// Parses a coding's name and its weight in units of 1/100 000. As in Caddy, the weight counts only if it is the first
 /// parameter and valid; else it is 1.
-fn weight(item: &[u8]) -> (&[u8], u32) {
+pub(crate) fn weight(item: &[u8]) -> (&[u8], u32) {
     const WHOLE: u32 = 100_000;
     let mut parts = item.split(|&byte| byte == b';').map(trim_ows);
     let name = parts.next().unwrap_or_default();

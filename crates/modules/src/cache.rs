@@ -4,7 +4,7 @@
 //! - `config`: the handler's JSON
 //! - `key`: the parts of a request that identify its resource; `vary`: the request fields that select one of its responses
 //! - `directives`: Cache-Control; `stored`: a stored response, and the rules for storing and reusing one
-//! - `store`: the stored responses, and the fetches that are under way; `disk`, `file`: their files
+//! - `store`: the stored responses, and the fetches that are under way; `disk`, `file`: their files; `tiers`: both
 //! - `recording`: a body that is stored while it is sent
 //! - `serving`: the response to a request from a stored one
 //! - `status`: Cache-Status
@@ -31,6 +31,7 @@ mod serving;
 mod status;
 mod store;
 mod stored;
+mod tiers;
 mod vary;
 
 use std::cell::Cell;
@@ -51,15 +52,15 @@ use serde_json::Value;
 use crate::regexp::Regexp;
 pub use control::{Purge, Purged, purge, usage};
 use directives::RequestDirectives;
-use disk::DiskHandle;
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, Then};
-use store::{FetchGuard, FetchTurn, Found, Store};
+use store::{CacheKey, FetchGuard, FetchTurn, Found};
 pub use store::{Lookup, Usage};
 use stored::{
     Asker, FIELDS_MAX, StoredFields, StoredResponse, StoringRules, assess, is_cacheable_by_default, varies_by_server,
 };
+use tiers::Tiers;
 use vary::Vary;
 
 /// How long a request waits for the fetch of another one.
@@ -81,8 +82,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 struct Cache(Arc<CacheRules>);
 
 struct CacheRules {
-    store: Arc<Store>,
-    disk: Option<Arc<DiskHandle>>,
+    tiers: Tiers,
     key: KeyRules,
     storing: StoringRules,
     /// How long a stale response is served instead of an error, if the response does not say.
@@ -190,17 +190,17 @@ impl CacheRules {
     fn begin(self: &Arc<Self>, cx: &mut Context, waits: Waits) -> Step {
         cx.with_scratch(|cx, key| {
             self.key.write(cx, key);
-            self.look_up(cx, key, waits)
+            self.look_up(cx, self.tiers.store.key(key), waits)
         })
     }
 
-    fn look_up(self: &Arc<Self>, cx: &mut Context, key: &[u8], waits: Waits) -> Step {
+    fn look_up(self: &Arc<Self>, cx: &mut Context, key: CacheKey<'_>, waits: Waits) -> Step {
         let now = cx.worker().now();
         let request = cx.head().fields();
         let directives =
             if self.obeys_requests { RequestDirectives::of(request) } else { RequestDirectives::default() };
         let asker = self.asker(cx, &directives);
-        let found = cx.with_scratch(|cx, scratch| self.store.find(self.store.key(key), cx.head().fields(), scratch));
+        let found = cx.with_scratch(|cx, scratch| self.tiers.store.find(key, cx.head().fields(), scratch));
         if matches!(found, Found::Nothing)
             && let Some(step) = self.read_files(cx, key, waits, now)
         {
@@ -217,7 +217,7 @@ impl CacheRules {
                         self.refresh(cx, key, &stored, now);
                     }
                     let ttl = stored.ttl(now);
-                    self.store.count(self.store.key(key), if ttl > 0 { Lookup::Hit } else { Lookup::Stale });
+                    self.tiers.store.count(key, if ttl > 0 { Lookup::Hit } else { Lookup::Stale });
                     let handled = if waits.fetches > 0 {
                         Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: Then::Collapsed }
                     } else {
@@ -227,7 +227,7 @@ impl CacheRules {
                 }
             },
         };
-        self.store.count(self.store.key(key), why.lookup());
+        self.tiers.store.count(key, why.lookup());
         if directives.only_if_cached {
             // RFC 9111 §5.2.1.7.
             return Step::Fail(Fault::status(StatusCode::GATEWAY_TIMEOUT));
@@ -247,40 +247,36 @@ impl CacheRules {
             && !asker.is_personal;
         let mut guard = None;
         if is_shared && waits.fetches < WAITS_MAX {
-            match self.store.take_turn(self.store.key(key), now) {
+            match self.tiers.store.take_turn(key, now) {
                 FetchTurn::Fetch(held) => guard = Some(held),
                 FetchTurn::Wait(fetched) => return self.wait(cx, fetched, waits),
-                FetchTurn::Apart => {}
+                FetchTurn::Alone => {}
             }
         }
         self.forward(cx, key, why, stale, asker, (guard, None))
     }
 
     /// Reads the files of a key into memory, if there are any, then looks the response up again. Other requests of the key wait for it.
-    fn read_files(self: &Arc<Self>, cx: &mut Context, key: &[u8], waits: Waits, now: Instant) -> Option<Step> {
-        let disk = self.disk.as_ref().filter(|_| !waits.is_read)?;
-        let files = disk.files(key)?;
-        let guard = match self.store.take_turn(self.store.key(key), now) {
+    fn read_files(self: &Arc<Self>, cx: &mut Context, key: CacheKey<'_>, waits: Waits, now: Instant) -> Option<Step> {
+        let disk = self.tiers.disk.as_ref().filter(|_| !waits.is_read)?;
+        // Before the look at the index, so that a removal from here on keeps the files out of memory.
+        let epoch = self.tiers.store.epoch(key);
+        let files = disk.files(key.text())?;
+        let guard = match self.tiers.store.take_turn(key, now) {
             FetchTurn::Fetch(guard) => guard,
             FetchTurn::Wait(fetched) if waits.fetches < WAITS_MAX => return Some(self.wait(cx, fetched, waits)),
-            FetchTurn::Wait(_) | FetchTurn::Apart => return None,
+            FetchTurn::Wait(_) | FetchTurn::Alone => return None,
         };
-        let (rules, wall) = (Arc::clone(self), cx.worker().wall());
-        let (disk, of_job) = (Arc::clone(disk), Arc::clone(disk));
+        let (rules, disk, wall) = (Arc::clone(self), Arc::clone(disk), cx.worker().wall());
         // Without a free place in the pool's queue the request goes to the origin.
-        let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
-            let read = of_job.read(&files, now, wall);
-            (files, read)
-        });
-        let job = job.ok()?;
-        let key: Box<[u8]> = key.into();
+        let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || disk.read(&files, now, wall)).ok()?;
+        let key: Box<[u8]> = key.text().into();
         Some(cx.wait(job, move |cx, read| {
-            // A purge since the files were found may concern them.
-            let read = read.filter(|(files, _)| disk.are_valid(files)).map(|(_, read)| read);
+            let store = &rules.tiers.store;
             for file in read.into_iter().flatten() {
                 // Digests are in the names: another key has the same one with a probability of 2^-128.
-                if *file.key == *key {
-                    rules.store.put_read(rules.store.key(&key), Arc::new(file.stored));
+                if file.key == *key {
+                    store.put_read(store.key(&key), Arc::new(file.stored), epoch);
                 }
             }
             drop(guard);
@@ -290,12 +286,12 @@ impl CacheRules {
 
     /// Fetches a fresh response without a client, unless a fetch is under way.
     #[cold]
-    fn refresh(self: &Arc<Self>, cx: &mut Context, key: &[u8], stale: &Arc<StoredResponse>, now: Instant) {
+    fn refresh(self: &Arc<Self>, cx: &mut Context, key: CacheKey<'_>, stale: &Arc<StoredResponse>, now: Instant) {
         let refreshes = Rc::clone(cx.generation().state(self.refreshes));
         if refreshes.get() == REFRESHES_MAX {
             return;
         }
-        let FetchTurn::Fetch(guard) = self.store.take_turn(self.store.key(key), now) else { return };
+        let FetchTurn::Fetch(guard) = self.tiers.store.take_turn(key, now) else { return };
         let repeated = cx.repeat(|head| {
             head.set_method(Method::Get);
             // The client's conditions and directives are answered by the stale response.
@@ -340,7 +336,7 @@ impl CacheRules {
                 let now = cx.worker().now();
                 cx.with_scratch(|cx, key| {
                     rules.key.write(cx, key);
-                    rules.store.put_apart(rules.store.key(key), now);
+                    rules.tiers.store.pause_coalescing(rules.tiers.store.key(key), now);
                 });
             }
             rules.begin(cx, Waits { fetches, ..waits })
@@ -357,7 +353,7 @@ impl CacheRules {
     fn forward(
         &self,
         cx: &mut Context,
-        key: &[u8],
+        key: CacheKey<'_>,
         why: Forwarded,
         stale: Option<Arc<StoredResponse>>,
         asker: Asker,
@@ -381,9 +377,9 @@ impl CacheRules {
             }
         }
         let (base, sent) = (cx.response().fields().clone(), cx.worker().now());
-        let epoch = self.store.epoch(self.store.key(key));
+        let epoch = self.tiers.store.epoch(key);
         let fetch = Fetch {
-            key: key.into(),
+            key: key.text().into(),
             epoch,
             request,
             base,
@@ -492,12 +488,8 @@ impl CacheRules {
             return None;
         }
         let stored = Arc::new(stale.revalidated(fields, freshness, directives));
-        let key = self.store.key(&fetch.key);
-        if self.store.put(key, &fetch.request, Arc::clone(&stored), fetch.epoch)
-            && let Some(disk) = &self.disk
-        {
-            disk.write(&fetch.key, &stored, now, wall);
-        }
+        let key = self.tiers.store.key(&fetch.key);
+        self.tiers.put(key, &fetch.request, &stored, fetch.epoch, &**cx.worker());
         Some(stored)
     }
 
@@ -517,7 +509,7 @@ impl CacheRules {
             if fetch.guard.is_some()
                 && (!can_be_stored || assess(fields, status, anyone, &self.storing, times).is_err())
             {
-                self.store.put_apart(self.store.key(&fetch.key), now);
+                self.tiers.store.pause_coalescing(self.tiers.store.key(&fetch.key), now);
             }
             return None;
         };
@@ -525,8 +517,7 @@ impl CacheRules {
         let fields = StoredFields::of(fetch.base, fields, wall);
         let stored = StoredResponse::new(status, fields, vary, freshness, directives);
         Some(Recording {
-            store: Arc::clone(&self.store),
-            disk: self.disk.clone(),
+            tiers: self.tiers.clone(),
             key: fetch.key,
             epoch: fetch.epoch,
             request: fetch.request,
@@ -539,7 +530,7 @@ impl CacheRules {
     /// Drops the stored responses that a successful request with an unsafe method may have changed (RFC 9111 §4.4).
     fn invalidate(&self, cx: &mut Context) {
         if let Some(key) = cx.variable(self.changed) {
-            self.remove(key);
+            self.tiers.remove(self.tiers.store.key(key));
         }
         cx.with_scratch(|cx, key| {
             for name in [names::LOCATION, names::CONTENT_LOCATION] {
@@ -547,21 +538,11 @@ impl CacheRules {
                 if let Some(other) = value.and_then(|value| key::of_same_origin(cx, value)) {
                     key.clear();
                     if self.key.write_other(cx, other, key) {
-                        self.remove(key);
+                        self.tiers.remove(self.tiers.store.key(key));
                     }
                 }
             }
         });
-    }
-}
-
-impl CacheRules {
-    /// Drops the stored responses of a key.
-    fn remove(&self, key: &[u8]) {
-        self.store.remove(self.store.key(key));
-        if let Some(disk) = &self.disk {
-            disk.remove(key);
-        }
     }
 }
 
@@ -597,7 +578,14 @@ impl Handler for Cache {
             let asker = rules.asker(cx, &RequestDirectives::default());
             return cx.with_scratch(|cx, key| {
                 rules.key.write(cx, key);
-                rules.forward(cx, key, Forwarded::Stale, Some(stale), asker, (Some(guard), Some(count)))
+                rules.forward(
+                    cx,
+                    rules.tiers.store.key(key),
+                    Forwarded::Stale,
+                    Some(stale),
+                    asker,
+                    (Some(guard), Some(count)),
+                )
             });
         }
         match rules.bypass(cx) {

@@ -17,6 +17,7 @@ use super::key::{KeyConfig, KeyRules};
 use super::status;
 use super::store::Store;
 use super::stored::StoringRules;
+use super::tiers::Tiers;
 use crate::regexp::Regexp;
 use crate::rendered::with_field_value;
 
@@ -182,8 +183,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         pattern => Some(build.at("regex.exclude", |build| Regexp::compile(pattern, build))?),
     };
     Ok(CacheRules {
-        store: Store::of(usize::try_from(memory).unwrap_or(usize::MAX)),
-        disk,
+        tiers: Tiers { store: Store::of(usize::try_from(memory).unwrap_or(usize::MAX)), disk },
         key,
         storing: StoringRules {
             ttl: duration("ttl", &written.ttl, TTL, build)?,

@@ -1,5 +1,7 @@
 //! Statistics of the caches of the process, and removal of responses.
 
+use std::sync::Arc;
+
 use super::disk::DiskHandle;
 use super::key;
 use super::store::{Store, Usage};
@@ -29,15 +31,22 @@ pub struct Purged {
 
 /// Removes stored responses of all caches. O(stored responses); reads all files, so it blocks.
 pub fn purge(which: &Purge) -> Purged {
+    purge_of(&Store::all(), &DiskHandle::all(), which)
+}
+
+/// Removes stored responses of these stores and folders.
+pub(super) fn purge_of(stores: &[Arc<Store>], disks: &[Arc<DiskHandle>], which: &Purge) -> Purged {
     let purges = |text: &[u8], stored: &StoredResponse| match which {
         Purge::All => true,
         Purge::Uri(uri) => key::uri(text) == uri.as_bytes(),
         Purge::Prefix(prefix) => key::uri(text).starts_with(prefix.as_bytes()),
         Purge::Tag(tag) => stored.has_tag(tag.as_bytes()),
     };
-    // Files first: a look-up that reads a file puts it into memory.
-    let files = DiskHandle::all().iter().map(|disk| disk.purge(purges)).sum();
-    Purged { files, responses: Store::all().iter().map(|store| store.purge(purges)).sum() }
+    let in_memory = || stores.iter().map(|store| store.purge(purges)).sum::<usize>();
+    let responses = in_memory();
+    let files = disks.iter().map(|disk| disk.purge(purges)).sum();
+    // As in `Tiers::remove`: a file may have been read into memory meanwhile.
+    Purged { responses: responses + in_memory(), files }
 }
 
 /// Returns the statistics of the caches of the process. O(stored responses).

@@ -78,11 +78,11 @@ pub(super) struct Disk {
 #[derive(Debug, Default)]
 struct DiskState {
     index: Index,
-    writes: VecDeque<PendingWrite>,
+    writes: VecDeque<Arc<PendingWrite>>,
     /// Files to remove. Each was in the index, so there are no more of them than files.
     removals: Vec<FileId>,
-    /// The number of purges: a response that was queued before one is not written.
-    epoch: u64,
+    /// The response whose file the thread is writing; `None` also after the response was removed.
+    in_progress: Option<Arc<PendingWrite>>,
     is_over: bool,
     /// The thread is doing work that it took from here.
     is_busy: bool,
@@ -95,22 +95,14 @@ struct PendingWrite {
     stored: Arc<StoredResponse>,
     now: Instant,
     wall: SystemTime,
-    epoch: u64,
 }
 
 impl DiskState {
-    /// Makes the write that the thread is executing have no effect; those that are queued have one.
-    fn begin_epoch(&mut self) {
-        self.epoch += 1;
-        let epoch = self.epoch;
-        self.writes.iter_mut().for_each(|write| write.epoch = epoch);
+    /// Gives up the writes for which `removes` returns true, also the one that the thread is executing.
+    fn give_up(&mut self, removes: impl Fn(&PendingWrite) -> bool) {
+        self.writes.retain(|write| !removes(write));
+        self.in_progress.take_if(|write| removes(write));
     }
-}
-
-/// The files of a key.
-pub(super) struct KeyFiles {
-    paths: Vec<PathBuf>,
-    epoch: u64,
 }
 
 /// The files of the folder. The oldest are removed first, those that were read since last are spared once.
@@ -248,32 +240,31 @@ impl Disk {
 
     /// Queues a response for its file. Beyond the queue's bound it stays in memory only.
     pub(super) fn write(&self, key: &[u8], stored: &Arc<StoredResponse>, now: Instant, wall: SystemTime) {
+        let id = FileId { key: digest(key), vary: vary_digest(stored) };
         let mut state = self.state();
         if state.writes.len() < WRITES_MAX {
-            let id = FileId { key: digest(key), vary: vary_digest(stored) };
-            let (key, stored, epoch) = (key.into(), Arc::clone(stored), state.epoch);
-            state.writes.push_back(PendingWrite { id, key, stored, now, wall, epoch });
+            let (key, stored) = (key.into(), Arc::clone(stored));
+            state.writes.push_back(Arc::new(PendingWrite { id, key, stored, now, wall }));
             self.changed.notify_one();
         }
     }
 
     /// Returns the files of a key, for [`read`](Self::read); `None` if there are no files.
-    pub(super) fn files(&self, key: &[u8]) -> Option<KeyFiles> {
+    pub(super) fn files(&self, key: &[u8]) -> Option<Vec<PathBuf>> {
         let digest = digest(key);
         let mut state = self.state();
-        let epoch = state.epoch;
         let files = state.index.keys.get_mut(&digest)?;
         let path = |file: &mut IndexedFile| {
             file.used = true;
             self.folder.join(FileId { key: digest, vary: file.vary }.name())
         };
-        Some(KeyFiles { epoch, paths: files.iter_mut().take(FILES_READ_MAX).map(path).collect() })
+        Some(files.iter_mut().take(FILES_READ_MAX).map(path).collect())
     }
 
     /// Reads files; a file that is damaged or missing is removed from the index. Blocks.
-    pub(super) fn read(&self, files: &KeyFiles, now: Instant, wall: SystemTime) -> Vec<ReadFile> {
-        let mut found = Vec::with_capacity(files.paths.len());
-        for path in &files.paths {
+    pub(super) fn read(&self, files: &[PathBuf], now: Instant, wall: SystemTime) -> Vec<ReadFile> {
+        let mut found = Vec::with_capacity(files.len());
+        for path in files {
             match fs::read(path).ok().and_then(|bytes| file::read(bytes, now, wall)) {
                 Some(read) => found.push(read),
                 None => {
@@ -287,18 +278,12 @@ impl Disk {
         found
     }
 
-    /// Returns whether no responses were removed since [`files`](Self::files) returned these.
-    pub(super) fn are_valid(&self, files: &KeyFiles) -> bool {
-        self.state().epoch == files.epoch
-    }
-
     /// Removes the files of a key.
     pub(super) fn remove(&self, key: &[u8]) {
         let key = digest(key);
         let files = {
             let mut state = self.state();
-            state.writes.retain(|write| write.id.key != key);
-            state.begin_epoch();
+            state.give_up(|write| write.id.key == key);
             state.index.keys.get(&key).cloned().unwrap_or_default()
         };
         self.drop_files(files.into_iter().map(|file| FileId { key, vary: file.vary }));
@@ -319,8 +304,7 @@ impl Disk {
     pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
         let ids: Vec<FileId> = {
             let mut state = self.state();
-            state.writes.retain(|write| !purges(&write.key, &write.stored));
-            state.begin_epoch();
+            state.give_up(|write| purges(&write.key, &write.stored));
             let of_key = |(key, files): (&u128, &Vec<IndexedFile>)| {
                 let key = *key;
                 files.iter().map(move |file| FileId { key, vary: file.vary }).collect::<Vec<_>>()
@@ -365,7 +349,7 @@ impl Disk {
 
     /// Writes a file, and removes others if the folder is full.
     fn write_file(&self, write: &PendingWrite) -> io::Result<()> {
-        let PendingWrite { id, key, stored, now, wall, epoch } = write;
+        let PendingWrite { id, key, stored, now, wall } = write;
         let head = file::write(key, stored, *now, *wall);
         let bytes = (head.len() + stored.body.len()) as u64 + FILE_BYTES;
         if bytes > self.bytes_max {
@@ -377,8 +361,8 @@ impl Disk {
         file.write_all(stored.body.as_slice())?;
         drop(file);
         let mut state = self.state();
-        // With the lock: a purge either sees the file in the index, or has changed the number.
-        if state.epoch != *epoch {
+        // With the lock: a removal either finds the file in the index, or has given up the write.
+        if state.in_progress.take().is_none() {
             return Ok(());
         }
         fs::rename(&temporary, self.folder.join(id.name()))?;
@@ -427,6 +411,7 @@ impl Disk {
                 return Some(DiskWork::Remove(std::mem::take(&mut state.removals)));
             }
             if let Some(write) = state.writes.pop_front() {
+                state.in_progress = Some(Arc::clone(&write));
                 state.is_busy = true;
                 return Some(DiskWork::Write(write));
             }
@@ -446,7 +431,7 @@ impl Disk {
 
 /// Work of the thread.
 enum DiskWork {
-    Write(PendingWrite),
+    Write(Arc<PendingWrite>),
     Remove(Vec<FileId>),
 }
 

@@ -7,14 +7,13 @@ use std::task::{Context as Task, Poll, ready};
 use causeway_message::{Chunk, FieldMap};
 use causeway_pipeline::{Body, BodyFault, BodyReader, BodyStream, Frame, Worker};
 
-use super::disk::DiskHandle;
-use super::store::{FetchGuard, Receiving, Store};
+use super::store::{FetchGuard, Receiving};
 use super::stored::StoredResponse;
+use super::tiers::Tiers;
 
 /// A response that will be stored once its content is complete.
 pub(super) struct Recording {
-    pub(super) store: Arc<Store>,
-    pub(super) disk: Option<Arc<DiskHandle>>,
+    pub(super) tiers: Tiers,
     pub(super) key: Box<[u8]>,
     /// Of the store, when the request was forwarded.
     pub(super) epoch: u64,
@@ -30,14 +29,9 @@ pub(super) struct Recording {
 impl Recording {
     /// Stores the response with this content.
     pub(super) fn finish(self, body: Chunk, worker: &dyn Worker) {
-        let Self { store, disk, key, epoch, request, mut stored, guard, .. } = self;
+        let Self { tiers, key, epoch, request, mut stored, guard, .. } = self;
         stored.body = body;
-        let stored = Arc::new(stored);
-        if store.put(store.key(&key), &request, Arc::clone(&stored), epoch)
-            && let Some(disk) = disk
-        {
-            disk.write(&key, &stored, worker.now(), worker.wall());
-        }
+        tiers.put(tiers.store.key(&key), &request, &Arc::new(stored), epoch, worker);
         // The requests that wait find the response now.
         drop(guard);
     }
@@ -59,15 +53,16 @@ struct ContentCopy {
 }
 
 impl RecordingBody {
-    /// Wraps a body. Without memory for the copy it is only sent, and the recording ends.
+    /// Wraps a body.
     pub(super) fn new(body: Body, recording: Recording, worker: &Rc<dyn Worker>) -> Self {
         let left = body.len();
         // Memory is reserved as the content arrives: a client that reads slowly holds no more than it was sent.
-        let copy = recording.store.receive(0).map(|receiving| ContentCopy { recording, bytes: Vec::new(), receiving });
+        let receiving = recording.tiers.store.receive();
+        let copy = Some(ContentCopy { recording, bytes: Vec::new(), receiving });
         Self { source: BodyReader::from(body), worker: Rc::clone(worker), left, copy }
     }
 
-    /// Adds a piece to the copy, or ends the recording if there are too many bytes.
+    /// Adds a piece to the copy, or ends the recording if there are too many bytes, here or in all responses that are being received.
     fn add(&mut self, chunk: &Chunk) {
         let Some(copy) = &mut self.copy else { return };
         let bytes = copy.bytes.len() + chunk.len();

@@ -23,7 +23,7 @@ const VARIANTS_MAX: usize = 64;
 /// Requests that wait for the fetch of another one; more of them fetch for themselves.
 const WAITING_MAX: usize = 4096;
 /// How long the requests of a key do not wait for each other after a response that was not storable.
-const APART: Duration = Duration::from_secs(10);
+const COALESCING_PAUSE: Duration = Duration::from_secs(10);
 /// A store holds back this share of its memory from responses that are still being received.
 const RECEIVING_SHARE: usize = 4;
 
@@ -95,6 +95,12 @@ pub(super) struct CacheKey<'k> {
     text: &'k [u8],
 }
 
+impl<'k> CacheKey<'k> {
+    pub(super) fn text(self) -> &'k [u8] {
+        self.text
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shard {
     places: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
@@ -112,7 +118,7 @@ struct Slot {
     key: Box<[u8]>,
     variants: Vec<Arc<StoredResponse>>,
     /// Until then, requests of this key do not wait for each other.
-    apart_until: Option<Instant>,
+    coalescing_paused_until: Option<Instant>,
     bytes: usize,
     used: bool,
 }
@@ -155,7 +161,7 @@ pub(super) enum FetchTurn {
     /// Another request fetches the response. The receiver ends when that request has its outcome.
     Wait(Receiver<()>),
     /// It fetches the response for itself.
-    Apart,
+    Alone,
 }
 
 /// The stores that exist, by their settings.
@@ -216,13 +222,13 @@ impl Store {
     /// Decides whether a request of this key fetches, or waits for one that does.
     pub(super) fn take_turn(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> FetchTurn {
         let mut shard = self.shard(key.hash);
-        if shard.slot_mut(key).is_some_and(|slot| slot.apart_until.is_some_and(|until| now < until)) {
-            return FetchTurn::Apart;
+        if shard.slot_mut(key).is_some_and(|slot| slot.coalescing_paused_until.is_some_and(|until| now < until)) {
+            return FetchTurn::Alone;
         }
         if let Some(waiting) = shard.fetches.get_mut(&key.hash) {
             waiting.retain(|sender| !sender.is_canceled());
             if waiting.len() == WAITING_MAX {
-                return FetchTurn::Apart;
+                return FetchTurn::Alone;
             }
             let (sender, receiver) = channel();
             waiting.push(sender);
@@ -241,12 +247,12 @@ impl Store {
     /// `epoch`, or if it is too large.
     pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>, epoch: u64) -> bool {
         let mut scratch = Vec::new();
-        self.insert(key, stored, Some(epoch), |old, _| old.vary.matches(request, &mut scratch))
+        self.insert(key, stored, epoch, |old, _| old.vary.matches(request, &mut scratch))
     }
 
-    /// Stores a response that was read from a file in place of those with the same request fields.
-    pub(super) fn put_read(&self, key: CacheKey<'_>, stored: Arc<StoredResponse>) {
-        self.insert(key, stored, None, |old, new| old.vary.parts() == new.vary.parts());
+    /// As [`put`](Self::put), for a response that was read from a file: in place of those with the same request fields.
+    pub(super) fn put_read(&self, key: CacheKey<'_>, stored: Arc<StoredResponse>, epoch: u64) -> bool {
+        self.insert(key, stored, epoch, |old, new| old.vary.parts() == new.vary.parts())
     }
 
     /// Stores a response in place of those for which `replaces` returns true, and drops other keys until it fits.
@@ -254,7 +260,7 @@ impl Store {
         &self,
         key: CacheKey<'_>,
         stored: Arc<StoredResponse>,
-        epoch: Option<u64>,
+        epoch: u64,
         mut replaces: impl FnMut(&StoredResponse, &StoredResponse) -> bool,
     ) -> bool {
         let bytes = stored.bytes();
@@ -264,11 +270,11 @@ impl Store {
         }
         {
             let mut shard = self.shard(key.hash);
-            if epoch.is_some_and(|epoch| epoch != shard.epoch) {
+            if epoch != shard.epoch {
                 return false;
             }
             let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
-            slot.apart_until = None;
+            slot.coalescing_paused_until = None;
             let variants = &mut slot.variants;
             variants.retain(|old| !replaces(old, &stored));
             if variants.len() == VARIANTS_MAX {
@@ -285,10 +291,11 @@ impl Store {
     }
 
     /// Records that the response to this key was not storable, so that its requests do not wait for each other.
-    pub(super) fn put_apart(&self, key: CacheKey<'_>, now: Instant) {
+    pub(super) fn pause_coalescing(&self, key: CacheKey<'_>, now: Instant) {
         {
             let mut shard = self.shard(key.hash);
-            shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).apart_until = Some(now + APART);
+            shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).coalescing_paused_until =
+                Some(now + COALESCING_PAUSE);
         }
         self.shrink(place(key.hash));
     }
@@ -349,10 +356,9 @@ impl Store {
         purged
     }
 
-    /// Reserves memory for a response that is being received; `None` if too many are.
-    pub(super) fn receive(self: &Arc<Self>, bytes: usize) -> Option<Receiving> {
-        let mut receiving = Receiving { store: Arc::clone(self), bytes: 0 };
-        receiving.grow(bytes).then_some(receiving)
+    /// Begins to count the memory of a response that is being received.
+    pub(super) fn receive(self: &Arc<Self>) -> Receiving {
+        Receiving { store: Arc::clone(self), bytes: 0 }
     }
 
     /// Counts the result of a look-up.
@@ -436,7 +442,7 @@ impl Shard {
                 hash: key.hash,
                 key: key.text.into(),
                 variants: Vec::new(),
-                apart_until: None,
+                coalescing_paused_until: None,
                 bytes,
                 used: false,
             });
@@ -638,19 +644,19 @@ mod tests {
         drop(guard);
         assert!(poll(&mut waiting, &mut task));
         // The response was not storable: for a time all fetch for themselves.
-        store.put_apart(key, now);
-        assert!(matches!(store.take_turn(key, now), FetchTurn::Apart));
+        store.pause_coalescing(key, now);
+        assert!(matches!(store.take_turn(key, now), FetchTurn::Alone));
         assert!(matches!(store.find(key, &FieldMap::new(), &mut Vec::new()), Found::Nothing));
-        assert!(matches!(store.take_turn(key, now + APART), FetchTurn::Fetch(_)));
+        assert!(matches!(store.take_turn(key, now + COALESCING_PAUSE), FetchTurn::Fetch(_)));
     }
 
     #[test]
     fn responses_that_are_received_have_a_bound() {
         let store = Arc::new(Store::new(4000));
-        let mut one = store.receive(600).unwrap();
-        assert!(one.grow(400) && store.receive(1).is_none());
+        let mut one = store.receive();
+        assert!(one.grow(600) && one.grow(400) && !store.receive().grow(1));
         assert!(!one.grow(1));
         drop(one);
-        assert!(store.receive(1000).is_some());
+        assert!(store.receive().grow(1000));
     }
 }

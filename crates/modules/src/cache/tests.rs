@@ -10,6 +10,8 @@ use causeway_pipeline::{BodyFault, BodyReader, BodyStream, Frame, Registry, Verd
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::json;
 
+use super::disk::DiskHandle;
+use super::store::Store;
 use super::*;
 
 /// The time of [`causeway_testkit::FakeWorker`]'s start.
@@ -113,6 +115,7 @@ impl Handler for ScriptedOrigin {
 struct Bench {
     kit: Kit,
     script: Arc<Script>,
+    store: Arc<Store>,
 }
 
 fn registry(script: &Arc<Script>) -> Registry {
@@ -128,7 +131,8 @@ fn bench_with(mut cache: Value, before: &[Value], after: &[Value]) -> Bench {
     // A store is shared by its size.
     static NUMBER: AtomicU64 = AtomicU64::new(1 << 20);
     cache["handler"] = "cache".into();
-    cache["memory"] = NUMBER.fetch_add(1, Ordering::Relaxed).into();
+    let memory = NUMBER.fetch_add(1, Ordering::Relaxed);
+    cache["memory"] = memory.into();
     let script = Arc::new(Script::default());
     let handlers: Vec<_> = before
         .iter()
@@ -137,7 +141,8 @@ fn bench_with(mut cache: Value, before: &[Value], after: &[Value]) -> Bench {
         .chain(after.iter().cloned())
         .chain([json!({ "handler": "origin" })])
         .collect();
-    Bench { kit: Kit::new(&registry(&script), &json!([{ "handle": handlers }])), script }
+    let kit = Kit::new(&registry(&script), &json!([{ "handle": handlers }]));
+    Bench { kit, script, store: Store::of(memory as usize) }
 }
 
 fn bench(cache: Value) -> Bench {
@@ -163,6 +168,12 @@ impl Bench {
     /// How many requests the origin has seen since the last call.
     fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.script.seen.lock().unwrap())
+    }
+
+    /// Purges the responses of this cache and of its folder, and not those of other tests.
+    fn purge(&self, folder: Option<&CacheFolder>, which: &Purge) -> Purged {
+        let disks: Vec<_> = folder.into_iter().flat_map(CacheFolder::disks).collect();
+        control::purge_of(&[Arc::clone(&self.store)], &disks, which)
     }
 
     fn pass(&self, seconds: u64) {
@@ -832,10 +843,14 @@ impl CacheFolder {
         bench(json!({ "simplefs": { "path": self.0.to_str(), "configuration": bounds } }))
     }
 
+    fn disks(&self) -> Vec<Arc<DiskHandle>> {
+        let folder = self.0.canonicalize().unwrap();
+        DiskHandle::all().into_iter().filter(|disk| disk.is_of(&folder)).collect()
+    }
+
     /// Waits for the folder's thread.
     fn settle(&self) {
-        let folder = self.0.canonicalize().unwrap();
-        DiskHandle::all().iter().filter(|disk| disk.is_of(&folder)).for_each(|disk| disk.settle());
+        self.disks().iter().for_each(|disk| disk.settle());
     }
 
     fn files(&self) -> Vec<std::path::PathBuf> {
@@ -952,9 +967,9 @@ fn purging_files() {
     bench.send(&request("/b", ""));
     folder.settle();
     drop(bench);
-    let _bench = folder.bench(json!({}));
+    let bench = folder.bench(json!({}));
     folder.settle();
-    let purged = purge(&Purge::Tag("purged-tag".to_owned()));
+    let purged = bench.purge(Some(&folder), &Purge::Tag("purged-tag".to_owned()));
     assert_eq!((purged.files, folder.files().len()), (1, 1));
 }
 
@@ -1011,7 +1026,7 @@ fn purging() {
     let paths = ["/a", "/a?b", "/ab", "/c"];
     let uri = |path: &str| format!("http://purge.example{path}");
     let fill = |bench: &mut Bench| {
-        purge(&Purge::Prefix(uri("")));
+        bench.purge(None, &Purge::Prefix(uri("")));
         for (path, tags) in paths.iter().zip(["one two", "two", "", ""]) {
             bench.replies([reply(
                 &format!("Cache-Control: max-age=60 | Surrogate-Key: {tags} | Cache-Tag: x, t{tags}"),
@@ -1031,7 +1046,7 @@ fn purging() {
         (Purge::Tag("tw".to_owned()), 0, &paths),
     ] {
         fill(&mut bench);
-        assert_eq!(purge(&which).responses, purged, "{which:?}");
+        assert_eq!(bench.purge(None, &which).responses, purged, "{which:?}");
         let is_left = |path: &&&str| {
             get(&mut bench, path);
             bench.seen().is_empty()

@@ -2,6 +2,8 @@
 
 use causeway_message::{FieldMap, FieldName, List, NameRef, names};
 
+use crate::accept_encoding;
+
 /// The fields that a response's Vary names, with the values of the request that it answered.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Vary {
@@ -54,7 +56,7 @@ impl Vary {
     }
 }
 
-/// Writes the normalised value of a request field. An absent field and an empty one differ.
+/// Writes the normalised value of a request field. An absent field and an empty one differ, except for Accept-Encoding.
 fn write(name: NameRef<'_>, request: &FieldMap, out: &mut Vec<u8>) {
     if name == NameRef::Known(names::ACCEPT_ENCODING) {
         codings(request, out);
@@ -82,11 +84,10 @@ fn codings(request: &FieldMap, out: &mut Vec<u8>) {
     let mut accepted = [false; KNOWN.len()];
     let mut refused = [false; KNOWN.len()];
     for element in request.list(names::ACCEPT_ENCODING) {
-        let end = memchr::memchr(b';', element).unwrap_or(element.len());
-        let coding = causeway_message::syntax::trim_ows(&element[..end]);
+        let (coding, weight) = accept_encoding::weight(element);
         let coding = if coding.eq_ignore_ascii_case(b"x-gzip") { b"gzip" } else { coding };
         match KNOWN.iter().position(|known| coding.eq_ignore_ascii_case(known.as_bytes())) {
-            Some(at) if is_zero(&element[end..]) => refused[at] = true,
+            Some(at) if weight == 0 => refused[at] = true,
             Some(at) => accepted[at] = true,
             None => {
                 out.push(b',');
@@ -101,17 +102,6 @@ fn codings(request: &FieldMap, out: &mut Vec<u8>) {
     });
     out.push(b';');
     out.extend(marks);
-}
-
-/// Returns whether the parameters contain a weight of 0, which refuses the coding (RFC 9110 §12.4.2).
-fn is_zero(parameters: &[u8]) -> bool {
-    parameters.split(|byte| *byte == b';').any(|parameter| {
-        let parameter = parameter.trim_ascii();
-        let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
-        weight.is_some_and(|weight| {
-            !weight.is_empty() && weight[0] == b'0' && weight[1..].iter().all(|byte| matches!(byte, b'0' | b'.'))
-        })
-    })
 }
 
 #[cfg(test)]
