@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -67,6 +68,8 @@ impl Drop for DiskHandle {
 #[derive(Debug)]
 pub(super) struct Disk {
     folder: PathBuf,
+    /// The file that is being written.
+    temporary: PathBuf,
     bytes_max: u64,
     files_max: usize,
     state: Mutex<DiskState>,
@@ -201,8 +204,9 @@ impl DiskHandle {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let folder = fs::canonicalize(folder)?;
         // Before the first response: a folder that cannot be written to is the operator's mistake.
-        drop(create(&temporary(&folder))?);
-        fs::remove_file(temporary(&folder))?;
+        let temporary = temporary(&folder);
+        drop(create(&temporary)?);
+        fs::remove_file(&temporary)?;
         let mut disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(disk) = disks.get(&folder).and_then(Weak::upgrade)
             && (disk.bytes_max, disk.files_max) == (*bytes_max, *files_max)
@@ -212,6 +216,7 @@ impl DiskHandle {
         disks.retain(|_, disk| disk.strong_count() > 0);
         let disk = Arc::new(Disk {
             folder: folder.clone(),
+            temporary,
             bytes_max: *bytes_max,
             files_max: *files_max,
             // The thread begins with a look at the folder.
@@ -355,8 +360,7 @@ impl Disk {
         if bytes > self.bytes_max {
             return Ok(());
         }
-        let temporary = temporary(&self.folder);
-        let mut file = create(&temporary)?;
+        let mut file = create(&self.temporary)?;
         file.write_all(&head)?;
         file.write_all(stored.body.as_slice())?;
         drop(file);
@@ -365,7 +369,7 @@ impl Disk {
         if state.in_progress.take().is_none() {
             return Ok(());
         }
-        fs::rename(&temporary, self.folder.join(id.name()))?;
+        fs::rename(&self.temporary, self.folder.join(id.name()))?;
         state.index.insert(*id, bytes);
         let removed = state.index.shrink(self.bytes_max, self.files_max);
         state.removals.extend(removed);
@@ -460,7 +464,7 @@ fn run(disk: &Disk) {
         }
     }
     // It exists only if the last write failed.
-    let _ = fs::remove_file(temporary(&disk.folder));
+    let _ = fs::remove_file(&disk.temporary);
 }
 
 /// The start of the name of a file that is being written.
@@ -468,9 +472,11 @@ const WRITING: &str = "writing-";
 /// A file that is being written and did not change for so long was left by a process that was killed.
 const WRITING_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// The name of the file that is being written; of this process, since another one may use the folder too.
+/// Returns a name for the file that is being written. Another process may use the folder too, and during a reload a second thread of
+/// this one.
 fn temporary(folder: &Path) -> PathBuf {
-    folder.join(format!("{WRITING}{}", std::process::id()))
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    folder.join(format!("{WRITING}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// Creates a file that only the server's user may read.
