@@ -308,11 +308,7 @@ fn assemble(
     let shares = pairings.iter().flat_map(|pairing| &pairing.shares);
     let loggers = shares.flat_map(|share| sites[share.site].loggers());
     let logs = log::configuration(&options.loggers, loggers, options.debug);
-    let json = top(
-        &options,
-        logs,
-        [("cache", options.cache.clone().unwrap_or_default()), ("http", http), ("tls", tls), ("pki", pki)],
-    );
+    let json = top(&options, logs, [("cache", options.cache.clone()), ("http", http), ("tls", tls), ("pki", pki)]);
     Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
 }
 

@@ -58,7 +58,7 @@ use status::{Forwarded, Handled, Then};
 use store::{CacheKey, FetchGuard, FetchTurn, Found};
 pub use store::{Lookup, Usage};
 use stored::{
-    Asker, FIELDS_MAX, StoredFields, StoredResponse, StoringRules, assess, is_cacheable_by_default, varies_by_server,
+    FIELDS_MAX, Privacy, StoredFields, StoredResponse, StoringRules, assess, is_cacheable_by_default, varies_by_server,
 };
 use tiers::Tiers;
 use vary::Vary;
@@ -85,7 +85,7 @@ struct CacheRules {
     tiers: Tiers,
     key: KeyRules,
     storing: StoringRules,
-    /// How long a stale response is served instead of an error, if the response does not say.
+    /// How long a stale response without `stale-if-error` is served instead of an error.
     stale: Duration,
     /// Cache-Control of responses without one.
     control: Option<OwnedValue>,
@@ -115,7 +115,7 @@ struct Fetch {
     request: FieldMap,
     /// The response's fields that earlier handlers have set.
     base: FieldMap,
-    asker: Asker,
+    privacy: Privacy,
     sent: Instant,
     why: Forwarded,
     stale: Option<Arc<StoredResponse>>,
@@ -155,7 +155,7 @@ enum Use {
     Now,
     /// The response is stale, and used while it is refreshed (RFC 5861 §3).
     WhileRefreshing,
-    /// The response is stale; the request must ask the origin first.
+    /// The origin must validate the response first.
     Validated(Forwarded),
     /// It is for other requests.
     No,
@@ -177,13 +177,13 @@ impl CacheRules {
         is_excluded.then_some(Forwarded::Bypass)
     }
 
-    fn asker(&self, cx: &Context, directives: &RequestDirectives) -> Asker {
+    fn privacy(&self, cx: &Context, directives: &RequestDirectives) -> Privacy {
         let request = cx.head().fields();
         let has = |name| request.contains(name) && !self.key.has_field(name);
         let is_authorized = has(names::AUTHORIZATION);
         let has_certificate = cx.arrival().tls.as_ref().is_some_and(|tls| tls.client_certificate.is_some());
         let is_personal = is_authorized || has_certificate || has(names::COOKIE);
-        Asker { is_authorized, is_personal, forbids_storing: directives.no_store }
+        Privacy { is_authorized, is_personal, forbids_storing: directives.no_store }
     }
 
     /// Answers the request from the store, or forwards it.
@@ -199,7 +199,7 @@ impl CacheRules {
         let request = cx.head().fields();
         let directives =
             if self.obeys_requests { RequestDirectives::of(request) } else { RequestDirectives::default() };
-        let asker = self.asker(cx, &directives);
+        let privacy = self.privacy(cx, &directives);
         let found = cx.with_scratch(|cx, scratch| self.tiers.store.find(key, cx.head().fields(), scratch));
         if matches!(found, Found::Nothing)
             && let Some(step) = self.read_files(cx, key, waits, now)
@@ -209,11 +209,11 @@ impl CacheRules {
         let (why, stale) = match found {
             Found::Nothing => (Forwarded::UriMiss, None),
             Found::Other => (Forwarded::VaryMiss, None),
-            Found::Match(stored) => match self.usable(&stored, &directives, asker, now) {
+            Found::Match(stored) => match self.usable(&stored, &directives, privacy, now) {
                 Use::No => (Forwarded::UriMiss, None),
                 Use::Validated(why) => (why, Some(stored)),
                 usable @ (Use::Now | Use::WhileRefreshing) => {
-                    if matches!(usable, Use::WhileRefreshing) && !asker.forbids_storing {
+                    if matches!(usable, Use::WhileRefreshing) && !privacy.forbids_storing {
                         self.refresh(cx, key, &stored, now);
                     }
                     let ttl = stored.ttl(now);
@@ -243,8 +243,8 @@ impl CacheRules {
         let is_shared = self.coalesces
             && !request.contains(names::RANGE)
             && !is_conditional
-            && !asker.forbids_storing
-            && !asker.is_personal;
+            && !privacy.forbids_storing
+            && !privacy.is_personal;
         let mut guard = None;
         if is_shared && waits.fetches < WAITS_MAX {
             match self.tiers.store.take_turn(key, now) {
@@ -253,7 +253,7 @@ impl CacheRules {
                 FetchTurn::Alone => {}
             }
         }
-        self.forward(cx, key, why, stale, asker, (guard, None))
+        self.forward(cx, key, why, stale, privacy, (guard, None))
     }
 
     /// Reads the files of a key into memory, if there are any, then looks the response up again. Other requests of the key wait for it.
@@ -356,7 +356,7 @@ impl CacheRules {
         key: CacheKey<'_>,
         why: Forwarded,
         stale: Option<Arc<StoredResponse>>,
-        asker: Asker,
+        privacy: Privacy,
         (guard, refresh): (Option<FetchGuard>, Option<RefreshCount>),
     ) -> Step {
         let request = cx.head().fields().clone();
@@ -383,7 +383,7 @@ impl CacheRules {
             epoch,
             request,
             base,
-            asker,
+            privacy,
             sent,
             why,
             stale,
@@ -396,10 +396,10 @@ impl CacheRules {
     }
 
     /// Decides whether a stored response answers a request (RFC 9111 §4).
-    fn usable(&self, stored: &StoredResponse, request: &RequestDirectives, asker: Asker, now: Instant) -> Use {
+    fn usable(&self, stored: &StoredResponse, request: &RequestDirectives, privacy: Privacy, now: Instant) -> Use {
         let directives = &stored.directives;
-        let is_for_others = asker.is_authorized && !directives.allows_authorization()
-            || asker.is_personal && stored.freshness.is_implied;
+        let is_for_others = privacy.is_authorized && !directives.allows_authorization()
+            || privacy.is_personal && stored.freshness.is_implied;
         if is_for_others {
             return Use::No;
         }
@@ -459,7 +459,7 @@ impl CacheRules {
         // RFC 9111 §3.5: the default admits no response to credentials, and no error.
         if let Some(control) = &self.control
             && is_cacheable_by_default(status)
-            && !fetch.asker.is_authorized
+            && !fetch.privacy.is_authorized
             && !cx.response().fields().contains(names::CACHE_CONTROL)
         {
             cx.response_mut().cache_control(control.as_ref());
@@ -483,7 +483,7 @@ impl CacheRules {
         let wall = cx.worker().wall();
         let fields = stale.fields.updated(&fetch.base, cx.response().fields(), wall);
         let times = (fetch.sent, now, wall);
-        let (freshness, directives) = assess(&fields.whole, stale.status, fetch.asker, &self.storing, times).ok()?;
+        let (freshness, directives) = assess(&fields.whole, stale.status, fetch.privacy, &self.storing, times)?;
         if fields.whole.len() > FIELDS_MAX {
             return None;
         }
@@ -503,11 +503,11 @@ impl CacheRules {
             && !varies_by_server(fields, &fetch.request, cx.head().fields())
             // An error for a range is none for the whole.
             && (status == StatusCode::OK || !fetch.request.contains(names::RANGE));
-        let assessed = assess(fields, status, fetch.asker, &self.storing, times).ok().filter(|_| can_be_stored);
+        let assessed = assess(fields, status, fetch.privacy, &self.storing, times).filter(|_| can_be_stored);
         let Some((freshness, directives)) = assessed else {
-            let anyone = Asker { is_authorized: false, is_personal: false, forbids_storing: false };
+            let anyone = Privacy::default();
             if fetch.guard.is_some()
-                && (!can_be_stored || assess(fields, status, anyone, &self.storing, times).is_err())
+                && (!can_be_stored || assess(fields, status, anyone, &self.storing, times).is_none())
             {
                 self.tiers.store.pause_coalescing(self.tiers.store.key(&fetch.key), now);
             }
@@ -575,7 +575,7 @@ impl Handler for Cache {
             return Step::Next;
         }
         if let Some(Refresh { stale, guard, count }) = cx.take_local(rules.refresh) {
-            let asker = rules.asker(cx, &RequestDirectives::default());
+            let privacy = rules.privacy(cx, &RequestDirectives::default());
             return cx.with_scratch(|cx, key| {
                 rules.key.write(cx, key);
                 rules.forward(
@@ -583,7 +583,7 @@ impl Handler for Cache {
                     rules.tiers.store.key(key),
                     Forwarded::Stale,
                     Some(stale),
-                    asker,
+                    privacy,
                     (Some(guard), Some(count)),
                 )
             });

@@ -267,6 +267,11 @@ impl<'r> Build<'r> {
 
     /// Creates an error at the current location.
     pub fn error(&self, problem: Problem) -> BuildError {
+        BuildError { path: self.location(), problem }
+    }
+
+    /// Returns the JSON path of the current location.
+    pub fn location(&self) -> String {
         let mut path = String::new();
         for key in &self.path {
             if !path.is_empty() && !key.starts_with('[') {
@@ -274,7 +279,7 @@ impl<'r> Build<'r> {
             }
             path.push_str(key);
         }
-        BuildError { path, problem }
+        path
     }
 
     /// Creates an error at the current location for a value that a module rejects.

@@ -27,7 +27,7 @@ mod templates;
 mod tls;
 mod variables;
 
-pub(crate) use cache::option as cache_option;
+pub(crate) use cache::members as cache_members;
 pub(crate) use fields::{Operations as FieldOperations, apply};
 pub(crate) use httpgrpc::message_option;
 pub(crate) use response::{response_matcher, status};
@@ -42,6 +42,9 @@ use super::pki;
 use super::proxy;
 use super::registry::{Output, Syntax};
 use super::token::Token;
+
+/// The sentence for a word that is no duration, in directives of plugins.
+const DURATION: &str = "'{}' is no duration; expected one such as 30s or 1m";
 
 /// A directive of [`Directives::standard`](super::Directives::standard).
 pub(super) struct Directive {

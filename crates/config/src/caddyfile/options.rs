@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use storage::storage_module;
 
-use super::directives::{cache_option, protocols};
+use super::directives::{cache_members, protocols};
 use super::dispenser::{Dispenser, Scope, unread};
 use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, NameTable, SERVER_NAME_TWICE, SERVERS_TWICE};
 use super::log::{self, Logger};
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     shutdown_delay: i64,
     metrics: Option<Value>,
     /// The app of the plugin for Caddy: defaults of all `cache` directives.
-    pub(crate) cache: Option<Map<String, Value>>,
+    pub(crate) cache: Map<String, Value>,
     admin: Option<Value>,
     pub(crate) storage: Option<Value>,
     pub(crate) certificates: Certificates,
@@ -223,7 +223,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "order" => order(options, d, directives)?,
         "admin" => options.admin = Some(admin(d)?),
         "metrics" => options.metrics = Some(metrics(d)?),
-        "cache" => options.cache = Some(cache_option(d)?),
+        "cache" => options.cache = cache_members(d)?,
         "log" => options.loggers.push(log::option(d, &options.loggers)?),
         "storage" => options.storage = Some(storage_module(d)?),
         "servers" => options.servers.push(ServerOptions::read(d)?),

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_message::{FieldName, KnownName, NameRef, Scheme};
-use causeway_pipeline::build::Problem;
 use causeway_pipeline::{Build, BuildError, Context, Template};
 use serde::Deserialize;
 
@@ -56,7 +55,7 @@ impl KeyRules {
         let fields = fields.iter().chain(more).map(parse).collect::<Result<_, _>>()?;
         let has_host = template.is_empty() && !disable_host;
         // The place in the configuration; without the host in the key also a number of its own, since another site may be at the place later.
-        let mut handler = build.error(Problem::Shape(String::new())).path;
+        let mut handler = build.location();
         if !has_host {
             handler = format!("{handler} {}", NUMBER.fetch_add(1, Ordering::Relaxed));
         }

@@ -146,35 +146,31 @@ pub(super) struct StoringRules {
     pub(super) body_bytes_max: u64,
 }
 
-/// The facts about a request that decide whether its response may be stored.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asker {
+/// The facts about a request that decide whether its response may be shared.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Privacy {
     /// It has credentials (Authorization).
     pub(super) is_authorized: bool,
-    /// It may be a certain user's: it has credentials or a cookie.
+    /// Its response may be one user's: it has credentials, a cookie, or a client certificate.
     pub(super) is_personal: bool,
     pub(super) forbids_storing: bool,
 }
 
-/// Why a response is not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotStorable;
-
-/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1). `sent` and `received` are the times of the
+/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `sent` and `received` are the times of the
 /// request and of the response's head, `wall` is the time of day at `received`.
 pub(super) fn assess(
     fields: &FieldMap,
     status: StatusCode,
-    asker: Asker,
+    privacy: Privacy,
     rules: &StoringRules,
     (sent, received, wall): (Instant, Instant, SystemTime),
-) -> Result<(Freshness, ResponseDirectives), NotStorable> {
+) -> Option<(Freshness, ResponseDirectives)> {
     let directives = ResponseDirectives::of(fields);
     let code = status.as_u16();
     let is_known = HEURISTIC.contains(&code) || rules.statuses.contains(&code);
     // RFC 9111 §5.2.2.3: must-understand replaces no-store for a cache that implements the status code's rules.
     let no_store = directives.no_store && !(directives.must_understand && is_known);
-    if asker.forbids_storing
+    if privacy.forbids_storing
         || no_store
         || directives.private
         || directives.must_understand && !is_known
@@ -183,32 +179,32 @@ pub(super) fn assess(
         || matches!(code, 206 | 304 | 400 | 412 | 416 | 417 | 426 | 431)
         // One client's cookie is not for others: RFC 9111 §7.3 leaves the choice to the cache.
         || fields.contains(names::SET_COOKIE)
-        || asker.is_authorized && !directives.allows_authorization()
+        || privacy.is_authorized && !directives.allows_authorization()
         || fields.list(names::VARY).any(|name| name == b"*")
     {
-        return Err(NotStorable);
+        return None;
     }
     let wall = since_1970(wall);
     let date = conditional::date(fields.get(names::DATE));
     let explicit = lifetime(fields, &directives, date.unwrap_or(wall));
     let lifetime = match explicit {
         Some(lifetime) => lifetime,
-        None if is_known && !asker.is_personal || directives.public => rules.ttl,
+        None if is_known && !privacy.is_personal || directives.public => rules.ttl,
         // Only the origin's validation makes it usable.
         None if directives.no_cache => Duration::ZERO,
-        None => return Err(NotStorable),
+        None => return None,
     };
     let has_validator = fields.contains(names::ETAG) || fields.contains(names::LAST_MODIFIED);
     if (lifetime.is_zero() || directives.no_cache) && !has_validator && directives.stale_while_revalidate.is_none() {
-        return Err(NotStorable);
+        return None;
     }
     // RFC 9111 §4.2.3.
     let apparent = date.map_or(0, |date| wall.saturating_sub(date));
-    let told = fields.get(names::AGE).map_or(0, |age| seconds(first_of(age)));
-    let corrected = Duration::from_secs(told) + received.saturating_duration_since(sent);
+    let age = fields.get(names::AGE).map_or(0, |value| seconds(first_of(value)));
+    let corrected = Duration::from_secs(age) + received.saturating_duration_since(sent);
     let initial_age = corrected.max(Duration::from_secs(apparent));
     let is_implied = explicit.is_none() && !directives.public;
-    Ok((Freshness { received, initial_age, lifetime, is_implied }, directives))
+    Some((Freshness { received, initial_age, lifetime, is_implied }, directives))
 }
 
 /// Returns the explicit lifetime (RFC 9111 §4.2.1): s-maxage, max-age, or Expires.
@@ -227,7 +223,7 @@ fn first_of(value: &[u8]) -> &[u8] {
     causeway_message::List::new(value).next().unwrap_or_default()
 }
 
-pub(super) fn since_1970(wall: SystemTime) -> u64 {
+fn since_1970(wall: SystemTime) -> u64 {
     wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

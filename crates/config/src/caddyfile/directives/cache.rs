@@ -7,9 +7,8 @@ use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::members::Members;
 use super::super::quantity::integer;
-use super::{Handler, texts};
+use super::{DURATION, Handler, texts};
 
-const DURATION: &str = "'{}' is no duration; expected one such as 30s or 1m";
 const SIZE: &str = "'{}' is no size; expected one such as 64MiB";
 
 const SUBDIRECTIVES: &[&str] = &[
@@ -39,16 +38,11 @@ pub(super) fn cache(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// Parses the global option `cache { … }`: defaults of all `cache` directives.
-pub(crate) fn option(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
-    members(d)
-}
-
-/// Parses the block: `ttl <duration>`, `stale <duration>`, `default_cache_control <value>`, `cache_name <name>`,
+/// Parses the block of the directive, and of the global option, which has the defaults of all `cache` directives: `ttl <duration>`, `stale <duration>`, `default_cache_control <value>`, `cache_name <name>`,
 /// `max_cacheable_body_bytes <n>`, `memory <size>`, `allowed_http_verbs <methods…>`,
 /// `allowed_additional_status_codes <codes…>`, `headers <fields…>`, `key { … }`, `regex { exclude <pattern> }`, `mode <mode>`,
 /// `disable_coalescing`, `simplefs { … }`.
-fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
     d.end()?;
     for mut line in d.lines() {

@@ -9,9 +9,7 @@ use super::super::error::Error;
 use super::super::matcher;
 use super::super::members::Members;
 use super::super::quantity::integer;
-use super::Handler;
-
-const DURATION: &str = "'{}' is no duration; expected one such as 30s or 1m";
+use super::{DURATION, Handler};
 
 const REDIS: &str = "this is no address of a Redis server; expected host:port, redis://[user:password@]host[:port][/db], the same with \
     rediss:// for TLS, or unix//path";
