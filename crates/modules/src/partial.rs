@@ -5,22 +5,15 @@ use std::collections::VecDeque;
 use causeway_message::{Chunk, StatusCode, names};
 use causeway_pipeline::{Body, BodyPart, Context, Response};
 
-use crate::range::{Range, RequestedRanges};
+use crate::range::{Range, Ranges};
 use crate::rendered::with_field_value;
 
 /// Makes the 206 response with these ranges of content of `len` bytes; `part` makes the content of one range. The fields of the whole
 /// content are set already.
-pub(crate) fn response(
-    cx: &mut Context,
-    ranges: RequestedRanges,
-    len: u64,
-    part: impl Fn(&Range) -> BodyPart,
-) -> Response {
+pub(crate) fn response(cx: &mut Context, ranges: Ranges, len: u64, part: impl Fn(&Range) -> BodyPart) -> Response {
     match ranges {
-        RequestedRanges::One(range) => one(cx, range, len, part),
-        RequestedRanges::Several(ranges) => several(cx, &ranges, len, part),
-        // The callers send the whole content, and 416, themselves.
-        RequestedRanges::Whole | RequestedRanges::Unsatisfiable => unsatisfiable(cx, len),
+        Ranges::One(range) => one(cx, range, len, part),
+        Ranges::Several(ranges) => several(cx, &ranges, len, part),
     }
 }
 

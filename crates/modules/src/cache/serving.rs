@@ -51,7 +51,7 @@ impl CacheRules {
         match ranges {
             RequestedRanges::Whole => Response { status: StatusCode::OK, body: Body::Chunk(stored.body.clone()) },
             RequestedRanges::Unsatisfiable => partial::unsatisfiable(cx, len),
-            ranges => partial::response(cx, ranges, len, |range| {
+            RequestedRanges::Parts(ranges) => partial::response(cx, ranges, len, |range| {
                 // The content is in memory, so its offsets fit.
                 BodyPart::Chunk(stored.body.slice(range.start as usize..range.end as usize))
             }),

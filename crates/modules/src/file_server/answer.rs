@@ -97,7 +97,7 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     match asked {
         RequestedRanges::Whole => whole(cx, StatusCode::OK, version, coding),
         RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, version.len)),
-        ranges => {
+        RequestedRanges::Parts(ranges) => {
             set_coding(cx, coding);
             Step::Respond(partial::response(cx, ranges, version.len, |range| part(version, range)))
         }
