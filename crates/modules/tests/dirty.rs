@@ -46,6 +46,7 @@ fn plan(hash: &str) -> (Value, Value) {
         on("login", basic(json!({}))),
         on("remembered", basic(json!({ "hash_cache": {} }))),
         on("tracing", json!({ "handler": "tracing", "span_attributes": { "a": "{http.request.uri}" } })),
+        on("cache", json!({ "handler": "cache" })),
         on("error", json!({ "handler": "error", "status_code": 418, "error": "tea" })),
         on("abort", json!({ "handler": "static_response", "abort": true })),
         on("close", json!({ "handler": "static_response", "close": true, "headers": { "A": ["closed"] }, "body": "closed" })),
@@ -75,6 +76,7 @@ fn requests() -> Vec<Request> {
         "login",
         "remembered",
         "tracing",
+        "cache",
         "error",
         "abort",
         "close",
@@ -85,6 +87,10 @@ fn requests() -> Vec<Request> {
         requests.extend(
             ["login", "remembered"].map(|way| with(way).field("Authorization", format!("Basic {credentials}"))),
         );
+    }
+    // Not stored, so that the responses stay equal. With `abort` the cache's value of the exchange is left.
+    for way in ["cache", "cache&do=error", "cache&do=abort"] {
+        requests.push(Request::get(&format!("/x?do={way}")).field("Cache-Control", "no-store"));
     }
     requests.push(Request::get("http://absolute.test/x?do=headers"));
     requests.push(Request::get(&format!("/x/{}?do=rewrite", "%61".repeat(9000))));
