@@ -89,9 +89,10 @@ impl Link {
     /// Sends commands and returns their responses; an error is one of them.
     pub(super) fn query_all(&self, commands: &Pipeline) -> io::Result<Vec<Value>> {
         let count = commands.cmd_iter().count();
+        // Not `req_packed_commands`, which waits for each response, also after the first timeout.
         self.call(|connection| {
-            use redis::ConnectionLike as _;
-            connection.req_packed_commands(&commands.get_packed_pipeline(), 0, count)
+            connection.send_packed_command(&commands.get_packed_pipeline())?;
+            (0..count).map(|_| connection.recv_response()).collect()
         })
     }
 
