@@ -14,29 +14,39 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use crate::connection::Connection;
 use crate::step::step;
 use crate::{AcmeError, ExternalAccount, Issuer, signed, zerossl};
 
-/// How long the authority may take to answer before the order: instant-acme itself waits for ever.
+/// How long the authority may take to answer before the order, with all requests for its account.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One registration at a time: concurrent orders of a new account would otherwise register one account each.
 static REGISTRATION: Mutex<()> = Mutex::const_new(());
 
 /// Returns the issuer's account: the one in storage, or a new one.
-pub(crate) async fn open(issuer: &Issuer, storage: &SharedStorage) -> Result<Account, AcmeError> {
+pub(crate) async fn open(
+    issuer: &Issuer,
+    connection: &Connection,
+    storage: &SharedStorage,
+) -> Result<Account, AcmeError> {
     in_time(async {
         match read(issuer, storage).await? {
-            Some(known) => connect(issuer, known).await,
-            None => register(issuer, storage, None).await,
+            Some(known) => connect(issuer, connection, known).await,
+            None => register(issuer, connection, storage, None).await,
         }
     })
     .await
 }
 
 /// Returns the issuer's account after the authority has answered that it has no account `lost`: another one in storage, or a new one.
-pub(crate) async fn replace(issuer: &Issuer, storage: &SharedStorage, lost: &str) -> Result<Account, AcmeError> {
-    in_time(register(issuer, storage, Some(lost))).await
+pub(crate) async fn replace(
+    issuer: &Issuer,
+    connection: &Connection,
+    storage: &SharedStorage,
+    lost: &str,
+) -> Result<Account, AcmeError> {
+    in_time(register(issuer, connection, storage, Some(lost))).await
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<T, AcmeError> {
@@ -45,7 +55,12 @@ async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<
 
 /// Registers an account and stores it, unless storage has one by now that is not `lost`. A key in storage without an account is registered:
 /// the authority returns the account that it has for this key (RFC 8555 §7.3.1).
-async fn register(issuer: &Issuer, storage: &SharedStorage, lost: Option<&str>) -> Result<Account, AcmeError> {
+async fn register(
+    issuer: &Issuer,
+    connection: &Connection,
+    storage: &SharedStorage,
+    lost: Option<&str>,
+) -> Result<Account, AcmeError> {
     let _turn = REGISTRATION.lock().await;
     // And one at a time of all processes with this storage.
     let name = format!("register_acme_account_{}", issuer.email);
@@ -53,7 +68,7 @@ async fn register(issuer: &Issuer, storage: &SharedStorage, lost: Option<&str>) 
     if let Some(known) = read(issuer, storage).await?
         && lost.is_none_or(|lost| lost != known.url)
     {
-        return connect(issuer, known).await;
+        return connect(issuer, connection, known).await;
     }
     let [account_at, key_at] = storage_keys(issuer);
     let contact = format!("mailto:{}", issuer.email);
@@ -82,13 +97,13 @@ async fn register(issuer: &Issuer, storage: &SharedStorage, lost: Option<&str>) 
                     key
                 }
             };
-            let url = signed::register(issuer, &key, new.contact).await?;
-            connect(issuer, StoredAccount { url, key }).await?
+            let url = signed::register(issuer, connection, &key, new.contact).await?;
+            connect(issuer, connection, StoredAccount { url, key }).await?
         }
         Some(external) => {
             let external = external_key(&external)?;
             let (account, credentials) =
-                step!(client(issuer)?.create(&new, issuer.directory.clone(), Some(&external)))?;
+                step!(client(connection).create(&new, issuer.directory.clone(), Some(&external)))?;
             store_key(credentials.private_key(), key_at, storage, &lock).await?;
             account
         }
@@ -150,16 +165,12 @@ fn read_key(at: &str, storage: &dyn Storage) -> Result<Option<PrivatePkcs8KeyDer
 }
 
 /// Fetches the authority's directory for a known account.
-async fn connect(issuer: &Issuer, known: StoredAccount) -> Result<Account, AcmeError> {
-    Ok(client(issuer)?.from_parts(known.url, known.key, issuer.directory.clone()).await?)
+async fn connect(issuer: &Issuer, connection: &Connection, known: StoredAccount) -> Result<Account, AcmeError> {
+    Ok(client(connection).from_parts(known.url, known.key, issuer.directory.clone()).await?)
 }
 
-/// Returns an HTTPS client that trusts the roots of the issuer's configuration.
-fn client(issuer: &Issuer) -> Result<AccountBuilder, AcmeError> {
-    Ok(match &issuer.root {
-        Some(root) => Account::builder_with_root(root)?,
-        None => Account::builder()?,
-    })
+fn client(connection: &Connection) -> AccountBuilder {
+    Account::builder_with_http(Box::new(connection.clone()))
 }
 
 fn external_key(account: &ExternalAccount) -> Result<ExternalAccountKey, AcmeError> {

@@ -22,6 +22,8 @@ pub enum AcmeError {
     NoChallenge(String, &'static str),
     /// The test authority with this directory issued nothing, so the authority itself got no order.
     Test(String, Box<Self>),
+    /// The order failed, and the authority's last response asked for no request before this time (RFC 8555 §6.6).
+    NotBefore(SystemTime, Box<Self>),
     /// The TXT record of DNS-01 could not be presented.
     Dns(DnsError),
     /// A request outside the protocol's own connection failed.
@@ -43,8 +45,8 @@ pub enum AcmeError {
 }
 
 impl AcmeError {
-    /// Returns the time before which another order is useless, if the authority refused this one by a rate limit (RFC 8555 §6.6) and its text
-    /// names the time as Let's Encrypt's does: `… retry after 2026-11-26 21:00:00 UTC: see …`.
+    /// Returns the time before which another order is useless, if the authority named it by `Retry-After`, or refused this order by a rate
+    /// limit (RFC 8555 §6.6) in a text like that of Let's Encrypt: `… retry after 2026-11-26 21:00:00 UTC: see …`. The later one counts.
     pub fn retry_at(&self) -> Option<SystemTime> {
         match self {
             Self::Protocol(error @ instant_acme::Error::Api(problem)) if is_problem(error, "rateLimited") => {
@@ -52,6 +54,7 @@ impl AcmeError {
                 let (date, time) = (time.get(..10)?, time.get(11..19)?);
                 OffsetDateTime::parse(&format!("{date}T{time}Z"), &Rfc3339).ok().map(Into::into)
             }
+            Self::NotBefore(at, error) => error.retry_at().max(Some(*at)),
             Self::Test(_, error) => error.retry_at(),
             _ => None,
         }
@@ -74,6 +77,7 @@ impl fmt::Display for AcmeError {
             Self::Unverified(detail) => write!(f, "the authority could not verify the name: {detail}"),
             Self::NoChallenge(offered, expected) => write!(f, "found the challenges {offered}, expected {expected}"),
             Self::Test(directory, error) => write!(f, "the test authority {directory} issued nothing: {error}"),
+            Self::NotBefore(_, error) => error.fmt(f),
             Self::Dns(error) => error.fmt(f),
             Self::Http(error) => error.fmt(f),
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),
@@ -140,6 +144,14 @@ mod tests {
         assert_eq!(error("rateLimited", text).retry_at(), Some(at));
         assert_eq!(AcmeError::Test("x".into(), Box::new(error("rateLimited", text))).retry_at(), Some(at));
         assert_eq!(error("rateLimited", "retry after 2026-11-26T21:00:00Z").retry_at(), Some(at));
+        // RFC 9110 §10.2.3: a header, with and without the text.
+        for (header, later) in
+            [(at - Duration::from_secs(9), at), (at + Duration::from_secs(9), at + Duration::from_secs(9))]
+        {
+            let limited = |detail: &str| AcmeError::NotBefore(header, Box::new(error("rateLimited", detail)));
+            assert_eq!(limited(text).retry_at(), Some(later));
+            assert_eq!(limited("too many orders").retry_at(), Some(header));
+        }
         for (kind, detail) in [
             ("rateLimited", "too many orders"),
             ("rateLimited", "retry after a while"),

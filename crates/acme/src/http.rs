@@ -4,12 +4,12 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
-use hyper::{HeaderMap, Request};
+use hyper::{HeaderMap, Request, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -76,7 +76,11 @@ impl HttpClient {
     /// # Errors
     /// If the request is malformed, or the server sends no complete response within the limits.
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let request = request.into_hyper()?;
+        self.exchange(request.into_hyper()?).await
+    }
+
+    /// As [`send`](Self::send).
+    pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpError> {
         let exchange = async {
             let response = self.client.request(request).await.map_err(|error| HttpError::Exchange(Box::new(error)))?;
             let (head, body) = response.into_parts();
@@ -158,7 +162,9 @@ impl HttpRequest {
         self.body("application/json", value.to_string())
     }
 
-    fn into_hyper(self) -> Result<Request<Full<Bytes>>, HttpError> {
+    /// # Errors
+    /// The URL is not an absolute one, or a header's value contains a control character.
+    pub(crate) fn into_hyper(self) -> Result<Request<Full<Bytes>>, HttpError> {
         let request = Request::builder().method(self.method).uri(&self.url).body(Full::new(self.body));
         let Ok(mut request) = request else { return Err(HttpError::Url(self.url)) };
         let uri = request.uri();
@@ -195,6 +201,25 @@ impl HttpResponse {
     /// Returns all headers of this name whose values are visible ASCII.
     pub fn headers<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r str> {
         self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+    }
+
+    /// Returns the time from `now` on until the server wants the next request, of any length; zero if its date has passed. `None` without a
+    /// valid `Retry-After`.
+    pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
+        // RFC 9110 §10.2.3: a number of seconds, or a date in one of the three forms of §5.6.7.
+        let value = self.header("retry-after")?.trim();
+        if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+            // Only a number beyond the range fails.
+            return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+        }
+        let date = httpdate::parse_http_date(value).ok()?;
+        Some(date.duration_since(now).unwrap_or_default())
+    }
+
+    pub(crate) fn into_hyper(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(self.body));
+        (*response.status_mut(), *response.headers_mut()) = (self.status, self.headers);
+        response
     }
 }
 

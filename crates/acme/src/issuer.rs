@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::chains::ChainPreference;
 use crate::dns::DnsChallenge;
+use crate::http;
 
 /// Let's Encrypt's directory, the default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -40,6 +41,24 @@ pub struct Issuer {
     pub is_distributed: bool,
     /// The settings for DNS-01, which wildcards need. If set, no other challenge is used, as in Caddy.
     pub dns: Option<DnsChallenge>,
+    /// The times of requests. No configuration changes them; tests do.
+    pub timing: Timing,
+}
+
+/// The times of requests to an authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How long the authority may take to answer one request.
+    pub request: Duration,
+    /// The pause before the certificate is requested again, if the authority has not sent it although it was asked to issue it.
+    pub download_pause: Duration,
+}
+
+impl Default for Timing {
+    /// 30 s, as in CertMagic, and 10 s.
+    fn default() -> Self {
+        Self { request: http::LIMIT, download_pause: Duration::from_secs(10) }
+    }
 }
 
 /// An account at the authority that exists outside ACME.
@@ -67,6 +86,7 @@ impl Default for Issuer {
             tls_alpn: true,
             is_distributed: true,
             dns: None,
+            timing: Timing::default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - `issuer`: an authority and the account to use there
 //! - `account`: the account's key and URL in storage
 //! - `order`: one certificate from an authority
+//! - `connection`: the HTTP requests to an authority, and its `Retry-After`
 //! - `chains`: the choice between the chains that the authority offers; `signed`: requests that instant-acme cannot make
 //! - `renewal`: the renewal time that the authority suggests
 //! - `dns`: the challenge DNS-01, and the DNS providers that write its records
@@ -17,6 +18,7 @@
 mod account;
 mod chains;
 pub mod challenge;
+mod connection;
 mod dns;
 mod error;
 pub mod http;
@@ -33,7 +35,7 @@ pub use dns::{
     DnsChallenge, DnsError, DnsProvider, Hidden, PROPAGATION_TIMEOUT, ProviderError, SettingError, ZoneError,
 };
 pub use error::AcmeError;
-pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING};
+pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Timing};
 pub use order::{Issued, Wanted, obtain};
 pub use renewal::{RenewalAdvice, RenewalAdvisor};
 

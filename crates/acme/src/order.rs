@@ -10,20 +10,27 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName};
 use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::challenge::{Open, Published, StoredChallenge};
+use crate::connection::Connection;
 use crate::dns::DnsChallenge;
+use crate::http::HttpError;
 use crate::signed::SignedRequests;
 use crate::step::{is_problem, step};
 use crate::{AcmeError, Issuer, account};
 
 /// How long the authority may take to verify a challenge, and to issue: Caddy's limit.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// How long an order may take: both of these, and the requests between them, for which instant-acme itself waits for ever.
+/// How long an order may take: both of these, and the requests between them.
 const ORDER_PATIENCE: Duration = Duration::from_secs(2 * PATIENCE.as_secs() + 60);
+/// How often the certificate is requested after the order for it is final: a new order would count towards the authority's rate limits again.
+const DOWNLOADS_MAX: usize = 4;
+/// The longest pause between two of these requests. If the authority asks for a longer one, the order has failed.
+const DOWNLOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// An issued certificate.
 #[derive(Debug)]
@@ -69,8 +76,21 @@ pub async fn obtain(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage
 }
 
 async fn obtain_from(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
+    let connection = Connection::new(issuer)?;
+    obtain_over(&connection, issuer, wanted, storage).await.map_err(|error| match connection.retry_at() {
+        Some(at) => AcmeError::NotBefore(at, Box::new(error)),
+        None => error,
+    })
+}
+
+async fn obtain_over(
+    connection: &Connection,
+    issuer: &Issuer,
+    wanted: Wanted<'_>,
+    storage: &SharedStorage,
+) -> Result<Issued, AcmeError> {
     let Wanted { name, replaces, .. } = wanted;
-    let account = account::open(issuer, storage).await?;
+    let account = account::open(issuer, connection, storage).await?;
     let identifiers = [match name.parse::<IpAddr>() {
         Ok(ip) => Identifier::Ip(ip),
         Err(_) => Identifier::Dns(name.to_owned()),
@@ -78,15 +98,15 @@ async fn obtain_from(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorag
     let identifiers = &identifiers;
     let order = |account: Account, attempt: usize| async move {
         let work = async {
-            let order = match place(&account, issuer, identifiers, replaces, storage).await {
+            let order = match place(&account, issuer, connection, identifiers, replaces, storage).await {
                 // The account was deleted there, or the authority has lost it.
                 Err(AcmeError::Protocol(error)) if is_problem(&error, "accountDoesNotExist") => {
-                    let account = account::replace(issuer, storage, account.id()).await?;
-                    place(&account, issuer, identifiers, replaces, storage).await?
+                    let account = account::replace(issuer, connection, storage, account.id()).await?;
+                    place(&account, issuer, connection, identifiers, replaces, storage).await?
                 }
                 order => order?,
             };
-            complete(issuer, Wanted { attempt, ..wanted }, order, storage).await
+            complete(issuer, connection, Wanted { attempt, ..wanted }, order, storage).await
         };
         let patience = ORDER_PATIENCE + issuer.dns.as_ref().map_or(Duration::ZERO, DnsChallenge::patience);
         tokio::time::timeout(patience, work).await.unwrap_or(Err(AcmeError::Slow(patience)))
@@ -107,12 +127,13 @@ async fn obtain_from(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorag
 async fn place(
     account: &Account,
     issuer: &Issuer,
+    connection: &Connection,
     identifiers: &[Identifier],
     replaces: Option<&CertificateDer<'static>>,
     storage: &SharedStorage,
 ) -> Result<Order, AcmeError> {
     if let Some(lifetime) = issuer.lifetime {
-        return place_with_lifetime(account, issuer, identifiers, lifetime, storage).await;
+        return place_with_lifetime(account, issuer, connection, identifiers, lifetime, storage).await;
     }
     let new = || match &*issuer.profile {
         "" => NewOrder::new(identifiers),
@@ -121,10 +142,14 @@ async fn place(
     if let Some(identifier) = replaces.and_then(|old| CertificateIdentifier::try_from(old).ok()) {
         let replacing = new().replaces(identifier);
         match step!(account.new_order(&replacing)) {
-            // Without the extension; or the certificate is unknown there, or another order has replaced it (RFC 9773 §5).
-            Err(Error::Unsupported(_) | Error::Other(_)) => {}
+            // Without the extension, or the response does not have the member (RFC 9773 §5).
+            Err(Error::Unsupported(_)) => {}
+            Err(Error::Other(error)) if !error.is::<HttpError>() && !error.is::<AcmeError>() => {}
+            // The certificate is unknown there, or another order has replaced it.
             Err(error @ Error::Api(_))
-                if !is_problem(&error, "accountDoesNotExist") && !is_problem(&error, "rateLimited") => {}
+                if connection.is_rejected()
+                    && !is_problem(&error, "accountDoesNotExist")
+                    && !is_problem(&error, "rateLimited") => {}
             placed => return Ok(placed?),
         }
     }
@@ -136,6 +161,7 @@ async fn place(
 async fn place_with_lifetime(
     account: &Account,
     issuer: &Issuer,
+    connection: &Connection,
     identifiers: &[Identifier],
     lifetime: Duration,
     storage: &SharedStorage,
@@ -147,7 +173,7 @@ async fn place_with_lifetime(
     if !issuer.profile.is_empty() {
         order["profile"] = issuer.profile.clone().into();
     }
-    let mut requests = SignedRequests::open(issuer, storage).await?;
+    let mut requests = SignedRequests::open(issuer, connection, storage).await?;
     let new_order = requests.directory().new_order.clone();
     let placed = requests.post(&new_order, Some(&order)).await?;
     let url =
@@ -158,11 +184,11 @@ async fn place_with_lifetime(
 /// Proves that this server controls the name, and has the certificate signed.
 async fn complete(
     issuer: &Issuer,
+    connection: &Connection,
     wanted: Wanted<'_>,
     mut order: Order,
     storage: &SharedStorage,
 ) -> Result<Issued, AcmeError> {
-    let retries = RetryPolicy::new().timeout(PATIENCE);
     // Fetches the authorizations. An order for one name has one, so repeating the step repeats no other request.
     step!(fetched(&mut order))?;
     // The challenges stay open until the order is ready or has failed.
@@ -175,9 +201,10 @@ async fn complete(
     let key = generate_key(wanted.key)?;
     let request = request_params(wanted)?.serialize_request(&key)?;
     step!(order.finalize_csr(request.der()))?;
-    let mut chain = step!(order.poll_certificate(&retries))?;
+    let mut chain = download(issuer, connection, &mut order).await?;
     if let (Some(chains), Some(url)) = (&issuer.chains, order.state().certificate.clone()) {
-        let preferred = async { chains.fetch(&mut SignedRequests::open(issuer, storage).await?, &url).await };
+        let preferred =
+            async { chains.fetch(&mut SignedRequests::open(issuer, connection, storage).await?, &url).await };
         match preferred.await {
             Ok(preferred) => chain = preferred,
             // The certificate is issued already, with a chain that most clients accept.
@@ -185,6 +212,36 @@ async fn complete(
         }
     }
     Ok(Issued { chain, key: key.serialize_pem() })
+}
+
+/// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection.
+async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -> Result<String, AcmeError> {
+    let retries = RetryPolicy::new().timeout(PATIENCE);
+    let mut downloads = 1;
+    loop {
+        let error = match step!(order.poll_certificate(&retries)) {
+            Ok(chain) if is_chain(&chain) => return Ok(chain),
+            Ok(_) => AcmeError::Malformed("found a certificate that is not PEM".to_owned()),
+            // The authority has decided, or has had its time.
+            Err(error @ (Error::Timeout(_) | Error::Str(_))) => return Err(error.into()),
+            Err(error) => error.into(),
+        };
+        let asked = connection.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default();
+        let is_refusal = connection.is_rejected() || order.state().status == OrderStatus::Invalid;
+        if is_refusal || downloads == DOWNLOADS_MAX || asked > DOWNLOAD_PAUSE_MAX {
+            return Err(error);
+        }
+        downloads += 1;
+        let pause = issuer.timing.download_pause.max(asked);
+        tracing::debug!(%error, ?pause, "the certificate has not arrived");
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Whether this is a chain as RFC 8555 §9.1 defines it: certificates as PEM, at least one.
+fn is_chain(text: &str) -> bool {
+    let mut certificates = CertificateDer::pem_slice_iter(text.as_bytes()).peekable();
+    certificates.peek().is_some() && certificates.all(|certificate| certificate.is_ok())
 }
 
 /// The content of the certificate request.

@@ -104,7 +104,7 @@ fn advice(response: &HttpResponse) -> Result<RenewalAdvice, AcmeError> {
     };
     // 32 random bits as a fraction of the window.
     let fraction = f64::from((RandomState::new().hash_one(0) >> 32) as u32) / f64::from(u32::MAX);
-    let again = response.header("retry-after").and_then(|value| value.trim().parse().ok()).map(Duration::from_secs);
+    let again = response.retry_after(SystemTime::now());
     Ok(RenewalAdvice {
         at: start + length.mul_f64(fraction),
         again: again.unwrap_or(AGAIN_DEFAULT).clamp(AGAIN_MIN, AGAIN_MAX),
@@ -169,6 +169,7 @@ mod tests {
             ("200 OK\r\nRetry-After: 1", AGAIN_MIN),
             ("200 OK\r\nRetry-After: 99999999", AGAIN_MAX),
             ("200 OK\r\nRetry-After: soon", AGAIN_DEFAULT),
+            ("200 OK\r\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT", AGAIN_MAX),
         ] {
             let (advice, lines) = ask(&[(head, window)], &leaf).await;
             let advice = advice.unwrap().unwrap();

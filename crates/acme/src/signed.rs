@@ -5,18 +5,19 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use causeway_certs::SharedStorage;
-use instant_acme::{Error, Problem};
+use instant_acme::Error;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::http::{HttpClient, HttpRequest, HttpResponse, Method};
+use crate::connection::{Connection, problem, unexplained};
+use crate::http::{HttpRequest, HttpResponse, Method};
 use crate::step::{NONCE_TRIES, is_problem};
 use crate::{AcmeError, Issuer, account};
 
 /// A connection to an authority with the account in storage.
 pub(crate) struct SignedRequests {
-    http: HttpClient,
+    connection: Connection,
     directory: Directory,
     key: EcdsaKeyPair,
     /// The account's URL; `None`: requests carry the key itself, to register it.
@@ -39,20 +40,28 @@ impl SignedRequests {
     ///
     /// # Errors
     /// Storage has no usable account, or the authority does not answer.
-    pub(crate) async fn open(issuer: &Issuer, storage: &SharedStorage) -> Result<Self, AcmeError> {
+    pub(crate) async fn open(
+        issuer: &Issuer,
+        connection: &Connection,
+        storage: &SharedStorage,
+    ) -> Result<Self, AcmeError> {
         let known = account::read(issuer, storage).await?;
         let known = known.ok_or_else(|| AcmeError::Malformed("found no account in storage".to_owned()))?;
-        Self::new(issuer, &known.key, Some(known.url)).await
+        Self::new(issuer, connection, &known.key, Some(known.url)).await
     }
 
-    async fn new(issuer: &Issuer, key: &PrivatePkcs8KeyDer<'_>, account: Option<String>) -> Result<Self, AcmeError> {
+    async fn new(
+        issuer: &Issuer,
+        connection: &Connection,
+        key: &PrivatePkcs8KeyDer<'_>,
+        account: Option<String>,
+    ) -> Result<Self, AcmeError> {
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.secret_pkcs8_der());
         let key = key.map_err(|error| AcmeError::Key(error.to_string()))?;
-        let http = HttpClient::new(issuer.root.as_deref())?;
-        let response = http.send(HttpRequest::get(&issuer.directory)).await?;
+        let response = connection.send(HttpRequest::get(&issuer.directory)).await?;
         let directory = serde_json::from_slice(&checked(response)?.body);
         let directory = directory.map_err(|error| AcmeError::Malformed(error.to_string()))?;
-        Ok(Self { http, directory, key, account, nonce: None })
+        Ok(Self { connection: connection.clone(), directory, key, account, nonce: None })
     }
 
     pub(crate) fn directory(&self) -> &Directory {
@@ -77,7 +86,7 @@ impl SignedRequests {
             }
             let body = self.sign(&header, payload)?;
             let request = HttpRequest::new(Method::POST, url).body("application/jose+json", body);
-            let response = self.http.send(request).await?;
+            let response = self.connection.send(request).await?;
             self.nonce = response.header("replay-nonce").map(str::to_owned);
             match checked(response) {
                 Err(AcmeError::Protocol(error)) if is_problem(&error, "badNonce") && tries < NONCE_TRIES => tries += 1,
@@ -96,7 +105,8 @@ impl SignedRequests {
 
     async fn fresh_nonce(&self) -> Result<String, AcmeError> {
         let request = HttpRequest::new(Method::HEAD, &self.directory.new_nonce);
-        let response = self.http.send(request).await?;
+        // RFC 8555 §7.2.
+        let response = checked(self.connection.send(request).await?)?;
         let nonce = response.header("replay-nonce").map(str::to_owned);
         nonce.ok_or_else(|| AcmeError::Malformed("found no nonce".to_owned()))
     }
@@ -119,10 +129,11 @@ impl SignedRequests {
 /// The authority does not answer, or refuses the account.
 pub(crate) async fn register(
     issuer: &Issuer,
+    connection: &Connection,
     key: &PrivatePkcs8KeyDer<'_>,
     contacts: &[&str],
 ) -> Result<String, AcmeError> {
-    let mut requests = SignedRequests::new(issuer, key, None).await?;
+    let mut requests = SignedRequests::new(issuer, connection, key, None).await?;
     let url = requests.directory.new_account.clone();
     let mut account = json!({ "termsOfServiceAgreed": true });
     if !contacts.is_empty() {
@@ -138,8 +149,5 @@ fn checked(response: HttpResponse) -> Result<HttpResponse, AcmeError> {
     if response.status.is_success() {
         return Ok(response);
     }
-    match serde_json::from_slice::<Problem>(&response.body) {
-        Ok(problem) if problem.r#type.is_some() => Err(Error::Api(problem).into()),
-        _ => Err(AcmeError::Malformed(format!("found the status {}", response.status.as_u16()))),
-    }
+    Err(problem(&response).map_or_else(|| unexplained(&response), |problem| Error::Api(problem).into()))
 }

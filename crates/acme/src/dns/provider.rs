@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use causeway_dns::query::QueryError;
@@ -187,7 +187,7 @@ pub(crate) async fn call(http: &HttpClient, request: HttpRequest) -> Result<Byte
         if response.status.is_success() {
             return Ok(response.body);
         }
-        let pause = response.header("retry-after").and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
+        let pause = response.retry_after(SystemTime::now());
         match pause.filter(|pause| *pause <= PAUSE_MAX) {
             Some(pause) if response.status == StatusCode::TOO_MANY_REQUESTS && repeats < REPEATS_MAX => {
                 repeats += 1;

@@ -98,3 +98,32 @@ async fn https_needs_a_trusted_certificate() {
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(HttpClient::new(Some(&path)), Err(HttpError::Roots(_))));
 }
+
+// RFC 9110 §10.2.3 and §5.6.7: seconds, or a date in each of its three forms; all else is no value.
+#[tokio::test]
+async fn times_of_the_next_request() {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let seconds = |seconds: u64| Some(Duration::from_secs(seconds));
+    for (value, want) in [
+        ("0", seconds(0)),
+        (" 120 ", seconds(120)),
+        ("18446744073709551616", seconds(u64::MAX)),
+        ("Sun, 06 Nov 1994 08:49:47 GMT", seconds(10)),
+        ("Sunday, 06-Nov-94 08:49:47 GMT", seconds(10)),
+        ("Sun Nov  6 08:49:47 1994", seconds(10)),
+        ("Sun, 06 Nov 1994 08:49:27 GMT", seconds(0)),
+        ("Sun, 06 Nov 1994 08:49:47", None),
+        ("-1", None),
+        ("+1", None),
+        ("1.5", None),
+        ("", None),
+        ("soon", None),
+    ] {
+        let double = Double::new(&[(&format!("200 OK\r\nRetry-After: {value}"), "")]).await;
+        let response = HttpClient::new(None).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
+        assert_eq!(response.retry_after(now), want, "{value}");
+    }
+    let double = Double::new(&[("200 OK", "")]).await;
+    let response = HttpClient::new(None).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
+    assert_eq!(response.retry_after(now), None);
+}

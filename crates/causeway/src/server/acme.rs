@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_acme::challenge::{self, AuthoritiesOf};
 use causeway_acme::{
     AcmeError, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING,
-    PROPAGATION_TIMEOUT, RenewalAdvisor, Wanted,
+    PROPAGATION_TIMEOUT, RenewalAdvisor, Timing, Wanted,
 };
 use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, OcspPolicy, Public, SharedStorage};
 use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName, SignedName};
@@ -97,6 +97,7 @@ fn issuers(written: &PublicName) -> Vec<Issuer> {
             tls_alpn: !written.no_tls_alpn,
             is_distributed: !written.no_distributed,
             dns: written.dns.as_deref().and_then(dns_challenge),
+            timing: Timing::default(),
         }
     };
     written.issuers.iter().map(issuer).collect()
