@@ -50,14 +50,16 @@ pub struct Issuer {
 pub struct Timing {
     /// How long the authority may take to answer one request.
     pub request: Duration,
+    /// The pause before the first look at an order's progress; each further one is twice as long.
+    pub poll: Duration,
     /// The pause before the certificate is requested again, if the authority has not sent it although it was asked to issue it.
     pub download_pause: Duration,
 }
 
 impl Default for Timing {
-    /// 30 s, as in CertMagic, and 10 s.
+    /// 30 s, as in CertMagic, 250 ms, and 10 s.
     fn default() -> Self {
-        Self { request: http::LIMIT, download_pause: Duration::from_secs(10) }
+        Self { request: http::LIMIT, poll: Duration::from_millis(250), download_pause: Duration::from_secs(10) }
     }
 }
 

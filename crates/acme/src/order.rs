@@ -216,7 +216,7 @@ async fn complete(
 
 /// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection.
 async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -> Result<String, AcmeError> {
-    let retries = RetryPolicy::new().timeout(PATIENCE);
+    let retries = polling(issuer);
     let mut downloads = 1;
     loop {
         let error = match step!(order.poll_certificate(&retries)) {
@@ -236,6 +236,11 @@ async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -
         tracing::debug!(%error, ?pause, "the certificate has not arrived");
         tokio::time::sleep(pause).await;
     }
+}
+
+/// How the order's progress is polled.
+fn polling(issuer: &Issuer) -> RetryPolicy {
+    RetryPolicy::new().initial_delay(issuer.timing.poll).timeout(PATIENCE)
 }
 
 /// Whether this is a chain as RFC 8555 §9.1 defines it: certificates as PEM, at least one.
@@ -276,7 +281,7 @@ async fn prove(
     if order.state().status != OrderStatus::Pending {
         return Ok(());
     }
-    match step!(order.poll_ready(&RetryPolicy::new().timeout(PATIENCE))) {
+    match step!(order.poll_ready(&polling(issuer))) {
         Ok(OrderStatus::Ready) => Ok(()),
         Err(error) if order.state().status != OrderStatus::Invalid => Err(error.into()),
         _ => Err(AcmeError::Unverified(failure(order).await)),

@@ -1,3 +1,6 @@
+mod authority;
+mod faults;
+
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// A request as received.
@@ -72,7 +72,7 @@ impl Drop for Double {
 }
 
 /// Reads one request with `Content-Length` or without a body. `None` at the connection's end.
-async fn read(stream: &mut TcpStream) -> Option<Received> {
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Received> {
     let mut bytes = Vec::new();
     loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -1,0 +1,231 @@
+//! A local ACME authority for tests. It verifies neither signatures nor challenges, and answers chosen requests with a fault.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::double::read;
+
+/// A request to the authority, by the resource that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Directory,
+    Nonce,
+    Account,
+    NewOrder,
+    Authorization,
+    Challenge,
+    Order,
+    Finalize,
+    Certificate,
+}
+
+impl Stage {
+    /// In the order of a run without faults.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Directory,
+        Self::Nonce,
+        Self::Account,
+        Self::NewOrder,
+        Self::Authorization,
+        Self::Challenge,
+        Self::Order,
+        Self::Finalize,
+        Self::Certificate,
+    ];
+
+    fn of(target: &str) -> Self {
+        match target.trim_start_matches('/').split('/').next().unwrap() {
+            "directory" => Self::Directory,
+            "nonce" => Self::Nonce,
+            "account" => Self::Account,
+            "new-order" => Self::NewOrder,
+            "authorization" => Self::Authorization,
+            "challenge" => Self::Challenge,
+            "order" => Self::Order,
+            "finalize" => Self::Finalize,
+            "certificate" => Self::Certificate,
+            other => panic!("found a request for '{other}'"),
+        }
+    }
+}
+
+/// The answer to one request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    /// This status line's rest with headers, and this body. `%NONCE` in them is a fresh nonce.
+    Answer(&'static str, &'static str),
+    /// The end of the connection, without a response.
+    Cut,
+    /// The end of the connection in the middle of the usual response's body.
+    CutBody,
+    /// Nothing.
+    Hang,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The faults of the next requests for a stage; others get the usual answer.
+    faults: VecDeque<(Stage, Fault)>,
+    /// All requests so far.
+    received: Vec<Stage>,
+    nonces: usize,
+    /// The last order's progress.
+    is_proven: bool,
+    is_final: bool,
+}
+
+/// The running authority. Dropping it stops it.
+pub(crate) struct Authority {
+    pub(crate) directory: String,
+    /// The root of its own HTTPS certificate, and the chain that it issues, as PEM.
+    pub(crate) root: String,
+    state: Arc<Mutex<State>>,
+    task: JoinHandle<()>,
+}
+
+impl Authority {
+    pub(crate) async fn new() -> Self {
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
+        let tls = ServerConfig::builder().with_no_client_auth();
+        let tls = TlsAcceptor::from(Arc::new(tls.with_single_cert(vec![own.cert.der().clone()], key).unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        let state = Arc::new(Mutex::new(State::default()));
+        let root = own.cert.pem();
+        let (shared, base, chain) = (Arc::clone(&state), url.clone(), root.clone());
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (tls, state, base, chain) = (tls.clone(), Arc::clone(&shared), base.clone(), chain.clone());
+                tokio::spawn(async move {
+                    let Ok(mut stream) = tls.accept(stream).await else { return };
+                    while let Some(request) = read(&mut stream).await {
+                        let (_, target) = request.line.split_once(' ').unwrap();
+                        let stage = Stage::of(target);
+                        let (fault, usual, nonce) = {
+                            let mut state = state.lock().unwrap();
+                            state.received.push(stage);
+                            let at = state.faults.iter().position(|(faulty, _)| *faulty == stage);
+                            let fault = at.and_then(|at| state.faults.remove(at)).map(|(_, fault)| fault);
+                            let nonce = state.nonce();
+                            // With a fault that is no refusal, it does its work all the same.
+                            let is_refused = matches!(fault, Some(Fault::Answer(head, _)) if !head.starts_with("200"));
+                            let usual = if is_refused { String::new() } else { state.answer(stage, &base, &chain) };
+                            (fault, usual, nonce)
+                        };
+                        let response = match fault {
+                            None => usual,
+                            Some(Fault::Answer(head, body)) => respond(&head.replace("%NONCE", &nonce), body),
+                            Some(Fault::Cut) => return,
+                            Some(Fault::CutBody) => usual[..usual.len() - usual.len() / 4].to_owned(),
+                            Some(Fault::Hang) => {
+                                tokio::time::sleep(Duration::from_secs(3600)).await;
+                                return;
+                            }
+                        };
+                        // A response to HEAD has no body.
+                        let is_head = request.line.starts_with("HEAD ");
+                        let end = response.find("\r\n\r\n").filter(|_| is_head).map_or(response.len(), |at| at + 4);
+                        stream.write_all(&response.as_bytes()[..end]).await.unwrap();
+                        if matches!(fault, Some(Fault::CutBody)) {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { directory: format!("{url}/directory"), root, state, task }
+    }
+
+    /// Answers the next requests for a stage with these faults, in order.
+    pub(crate) fn fail(&self, faults: &[(Stage, Fault)]) {
+        let mut state = self.state.lock().unwrap();
+        state.faults = faults.iter().copied().collect();
+        state.received.clear();
+    }
+
+    /// The number of requests for this stage since the last call of [`fail`](Self::fail).
+    pub(crate) fn count(&self, stage: Stage) -> usize {
+        self.state.lock().unwrap().received.iter().filter(|received| **received == stage).count()
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl State {
+    fn nonce(&mut self) -> String {
+        self.nonces += 1;
+        format!("nonce{}", self.nonces)
+    }
+
+    /// The response of an authority without faults.
+    fn answer(&mut self, stage: Stage, base: &str, chain: &str) -> String {
+        let url = |resource: &str| format!("{base}/{resource}");
+        let mut head = format!("200 OK\r\nReplay-Nonce: {}", self.nonce());
+        let body = match stage {
+            Stage::Directory => {
+                json!({ "newNonce": url("nonce"), "newAccount": url("account"), "newOrder": url("new-order") })
+            }
+            Stage::Nonce => Value::Null,
+            Stage::Account => {
+                head.push_str(&format!("\r\nLocation: {}", url("account/1")));
+                json!({ "status": "valid" })
+            }
+            Stage::NewOrder => {
+                (self.is_proven, self.is_final) = (false, false);
+                head.push_str(&format!("\r\nLocation: {}", url("order/1")));
+                self.order(base)
+            }
+            Stage::Authorization => json!({
+                "status": if self.is_proven { "valid" } else { "pending" },
+                "identifier": { "type": "dns", "value": "name.example" },
+                "challenges": [{ "type": "http-01", "url": url("challenge/1"), "token": "token", "status": "pending" }],
+            }),
+            Stage::Challenge => {
+                self.is_proven = true;
+                json!({ "type": "http-01", "url": url("challenge/1"), "token": "token", "status": "processing" })
+            }
+            Stage::Order => self.order(base),
+            Stage::Finalize => {
+                self.is_final = true;
+                self.order(base)
+            }
+            Stage::Certificate => return respond(&head, chain),
+        };
+        respond(&head, &body.to_string())
+    }
+
+    fn order(&self, base: &str) -> Value {
+        let mut order = json!({
+            "status": "pending",
+            "identifiers": [{ "type": "dns", "value": "name.example" }],
+            "authorizations": [format!("{base}/authorization/1")],
+            "finalize": format!("{base}/finalize/1"),
+        });
+        if self.is_proven {
+            order["status"] = "ready".into();
+        }
+        if self.is_final {
+            order["status"] = "valid".into();
+            order["certificate"] = format!("{base}/certificate/1").into();
+        }
+        order
+    }
+}
+
+fn respond(head: &str, body: &str) -> String {
+    format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}

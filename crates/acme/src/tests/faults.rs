@@ -1,0 +1,192 @@
+//! Faults of an authority at each request of an order.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use causeway_certs::{FileStorage, KeyKind, SharedStorage};
+
+use super::authority::{Authority, Fault, Stage};
+use crate::{AcmeError, Issued, Issuer, Timing, Wanted, obtain};
+
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// An authority, an empty storage, and the settings to use both.
+struct Bench {
+    authority: Authority,
+    issuer: Issuer,
+    folder: PathBuf,
+    storage: SharedStorage,
+}
+
+impl Bench {
+    async fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("causeway-acme-faults-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let authority = Authority::new().await;
+        let root = folder.join("root.pem");
+        fs::write(&root, &authority.root).unwrap();
+        let issuer = Issuer {
+            directory: authority.directory.clone(),
+            root: Some(root),
+            // The order is not repeated with the other challenge.
+            tls_alpn: false,
+            is_distributed: false,
+            timing: Timing { request: Duration::from_millis(300), poll: PAUSE, download_pause: PAUSE },
+            ..Issuer::default()
+        };
+        let storage = Arc::new(FileStorage::new(folder.join("storage")));
+        Self { authority, issuer, folder, storage }
+    }
+
+    async fn obtain(&self) -> Result<Issued, AcmeError> {
+        let wanted =
+            Wanted { name: "name.example", key: KeyKind::P256, attempt: 0, must_staple: false, replaces: None };
+        obtain(&self.issuer, wanted, &self.storage).await
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+const RATE_LIMITED: &str = r#"{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many of them"}"#;
+const INTERNAL: &str = r#"{"type":"urn:ietf:params:acme:error:serverInternal","detail":"a broken disk"}"#;
+const BAD_NONCE: &str = r#"{"type":"urn:ietf:params:acme:error:badNonce","detail":"an old nonce"}"#;
+
+// RFC 8555 §6.6 and §6.7; RFC 9110 §10.2.3. A fault fails one call at most: no panic, no second order at once, no second account, and the next
+// call succeeds. A certificate that the authority has issued is fetched again instead.
+#[tokio::test]
+async fn a_fault_at_each_request() {
+    let faults: [(&str, Fault, &str); 9] = [
+        (
+            "429",
+            Fault::Answer("429 Too Many Requests\r\nRetry-After: 120\r\nReplay-Nonce: %NONCE", RATE_LIMITED),
+            "too many of them",
+        ),
+        ("429 bare", Fault::Answer("429 Too Many Requests\r\nRetry-After: 120", ""), "429"),
+        ("500", Fault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL), "a broken disk"),
+        (
+            "503 HTML",
+            Fault::Answer("503 Service Unavailable\r\nRetry-After: 18446744073709551615", "<html>down"),
+            "503",
+        ),
+        ("redirect", Fault::Answer("302 Found\r\nLocation: https://localhost/elsewhere", ""), "302"),
+        ("not JSON", Fault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "{\"status\": \"pend"), ""),
+        ("cut", Fault::Cut, ""),
+        ("cut in the body", Fault::CutBody, ""),
+        ("hang", Fault::Hang, "0.3 s"),
+    ];
+    let bench = Bench::new("each").await;
+    let Bench { authority, .. } = &bench;
+    bench.obtain().await.unwrap();
+    for stage in Stage::ALL {
+        for (label, fault, text) in faults {
+            let case = format!("{label} at {stage:?}");
+            if stage == Stage::Account {
+                // Registered once; the fault needs a new storage.
+                fs::remove_dir_all(bench.folder.join("storage")).unwrap();
+            }
+            authority.fail(&[(stage, fault)]);
+            let result = bench.obtain().await;
+            let is_harmless = stage == Stage::Nonce && label == "not JSON";
+            // Unless the authority wants the next request later than the order may wait.
+            let is_repeated = stage == Stage::Certificate && !label.starts_with("429") && label != "503 HTML";
+            match result {
+                Ok(_) => assert!(is_harmless || is_repeated, "{case}: succeeded"),
+                Err(error) => {
+                    assert!(!is_harmless && !is_repeated, "{case}: {error}");
+                    // A response to HEAD has no problem document.
+                    let text = match fault {
+                        Fault::Answer(head, _) if stage == Stage::Nonce => &head[..3],
+                        _ => text,
+                    };
+                    assert!(error.to_string().contains(text), "{case}: {error}");
+                    let wait = error.retry_at().map(|at| at.duration_since(SystemTime::now()).unwrap().as_secs());
+                    match label {
+                        "429" | "429 bare" => assert!(matches!(wait, Some(115..=120)), "{case}: {wait:?}"),
+                        "503 HTML" => assert!(matches!(wait, Some(604_790..=604_800)), "{case}: {wait:?}"),
+                        _ => assert_eq!(wait, None, "{case}"),
+                    }
+                }
+            }
+            assert!(authority.count(Stage::NewOrder) <= 1, "{case}: {} orders", authority.count(Stage::NewOrder));
+            authority.fail(&[]);
+            bench.obtain().await.unwrap_or_else(|error| panic!("after {case}: {error}"));
+            let registers_now = stage == Stage::Account;
+            assert_eq!(authority.count(Stage::Account) > 0, registers_now, "after {case}: another account");
+        }
+    }
+}
+
+// RFC 8555 §7.1: a member that is missing, or of another type, fails the order. No answer makes the client panic or fetch another resource.
+#[tokio::test]
+async fn answers_that_lack_members() {
+    let head = "200 OK\r\nReplay-Nonce: %NONCE\r\nLocation: https://localhost:1/";
+    let bench = Bench::new("members").await;
+    bench.obtain().await.unwrap();
+    for stage in [Stage::Directory, Stage::NewOrder, Stage::Authorization, Stage::Order, Stage::Finalize] {
+        for body in [
+            "",
+            "null",
+            "{}",
+            "[1]",
+            r#"{"status": "invalid", "authorizations": [], "finalize": "", "identifiers": []}"#,
+            r#"{"status": "valid", "authorizations": [], "finalize": "x:"}"#,
+            r#"{"status": "valid", "certificate": "http://localhost:1/", "authorizations": [], "finalize": "x:"}"#,
+            r#"{"status": "pending", "authorizations": ["http://localhost:1/", "", "x:"], "finalize": "x:"}"#,
+            r#"{"status": "pending", "identifier": {"type": "dns", "value": "name.example"}, "challenges": []}"#,
+            r#"{"status": "deactivated", "identifier": {"type": "dns", "value": "name.example"}, "challenges": []}"#,
+            r#"{"newNonce": "http://localhost:1/", "newAccount": "", "newOrder": "\u0000"}"#,
+        ] {
+            // An authorization is fetched twice.
+            bench.authority.fail(&[(stage, Fault::Answer(head, body)); 2]);
+            // An order is polled until its status is one that ends this.
+            let may_succeed = matches!(stage, Stage::Order | Stage::Finalize);
+            match bench.obtain().await {
+                Ok(issued) => {
+                    assert!(may_succeed, "{body} at {stage:?}");
+                    assert_eq!(issued.chain, bench.authority.root);
+                }
+                Err(error) => assert!(!error.to_string().is_empty(), "{body} at {stage:?}"),
+            }
+            assert!(bench.authority.count(Stage::NewOrder) <= 1, "{body} at {stage:?}");
+            bench.authority.fail(&[]);
+            bench.obtain().await.unwrap_or_else(|error| panic!("after {body} at {stage:?}: {error}"));
+        }
+    }
+}
+
+// RFC 8555 §6.5: a client repeats a request whose nonce the authority rejects, with the nonce of this response.
+#[tokio::test]
+async fn rejected_nonces_at_each_request() {
+    let fault = Fault::Answer("400 Bad Request\r\nReplay-Nonce: %NONCE", BAD_NONCE);
+    let bench = Bench::new("nonces").await;
+    for stage in Stage::ALL.into_iter().filter(|stage| !matches!(stage, Stage::Directory | Stage::Nonce)) {
+        let repeats = [(stage, fault); 5];
+        bench.authority.fail(&repeats);
+        bench.obtain().await.unwrap_or_else(|error| panic!("{stage:?}: {error}"));
+        assert_eq!(bench.authority.count(Stage::NewOrder), if stage == Stage::NewOrder { 6 } else { 1 }, "{stage:?}");
+    }
+}
+
+// RFC 8555 §7.4.2: an issued certificate is fetched up to four times; a new order would count towards the authority's rate limits.
+#[tokio::test]
+async fn an_issued_certificate_is_fetched_again() {
+    let bench = Bench::new("download").await;
+    let fault = (Stage::Certificate, Fault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL));
+    for (faults, is_obtained) in [(3, true), (4, false)] {
+        bench.authority.fail(&vec![fault; faults]);
+        assert_eq!(bench.obtain().await.is_ok(), is_obtained, "{faults} faults");
+        assert_eq!(bench.authority.count(Stage::NewOrder), 1);
+        assert_eq!(bench.authority.count(Stage::Certificate), 4);
+    }
+    // A chain that is none (RFC 8555 §9.1) counts as a fault.
+    bench
+        .authority
+        .fail(&[(Stage::Certificate, Fault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "-----BEGIN NOTHING"))]);
+    assert_eq!(bench.obtain().await.unwrap().chain, bench.authority.root);
+}
