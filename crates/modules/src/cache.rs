@@ -240,7 +240,11 @@ impl CacheRules {
         let request = cx.head().fields();
         let is_conditional =
             stale.is_none() && (request.contains(names::IF_NONE_MATCH) || request.contains(names::IF_MODIFIED_SINCE));
+        // Nor is one that each request must have validated: a wait would only put the validations in a row.
+        let is_always_validated =
+            stale.as_ref().is_some_and(|stale| stale.directives.no_cache || stale.freshness.lifetime.is_zero());
         let is_shared = self.coalesces
+            && !is_always_validated
             && !request.contains(names::RANGE)
             && !is_conditional
             && !privacy.forbids_storing
@@ -333,10 +337,9 @@ impl CacheRules {
             // After a fetch that takes too long the request goes to the origin, as those after it.
             let fetches = if has_ended { waits.fetches + 1 } else { WAITS_MAX };
             if !has_ended {
-                let now = cx.worker().now();
                 cx.with_scratch(|cx, key| {
                     rules.key.write(cx, key);
-                    rules.tiers.store.pause_coalescing(rules.tiers.store.key(key), now);
+                    rules.tiers.store.mark_slow(rules.tiers.store.key(key));
                 });
             }
             rules.begin(cx, Waits { fetches, ..waits })
@@ -446,9 +449,20 @@ impl CacheRules {
                     // It answers this request, and is not stored again.
                     None => (stale, Then::Passed),
                 };
+                // The origin sets them for this client: they are not stored, and not lost either.
+                let cookies: Vec<_> = {
+                    let fields = cx.response().fields();
+                    let is_new = |cookie: &&[u8]| !fetch.base.get_all(names::SET_COOKIE).any(|old| old == *cookie);
+                    let new = fields.get_all(names::SET_COOKIE).filter(is_new);
+                    new.filter_map(|cookie| FieldValue::parse(cookie).map(OwnedValue::from)).collect()
+                };
                 cx.response_mut().copy_from(&fetch.base);
                 let handled = Handled::Forwarded { why, status: Some(status), then };
-                return self.serve(cx, &stored, Some(&fetch.request), handled);
+                let response = self.serve(cx, &stored, Some(&fetch.request), handled);
+                for cookie in cookies {
+                    cx.response_mut().append(names::SET_COOKIE, cookie.as_ref());
+                }
+                return response;
             }
             if is_outage(status) && self.may_replace_error(&stale, now) {
                 cx.response_mut().copy_from(&fetch.base);
@@ -483,12 +497,19 @@ impl CacheRules {
         let wall = cx.worker().wall();
         let fields = stale.fields.updated(&fetch.base, cx.response().fields(), wall);
         let times = (fetch.sent, now, wall);
-        let (freshness, directives) = assess(&fields.whole, stale.status, fetch.privacy, &self.storing, times)?;
-        if fields.whole.len() > FIELDS_MAX {
-            return None;
-        }
-        let stored = Arc::new(stale.revalidated(fields, freshness, directives));
         let key = self.tiers.store.key(&fetch.key);
+        let may_store = |privacy| {
+            let is_bounded = fields.whole.len() <= FIELDS_MAX;
+            assess(&fields.whole, stale.status, privacy, &self.storing, times).filter(|_| is_bounded)
+        };
+        let Some((freshness, directives)) = may_store(fetch.privacy) else {
+            // Not even as the response to another request, so the old one must not be used either.
+            if may_store(Privacy::default()).is_none() {
+                self.tiers.remove(key);
+            }
+            return None;
+        };
+        let stored = Arc::new(stale.revalidated(fields, freshness, directives));
         self.tiers.put(key, &fetch.request, &stored, fetch.epoch, &**cx.worker());
         Some(stored)
     }

@@ -21,6 +21,8 @@ use super::stored::StoredResponse;
 
 /// Responses that wait to be written; further ones stay in memory only.
 const WRITES_MAX: usize = 256;
+/// The content of these, in bytes: it stays in memory although the store may have dropped it.
+const WRITES_BYTES_MAX: usize = 64 << 20;
 /// Files of one key that are read for a look-up.
 const FILES_READ_MAX: usize = 16;
 /// The bytes that a file takes on the disk in addition to its own, for the bound.
@@ -247,7 +249,8 @@ impl Disk {
     pub(super) fn write(&self, key: &[u8], stored: &Arc<StoredResponse>, now: Instant, wall: SystemTime) {
         let id = FileId { key: digest(key), vary: vary_digest(stored) };
         let mut state = self.state();
-        if state.writes.len() < WRITES_MAX {
+        let bytes = stored.body.len() + state.writes.iter().map(|write| write.stored.body.len()).sum::<usize>();
+        if state.writes.len() < WRITES_MAX && (bytes <= WRITES_BYTES_MAX || state.writes.is_empty()) {
             let (key, stored) = (key.into(), Arc::clone(stored));
             state.writes.push_back(Arc::new(PendingWrite { id, key, stored, now, wall }));
             self.changed.notify_one();

@@ -109,7 +109,16 @@ struct Shard {
     /// The number of removals: a response that was fetched before one is not stored.
     epoch: u64,
     /// The keys that a request fetches, with the requests that wait for it.
-    fetches: HashMap<u64, Vec<Sender<()>>, BuildHasherDefault<AsItIs>>,
+    fetches: HashMap<u64, FetchUnderWay, BuildHasherDefault<AsItIs>>,
+}
+
+/// A fetch that is under way.
+#[derive(Debug, Default)]
+struct FetchUnderWay {
+    /// The requests that wait for it.
+    waiting: Vec<Sender<()>>,
+    /// A request waited in vain: its response has no end, or takes very long. No further request waits for it.
+    is_slow: bool,
 }
 
 #[derive(Debug)]
@@ -152,6 +161,17 @@ pub(super) enum Found {
     /// The key has responses to other requests only.
     Other,
     Nothing,
+}
+
+/// How a stored response relates to one that is being stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replacement {
+    /// The new one replaces it.
+    Replaced,
+    /// It is newer than the new one, which is not stored.
+    Newer,
+    /// It answers other requests.
+    Other,
 }
 
 /// How a request that was not answered from the store continues.
@@ -225,17 +245,27 @@ impl Store {
         if shard.slot_mut(key).is_some_and(|slot| slot.coalescing_paused_until.is_some_and(|until| now < until)) {
             return FetchTurn::Alone;
         }
-        if let Some(waiting) = shard.fetches.get_mut(&key.hash) {
-            waiting.retain(|sender| !sender.is_canceled());
-            if waiting.len() == WAITING_MAX {
+        if let Some(FetchUnderWay { waiting, is_slow }) = shard.fetches.get_mut(&key.hash) {
+            // Before the vector grows, so that a burst of requests passes over it a few times only.
+            if waiting.len() == waiting.capacity() {
+                waiting.retain(|sender| !sender.is_canceled());
+            }
+            if *is_slow || waiting.len() == WAITING_MAX {
                 return FetchTurn::Alone;
             }
             let (sender, receiver) = channel();
             waiting.push(sender);
             return FetchTurn::Wait(receiver);
         }
-        shard.fetches.insert(key.hash, Vec::new());
+        shard.fetches.insert(key.hash, FetchUnderWay::default());
         FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
+    }
+
+    /// Records that a request waited for the fetch of this key in vain.
+    pub(super) fn mark_slow(&self, key: CacheKey<'_>) {
+        if let Some(fetch) = self.shard(key.hash).fetches.get_mut(&key.hash) {
+            fetch.is_slow = true;
+        }
     }
 
     /// Returns the number that [`put`](Self::put) needs, before a response is fetched.
@@ -247,21 +277,28 @@ impl Store {
     /// `epoch`, or if it is too large.
     pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>, epoch: u64) -> bool {
         let mut scratch = Vec::new();
-        self.insert(key, stored, epoch, |old, _| old.vary.matches(request, &mut scratch))
+        self.insert(key, stored, epoch, |old, _| match old.vary.matches(request, &mut scratch) {
+            true => Replacement::Replaced,
+            false => Replacement::Other,
+        })
     }
 
-    /// As [`put`](Self::put), for a response that was read from a file: in place of those with the same request fields.
+    /// As [`put`](Self::put), for a response that was read from a file: in place of an older one with the same request fields.
     pub(super) fn put_read(&self, key: CacheKey<'_>, stored: Arc<StoredResponse>, epoch: u64) -> bool {
-        self.insert(key, stored, epoch, |old, new| old.vary.parts() == new.vary.parts())
+        self.insert(key, stored, epoch, |old, new| match old.vary.parts() == new.vary.parts() {
+            true if old.freshness.received > new.freshness.received => Replacement::Newer,
+            true => Replacement::Replaced,
+            false => Replacement::Other,
+        })
     }
 
-    /// Stores a response in place of those for which `replaces` returns true, and drops other keys until it fits.
+    /// Stores a response in place of those for which `compare` returns [`Replacement::Replaced`], and drops other keys until it fits.
     fn insert(
         &self,
         key: CacheKey<'_>,
         stored: Arc<StoredResponse>,
         epoch: u64,
-        mut replaces: impl FnMut(&StoredResponse, &StoredResponse) -> bool,
+        mut compare: impl FnMut(&StoredResponse, &StoredResponse) -> Replacement,
     ) -> bool {
         let bytes = stored.bytes();
         let slot_bytes = SLOT_BYTES + key.text.len();
@@ -276,7 +313,15 @@ impl Store {
             let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
             slot.coalescing_paused_until = None;
             let variants = &mut slot.variants;
-            variants.retain(|old| !replaces(old, &stored));
+            let mut has_newer = false;
+            variants.retain(|old| {
+                let replacement = compare(old, &stored);
+                has_newer |= replacement == Replacement::Newer;
+                replacement != Replacement::Replaced
+            });
+            if has_newer {
+                return false;
+            }
             if variants.len() == VARIANTS_MAX {
                 variants.remove(0);
             }
@@ -485,8 +530,8 @@ pub(super) struct FetchGuard {
 
 impl Drop for FetchGuard {
     fn drop(&mut self) {
-        let waiting = self.store.shard(self.hash).fetches.remove(&self.hash);
-        for sender in waiting.into_iter().flatten() {
+        let fetch = self.store.shard(self.hash).fetches.remove(&self.hash).unwrap_or_default();
+        for sender in fetch.waiting {
             // The receiver is gone if its request was cancelled.
             let _ = sender.send(());
         }
@@ -648,6 +693,40 @@ mod tests {
         assert!(matches!(store.take_turn(key, now), FetchTurn::Alone));
         assert!(matches!(store.find(key, &FieldMap::new(), &mut Vec::new()), Found::Nothing));
         assert!(matches!(store.take_turn(key, now + COALESCING_PAUSE), FetchTurn::Fetch(_)));
+    }
+
+    // A response without an end: after one request has waited in vain, others do not wait for this fetch.
+    #[test]
+    fn a_slow_fetch_holds_up_no_further_request() {
+        let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
+        let key = store.key(b"k");
+        store.mark_slow(key);
+        let FetchTurn::Fetch(guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
+        assert!(matches!(store.take_turn(key, now), FetchTurn::Wait(_)));
+        store.mark_slow(key);
+        let later = now + 2 * COALESCING_PAUSE;
+        assert!(matches!(store.take_turn(key, later), FetchTurn::Alone));
+        drop(guard);
+        assert!(matches!(store.take_turn(key, later), FetchTurn::Fetch(_)));
+    }
+
+    // A file that is read late does not replace the response that was fetched meanwhile.
+    #[test]
+    fn an_older_file_replaces_no_newer_response() {
+        let (store, now) = (Store::new(1 << 20), Instant::now());
+        let key = store.key(b"k");
+        let later = now + Duration::from_secs(1);
+        assert!(store.put(key, &FieldMap::new(), stored(2, Vary::default(), later), 0));
+        assert!(!store.put_read(key, stored(1, Vary::default(), now), 0));
+        let find = || match store.find(key, &FieldMap::new(), &mut Vec::new()) {
+            Found::Match(stored) => stored.body.len(),
+            other => panic!("found {other:?}"),
+        };
+        assert_eq!(find(), 2);
+        check(&store);
+        assert!(store.put_read(key, stored(3, Vary::default(), later), 0));
+        assert_eq!((find(), store.usage().responses), (3, 1));
+        check(&store);
     }
 
     #[test]

@@ -180,7 +180,8 @@ pub(super) fn assess(
         // One client's cookie is not for others: RFC 9111 §7.3 leaves the choice to the cache.
         || fields.contains(names::SET_COOKIE)
         || privacy.is_authorized && !directives.allows_authorization()
-        || fields.list(names::VARY).any(|name| name == b"*")
+        // RFC 9111 §4.1: `*` matches no request; nor can a name that is none.
+        || fields.list(names::VARY).any(|name| NameRef::parse(name).is_none_or(|name| name.as_str() == "*"))
     {
         return None;
     }

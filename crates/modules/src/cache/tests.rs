@@ -428,6 +428,62 @@ fn validation() {
     assert_eq!(bench.seen()[0].field("If-None-Match"), Some("\"b\""));
 }
 
+// RFC 9111 §7.3: a cookie that comes with a validation is for the client whose request was forwarded, and for no other.
+#[test]
+fn cookies_of_a_validation() {
+    let mut bench = bench(json!({}));
+    bench.replies([
+        reply("Cache-Control: max-age=10 | ETag: \"a\"", "one"),
+        reply("Cache-Control: max-age=10 | Set-Cookie: a=1 | Set-Cookie: b=2", "").status(304),
+    ]);
+    bench.get("");
+    bench.pass(10);
+    let two = bench.get("");
+    let cookies = two.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+    let cookies: Vec<_> = cookies.map(|(_, cookie)| &**cookie).collect();
+    assert_eq!((two.text(), &*cookies), ("one", &["a=1", "b=2"][..]));
+    let three = bench.get("");
+    assert_eq!((three.text(), three.field("Set-Cookie")), ("one", None));
+    assert_eq!(bench.seen().len(), 2);
+}
+
+// RFC 9111 §4.3.4 and §5.2.2: a validation that forbids storing removes the response, also for use instead of an error.
+#[test]
+fn a_validation_that_forbids_storing() {
+    for (control, is_kept) in [("no-store", false), ("private", false), ("max-age=10", true)] {
+        let mut bench = bench(json!({ "stale": "1h" }));
+        bench.replies([
+            reply("Cache-Control: max-age=10 | ETag: \"a\"", "one"),
+            reply(&format!("Cache-Control: {control}"), "").status(304),
+            reply("", "broken").status(503),
+        ]);
+        bench.get("");
+        bench.pass(10);
+        assert_eq!(bench.get("").text(), "one", "{control}");
+        bench.pass(10);
+        assert_eq!(bench.get("").text(), if is_kept { "one" } else { "broken" }, "{control}");
+    }
+    // A client that forbids storing removes no response.
+    let mut bench = bench(json!({ "stale": "1h" }));
+    bench.replies([
+        reply("Cache-Control: max-age=10 | ETag: \"a\"", "one"),
+        reply("Cache-Control: max-age=10", "").status(304),
+        reply("", "broken").status(503),
+    ]);
+    bench.get("");
+    bench.pass(10);
+    assert_eq!(bench.get("Cache-Control: no-store").text(), "one");
+    assert_eq!(bench.get("").text(), "one");
+}
+
+// RFC 9111 §4.1: no request matches `*`, nor a name that is none.
+#[test]
+fn vary_that_matches_no_request() {
+    for vary in ["*", "Accept, *", "Accept Language", "a(b)"] {
+        check(("", &format!("Cache-Control: max-age=10 | Vary: {vary}")), 1, "", false);
+    }
+}
+
 // RFC 9111 §4.3.2, RFC 9110 §13 and §14: conditions and ranges of requests, answered from the store.
 #[test]
 fn conditions_and_ranges() {
@@ -787,6 +843,20 @@ fn personal_requests_do_not_wait() {
         .collect();
     assert_eq!(bench.seen().len(), 4);
     drop(fetching);
+}
+
+// RFC 9111 §5.2.2.4: each request for the response is validated. The requests do not wait for each other's validation.
+#[test]
+fn validations_do_not_wait() {
+    for control in ["no-cache", "max-age=0", "no-cache, max-age=60"] {
+        let mut bench = bench(json!({}));
+        let (head, update) = (format!("Cache-Control: {control} | ETag: \"a\""), format!("Cache-Control: {control}"));
+        bench.replies([reply(&head, "one"), reply(&update, "").pieces(&["two"], None)]);
+        bench.get("");
+        let _one = bench.kit.verdict(&Request::get("/"));
+        let _two = bench.kit.verdict(&Request::get("/"));
+        assert_eq!(bench.seen().len(), 3, "{control}");
+    }
 }
 
 // A fetch that takes too long: the waiting request goes to the origin, and those after it do not wait.
