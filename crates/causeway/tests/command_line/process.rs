@@ -198,6 +198,11 @@ impl ServerProcess {
         self.line_with("")
     }
 
+    /// Returns the lines on standard error so far that were not returned yet.
+    pub(crate) fn unread_lines(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
     /// Returns the first `count` lines of standard output.
     pub(crate) fn printed(&mut self, count: usize) -> Vec<String> {
         let stdout = BufReader::new(self.child.stdout.take().unwrap());
