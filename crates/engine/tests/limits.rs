@@ -3,10 +3,12 @@
 
 mod support;
 
+use std::io::Read as _;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use causeway_engine::BlockingSpec;
-use causeway_pipeline::{Ending, HeadLimits, Timeouts};
+use causeway_pipeline::{Ending, HeadLimits, Timeouts, TransferLimit};
 
 use support::{ClientResponse, Close, TestServer, bytes};
 
@@ -16,8 +18,9 @@ const SHORT: Duration = Duration::from_millis(300);
 #[test]
 fn defaults_are_the_documented_ones() {
     let second = Duration::from_secs(1);
-    let Timeouts { head, body_idle, write_idle, keep_alive, linger } = Timeouts::default();
-    assert_eq!([head, body_idle, write_idle, keep_alive, linger], [10, 60, 60, 300, 2].map(|count| second * count));
+    let Timeouts { head, body, write, keep_alive, linger } = Timeouts::default();
+    assert_eq!([head, body.idle, write.idle, keep_alive, linger], [10, 60, 60, 300, 2].map(|count| second * count));
+    assert_eq!((body.bytes_per_second, write.bytes_per_second), (None, None));
     let HeadLimits {
         head_bytes_max,
         fields_max,
@@ -82,7 +85,7 @@ fn an_idle_connection_ends_without_a_word() {
 
 #[test]
 fn a_body_that_pauses_too_long_is_told_to_its_reader() {
-    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);
     let mut client = server.client();
     client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
     let answer = client.answer();
@@ -93,7 +96,7 @@ fn a_body_that_pauses_too_long_is_told_to_its_reader() {
 
 #[test]
 fn a_body_that_pauses_too_long_and_that_nobody_reads_ends_the_connection() {
-    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);
     let mut client = server.client();
     client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
     assert_eq!(client.answer().text(), "fixed");
@@ -103,24 +106,96 @@ fn a_body_that_pauses_too_long_and_that_nobody_reads_ends_the_connection() {
 
 #[test]
 fn a_handler_that_does_not_read_owes_the_time_itself() {
-    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
+    for rate in [None, NonZeroU64::new(100_000_000)] {
+        let server = TestServer::start(|setup| {
+            setup.timeouts.body = TransferLimit { idle: SHORT, bytes_per_second: rate };
+        });
+        let mut client = server.client();
+        let body = bytes(10 * 1024 * 1024);
+        let mut reader = support::TestClient::over(client.stream.try_clone().unwrap());
+        let writer = std::thread::spawn(move || client.post("/slowly", &body));
+        server.probe.await_held(1);
+        // When a second connection's body has timed out, the time limit has passed for this one, too.
+        let mut other = server.client();
+        other.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
+        assert_eq!(other.answer().status, 408);
+        server.probe.release();
+        assert_eq!(reader.answer().status, 200);
+        writer.join().unwrap();
+    }
+}
+
+/// Sends a body of 1000 bytes in pieces of 10 bytes, one each 10 ms or later. Returns the response.
+fn drip(server: &TestServer) -> ClientResponse {
+    use std::io::Write as _;
     let mut client = server.client();
-    let body = bytes(10 * 1024 * 1024);
+    client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\n");
     let mut reader = support::TestClient::over(client.stream.try_clone().unwrap());
-    let writer = std::thread::spawn(move || client.post("/slowly", &body));
+    let drip = std::thread::spawn(move || {
+        (0..100).all(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            client.stream.write_all(b"0123456789").is_ok()
+        })
+    });
+    let answer = reader.answer();
+    drip.join().unwrap();
+    answer
+}
+
+// Caddy, `read_min_rate`: a body that never stops is cut off if it is slower than the rate, beyond the time limit.
+#[test]
+fn a_body_below_the_minimum_rate() {
+    for (rate, status) in [(1_000_000, 408), (1, 200)] {
+        let server = TestServer::start(|setup| {
+            setup.timeouts.body = TransferLimit { idle: SHORT, bytes_per_second: NonZeroU64::new(rate) };
+        });
+        assert_eq!(drip(&server).status, status, "{rate} bytes a second");
+    }
+}
+
+// Caddy, `write_min_rate`: a client that reads all the time is cut off if it is slower than the rate.
+#[test]
+fn a_response_below_the_minimum_rate() {
+    let server = TestServer::start(|setup| {
+        setup.timeouts.write = TransferLimit { idle: SHORT, bytes_per_second: NonZeroU64::new(1_000_000_000) };
+    });
+    let mut client = server.client();
+    client.ask("/bytes/1000000000");
+    let mut read = 0;
+    loop {
+        match client.stream.read(&mut [0; 64 * 1024]) {
+            Ok(1..) => read += 1,
+            _ => break,
+        }
+        // About 6 MB a second.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(read > 10, "{read} reads");
+    let outcome = server.probe.outcome("/bytes/1000000000");
+    assert_eq!(outcome.ending, Ending::TimedOut);
+    assert!(outcome.sent < 1_000_000_000);
+}
+
+// The time in which the server has nothing to send does not count.
+#[test]
+fn a_response_that_waits_is_not_below_the_minimum_rate() {
+    let server = TestServer::start(|setup| {
+        setup.timeouts.write = TransferLimit { idle: SHORT, bytes_per_second: NonZeroU64::new(1_000_000_000) };
+        setup.timeouts.body.idle = SHORT;
+    });
+    let mut client = server.client();
+    client.ask("/hold");
     server.probe.await_held(1);
-    // When a second connection's body has timed out, the time limit has passed for this one, too.
     let mut other = server.client();
     other.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
     assert_eq!(other.answer().status, 408);
     server.probe.release();
-    assert_eq!(reader.answer().status, 200);
-    writer.join().unwrap();
+    assert_eq!(client.answer().status, 200);
 }
 
 #[test]
 fn a_peer_that_reads_nothing_is_reset() {
-    let server = TestServer::start(|setup| setup.timeouts.write_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.write.idle = SHORT);
     let mut client = server.client();
     client.ask("/bytes/100000000");
     let outcome = server.probe.outcome("/bytes/100000000");

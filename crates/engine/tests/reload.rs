@@ -404,7 +404,7 @@ fn idle_connections_meet_the_next_timeouts_and_exchanges_under_way_do_not() {
     server
         .reload(|setup| {
             setup.timeouts.keep_alive = Duration::from_millis(100);
-            setup.timeouts.body_idle = Duration::from_millis(100);
+            setup.timeouts.body.idle = Duration::from_millis(100);
         })
         .unwrap();
     idle.closed();

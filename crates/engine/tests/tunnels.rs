@@ -322,7 +322,7 @@ async fn is_ended(body: &mut h2::RecvStream) -> bool {
 fn halves_of_a_stream() {
     let bench = TunnelFixture::new(|setup| {
         setup.timeouts.keep_alive = Duration::from_millis(300);
-        setup.timeouts.body_idle = Duration::from_millis(100);
+        setup.timeouts.body.idle = Duration::from_millis(100);
     });
     let mut client = bench.clear.http2();
     let mut open = |origin: &Origin| {

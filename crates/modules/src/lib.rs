@@ -7,6 +7,7 @@
 //! - [`rate_limit`]: at most a number of requests in a window of time
 //! - [`cache`]: responses that are stored and used again
 //! - [`headers`], [`rewrite`], [`request_body`]: changes to the request and the response
+//! - [`timeouts`]: limits on the time of transfers
 //! - [`encode`]: compressed responses
 //! - [`push`]: accepted without effect
 //! - [`templates`]: responses that are executed as templates
@@ -62,6 +63,7 @@ mod single_flight;
 pub mod static_response;
 pub mod subroute;
 pub mod templates;
+pub mod timeouts;
 pub mod trace;
 pub mod vars;
 
@@ -93,6 +95,7 @@ pub fn register(registry: &mut Registry) {
     registry.handler("static_response", static_response::make);
     registry.handler("subroute", subroute::make);
     registry.handler("templates", templates::make);
+    registry.handler("timeouts", timeouts::make);
     registry.handler("tracing", trace::make);
     registry.handler("vars", vars::make);
 }

@@ -129,7 +129,8 @@ fn variables() {
 #[test]
 fn request_body_and_a_remembered_password() {
     let limit = json!({ "handler": "request_body", "max_size": 100 });
-    check(json!([limit, respond("ok")]), &get("/").field("Content-Length", "100"), "ok");
+    let timeouts = json!({ "handler": "timeouts", "read_timeout": "1s", "write_timeout": "1s" });
+    check(json!([limit, timeouts, respond("ok")]), &get("/").field("Content-Length", "100"), "ok");
     let hash = causeway_modules::authentication::hash::bcrypt(b"secret", 4).expect("a hash");
     let basic = json!({ "accounts": [{ "username": "alice", "password": hash }], "hash_cache": {} });
     let handler = json!({ "handler": "authentication", "providers": { "http_basic": basic } });

@@ -163,6 +163,7 @@ fn the_registry_names_all_modules() {
         "http.handlers.static_response",
         "http.handlers.subroute",
         "http.handlers.templates",
+        "http.handlers.timeouts",
         "http.handlers.tracing",
         "http.handlers.vars",
         "http.matchers.client_ip",

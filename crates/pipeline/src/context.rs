@@ -30,7 +30,7 @@ use causeway_message::{Chunk, FieldValue, Head, names};
 
 use crate::body::Mailbox;
 use crate::handler::Fault;
-use crate::listen::Ends;
+use crate::listen::{Ends, TransferLimit};
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::worker::Worker;
@@ -105,6 +105,7 @@ struct Parts {
     scratches: Scratches,
     waiting: WaitingState,
     flow: Flow,
+    transfers: TransferState,
     is_unrecorded: bool,
 }
 
@@ -125,6 +126,7 @@ impl Parts {
             scratches,
             waiting,
             flow,
+            transfers,
             is_unrecorded,
         } = self;
         // First, because the pending future may own a body or a call of this exchange.
@@ -139,6 +141,7 @@ impl Parts {
         locals.reset();
         scratches.reset();
         flow.reset();
+        transfers.reset();
         *is_unrecorded = false;
     }
 }
@@ -156,6 +159,21 @@ impl FaultState {
         let Self { current, id } = self;
         *current = None;
         *id = None;
+    }
+}
+
+/// The time limits that handlers set in place of the listener's.
+#[derive(Default)]
+struct TransferState {
+    body: Option<TransferLimit>,
+    write: Option<TransferLimit>,
+}
+
+impl TransferState {
+    fn reset(&mut self) {
+        let Self { body, write } = self;
+        *body = None;
+        *write = None;
     }
 }
 
@@ -200,6 +218,7 @@ impl Spare {
             scratches: Scratches::default(),
             waiting: WaitingState::default(),
             flow: Flow::default(),
+            transfers: TransferState::default(),
             is_unrecorded: false,
         }))
     }
@@ -327,6 +346,24 @@ impl Context {
         let parts = &mut *self.0;
         parts.fault.current.as_ref()?;
         Some(*parts.fault.id.get_or_insert_with(|| parts.worker.random()))
+    }
+
+    /// Sets the limits on the transfer of the request's body and of the response, in place of those of the listener or of an earlier
+    /// handler. `None` keeps a limit.
+    pub fn limit_transfers(&mut self, body: Option<TransferLimit>, write: Option<TransferLimit>) {
+        let TransferState { body: old_body, write: old_write } = &mut self.0.transfers;
+        *old_body = body.or(*old_body);
+        *old_write = write.or(*old_write);
+    }
+
+    /// Returns the limit on the transfer of the request's body that a handler has set.
+    pub fn body_transfer_limit(&self) -> Option<TransferLimit> {
+        self.0.transfers.body
+    }
+
+    /// Returns the limit on the transfer of the response that a handler has set.
+    pub fn write_transfer_limit(&self) -> Option<TransferLimit> {
+        self.0.transfers.write
     }
 
     /// Enables or disables the access record of this exchange, on a server that keeps access records.

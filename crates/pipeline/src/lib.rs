@@ -48,7 +48,7 @@ pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Re
 pub use listen::{
     BoundAddress, ClientAuthentication, ClientAuthenticationMode, Ends, HeadLimits, Http2, ListenAddress, ListenerSpec,
     ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, TcpProbes, Timeouts, TlsPolicy, TlsSpec, TlsVersion,
-    UNIX_PEER, UnixAddress,
+    TransferLimit, UNIX_PEER, UnixAddress,
 };
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};

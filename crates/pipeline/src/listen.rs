@@ -8,6 +8,7 @@ mod tls;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -352,10 +353,10 @@ impl Default for Http2 {
 pub struct Timeouts {
     /// From the first byte of a head to its last; 10 s.
     pub head: Duration,
-    /// Between two arrivals of body bytes; 60 s.
-    pub body_idle: Duration,
-    /// While output is queued and the peer accepts none of it; 60 s.
-    pub write_idle: Duration,
+    /// Of a request's body: between two arrivals; 60 s.
+    pub body: TransferLimit,
+    /// Of a response: while output is queued and the peer accepts none of it; 60 s.
+    pub write: TransferLimit,
     /// Idle time between requests; 300 s.
     pub keep_alive: Duration,
     /// After the last response, for the peer to read it and close; 2 s.
@@ -366,11 +367,36 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(10),
-            body_idle: Duration::from_secs(60),
-            write_idle: Duration::from_secs(60),
+            body: TransferLimit::default(),
+            write: TransferLimit::default(),
             keep_alive: Duration::from_secs(300),
             linger: Duration::from_secs(2),
         }
+    }
+}
+
+/// The time limit of one direction of an exchange's content. Only the time counts in which the peer has to send or to accept bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferLimit {
+    /// The time without progress; with a rate, the time that the peer may exceed the rate's.
+    pub idle: Duration,
+    /// Bytes per second that the peer has to send or to accept on average. `None`: any progress will do.
+    pub bytes_per_second: Option<NonZeroU64>,
+}
+
+impl Default for TransferLimit {
+    /// 60 s, without a rate.
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(60), bytes_per_second: None }
+    }
+}
+
+impl TransferLimit {
+    /// Returns the time in which the peer has to transfer `bytes` bytes and the next one; `None` without a rate.
+    pub fn allowance(&self, bytes: u64) -> Option<Duration> {
+        // Nanoseconds of a u64 of bytes fit in 128 bits, and a time beyond the clock's range is none.
+        let credit = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second?.get());
+        Some(self.idle.saturating_add(Duration::from_nanos(u64::try_from(credit).unwrap_or(u64::MAX))))
     }
 }
 

@@ -5,6 +5,7 @@
 //! - `run`, `quick`, `reverse_proxy`, `adapt`, `hash_password`, `pages`: the commands
 //! - `https`: certificates, and redirects to HTTPS
 //! - `signals`: the end of a server
+//! - `slow_clients`: minimum rates of transfers
 //! - `service_manager`: inherited sockets, and messages to systemd
 //! - `api`: the admin API, call by call; `api_loads`: loads on a running server
 //! - `causal`: the causal profiler, through the API and with its command
@@ -68,6 +69,7 @@ mod reverse_proxy;
 mod run;
 mod service_manager;
 mod signals;
+mod slow_clients;
 mod storage;
 mod traces;
 mod unix_listeners;

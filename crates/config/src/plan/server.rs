@@ -3,6 +3,7 @@
 //! A field that is known but not implemented is rejected by name, never ignored in silence.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use causeway_pipeline::build::ServerSpec;
@@ -90,11 +91,12 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     packet_conn_wrappers: Option<Value>,
     #[serde(default)]
-    read_min_rate: Option<Value>,
+    read_min_rate: i64,
     #[serde(default)]
-    write_min_rate: Option<Value>,
-    #[serde(default)]
-    max_write_chunk: Option<Value>,
+    write_min_rate: i64,
+    /// Ignored: the kernel accepts parts of a write, and each is progress.
+    #[serde(default, rename = "max_write_chunk")]
+    _max_write_chunk: i64,
     #[serde(default)]
     keepalive_interval: Option<DurationConfig>,
     #[serde(default)]
@@ -259,14 +261,7 @@ impl ServerConfig {
     }
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
-        for (key, value) in [
-            ("packet_conn_wrappers", &self.packet_conn_wrappers),
-            ("read_min_rate", &self.read_min_rate),
-            ("write_min_rate", &self.write_min_rate),
-            ("max_write_chunk", &self.max_write_chunk),
-        ] {
-            refuse(key, value, build)?;
-        }
+        refuse("packet_conn_wrappers", &self.packet_conn_wrappers, build)?;
         if let Some(logs) = &self.logs {
             refuse("logs.trace", &logs.trace, build)?;
         }
@@ -344,10 +339,14 @@ impl ServerConfig {
         set("idle_timeout", &self.idle_timeout, &mut timeouts.keep_alive)?;
         set("linger_timeout", &self.linger_timeout, &mut timeouts.linger)?;
         // Caddy's limits on a whole request or response apply as idle limits here, unless the idle limits are set too.
-        set("read_timeout", &self.read_timeout, &mut timeouts.body_idle)?;
-        set("write_timeout", &self.write_timeout, &mut timeouts.write_idle)?;
-        set("read_idle_timeout", &self.read_idle_timeout, &mut timeouts.body_idle)?;
-        set("write_idle_timeout", &self.write_idle_timeout, &mut timeouts.write_idle)?;
+        set("read_timeout", &self.read_timeout, &mut timeouts.body.idle)?;
+        set("write_timeout", &self.write_timeout, &mut timeouts.write.idle)?;
+        set("read_idle_timeout", &self.read_idle_timeout, &mut timeouts.body.idle)?;
+        set("write_idle_timeout", &self.write_idle_timeout, &mut timeouts.write.idle)?;
+        // As in Caddy, a rate of zero or less is none.
+        let rate = |written: i64| u64::try_from(written).ok().and_then(NonZeroU64::new);
+        timeouts.body.bytes_per_second = rate(self.read_min_rate);
+        timeouts.write.bytes_per_second = rate(self.write_min_rate);
         Ok(timeouts)
     }
 

@@ -236,7 +236,7 @@ fn fields_of_a_server() {
         "listen": [":80"], "read_timeout": "9s", "read_idle_timeout": "7s", "write_idle_timeout": "8s" } } } } });
     let loaded = load(&config, &Registry::default()).unwrap_or_else(|error| panic!("{error}"));
     let timeouts = loaded.listeners[0].timeouts;
-    assert_eq!((timeouts.body_idle.as_secs(), timeouts.write_idle.as_secs()), (7, 8));
+    assert_eq!((timeouts.body.idle.as_secs(), timeouts.write.idle.as_secs()), (7, 8));
 }
 
 #[test]

@@ -11,12 +11,13 @@
 //! - `addresses`: the two socket addresses, in little space
 //! - `exchange`: one request and its response
 //! - `intake`: bytes from the kernel, until the peer's end or ours
-//! - `deadlines`: the peer's next action, and its time limit
+//! - `deadlines`: the peer's next action, and its time limit; `pace`: minimum rates
 
 mod addresses;
 mod deadlines;
 mod exchange;
 mod intake;
+mod pace;
 
 use std::future::Future;
 use std::ops::ControlFlow;

@@ -1,9 +1,10 @@
 //! HTTP/2: the table of exchanges, and the properties of concurrent streams.
 
 use std::io::Write as _;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use causeway_pipeline::{Ending, Protocols};
+use causeway_pipeline::{Ending, Protocols, TransferLimit};
 use h2::Reason;
 
 use super::table::{ExchangeCase, RequestContent, check, check_outcome, method, server, table};
@@ -237,7 +238,7 @@ fn windows_of_one_byte() {
 
 #[test]
 fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
-    let server = TestServer::start(|setup| setup.timeouts.body_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);
     let mut client = server.http2();
     let PendingResponse { response, mut content } =
         client.ask("POST", "/collect", Some(&RequestBody::sized(bytes(100))));
@@ -249,9 +250,32 @@ fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
+// Caddy, `read_min_rate`: over HTTP/2 for each stream.
+#[test]
+fn a_body_below_the_minimum_rate_ends_and_the_connection_goes_on() {
+    let server = TestServer::start(|setup| {
+        setup.timeouts.body = TransferLimit { idle: SHORT, bytes_per_second: NonZeroU64::new(1_000_000) };
+    });
+    let mut client = server.http2();
+    let PendingResponse { response, mut content } =
+        client.ask("POST", "/collect", Some(&RequestBody::sized(bytes(100_000))));
+    let status = client.wait(async {
+        let mut response = std::pin::pin!(answer(response));
+        loop {
+            match tokio::time::timeout(SHORT / 20, &mut response).await {
+                Ok(answer) => return answer.unwrap().status,
+                // Fails once the server has reset the stream.
+                Err(_) => drop(content.send_data(bytes(10).into(), false)),
+            }
+        }
+    });
+    assert_eq!(status, 408);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+}
+
 #[test]
 fn a_window_that_stays_closed_ends_its_stream() {
-    let server = TestServer::start(|setup| setup.timeouts.write_idle = SHORT);
+    let server = TestServer::start(|setup| setup.timeouts.write.idle = SHORT);
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(1000);
     let mut client = Http2::connect_with(server.address(), &builder);

@@ -64,7 +64,7 @@ fn handlers_see_what_the_handshake_agreed_on() {
 
 #[test]
 fn a_peer_that_reads_nothing_is_reset() {
-    let bench = TlsServerFixture::new(|setup| setup.timeouts.write_idle = SHORT);
+    let bench = TlsServerFixture::new(|setup| setup.timeouts.write.idle = SHORT);
     let mut client = bench.connect(&bench.config());
     client.ask("/bytes/100000000");
     assert_eq!(bench.server.probe.outcome("/bytes/100000000").ending, Ending::TimedOut);

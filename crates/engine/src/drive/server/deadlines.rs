@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::Context as Task;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_message::WriteList;
 use causeway_pipeline::{BodyFault, Ending};
@@ -47,10 +47,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             self.awaited = awaited;
             self.line.since = clock::now();
         }
-        let deadline = if awaited == AwaitedAction::Streams {
-            self.exchanges.iter().filter_map(|exchange| self.stream_deadline(exchange)).min()
-        } else {
-            self.limit(awaited).map(|limit| self.line.since + limit)
+        self.keep_pace(awaited);
+        let deadline = match awaited {
+            AwaitedAction::Streams => self.exchanges.iter().filter_map(|exchange| self.stream_deadline(exchange)).min(),
+            awaited => self.deadline(awaited, out),
         };
         let patience = self.line.core.lifecycle.idle_until();
         let is_patient = self.drain == DrainStep::Patient && awaited == AwaitedAction::Request;
@@ -92,29 +92,56 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
 
     /// Returns the deadline of the peer's action that this exchange waits for.
     fn stream_deadline(&self, exchange: &Exchange) -> Option<Instant> {
-        let timeouts = &exchange.plan.timeouts;
-        let limit = match exchange.awaited_action(&self.machine)? {
-            PeerAction::SendBody => timeouts.body_idle,
-            PeerAction::OpenWindow => timeouts.write_idle,
-            PeerAction::MoveTunnel => timeouts.keep_alive,
-        };
-        Some(exchange.since + limit)
+        let action = exchange.awaited_action(&self.machine)?;
+        Some(exchange.deadline(action, exchange.since, 0))
     }
 
-    fn limit(&self, awaited: AwaitedAction) -> Option<Duration> {
+    /// Records the action that each exchange with a minimum rate waits for.
+    fn keep_pace(&mut self, awaited: AwaitedAction) {
+        let Self { exchanges, machine, .. } = self;
+        for exchange in exchanges {
+            let action = match awaited {
+                AwaitedAction::Body => Some(PeerAction::SendBody),
+                // The connection's output holds up the streams that have content.
+                AwaitedAction::Accept if !machine.is_multiplexed() || exchange.has_content() => {
+                    Some(PeerAction::OpenWindow)
+                }
+                AwaitedAction::Streams => exchange.awaited_action(machine),
+                _ => None,
+            };
+            exchange.keep_pace(action, clock::now());
+        }
+    }
+
+    fn deadline(&self, awaited: AwaitedAction, out: &WriteList) -> Option<Instant> {
+        let since = self.line.since;
         // An open exchange keeps the timeouts that it began with.
-        let plan = self.exchanges.last().map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
+        let last = self.exchanges.last();
+        match (awaited, last) {
+            (AwaitedAction::Body, Some(exchange)) => return Some(exchange.deadline(PeerAction::SendBody, since, 0)),
+            (AwaitedAction::Accept, Some(exchange)) if !self.machine.is_multiplexed() => {
+                return Some(exchange.deadline(PeerAction::OpenWindow, since, out.len()));
+            }
+            // The connection ends with all its streams, so the longest of their limits counts.
+            (AwaitedAction::Accept, Some(_)) => {
+                let limits = self.exchanges.iter().map(|exchange| exchange.write_idle());
+                return limits.max().map(|limit| since + limit);
+            }
+            _ => {}
+        }
+        let plan = last.map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
         let timeouts = &plan.timeouts;
-        match awaited {
-            AwaitedAction::None | AwaitedAction::Streams => None,
+        let limit = match awaited {
+            AwaitedAction::None | AwaitedAction::Streams => return None,
             // A tunnel has no time limit while both directions are open. A half-closed one ends after the time that a connection may be
             // idle, unless bytes move.
-            AwaitedAction::Request | AwaitedAction::Tunnel => Some(timeouts.keep_alive),
-            AwaitedAction::Head => Some(timeouts.head),
-            AwaitedAction::Body => Some(timeouts.body_idle),
-            AwaitedAction::Accept => Some(timeouts.write_idle),
-            AwaitedAction::Close => Some(timeouts.linger),
-        }
+            AwaitedAction::Request | AwaitedAction::Tunnel => timeouts.keep_alive,
+            AwaitedAction::Head => timeouts.head,
+            AwaitedAction::Body => timeouts.body.idle,
+            AwaitedAction::Accept => timeouts.write.idle,
+            AwaitedAction::Close => timeouts.linger,
+        };
+        Some(since + limit)
     }
 
     fn time_out(&mut self, awaited: AwaitedAction, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {

@@ -19,6 +19,7 @@ use progress::{Visit, is_active, stage};
 
 use super::super::sending::{STREAM_BYTES_MAX, Sending, Turn};
 use super::super::wake::ExchangeWake;
+use super::pace::Pace;
 use crate::clock;
 use crate::listener::ListenerPlan;
 use crate::machine::{Framing, Machine};
@@ -67,6 +68,8 @@ pub(crate) struct Exchange {
     pub(crate) since: Instant,
     /// The response switched protocols: each direction ends by itself.
     pub(crate) is_tunnel: bool,
+    /// The waits for the peer, if its limits have a minimum rate.
+    pub(super) pace: Option<Box<Pace>>,
     /// The exchange's begin, for the profiler.
     visit: Visit,
     /// The profiler has counted the response.
@@ -95,6 +98,7 @@ impl Exchange {
             discarded: 0,
             since: clock::now(),
             is_tunnel: false,
+            pace: None,
             visit: Visit::begin(),
             is_counted: false,
         }
@@ -163,6 +167,11 @@ impl Exchange {
         if self.ending == Ending::Complete {
             self.ending = ending;
         }
+    }
+
+    /// Returns whether content is there, or may be.
+    pub(crate) fn has_content(&self) -> bool {
+        self.sending.has_content()
     }
 
     /// Returns whether there is content that its stream accepts, so that only room in the output is missing.
