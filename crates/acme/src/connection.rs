@@ -1,4 +1,4 @@
-//! The HTTP requests to one authority: their limits, and what the last response said about the next request.
+//! The HTTP requests to one authority: their limits, and the facts in the last response that concern the next request.
 //!
 //! instant-acme passes on neither the status nor the headers of a response, and adds any `Retry-After` to the time of day, so that a large one
 //! panics. Thus it gets its responses from here.
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     last: Arc<Mutex<LastResponse>>,
 }
 
-/// What is known of the last response; nothing if none has arrived.
+/// Facts of the last response; empty if none has arrived.
 #[derive(Debug, Clone, Copy, Default)]
 struct LastResponse {
     status: Option<StatusCode>,
@@ -56,7 +56,7 @@ impl Connection {
         self.last().retry_at
     }
 
-    /// Whether the last response refused the request for what it contained: a repetition would be refused too, and another content may
+    /// Whether the last response refused the request because of its content: a repetition would be refused too, and another content may
     /// not.
     pub(crate) fn is_rejected(&self) -> bool {
         self.last().status.is_some_and(|status| status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS)

@@ -22,7 +22,7 @@ pub enum AcmeError {
     NoChallenge(String, &'static str),
     /// The test authority with this directory issued nothing, so the authority itself got no order.
     Test(String, Box<Self>),
-    /// The order failed, and the authority's last response asked for no request before this time (RFC 8555 §6.6).
+    /// The order failed, and the last response has a `Retry-After` of this time (RFC 8555 §6.6).
     NotBefore(SystemTime, Box<Self>),
     /// The TXT record of DNS-01 could not be presented.
     Dns(DnsError),

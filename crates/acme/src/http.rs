@@ -203,7 +203,7 @@ impl HttpResponse {
         self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
     }
 
-    /// Returns the time from `now` on until the server wants the next request, of any length; zero if its date has passed. `None` without a
+    /// Returns the time from `now` to that of `Retry-After`, of any length; zero if its date has passed. `None` without a
     /// valid `Retry-After`.
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         // RFC 9110 §10.2.3: a number of seconds, or a date in one of the three forms of §5.6.7.

@@ -52,7 +52,7 @@ pub struct Timing {
     pub request: Duration,
     /// The pause before the first look at an order's progress; each further one is twice as long.
     pub poll: Duration,
-    /// The pause before the certificate is requested again, if the authority has not sent it although it was asked to issue it.
+    /// The pause before the certificate is requested again, if the authority has not sent it after the order was finalized.
     pub download_pause: Duration,
 }
 

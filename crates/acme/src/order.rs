@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5 * 60);
 const ORDER_PATIENCE: Duration = Duration::from_secs(2 * PATIENCE.as_secs() + 60);
 /// How often the certificate is requested after the order for it is final: a new order would count towards the authority's rate limits again.
 const DOWNLOADS_MAX: usize = 4;
-/// The longest pause between two of these requests. If the authority asks for a longer one, the order has failed.
+/// The longest pause between two of these requests. If `Retry-After` is longer, the order has failed.
 const DOWNLOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// An issued certificate.

@@ -162,11 +162,8 @@ fn a_response_below_the_minimum_rate() {
     let mut client = server.client();
     client.ask("/bytes/1000000000");
     let mut read = 0;
-    loop {
-        match client.stream.read(&mut [0; 64 * 1024]) {
-            Ok(1..) => read += 1,
-            _ => break,
-        }
+    while let Ok(1..) = client.stream.read(&mut [0; 64 * 1024]) {
+        read += 1;
         // About 6 MB a second.
         std::thread::sleep(Duration::from_millis(10));
     }

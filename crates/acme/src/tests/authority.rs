@@ -16,7 +16,7 @@ use crate::http::double::read;
 
 /// A request to the authority, by the resource that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum AcmeStage {
     Directory,
     Nonce,
     Account,
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
     Certificate,
 }
 
-impl Stage {
+impl AcmeStage {
     /// In the order of a run without faults.
     pub(crate) const ALL: [Self; 9] = [
         Self::Directory,
@@ -60,7 +60,7 @@ impl Stage {
 
 /// The answer to one request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     /// This status line's rest with headers, and this body. `%NONCE` in them is a fresh nonce.
     Answer(&'static str, &'static str),
     /// The end of the connection, without a response.
@@ -72,11 +72,11 @@ pub(crate) enum Fault {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AuthorityState {
     /// The faults of the next requests for a stage; others get the usual answer.
-    faults: VecDeque<(Stage, Fault)>,
+    faults: VecDeque<(AcmeStage, InjectedFault)>,
     /// All requests so far.
-    received: Vec<Stage>,
+    received: Vec<AcmeStage>,
     nonces: usize,
     /// The last order's progress.
     is_proven: bool,
@@ -84,15 +84,15 @@ struct State {
 }
 
 /// The running authority. Dropping it stops it.
-pub(crate) struct Authority {
+pub(crate) struct ScriptedAuthority {
     pub(crate) directory: String,
     /// The root of its own HTTPS certificate, and the chain that it issues, as PEM.
     pub(crate) root: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<AuthorityState>>,
     task: JoinHandle<()>,
 }
 
-impl Authority {
+impl ScriptedAuthority {
     pub(crate) async fn new() -> Self {
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
@@ -100,7 +100,7 @@ impl Authority {
         let tls = TlsAcceptor::from(Arc::new(tls.with_single_cert(vec![own.cert.der().clone()], key).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(AuthorityState::default()));
         let root = own.cert.pem();
         let (shared, base, chain) = (Arc::clone(&state), url.clone(), root.clone());
         let task = tokio::spawn(async move {
@@ -110,7 +110,7 @@ impl Authority {
                     let Ok(mut stream) = tls.accept(stream).await else { return };
                     while let Some(request) = read(&mut stream).await {
                         let (_, target) = request.line.split_once(' ').unwrap();
-                        let stage = Stage::of(target);
+                        let stage = AcmeStage::of(target);
                         let (fault, usual, nonce) = {
                             let mut state = state.lock().unwrap();
                             state.received.push(stage);
@@ -118,16 +118,17 @@ impl Authority {
                             let fault = at.and_then(|at| state.faults.remove(at)).map(|(_, fault)| fault);
                             let nonce = state.nonce();
                             // With a fault that is no refusal, it does its work all the same.
-                            let is_refused = matches!(fault, Some(Fault::Answer(head, _)) if !head.starts_with("200"));
+                            let is_refused =
+                                matches!(fault, Some(InjectedFault::Answer(head, _)) if !head.starts_with("200"));
                             let usual = if is_refused { String::new() } else { state.answer(stage, &base, &chain) };
                             (fault, usual, nonce)
                         };
                         let response = match fault {
                             None => usual,
-                            Some(Fault::Answer(head, body)) => respond(&head.replace("%NONCE", &nonce), body),
-                            Some(Fault::Cut) => return,
-                            Some(Fault::CutBody) => usual[..usual.len() - usual.len() / 4].to_owned(),
-                            Some(Fault::Hang) => {
+                            Some(InjectedFault::Answer(head, body)) => respond(&head.replace("%NONCE", &nonce), body),
+                            Some(InjectedFault::Cut) => return,
+                            Some(InjectedFault::CutBody) => usual[..usual.len() - usual.len() / 4].to_owned(),
+                            Some(InjectedFault::Hang) => {
                                 tokio::time::sleep(Duration::from_secs(3600)).await;
                                 return;
                             }
@@ -136,7 +137,7 @@ impl Authority {
                         let is_head = request.line.starts_with("HEAD ");
                         let end = response.find("\r\n\r\n").filter(|_| is_head).map_or(response.len(), |at| at + 4);
                         stream.write_all(&response.as_bytes()[..end]).await.unwrap();
-                        if matches!(fault, Some(Fault::CutBody)) {
+                        if matches!(fault, Some(InjectedFault::CutBody)) {
                             return;
                         }
                     }
@@ -147,63 +148,63 @@ impl Authority {
     }
 
     /// Answers the next requests for a stage with these faults, in order.
-    pub(crate) fn fail(&self, faults: &[(Stage, Fault)]) {
+    pub(crate) fn fail(&self, faults: &[(AcmeStage, InjectedFault)]) {
         let mut state = self.state.lock().unwrap();
         state.faults = faults.iter().copied().collect();
         state.received.clear();
     }
 
     /// The number of requests for this stage since the last call of [`fail`](Self::fail).
-    pub(crate) fn count(&self, stage: Stage) -> usize {
+    pub(crate) fn count(&self, stage: AcmeStage) -> usize {
         self.state.lock().unwrap().received.iter().filter(|received| **received == stage).count()
     }
 }
 
-impl Drop for Authority {
+impl Drop for ScriptedAuthority {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl State {
+impl AuthorityState {
     fn nonce(&mut self) -> String {
         self.nonces += 1;
         format!("nonce{}", self.nonces)
     }
 
     /// The response of an authority without faults.
-    fn answer(&mut self, stage: Stage, base: &str, chain: &str) -> String {
+    fn answer(&mut self, stage: AcmeStage, base: &str, chain: &str) -> String {
         let url = |resource: &str| format!("{base}/{resource}");
         let mut head = format!("200 OK\r\nReplay-Nonce: {}", self.nonce());
         let body = match stage {
-            Stage::Directory => {
+            AcmeStage::Directory => {
                 json!({ "newNonce": url("nonce"), "newAccount": url("account"), "newOrder": url("new-order") })
             }
-            Stage::Nonce => Value::Null,
-            Stage::Account => {
+            AcmeStage::Nonce => Value::Null,
+            AcmeStage::Account => {
                 head.push_str(&format!("\r\nLocation: {}", url("account/1")));
                 json!({ "status": "valid" })
             }
-            Stage::NewOrder => {
+            AcmeStage::NewOrder => {
                 (self.is_proven, self.is_final) = (false, false);
                 head.push_str(&format!("\r\nLocation: {}", url("order/1")));
                 self.order(base)
             }
-            Stage::Authorization => json!({
+            AcmeStage::Authorization => json!({
                 "status": if self.is_proven { "valid" } else { "pending" },
                 "identifier": { "type": "dns", "value": "name.example" },
                 "challenges": [{ "type": "http-01", "url": url("challenge/1"), "token": "token", "status": "pending" }],
             }),
-            Stage::Challenge => {
+            AcmeStage::Challenge => {
                 self.is_proven = true;
                 json!({ "type": "http-01", "url": url("challenge/1"), "token": "token", "status": "processing" })
             }
-            Stage::Order => self.order(base),
-            Stage::Finalize => {
+            AcmeStage::Order => self.order(base),
+            AcmeStage::Finalize => {
                 self.is_final = true;
                 self.order(base)
             }
-            Stage::Certificate => return respond(&head, chain),
+            AcmeStage::Certificate => return respond(&head, chain),
         };
         respond(&head, &body.to_string())
     }

@@ -7,24 +7,24 @@ use std::time::{Duration, SystemTime};
 
 use causeway_certs::{FileStorage, KeyKind, SharedStorage};
 
-use super::authority::{Authority, Fault, Stage};
+use super::authority::{AcmeStage, InjectedFault, ScriptedAuthority};
 use crate::{AcmeError, Issued, Issuer, Timing, Wanted, obtain};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// An authority, an empty storage, and the settings to use both.
-struct Bench {
-    authority: Authority,
+struct FaultFixture {
+    authority: ScriptedAuthority,
     issuer: Issuer,
     folder: PathBuf,
     storage: SharedStorage,
 }
 
-impl Bench {
+impl FaultFixture {
     async fn new(test: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("causeway-acme-faults-{test}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let authority = Authority::new().await;
+        let authority = ScriptedAuthority::new().await;
         let root = folder.join("root.pem");
         fs::write(&root, &authority.root).unwrap();
         let issuer = Issuer {
@@ -47,7 +47,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for FaultFixture {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.folder).unwrap();
     }
@@ -61,47 +61,47 @@ const BAD_NONCE: &str = r#"{"type":"urn:ietf:params:acme:error:badNonce","detail
 // call succeeds. A certificate that the authority has issued is fetched again instead.
 #[tokio::test]
 async fn a_fault_at_each_request() {
-    let faults: [(&str, Fault, &str); 9] = [
+    let faults: [(&str, InjectedFault, &str); 9] = [
         (
             "429",
-            Fault::Answer("429 Too Many Requests\r\nRetry-After: 120\r\nReplay-Nonce: %NONCE", RATE_LIMITED),
+            InjectedFault::Answer("429 Too Many Requests\r\nRetry-After: 120\r\nReplay-Nonce: %NONCE", RATE_LIMITED),
             "too many of them",
         ),
-        ("429 bare", Fault::Answer("429 Too Many Requests\r\nRetry-After: 120", ""), "429"),
-        ("500", Fault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL), "a broken disk"),
+        ("429 bare", InjectedFault::Answer("429 Too Many Requests\r\nRetry-After: 120", ""), "429"),
+        ("500", InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL), "a broken disk"),
         (
             "503 HTML",
-            Fault::Answer("503 Service Unavailable\r\nRetry-After: 18446744073709551615", "<html>down"),
+            InjectedFault::Answer("503 Service Unavailable\r\nRetry-After: 18446744073709551615", "<html>down"),
             "503",
         ),
-        ("redirect", Fault::Answer("302 Found\r\nLocation: https://localhost/elsewhere", ""), "302"),
-        ("not JSON", Fault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "{\"status\": \"pend"), ""),
-        ("cut", Fault::Cut, ""),
-        ("cut in the body", Fault::CutBody, ""),
-        ("hang", Fault::Hang, "0.3 s"),
+        ("redirect", InjectedFault::Answer("302 Found\r\nLocation: https://localhost/elsewhere", ""), "302"),
+        ("not JSON", InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "{\"status\": \"pend"), ""),
+        ("cut", InjectedFault::Cut, ""),
+        ("cut in the body", InjectedFault::CutBody, ""),
+        ("hang", InjectedFault::Hang, "0.3 s"),
     ];
-    let bench = Bench::new("each").await;
-    let Bench { authority, .. } = &bench;
+    let bench = FaultFixture::new("each").await;
+    let FaultFixture { authority, .. } = &bench;
     bench.obtain().await.unwrap();
-    for stage in Stage::ALL {
+    for stage in AcmeStage::ALL {
         for (label, fault, text) in faults {
             let case = format!("{label} at {stage:?}");
-            if stage == Stage::Account {
+            if stage == AcmeStage::Account {
                 // Registered once; the fault needs a new storage.
                 fs::remove_dir_all(bench.folder.join("storage")).unwrap();
             }
             authority.fail(&[(stage, fault)]);
             let result = bench.obtain().await;
-            let is_harmless = stage == Stage::Nonce && label == "not JSON";
-            // Unless the authority wants the next request later than the order may wait.
-            let is_repeated = stage == Stage::Certificate && !label.starts_with("429") && label != "503 HTML";
+            let is_harmless = stage == AcmeStage::Nonce && label == "not JSON";
+            // Unless `Retry-After` is longer than the order may wait.
+            let is_repeated = stage == AcmeStage::Certificate && !label.starts_with("429") && label != "503 HTML";
             match result {
                 Ok(_) => assert!(is_harmless || is_repeated, "{case}: succeeded"),
                 Err(error) => {
                     assert!(!is_harmless && !is_repeated, "{case}: {error}");
                     // A response to HEAD has no problem document.
                     let text = match fault {
-                        Fault::Answer(head, _) if stage == Stage::Nonce => &head[..3],
+                        InjectedFault::Answer(head, _) if stage == AcmeStage::Nonce => &head[..3],
                         _ => text,
                     };
                     assert!(error.to_string().contains(text), "{case}: {error}");
@@ -113,11 +113,15 @@ async fn a_fault_at_each_request() {
                     }
                 }
             }
-            assert!(authority.count(Stage::NewOrder) <= 1, "{case}: {} orders", authority.count(Stage::NewOrder));
+            assert!(
+                authority.count(AcmeStage::NewOrder) <= 1,
+                "{case}: {} orders",
+                authority.count(AcmeStage::NewOrder)
+            );
             authority.fail(&[]);
             bench.obtain().await.unwrap_or_else(|error| panic!("after {case}: {error}"));
-            let registers_now = stage == Stage::Account;
-            assert_eq!(authority.count(Stage::Account) > 0, registers_now, "after {case}: another account");
+            let registers_now = stage == AcmeStage::Account;
+            assert_eq!(authority.count(AcmeStage::Account) > 0, registers_now, "after {case}: another account");
         }
     }
 }
@@ -126,9 +130,11 @@ async fn a_fault_at_each_request() {
 #[tokio::test]
 async fn answers_that_lack_members() {
     let head = "200 OK\r\nReplay-Nonce: %NONCE\r\nLocation: https://localhost:1/";
-    let bench = Bench::new("members").await;
+    let bench = FaultFixture::new("members").await;
     bench.obtain().await.unwrap();
-    for stage in [Stage::Directory, Stage::NewOrder, Stage::Authorization, Stage::Order, Stage::Finalize] {
+    for stage in
+        [AcmeStage::Directory, AcmeStage::NewOrder, AcmeStage::Authorization, AcmeStage::Order, AcmeStage::Finalize]
+    {
         for body in [
             "",
             "null",
@@ -143,9 +149,9 @@ async fn answers_that_lack_members() {
             r#"{"newNonce": "http://localhost:1/", "newAccount": "", "newOrder": "\u0000"}"#,
         ] {
             // An authorization is fetched twice.
-            bench.authority.fail(&[(stage, Fault::Answer(head, body)); 2]);
+            bench.authority.fail(&[(stage, InjectedFault::Answer(head, body)); 2]);
             // An order is polled until its status is one that ends this.
-            let may_succeed = matches!(stage, Stage::Order | Stage::Finalize);
+            let may_succeed = matches!(stage, AcmeStage::Order | AcmeStage::Finalize);
             match bench.obtain().await {
                 Ok(issued) => {
                     assert!(may_succeed, "{body} at {stage:?}");
@@ -153,7 +159,7 @@ async fn answers_that_lack_members() {
                 }
                 Err(error) => assert!(!error.to_string().is_empty(), "{body} at {stage:?}"),
             }
-            assert!(bench.authority.count(Stage::NewOrder) <= 1, "{body} at {stage:?}");
+            assert!(bench.authority.count(AcmeStage::NewOrder) <= 1, "{body} at {stage:?}");
             bench.authority.fail(&[]);
             bench.obtain().await.unwrap_or_else(|error| panic!("after {body} at {stage:?}: {error}"));
         }
@@ -163,30 +169,36 @@ async fn answers_that_lack_members() {
 // RFC 8555 §6.5: a client repeats a request whose nonce the authority rejects, with the nonce of this response.
 #[tokio::test]
 async fn rejected_nonces_at_each_request() {
-    let fault = Fault::Answer("400 Bad Request\r\nReplay-Nonce: %NONCE", BAD_NONCE);
-    let bench = Bench::new("nonces").await;
-    for stage in Stage::ALL.into_iter().filter(|stage| !matches!(stage, Stage::Directory | Stage::Nonce)) {
+    let fault = InjectedFault::Answer("400 Bad Request\r\nReplay-Nonce: %NONCE", BAD_NONCE);
+    let bench = FaultFixture::new("nonces").await;
+    for stage in AcmeStage::ALL.into_iter().filter(|stage| !matches!(stage, AcmeStage::Directory | AcmeStage::Nonce)) {
         let repeats = [(stage, fault); 5];
         bench.authority.fail(&repeats);
         bench.obtain().await.unwrap_or_else(|error| panic!("{stage:?}: {error}"));
-        assert_eq!(bench.authority.count(Stage::NewOrder), if stage == Stage::NewOrder { 6 } else { 1 }, "{stage:?}");
+        assert_eq!(
+            bench.authority.count(AcmeStage::NewOrder),
+            if stage == AcmeStage::NewOrder { 6 } else { 1 },
+            "{stage:?}"
+        );
     }
 }
 
 // RFC 8555 §7.4.2: an issued certificate is fetched up to four times; a new order would count towards the authority's rate limits.
 #[tokio::test]
 async fn an_issued_certificate_is_fetched_again() {
-    let bench = Bench::new("download").await;
-    let fault = (Stage::Certificate, Fault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL));
+    let bench = FaultFixture::new("download").await;
+    let fault =
+        (AcmeStage::Certificate, InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL));
     for (faults, is_obtained) in [(3, true), (4, false)] {
         bench.authority.fail(&vec![fault; faults]);
         assert_eq!(bench.obtain().await.is_ok(), is_obtained, "{faults} faults");
-        assert_eq!(bench.authority.count(Stage::NewOrder), 1);
-        assert_eq!(bench.authority.count(Stage::Certificate), 4);
+        assert_eq!(bench.authority.count(AcmeStage::NewOrder), 1);
+        assert_eq!(bench.authority.count(AcmeStage::Certificate), 4);
     }
     // A chain that is none (RFC 8555 §9.1) counts as a fault.
-    bench
-        .authority
-        .fail(&[(Stage::Certificate, Fault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "-----BEGIN NOTHING"))]);
+    bench.authority.fail(&[(
+        AcmeStage::Certificate,
+        InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "-----BEGIN NOTHING"),
+    )]);
     assert_eq!(bench.obtain().await.unwrap().chain, bench.authority.root);
 }
