@@ -4,20 +4,25 @@
 //! - `site`: a server: addresses, certificates, logs, error pages, the order of locations
 //! - `rules`: `rewrite`, `if`, `set` and `return`
 //! - `content`: a location: files, upstreams, fields and access
+//! - `cache`: `proxy_cache` and `fastcgi_cache`
+//! - `geo`: variables that depend on the client's network
 
+mod cache;
 mod content;
+mod geo;
 mod rules;
 mod site;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 use crate::parse::{Directive, Files, Place, SyntaxError, parse};
 use crate::variables::Names;
 use crate::write::indent;
 
-/// A line of the configuration that the Caddyfile does not carry over.
+/// A line of the configuration that the Caddyfile does not carry over, or carries over with another meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The line; for a group of lines, the first.
@@ -32,7 +37,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// A Caddyfile, with the lines that it does not carry over.
+/// A Caddyfile, with the lines that it does not carry over as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Translation {
     /// The Caddyfile.
@@ -47,8 +52,14 @@ pub struct Translation {
 /// Returns the first text that nginx would refuse too.
 pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translation, SyntaxError> {
     let main = parse(text, name, files)?;
-    let mut translator =
-        Translator { files, notes: Vec::new(), tuning: Vec::new(), shared: Shared::default(), names: 0 };
+    let mut translator = Translator {
+        files,
+        notes: Vec::new(),
+        tuning: Vec::new(),
+        shared: Shared::default(),
+        names: 0,
+        has_cache: false,
+    };
     let mut out = Vec::new();
     let http: Vec<&Directive> = main.iter().filter(|d| d.name == "http").collect();
     let mut head = Vec::new();
@@ -105,9 +116,12 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
 struct Shared<'a> {
     upstreams: BTreeMap<&'a str, &'a Directive>,
     maps: Vec<&'a Directive>,
+    geos: Vec<Rc<geo::Geo<'a>>>,
     /// `limit_req_zone`, by name.
     zones: BTreeMap<&'a str, &'a Directive>,
     formats: BTreeMap<&'a str, &'a Directive>,
+    /// `proxy_cache_path` and `fastcgi_cache_path`, by zone.
+    caches: BTreeMap<&'a str, &'a Directive>,
 }
 
 struct Translator<'a> {
@@ -117,6 +131,8 @@ struct Translator<'a> {
     shared: Shared<'a>,
     /// Number of matcher names handed out.
     names: usize,
+    /// A `cache` is written; the differences of all are named at the first.
+    has_cache: bool,
 }
 
 impl<'a> Translator<'a> {
@@ -125,10 +141,25 @@ impl<'a> Translator<'a> {
             match &*directive.name {
                 "upstream" => _ = self.shared.upstreams.insert(directive.argument(0), directive),
                 "map" => self.shared.maps.push(directive),
+                "geo" => match geo::Geo::of(directive) {
+                    Ok(geo) => self.shared.geos.push(Rc::new(geo)),
+                    Err((line, reason)) => {
+                        if line.place != directive.place {
+                            self.note(head, directive, "one of its lines has no equivalent");
+                        }
+                        self.note(head, line, &reason);
+                    }
+                },
                 "limit_req_zone" => {
                     let zone = directive.arguments.iter().find_map(|word| word.strip_prefix("zone="));
                     if let Some((name, _)) = zone.and_then(|zone| zone.split_once(':')) {
                         self.shared.zones.insert(name, directive);
+                    }
+                }
+                "proxy_cache_path" | "fastcgi_cache_path" => {
+                    let zone = directive.arguments.iter().find_map(|word| word.strip_prefix("keys_zone="));
+                    if let Some(zone) = zone {
+                        self.shared.caches.insert(zone.split(':').next().unwrap_or_default(), directive);
                     }
                 }
                 "log_format" => _ = self.shared.formats.insert(directive.argument(0), directive),
@@ -136,7 +167,7 @@ impl<'a> Translator<'a> {
             }
         }
         for directive in http.block() {
-            let known = ["server", "upstream", "map", "limit_req_zone", "log_format", "#"];
+            let known = ["server", "upstream", "map", "geo", "limit_req_zone", "log_format", "#"];
             if !known.contains(&&*directive.name) {
                 self.outside(head, directive, tables::READ);
             }
@@ -163,7 +194,16 @@ impl<'a> Translator<'a> {
 
     /// Names a line that is not carried over, at its place in the Caddyfile and once in the list.
     fn note(&mut self, out: &mut Vec<String>, directive: &Directive, reason: &str) {
-        let message = format!("not carried over: \"{}\": {reason}", directive.text());
+        self.name(out, directive, "not carried over", reason);
+    }
+
+    /// Names a line that is carried over with another meaning, as [`Self::note`] does.
+    fn remark(&mut self, out: &mut Vec<String>, directive: &Directive, reason: &str) {
+        self.name(out, directive, "unlike nginx", reason);
+    }
+
+    fn name(&mut self, out: &mut Vec<String>, directive: &Directive, kind: &str, reason: &str) {
+        let message = format!("{kind}: \"{}\": {reason}", directive.text());
         let note = Note { place: directive.place.clone(), message };
         out.push(format!("# {note}"));
         if !self.notes.contains(&note) {
@@ -180,6 +220,13 @@ impl<'a> Translator<'a> {
                 None
             }
         }
+    }
+
+    /// The variables that the block `http` defines.
+    fn shared_names(&self) -> Names {
+        let maps = self.shared.maps.iter().map(|d| d.argument(1).trim_start_matches('$').to_owned()).collect();
+        let set = self.shared.geos.iter().map(|geo| geo.variable.to_owned()).collect();
+        Names { maps, set, ..Names::default() }
     }
 
     /// Returns a matcher's name that no other has.

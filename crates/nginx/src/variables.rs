@@ -60,16 +60,7 @@ impl Names {
         while let Some(at) = rest.find('$') {
             literal(&mut out, &rest[..at]);
             rest = &rest[at + 1..];
-            let (name, after) = if let Some(inner) = rest.strip_prefix('{') {
-                inner.split_once('}').unwrap_or((inner, ""))
-            } else {
-                let end = if rest.starts_with(|c: char| c.is_ascii_digit()) {
-                    1
-                } else {
-                    rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len())
-                };
-                rest.split_at(end)
-            };
+            let (name, after) = split_name(rest);
             if name.is_empty() {
                 out.push('$');
                 continue;
@@ -114,6 +105,32 @@ impl Names {
         ];
         families.iter().find_map(|(prefix, make)| name.strip_prefix(prefix).map(make))
     }
+}
+
+/// The names of the variables in a text, in their order.
+pub(crate) fn variables(text: &str) -> Vec<&str> {
+    let parts = text.split('$').skip(1);
+    parts.map(|part| split_name(part).0).filter(|name| !name.is_empty()).collect()
+}
+
+/// Splits the text after a `$` into the variable's name and the rest.
+fn split_name(rest: &str) -> (&str, &str) {
+    if let Some(inner) = rest.strip_prefix('{') {
+        return inner.split_once('}').unwrap_or((inner, ""));
+    }
+    let end = if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        1
+    } else {
+        rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len())
+    };
+    rest.split_at(end)
+}
+
+/// Writes a text so that no part of it is a placeholder.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    literal(&mut out, text);
+    out
 }
 
 fn literal(out: &mut String, text: &str) {

@@ -1,19 +1,21 @@
 //! The content of a location: Fields, access, and files or an upstream.
 
+use super::cache::CACHE_STATUS;
 use super::rules::chooses_anew;
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::{Names, variables};
 use crate::write::{block, quote};
 
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
 const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
 /// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
-/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`.
+/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`; `cache` before all of them.
 pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
-    if !lines.iter().any(|line| line.starts_with("handle") || line.starts_with("route")) {
+    let is_early = |line: &String| ["handle", "route", "cache"].iter().any(|name| line.starts_with(name));
+    if !lines.iter().any(is_early) {
         return lines;
     }
     let mut out = Vec::new();
@@ -21,9 +23,9 @@ pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
     out
 }
 
-impl Translator<'_> {
+impl<'a> Translator<'a> {
     /// The lines of a location; of the server itself without one.
-    pub(super) fn content(&mut self, location: &Location<'_>, all: &[Location<'_>], names: &Names) -> Vec<String> {
+    pub(super) fn content(&mut self, location: &Location<'a>, all: &[Location<'a>], names: &Names) -> Vec<String> {
         let mut out = Vec::new();
         let blocks = &*location.blocks;
         let own_block = location.own();
@@ -58,14 +60,7 @@ impl Translator<'_> {
             out.push("log_skip".to_owned());
         }
         if let Some(size) = value(blocks, "client_max_body_size").filter(|size| *size != "0") {
-            let size = size.to_ascii_lowercase();
-            let size = size
-                .strip_suffix('m')
-                .map(|n| format!("{n}MiB"))
-                .or(size.strip_suffix('k').map(|n| format!("{n}KiB")))
-                .or(size.strip_suffix('g').map(|n| format!("{n}GiB")))
-                .unwrap_or(size);
-            block(&mut out, "request_body", vec![format!("max_size {size}")]);
+            block(&mut out, "request_body", vec![format!("max_size {}", self::size(size))]);
         }
         if in_location && !own(own_block, "internal").is_empty() {
             let name = self.fresh("from_outside");
@@ -133,6 +128,16 @@ impl Translator<'_> {
             let always = field.argument(2) == "always";
             let kind = field.argument(0).eq_ignore_ascii_case("content-type");
             let line = format!("{}{} {}", if kind { "" } else { "+" }, field.argument(0), quote(&text));
+            if variables(field.argument(1)).contains(&CACHE_STATUS) {
+                if !super::cache::stores_here(blocks) {
+                    // nginx adds no empty field.
+                    continue;
+                }
+                if always {
+                    block(out, "header", vec![line, "defer".to_owned()]);
+                    continue;
+                }
+            }
             if always {
                 out.push(format!("header {line}"));
             } else {
@@ -248,12 +253,17 @@ impl Translator<'_> {
         let (Some(zone), Some((number, window))) = (zone, rate) else {
             return self.note(out, limit, "found no 'limit_req_zone' of this name with a rate");
         };
-        let Some(key) = self.expand(out, zone, &Names::default(), zone.argument(0)) else { return };
+        let Some(key) = self.expand(out, zone, &self.shared_names(), zone.argument(0)) else { return };
         let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
         // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
         let window = window * (burst + 1) / number;
         out.push("# The status beyond the limit is 429; nginx's is 503.".to_owned());
-        let lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
+        let mut lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
+        // nginx counts no request whose key is empty; these variables never are.
+        let always = ["$binary_remote_addr", "$remote_addr", "$host", "$server_name", "$uri", "$request_uri"];
+        if matches!(variables(zone.argument(0))[..], [_]) && !always.contains(&zone.argument(0)) {
+            block(&mut lines, "match", vec![format!("not vars {key} \"\"")]);
+        }
         let mut zone = Vec::new();
         block(&mut zone, &format!("zone {name}"), lines);
         block(out, "rate_limit", zone);
@@ -316,8 +326,8 @@ impl Translator<'_> {
         &mut self,
         out: &mut Vec<String>,
         files: &Directive,
-        location: &Location<'_>,
-        all: &[Location<'_>],
+        location: &Location<'a>,
+        all: &[Location<'a>],
         names: &Names,
         content: Vec<String>,
     ) {
@@ -343,7 +353,7 @@ impl Translator<'_> {
                 }
             };
             block(out, &format!("handle @{missing}"), otherwise);
-            block(out, "handle", found);
+            block(out, "handle", in_written_order(found));
             return;
         }
         if !elsewhere(last, location, all)
@@ -383,7 +393,7 @@ impl Translator<'_> {
     }
 
     /// The handler that makes the response.
-    fn source(&mut self, out: &mut Vec<String>, location: &Location<'_>, names: &Names) {
+    fn source(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) {
         let own_block = location.own();
         let blocks = &*location.blocks;
         if let Some(pass) = own(own_block, "proxy_pass").first() {
@@ -398,6 +408,7 @@ impl Translator<'_> {
             return;
         }
         if let Some(pass) = own(own_block, "fastcgi_pass").first() {
+            self.cache(out, "fastcgi", location, names);
             return self.fastcgi(out, pass, blocks, names);
         }
         if !own(own_block, "stub_status").is_empty() {
@@ -440,7 +451,7 @@ impl Translator<'_> {
         }
     }
 
-    fn proxy(&mut self, out: &mut Vec<String>, pass: &Directive, location: &Location<'_>, names: &Names) {
+    fn proxy(&mut self, out: &mut Vec<String>, pass: &Directive, location: &Location<'a>, names: &Names) {
         let Some((scheme @ ("http" | "https"), rest)) = pass.argument(0).split_once("://") else {
             out.push("error 502".to_owned());
             return self.note(out, pass, "found no http:// or https:// with an address; requests fail with 502");
@@ -462,6 +473,7 @@ impl Translator<'_> {
         }
         let mut names = names.clone();
         names.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
+        self.cache(out, "proxy", location, &names);
         if let Some(uri) = uri {
             if uri.contains('$') {
                 if let Some(uri) = self.expand(out, pass, &names, uri) {
@@ -677,6 +689,13 @@ fn address(host: &str) -> String {
         None if host.contains(':') && !host.ends_with(']') => host.to_owned(),
         None => format!("{host}:80"),
     }
+}
+
+/// A size of nginx, such as `10m`, in ours.
+pub(super) fn size(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    let unit = [('k', "KiB"), ('m', "MiB"), ('g', "GiB")].into_iter().find(|(unit, _)| text.ends_with(*unit));
+    unit.map_or_else(|| text.clone(), |(unit, name)| format!("{}{name}", text.trim_end_matches(unit)))
 }
 
 /// The seconds of a duration such as `30d`, `1h30m` or `60`, at least one; `None` for other texts.

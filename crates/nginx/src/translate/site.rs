@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::cache::{CACHE_STATUS, cache_status};
 use super::content::{elsewhere, in_written_order};
 use super::rules::{chooses_anew, groups, without_look_ahead};
 use super::{Translator, inherited, own, value};
@@ -166,12 +167,17 @@ impl<'a> Translator<'a> {
             }
             block(out, "encode gzip", lines);
         }
-        let mut names = Names {
-            server_name: hosts.first().cloned().unwrap_or_default(),
-            maps: self.shared.maps.iter().map(|d| d.argument(1).trim_start_matches('$').to_owned()).collect(),
-            ..Names::default()
-        };
+        let mut names = Names { server_name: hosts.first().cloned().unwrap_or_default(), ..self.shared_names() };
+        let has_cache_status = mentions_in(server, http, CACHE_STATUS) && !self.shared.caches.is_empty();
+        if has_cache_status {
+            names.maps.push(CACHE_STATUS.to_owned());
+        }
         let mut route = Vec::new();
+        for geo in self.shared.geos.clone() {
+            if mentions_in(server, http, geo.variable) {
+                self.geo(out, &mut route, &geo);
+            }
+        }
         let rules = self.rules(server, &mut names);
         if !rules.is_empty() {
             // Apart from the locations: of the blocks `handle` of one route only one runs.
@@ -197,6 +203,9 @@ impl<'a> Translator<'a> {
             self.locations(out, &mut route, &blocks, server, &names);
         }
         self.maps(out, server, http);
+        if has_cache_status {
+            block(out, &format!("map {{http.response.header.Cache-Status}} {{{CACHE_STATUS}}}"), cache_status());
+        }
         block(out, "route", route);
         for page in inherited(&blocks, "error_page") {
             self.error_page(out, page, &blocks, server, &names);
@@ -502,14 +511,13 @@ impl<'a> Translator<'a> {
         let maps = self.shared.maps.clone();
         for map in maps {
             let variable = map.argument(1).trim_start_matches('$').to_owned();
-            let others: Vec<&Directive> = http.block().iter().filter(|d| d.name != "server").collect();
-            if !mentions(server, &variable) && !others.iter().any(|d| mentions(d, &variable)) {
+            if !mentions_in(server, http, &variable) {
                 continue;
             }
             if variable == "connection_upgrade" {
                 continue;
             }
-            let names = Names::default();
+            let names = self.shared_names();
             let Some(source) = self.expand(out, map, &names, map.argument(0)) else { continue };
             let mut lines = Vec::new();
             let mut default = None;
@@ -592,6 +600,12 @@ impl<'a> Translator<'a> {
         }
         block(out, &head, lines);
     }
+}
+
+/// Whether a server, or the block `http` outside of its servers, has this variable.
+fn mentions_in(server: &Directive, http: &Directive, variable: &str) -> bool {
+    let mut others = http.block().iter().filter(|d| d.name != "server");
+    mentions(server, variable) || others.any(|other| mentions(other, variable))
 }
 
 fn mentions(directive: &Directive, variable: &str) -> bool {

@@ -1,0 +1,472 @@
+//! `proxy_cache` and `fastcgi_cache` as `cache`: the zone's folder, lifetimes, keys, and the requests that skip the cache.
+//!
+//! Settings that RFC 9111 or our cache treats differently are named; where a difference could show one client's response to another,
+//! there is no `cache` at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::content::{seconds, size};
+use super::{Translator, inherited, own, value};
+use crate::location::Location;
+use crate::parse::Directive;
+use crate::variables::{Names, variables};
+use crate::write::{block, quote};
+
+/// Statuses that `cache` stores with its `ttl`, without a lifetime of their own (docs/cache.md).
+const BY_DEFAULT: &[u16] = &[200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+
+/// Statuses that `cache` never stores, since they depend on request fields that are not part of a key.
+const NEVER: &[u16] = &[206, 304, 400, 412, 416, 417, 426, 431];
+
+/// The statuses of `any` in `proxy_cache_valid`, without those that are never stored.
+const ANY: &[u16] = &[
+    200, 201, 202, 203, 204, 300, 301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 413,
+    414, 415, 421, 422, 423, 424, 425, 428, 429, 451, 500, 501, 502, 503, 504,
+];
+
+/// Statuses of an origin for which `stale` sends a stale response, as words of `proxy_cache_use_stale`.
+const OUTAGES: &[&str] = &["http_500", "http_502", "http_503", "http_504"];
+
+/// Seconds that a request waits for the fetch of another one, here and by nginx's default.
+const LOCK_SECONDS: u64 = 5;
+
+/// Lifetimes of responses without one of their own, by status.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Lifetimes {
+    /// `ttl`, in seconds.
+    ttl: u64,
+    /// `allowed_additional_status_codes`.
+    additional: Vec<u16>,
+    /// Statuses with other lifetimes, by seconds; 0 for those that nginx does not store.
+    others: BTreeMap<u64, Vec<u16>>,
+}
+
+impl Lifetimes {
+    /// Takes the rules of `proxy_cache_valid` in their order, of which the first for a status counts; `None` is `any`.
+    fn of(rules: &[(Option<u16>, u64)]) -> Self {
+        let time_of = |status: u16| {
+            let rule = rules.iter().find(|(code, _)| code.is_none_or(|code| code == status));
+            rule.map_or(0, |(_, time)| *time)
+        };
+        let first = rules.iter().map(|(_, time)| *time).find(|time| *time > 0).unwrap_or(0);
+        let ttl = Some(time_of(200)).filter(|time| *time > 0).unwrap_or(first);
+        let mut lifetimes = Self { ttl, ..Self::default() };
+        let listed = rules.iter().filter_map(|(code, _)| *code);
+        let statuses: BTreeSet<u16> = listed.chain(ANY.iter().copied()).filter(|code| !NEVER.contains(code)).collect();
+        for status in statuses {
+            let (time, is_default) = (time_of(status), BY_DEFAULT.contains(&status));
+            if time == ttl {
+                if ttl > 0 && !is_default {
+                    lifetimes.additional.push(status);
+                }
+            } else if time > 0 || is_default {
+                lifetimes.others.entry(time).or_default().push(status);
+            }
+        }
+        lifetimes
+    }
+}
+
+/// The parts of a request that a key of nginx has.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Key {
+    scheme: bool,
+    host: bool,
+    path: bool,
+    query: bool,
+    /// Request fields.
+    fields: Vec<String>,
+}
+
+impl Key {
+    /// Reads a key. Constant texts in it distinguish nothing. `None` if it has another variable, or no path.
+    fn of(text: &str) -> Option<Self> {
+        let mut key = Self::default();
+        for variable in variables(text) {
+            match variable {
+                "scheme" => key.scheme = true,
+                "host" | "http_host" | "server_name" | "proxy_host" | "server_port" | "proxy_port" => key.host = true,
+                "request_uri" => (key.path, key.query) = (true, true),
+                "uri" | "document_uri" | "fastcgi_script_name" => key.path = true,
+                "args" | "query_string" => key.query = true,
+                // A stored response to GET also answers HEAD, and the cache stores no others.
+                "request_method" | "is_args" => {}
+                _ => key.fields.push(variable.strip_prefix("http_")?.replace('_', "-")),
+            }
+        }
+        key.path.then_some(key)
+    }
+}
+
+impl<'a> Translator<'a> {
+    /// Writes `cache` for a location whose content comes from `pass`: `proxy` or `fastcgi`.
+    pub(super) fn cache(&mut self, out: &mut Vec<String>, pass: &str, location: &Location<'a>, names: &Names) {
+        let blocks = &*location.blocks;
+        let named = |rest: &str| format!("{pass}_{rest}");
+        let Some(zone) = inherited(blocks, &named("cache")).last().copied().filter(|zone| zone.argument(0) != "off")
+        else {
+            return;
+        };
+        let Some(path) = self.shared.caches.get(zone.argument(0)).copied() else {
+            return self.note(out, zone, &format!("found no '{pass}_cache_path' with this zone; nothing is stored"));
+        };
+        if let Some(buffering) = inherited(blocks, &named("buffering")).last().filter(|d| d.argument(0) == "off") {
+            return self.note(
+                out,
+                buffering,
+                "nginx stores no response that it does not buffer, so there is no `cache`",
+            );
+        }
+        let mut lines = Vec::new();
+        let Some(key) = self.cache_key(out, &mut lines, pass, location, names) else { return };
+        let Some(matcher) = self.skipping(out, pass, blocks, names) else { return };
+        if !self.has_cache {
+            self.has_cache = true;
+            let reason = "a lifetime of the configuration is not for requests with a cookie, credentials or a client certificate, X-Accel-Expires \
+                          does not count, content above 8 MiB is not stored, and the application's Vary and no-cache have the meaning of RFC 9111";
+            self.remark(out, zone, reason);
+        }
+        if key == KeyKind::Lasting {
+            self.folder(out, &mut lines, path);
+        }
+        let lifetimes = self.lifetimes(out, pass, blocks);
+        lines.push(format!("ttl {}", duration(lifetimes.ttl)));
+        if !lifetimes.additional.is_empty() {
+            lines.push(format!("allowed_additional_status_codes {}", list(&lifetimes.additional)));
+        }
+        self.stale(out, &mut lines, pass, blocks);
+        self.locks(out, &mut lines, pass, blocks);
+        // nginx ignores Cache-Control of requests.
+        lines.push("mode bypass_request".to_owned());
+        self.cache_settings(out, pass, blocks);
+        block(out, &format!("cache{matcher}"), lines);
+        for (time, statuses) in lifetimes.others {
+            out.push(match time {
+                0 => "# nginx stores these only with a lifetime of the application's. Browsers ignore s-maxage."
+                    .to_owned(),
+                _ => "# Another lifetime than that of the directive. Browsers ignore s-maxage.".to_owned(),
+            });
+            let mut only = Vec::new();
+            block(&mut only, "match", vec![format!("status {}", list(&statuses)), "header !Expires".to_owned()]);
+            only.insert(0, format!("?Cache-Control s-maxage={time}"));
+            block(out, "header", only);
+        }
+    }
+
+    /// Adds the options of a key to `lines`. `None` after a note: without the whole key a response could be for other requests.
+    fn cache_key(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        pass: &str,
+        location: &Location<'_>,
+        names: &Names,
+    ) -> Option<KeyKind> {
+        let Some(directive) = inherited(&location.blocks, &format!("{pass}_cache_key")).last().copied() else {
+            if pass == "proxy" {
+                return Some(KeyKind::Lasting);
+            }
+            let zone = inherited(&location.blocks, &format!("{pass}_cache")).last().copied()?;
+            self.note(
+                out,
+                zone,
+                "there is no 'fastcgi_cache_key', so nginx has one response for all requests; nothing is stored",
+            );
+            return None;
+        };
+        let text = directive.argument(0);
+        let mut options = Vec::new();
+        let mut kind = KeyKind::Lasting;
+        match Key::of(text) {
+            Some(key) => {
+                if !key.host {
+                    out.push("# Unlike nginx's, the key also has the host.".to_owned());
+                }
+                if !key.scheme {
+                    options.push("disable_scheme".to_owned());
+                }
+                if !key.query {
+                    options.push("disable_query".to_owned());
+                }
+                if !key.fields.is_empty() {
+                    options.push(format!("headers {}", key.fields.join(" ")));
+                }
+            }
+            None => {
+                let template = match names.expand(text) {
+                    Ok(template) => template,
+                    Err(variable) => {
+                        let reason = format!("the variable ${variable} has no equivalent here, so nothing is stored");
+                        self.note(out, directive, &reason);
+                        return None;
+                    }
+                };
+                self.remark(
+                    out,
+                    directive,
+                    "with a key of one's own, responses are in memory only, and a reload empties it",
+                );
+                options.push(format!("template {}", quote(&template)));
+                kind = KeyKind::Own;
+            }
+        }
+        if !options.is_empty() {
+            block(lines, "key", options);
+        }
+        Some(kind)
+    }
+
+    /// Returns the matcher of requests that the cache handles, with a space before it, or an empty text for all. `None` after a note: the cache would
+    /// answer requests that nginx lets pass.
+    fn skipping(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive], names: &Names) -> Option<String> {
+        let mut conditions: Vec<String> = Vec::new();
+        let lists = [format!("{pass}_cache_bypass"), format!("{pass}_no_cache")].map(|name| inherited(blocks, &name));
+        let words = |list: &[&Directive]| -> BTreeSet<String> {
+            list.iter().flat_map(|directive| directive.arguments.iter().cloned()).collect()
+        };
+        let [bypass, no_cache] = [words(&lists[0]), words(&lists[1])];
+        for (index, directive) in
+            lists.iter().enumerate().flat_map(|(index, list)| list.iter().map(move |d| (index, *d)))
+        {
+            let other = if index == 0 { &no_cache } else { &bypass };
+            if directive.arguments.iter().any(|word| !other.contains(word)) {
+                let reason = match index {
+                    0 => "the response to such a request does not replace the stored one",
+                    _ => "such a request is not answered with a stored response either",
+                };
+                self.remark(out, directive, reason);
+            }
+            for word in &directive.arguments {
+                let found = variables(word);
+                let literal = found
+                    .iter()
+                    .fold(word.replace(['{', '}'], ""), |text, name| text.replacen(&format!("${name}"), "", 1));
+                if !literal.is_empty() && literal != "0" {
+                    self.note(
+                        out,
+                        directive,
+                        "a text that is never empty, so nginx stores nothing, or answers nothing from it",
+                    );
+                    return None;
+                }
+                for variable in found {
+                    let of_response = ["sent_http_", "upstream_http_", "upstream_status", "status"];
+                    let is_early = !of_response.iter().any(|start| variable.starts_with(start));
+                    match names.expand(&format!("${variable}")).ok().filter(|_| is_early) {
+                        Some(placeholder) if !conditions.contains(&placeholder) => conditions.push(placeholder),
+                        Some(_) => {}
+                        None => {
+                            let reason = match is_early {
+                                true => {
+                                    format!("the variable ${variable} has no equivalent here, so nothing is stored")
+                                }
+                                false => {
+                                    "a response cannot decide this, except by its Cache-Control; nothing is stored"
+                                        .into()
+                                }
+                            };
+                            self.note(out, directive, &reason);
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+        if conditions.is_empty() {
+            return Some(String::new());
+        }
+        let name = self.fresh("cacheable");
+        match &*conditions {
+            [one] => out.push(format!("@{name} vars {one} \"\" 0")),
+            several => {
+                // Each is empty or 0. Several lines `vars` would be alternatives.
+                let lines = several.iter().map(|one| format!("not vars_regexp {one} `(?s)^(?:0.|[^0])`")).collect();
+                block(out, &format!("@{name}"), lines);
+            }
+        }
+        Some(format!(" @{name}"))
+    }
+
+    fn folder(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, path: &Directive) {
+        let word = |key: &str| path.arguments.iter().find_map(|word| word.strip_prefix(key));
+        let bound = match word("max_size=").map(size) {
+            Some(size) => size,
+            None => {
+                self.remark(out, path, "without 'max_size' nginx has no bound; here it is 1 GiB");
+                "1GiB".to_owned()
+            }
+        };
+        if word("purger=").is_some_and(|purger| purger == "on") {
+            self.note(out, path, "purger: the admin API removes responses, `DELETE /causeway/cache`");
+        }
+        let mut configuration = Vec::new();
+        block(&mut configuration, "configuration", vec![format!("directory_size {bound}")]);
+        configuration.insert(0, format!("path {}", quote(path.argument(0))));
+        block(lines, "simplefs", configuration);
+    }
+
+    fn lifetimes(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive]) -> Lifetimes {
+        let mut rules = Vec::new();
+        for valid in inherited(blocks, &format!("{pass}_cache_valid")) {
+            let Some((time, codes)) = valid.arguments.split_last() else { continue };
+            let Some(time) = seconds(time) else {
+                self.note(out, valid, "found no duration at its end");
+                continue;
+            };
+            if codes.is_empty() {
+                rules.extend([200, 301, 302].map(|code| (Some(code), time)));
+            }
+            for code in codes {
+                match code.parse::<u16>() {
+                    _ if code == "any" => rules.push((None, time)),
+                    Ok(code) if NEVER.contains(&code) => {
+                        self.note(
+                            out,
+                            valid,
+                            &format!(
+                                "responses with {code} depend on fields that are not in the key, and are not stored"
+                            ),
+                        );
+                    }
+                    Ok(code) => rules.push((Some(code), time)),
+                    Err(_) => self.note(out, valid, &format!("found '{code}', expected a status or 'any'")),
+                }
+            }
+        }
+        Lifetimes::of(&rules)
+    }
+
+    fn stale(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+        let Some(directive) = inherited(blocks, &format!("{pass}_cache_use_stale")).last().copied() else { return };
+        let has = |word: &str| directive.arguments.iter().any(|other| other == word);
+        if has("off") {
+            return;
+        }
+        if OUTAGES.iter().chain(&["error", "timeout", "invalid_header"]).any(|word| has(word)) {
+            // nginx sets no bound, as long as the response is requested now and then.
+            lines.push("stale 365d".to_owned());
+            let missing: Vec<&str> = OUTAGES.iter().filter(|word| !has(word)).map(|word| &word[5..]).collect();
+            if !missing.is_empty() {
+                let reason =
+                    format!("a stale response also takes the place of the application's own {}", missing.join(", "));
+                self.remark(out, directive, &reason);
+            }
+        }
+        if has("updating") {
+            let reason = "updating: the application permits a stale response during an update, with `Cache-Control: stale-while-revalidate=60`";
+            self.note(out, directive, reason);
+        }
+        for status in ["403", "404", "429"] {
+            if has(&format!("http_{status}")) {
+                let reason = format!("http_{status}: a stale response takes the place of 500, 502, 503 and 504 only");
+                self.note(out, directive, &reason);
+            }
+        }
+    }
+
+    fn locks(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+        if value(blocks, &format!("{pass}_cache_lock")) != Some("on") {
+            lines.push("disable_coalescing".to_owned());
+            return;
+        }
+        for name in ["timeout", "age"] {
+            for directive in inherited(blocks, &format!("{pass}_cache_lock_{name}")) {
+                if seconds(directive.argument(0)) != Some(LOCK_SECONDS) {
+                    self.note(
+                        out,
+                        directive,
+                        "a request waits for 5 s at most, after which the others do not wait either",
+                    );
+                }
+            }
+        }
+    }
+
+    /// Names the settings that our cache does not have.
+    fn cache_settings(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+        let is_hidden = |field: &str| {
+            let hidden = inherited(blocks, &format!("{pass}_hide_header"));
+            hidden.iter().any(|directive| directive.argument(0).eq_ignore_ascii_case(field))
+        };
+        for directive in inherited(blocks, &format!("{pass}_ignore_headers")) {
+            // A hidden field is removed before the response reaches the cache. X-Accel-* never count.
+            let counts = |field: &&String| !field.to_ascii_lowercase().starts_with("x-accel-") && !is_hidden(field);
+            let fields: Vec<&str> = directive.arguments.iter().filter(counts).map(String::as_str).collect();
+            if !fields.is_empty() {
+                let reason = format!(
+                    "{} of a response counts for the cache; `header_down -{}` in `reverse_proxy` removes such a field, also for clients",
+                    fields.join(" and "),
+                    fields[0]
+                );
+                self.note(out, directive, &reason);
+            }
+        }
+        let settings: [(&str, &dyn Fn(&Directive) -> bool, &str); 5] = [
+            ("cache_min_uses", &|d| d.argument(0) != "1", "the first response is stored"),
+            (
+                "cache_methods",
+                &|d| d.arguments.iter().any(|method| !matches!(method.as_str(), "GET" | "HEAD")),
+                "only responses to GET are stored, and answer GET and HEAD",
+            ),
+            ("cache_convert_head", &|d| d.argument(0) == "off", "the stored response to GET also answers HEAD"),
+            (
+                "cache_background_update",
+                &|d| d.argument(0) == "on",
+                "a response with `stale-while-revalidate` is updated so; others are validated first",
+            ),
+            ("cache_purge", &|_| true, "the admin API removes responses, `DELETE /causeway/cache`"),
+        ];
+        for (name, is_named, reason) in settings {
+            for directive in inherited(blocks, &format!("{pass}_{name}")) {
+                if is_named(directive) {
+                    self.note(out, directive, reason);
+                }
+            }
+        }
+    }
+}
+
+/// Whether responses with a key can be stored in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyKind {
+    Lasting,
+    /// A text of the configuration, which may not mean the same in another process.
+    Own,
+}
+
+/// Returns whether a location, with the blocks around it, has a cache.
+pub(super) fn stores_here(blocks: &[&Directive]) -> bool {
+    let is_on = |pass: &str| value(blocks, &format!("{pass}_cache")).is_some_and(|zone| zone != "off");
+    let passes =
+        |pass: &str| blocks.last().is_some_and(|own_block| !own(own_block, &format!("{pass}_pass")).is_empty());
+    ["proxy", "fastcgi"].into_iter().any(|pass| is_on(pass) && passes(pass))
+}
+
+/// The variable for which [`cache_status`] makes a placeholder.
+pub(super) const CACHE_STATUS: &str = "upstream_cache_status";
+
+/// Returns the lines of a `map` from Cache-Status to nginx's words.
+pub(super) fn cache_status() -> Vec<String> {
+    let words = [
+        ("stale-if-error|ttl=-", "STALE"),
+        ("hit|collapsed", "HIT"),
+        ("fwd-status=304", "REVALIDATED"),
+        ("fwd=stale", "EXPIRED"),
+        ("-miss", "MISS"),
+        ("fwd=method", "\"\""),
+    ];
+    let mut lines: Vec<String> = words.map(|(expression, word)| format!("~{expression} {word}")).into();
+    lines.push("default BYPASS".to_owned());
+    lines
+}
+
+fn list(statuses: &[u16]) -> String {
+    statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes seconds with the largest unit that needs no fraction.
+fn duration(seconds: u64) -> String {
+    let units = [(86400, "d"), (3600, "h"), (60, "m")];
+    let unit = units.iter().find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
+}
