@@ -41,6 +41,12 @@ pub(crate) struct Names {
     pub(crate) capture: String,
     /// Names of that matcher's groups.
     pub(crate) groups: Vec<String>,
+    /// The matcher of the server's host, whose groups are variables too; empty without one.
+    pub(crate) host_capture: String,
+    /// Names of that matcher's groups.
+    pub(crate) host_groups: Vec<String>,
+    /// Names of the groups of all expressions for the server's hosts; those that the matcher lacks are empty. `None` without an expression.
+    pub(crate) host_groups_all: Option<Vec<String>>,
     /// Variables of `map`, whose placeholder has the same name.
     pub(crate) maps: Vec<String>,
     /// Variables of `set`.
@@ -77,7 +83,16 @@ impl Names {
         if name == "causeway_prefixed_query" {
             return Some("{?query}".into());
         }
-        if name.bytes().all(|b| b.is_ascii_digit()) || self.groups.iter().any(|group| group == name) {
+        let is_number = name.bytes().all(|b| b.is_ascii_digit());
+        let has = |names: &[String]| names.iter().any(|group| group == name);
+        if !has(&self.groups)
+            && let Some(all) = &self.host_groups_all
+            && (has(all) || is_number && self.capture.is_empty())
+        {
+            let is_set = !self.host_capture.is_empty() && (is_number || has(&self.host_groups));
+            return Some(if is_set { format!("{{re.{}.{name}}}", self.host_capture) } else { String::new() });
+        }
+        if is_number || has(&self.groups) {
             let capture = &self.capture;
             return (!capture.is_empty()).then(|| format!("{{re.{capture}.{name}}}"));
         }

@@ -48,9 +48,7 @@ impl<'a> Translator<'a> {
             }
         }
         let deeper = &blocks[2.min(blocks.len())..];
-        if let Some(root) = value(deeper, "root") {
-            out.push(format!("root * {}", quote(root)));
-        }
+        self.root(&mut out, deeper, &names);
         if let Some(alias) = own(own_block, "alias").first() {
             self.alias(&mut out, alias, location, &names);
         }
@@ -101,7 +99,10 @@ impl<'a> Translator<'a> {
         match &location.pattern {
             Pattern::Prefix { prefix, .. } => {
                 out.push(format!("uri strip_prefix {}", quote(prefix.trim_end_matches('/'))));
-                out.push(format!("root * {}", quote(target)));
+                match self.expand(out, alias, names, target) {
+                    Some(target) => out.push(format!("root * {}", quote(&target))),
+                    None => out.push("root * /nonexistent".to_owned()),
+                }
             }
             Pattern::Exact(_) => {
                 let (folder, file) = target.rsplit_once('/').unwrap_or(("", target));
@@ -109,7 +110,7 @@ impl<'a> Translator<'a> {
                 out.push(format!("rewrite * {}", quote(&format!("/{file}"))));
             }
             _ => match names.expand(target) {
-                Ok(target) if target.contains("{re.") => {
+                Ok(target) if !names.capture.is_empty() && target.contains(&format!("{{re.{}.", names.capture)) => {
                     out.push("root * /".to_owned());
                     out.push(format!("rewrite * {}", quote(&target)));
                 }
@@ -626,8 +627,8 @@ impl<'a> Translator<'a> {
 
     fn fastcgi(&mut self, out: &mut Vec<String>, pass: &Directive, blocks: &[&Directive], names: &Names) {
         let mut lines = Vec::new();
-        if let Some(root) = value(blocks, "root") {
-            lines.push(format!("root {}", quote(root)));
+        if let Some(root) = value(blocks, "root").and_then(|root| names.expand(root).ok()) {
+            lines.push(format!("root {}", quote(&root)));
         }
         lines.push("split .php".to_owned());
         for parameter in inherited(blocks, "fastcgi_param") {

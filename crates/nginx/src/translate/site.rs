@@ -1,6 +1,6 @@
 //! A server of nginx as a site: its addresses, certificate, logs, error pages, and its locations in nginx's order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
 use super::content::{elsewhere, in_written_order};
@@ -24,6 +24,41 @@ impl Listen {
     fn is_unix(&self) -> bool {
         self.bind.as_ref().is_some_and(|bind| bind.starts_with("unix/"))
     }
+
+    /// The address of a site for a host; an empty one is any.
+    fn address(&self, host: &str) -> String {
+        let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
+        let port = if self.port == usual && !host.is_empty() { String::new() } else { format!(":{}", self.port) };
+        format!("{scheme}://{host}{port}")
+    }
+}
+
+/// A name with a wildcard at its end, or an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct HostPattern {
+    /// Of Go's syntax, for a whole host.
+    expression: String,
+    groups: Vec<String>,
+    /// Length of the name before its wildcard; `None` for an expression.
+    stem: Option<usize>,
+    /// The index of its server.
+    server: usize,
+}
+
+/// The lines of a server's site.
+#[derive(Default)]
+struct SiteText {
+    /// Lines that stand only in a site itself: `tls` and `log`.
+    own: Vec<String>,
+    /// Lines that may also stand in `handle`.
+    body: Vec<String>,
+    errors: Vec<ErrorPage>,
+}
+
+/// The lines of a `handle_errors` for some statuses.
+struct ErrorPage {
+    codes: Vec<String>,
+    lines: Vec<String>,
 }
 
 impl<'a> Translator<'a> {
@@ -31,24 +66,29 @@ impl<'a> Translator<'a> {
         let mut notes = Vec::new();
         let listens: Vec<Vec<Listen>> = servers.iter().map(|server| self.listens(&mut notes, server)).collect();
         // Without `default_server` the first server of a port takes the requests for other hosts.
-        let mut marked: BTreeSet<u16> = listens.iter().flatten().filter(|l| l.default).map(|l| l.port).collect();
+        let mut defaults: BTreeMap<u16, usize> = BTreeMap::new();
+        for is_marked in [true, false] {
+            for (index, listens) in listens.iter().enumerate() {
+                for listen in listens.iter().filter(|l| !l.is_unix() && (l.default || !is_marked)) {
+                    defaults.entry(listen.port).or_insert(index);
+                }
+            }
+        }
+        let patterns = self.patterns(&mut notes, http, servers, &listens, &defaults);
         let mut taken = BTreeSet::new();
         out.append(&mut notes);
-        for (server, listens) in servers.iter().zip(&listens) {
+        for (index, (server, listens)) in servers.iter().zip(&listens).enumerate() {
             let mut addresses: Vec<String> = Vec::new();
             let mut body = Vec::new();
-            let names = self.server_names(&mut body, server);
+            let names = server_names(server);
+            let mut is_elsewhere = false;
             for listen in listens {
-                let fallback = listen.is_unix() || listen.default || marked.insert(listen.port);
-                let hosts = names.iter().cloned().chain(fallback.then(String::new));
+                let is_default = listen.is_unix() || listen.default || defaults.get(&listen.port) == Some(&index);
+                let is_shared = !listen.is_unix() && patterns.contains_key(&listen.port);
+                is_elsewhere |= is_shared;
+                let hosts = names.iter().cloned().chain((is_default && !is_shared).then(String::new));
                 for host in hosts {
-                    let (scheme, usual) = if listen.tls { ("https", 443) } else { ("http", 80) };
-                    let port = if listen.port == usual && !host.is_empty() {
-                        String::new()
-                    } else {
-                        format!(":{}", listen.port)
-                    };
-                    let address = format!("{scheme}://{host}{port}");
+                    let address = listen.address(&host);
                     if addresses.contains(&address) {
                         continue;
                     }
@@ -61,7 +101,9 @@ impl<'a> Translator<'a> {
                 }
             }
             if addresses.is_empty() {
-                self.note(out, server, "found no name and no address that is left for it");
+                if !is_elsewhere {
+                    self.note(out, server, "found no name and no address that is left for it");
+                }
                 continue;
             }
             let binds: BTreeSet<&str> = listens.iter().filter_map(|l| l.bind.as_deref()).collect();
@@ -69,10 +111,142 @@ impl<'a> Translator<'a> {
                 let binds: Vec<String> = binds.into_iter().map(quote).collect();
                 body.push(format!("bind {}", binds.join(" ")));
             }
-            self.site(&mut body, http, server, listens.iter().any(|l| l.tls), &names);
+            let text = self.site(http, server, listens.iter().any(|l| l.tls), &names, None);
+            body.extend(text.own);
+            body.extend(text.body);
+            for ErrorPage { codes, lines } in text.errors {
+                block(&mut body, &format!("handle_errors {}", codes.join(" ")), lines);
+            }
             block(out, &addresses.join(", "), body);
             out.push(String::new());
         }
+        for (port, patterns) in patterns {
+            let default = defaults.get(&port).copied().unwrap_or_default();
+            let listen = listens.iter().flatten().find(|l| l.port == port && !l.is_unix());
+            if let Some(listen) = listen {
+                let address = listen.address("");
+                self.shared_site(out, &address, http, servers, default, &patterns, listen.tls);
+            }
+        }
+    }
+
+    /// Returns the patterns of each port in the order of nginx's choice: names with a wildcard at the end, the longest first, and expressions as
+    /// they are written. Exact names and those with a wildcard at the beginning come before them, as sites of their own.
+    fn patterns(
+        &mut self,
+        out: &mut Vec<String>,
+        http: &'a Directive,
+        servers: &[&'a Directive],
+        listens: &[Vec<Listen>],
+        defaults: &BTreeMap<u16, usize>,
+    ) -> BTreeMap<u16, Vec<HostPattern>> {
+        let mut found: BTreeMap<u16, Vec<HostPattern>> = BTreeMap::new();
+        for (index, server) in servers.iter().enumerate() {
+            for directive in own(server, "server_name") {
+                for name in directive.arguments.iter().filter(|name| name.starts_with('~') || name.ends_with(".*")) {
+                    let pattern = match host_pattern(name, index) {
+                        Ok(pattern) => pattern,
+                        Err(reason) => {
+                            self.note(out, directive, &reason);
+                            continue;
+                        }
+                    };
+                    for listen in &listens[index] {
+                        let default = defaults.get(&listen.port).map_or(*server, |default| servers[*default]);
+                        let others = listens.iter().flatten().filter(|l| l.port == listen.port);
+                        let reason = if listen.is_unix() {
+                            "at a Unix socket the server takes all hosts"
+                        } else if others.clone().any(|other| other.bind.is_some() || other.tls != listen.tls) {
+                            "the servers of its port have several addresses; write the hosts"
+                        } else if self.own_settings(http, server, listen.tls)
+                            != self.own_settings(http, default, listen.tls)
+                        {
+                            "one site serves it together with the port's default server, and that has another certificate or log; write the hosts"
+                        } else {
+                            let patterns = found.entry(listen.port).or_default();
+                            if !patterns.iter().any(|other| other.expression == pattern.expression) {
+                                patterns.push(pattern.clone());
+                            }
+                            continue;
+                        };
+                        self.note(out, directive, &format!("{name}: {reason}"));
+                    }
+                }
+            }
+        }
+        for patterns in found.values_mut() {
+            patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.stem));
+        }
+        found
+    }
+
+    /// The settings of a server that only a whole site can have.
+    fn own_settings(&self, http: &'a Directive, server: &'a Directive, tls: bool) -> Vec<&'a [String]> {
+        let blocks = [http, server];
+        let of_tls =
+            ["ssl_certificate", "ssl_certificate_key", "ssl_protocols", "ssl_client_certificate", "ssl_verify_client"];
+        let names = of_tls.into_iter().filter(|_| tls).chain(["access_log"]);
+        names.flat_map(|name| inherited(&blocks, name)).map(|directive| &*directive.arguments).collect()
+    }
+
+    /// Writes the site of a port for the hosts that have no site: the servers with patterns in their order, and the default server.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one site")]
+    fn shared_site(
+        &mut self,
+        out: &mut Vec<String>,
+        address: &str,
+        http: &'a Directive,
+        servers: &[&'a Directive],
+        default: usize,
+        patterns: &[HostPattern],
+        tls: bool,
+    ) {
+        let mut body = Vec::new();
+        let mut route = Vec::new();
+        let mut errors: BTreeMap<String, Vec<(String, Vec<String>)>> = BTreeMap::new();
+        let mut heads = Vec::new();
+        // A group of an expression may be part of a path.
+        let empty = self.fresh("empty_label");
+        body.push(format!("@{empty} vars_regexp {{host}} `\\.\\.`"));
+        route.push(format!("error @{empty} 400"));
+        for pattern in patterns {
+            let server = servers[pattern.server];
+            let name = self.fresh("host");
+            body.push(format!("@{name} vars_regexp {name} {{host}} {}", quote(&pattern.expression)));
+            let text = self.site(http, server, tls, &server_names(server), Some((&name, &pattern.groups)));
+            let head = format!("handle @{name}");
+            block(&mut route, &head, text.body);
+            for page in text.errors {
+                for code in page.codes {
+                    errors.entry(code).or_default().push((head.clone(), page.lines.clone()));
+                }
+            }
+            heads.push(head);
+        }
+        let text = self.site(http, servers[default], tls, &server_names(servers[default]), None);
+        body.extend(text.own);
+        block(&mut route, "handle", text.body);
+        for page in text.errors {
+            for code in page.codes {
+                errors.entry(code).or_default().push(("handle".to_owned(), page.lines.clone()));
+            }
+        }
+        heads.push("handle".to_owned());
+        block(&mut body, "route", route);
+        for (code, pages) in errors {
+            let mut lines = Vec::new();
+            let last = heads.iter().rposition(|head| pages.iter().any(|(of, _)| of == head)).unwrap_or_default();
+            for head in &heads[..=last] {
+                let page = pages.iter().find(|(of, _)| of == head);
+                // A server without a page for the status must not get that of a later one.
+                block(&mut lines, head, page.map(|(_, lines)| lines.clone()).unwrap_or_default());
+            }
+            let mut ordered = Vec::new();
+            block(&mut ordered, "route", lines);
+            block(&mut body, &format!("handle_errors {code}"), ordered);
+        }
+        block(out, address, body);
+        out.push(String::new());
     }
 
     fn listens(&mut self, out: &mut Vec<String>, server: &Directive) -> Vec<Listen> {
@@ -122,41 +296,39 @@ impl<'a> Translator<'a> {
         listens
     }
 
-    fn server_names(&mut self, out: &mut Vec<String>, server: &Directive) -> Vec<String> {
-        let mut names = Vec::new();
-        for directive in own(server, "server_name") {
-            for name in &directive.arguments {
-                match name.as_str() {
-                    // Names that no request has.
-                    "_" | "" | "__" | "--" => {}
-                    name if name.starts_with('~') => {
-                        self.note(out, directive, &format!("the expression {name}; write the hosts, or a wildcard"));
-                    }
-                    name if name.starts_with('.') => names.extend([name[1..].to_owned(), format!("*{name}")]),
-                    name if name.ends_with(".*") => {
-                        self.note(out, directive, &format!("{name}: a wildcard stands only at a name's beginning"));
-                    }
-                    name => names.push(name.to_ascii_lowercase()),
-                }
-            }
-        }
-        names
-    }
-
-    fn site(&mut self, out: &mut Vec<String>, http: &'a Directive, server: &'a Directive, tls: bool, hosts: &[String]) {
+    /// Translates a server. `capture` is the matcher of its host, and the names of that matcher's groups.
+    fn site(
+        &mut self,
+        http: &'a Directive,
+        server: &'a Directive,
+        tls: bool,
+        hosts: &[String],
+        capture: Option<(&str, &[String])>,
+    ) -> SiteText {
         let blocks = [http, server];
+        let mut text = SiteText::default();
+        let out = &mut text.body;
         for directive in server.block() {
             if directive.name != "ssl" {
                 self.outside(out, directive, super::tables::READ);
             }
         }
         if tls {
-            self.tls(out, &blocks);
+            self.tls(&mut text.own, &blocks);
         }
-        self.logs(out, &blocks);
-        if let Some(root) = value(&blocks, "root") {
-            out.push(format!("root * {}", quote(root)));
+        self.logs(&mut text.own, &blocks);
+        let (host_capture, host_groups) = capture.map_or(("", &[][..]), |capture| capture);
+        let mut names = Names {
+            server_name: own(server, "server_name").first().map_or("", |d| d.argument(0)).to_ascii_lowercase(),
+            host_capture: host_capture.to_owned(),
+            host_groups: host_groups.to_vec(),
+            host_groups_all: host_groups_all(server),
+            ..self.shared_names()
+        };
+        if let Some(host) = hosts.first() {
+            names.server_name.clone_from(host);
         }
+        self.root(out, &blocks, &names);
         if value(&blocks, "gzip") == Some("on") {
             let mut types = vec!["text/html".to_owned()];
             types.extend(inherited(&blocks, "gzip_types").iter().flat_map(|d| d.arguments.clone()));
@@ -167,7 +339,6 @@ impl<'a> Translator<'a> {
             }
             block(out, "encode gzip", lines);
         }
-        let mut names = Names { server_name: hosts.first().cloned().unwrap_or_default(), ..self.shared_names() };
         let has_cache_status = mentions_in(server, http, CACHE_STATUS) && !self.shared.caches.is_empty();
         if has_cache_status {
             names.maps.push(CACHE_STATUS.to_owned());
@@ -208,7 +379,18 @@ impl<'a> Translator<'a> {
         }
         block(out, "route", route);
         for page in inherited(&blocks, "error_page") {
-            self.error_page(out, page, &blocks, server, &names);
+            text.errors.extend(self.error_page(out, page, &blocks, server, &names));
+        }
+        text
+    }
+
+    /// Sets the root that the innermost block with one has.
+    pub(super) fn root(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+        let Some(root) = inherited(blocks, "root").last().copied() else { return };
+        match self.expand(out, root, names, root.argument(0)) {
+            Some(root) => out.push(format!("root * {}", quote(&root))),
+            // Without a root it would be the folder where the server was started.
+            None => out.push("root * /nonexistent".to_owned()),
         }
     }
 
@@ -381,9 +563,7 @@ impl<'a> Translator<'a> {
                 self.note(&mut out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
             }
         }
-        if let Some(root) = value(&location.blocks[2..], "root") {
-            out.push(format!("root * {}", quote(root)));
-        }
+        self.root(&mut out, &location.blocks[2..], &names);
         let indexes: Vec<String> =
             inherited(&location.blocks, "index").last().map(|d| d.arguments.clone()).unwrap_or_default();
         let program =
@@ -559,47 +739,91 @@ impl<'a> Translator<'a> {
         blocks: &[&'a Directive],
         server: &'a Directive,
         names: &Names,
-    ) {
-        let Some((target, codes)) = page.arguments.split_last() else { return };
+    ) -> Option<ErrorPage> {
+        let (target, codes) = page.arguments.split_last()?;
         let mut status = None;
         let mut codes: Vec<&str> = codes.iter().map(String::as_str).collect();
         if let Some(code) = codes.last().and_then(|code| code.strip_prefix('=')) {
             status = Some(code.to_owned());
             codes.pop();
         }
-        let head = format!("handle_errors {}", codes.join(" "));
+        let codes = codes.into_iter().map(str::to_owned).collect();
         if let Some(name) = target.strip_prefix('@') {
             let mut all = Vec::new();
             self.collect(out, &mut all, blocks, server, None);
             let Some(named) = all.iter().find(|l| l.pattern == Pattern::Named(name.to_owned())).cloned() else {
-                return self.note(out, page, "found no location of this name");
+                self.note(out, page, "found no location of this name");
+                return None;
             };
-            let lines = self.content(&named, &all, names);
-            return block(out, &head, lines);
+            return Some(ErrorPage { codes, lines: self.content(&named, &all, names) });
         }
-        let Some(text) = self.expand(out, page, names, target) else { return };
+        let text = self.expand(out, page, names, target)?;
         if text.starts_with("http://") || text.starts_with("https://") {
             let status = status.filter(|s| !s.is_empty()).unwrap_or_else(|| "302".to_owned());
-            return block(out, &head, vec![format!("redir * {} {status}", quote(&text))]);
+            return Some(ErrorPage { codes, lines: vec![format!("redir * {} {status}", quote(&text))] });
         }
         let mut all = Vec::new();
         self.collect(&mut Vec::new(), &mut all, blocks, server, None);
         let ordered = in_order(&all);
         let chosen = ordered.iter().find(|l| l.takes(target));
         if chosen.is_some_and(|l| !own(l.own(), "proxy_pass").is_empty() || !own(l.own(), "fastcgi_pass").is_empty()) {
-            return self.note(out, page, "only pages that are files are carried over");
+            self.note(out, page, "only pages that are files are carried over");
+            return None;
         }
         let mut lines = Vec::new();
-        if let Some(root) = chosen.and_then(|l| value(&l.blocks[2..], "root")) {
-            lines.push(format!("root * {}", quote(root)));
+        if let Some(chosen) = chosen {
+            self.root(&mut lines, &chosen.blocks[2..], names);
         }
         lines.push(format!("rewrite * {}", quote(&text)));
         match status.filter(|status| !status.is_empty()) {
             Some(status) => block(&mut lines, "file_server", vec![format!("status {status}")]),
             None => lines.push("file_server".to_owned()),
         }
-        block(out, &head, lines);
+        Some(ErrorPage { codes, lines })
     }
+}
+
+/// The exact names of a server, and those with a wildcard at their beginning.
+fn server_names(server: &Directive) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in own(server, "server_name").iter().flat_map(|directive| &directive.arguments) {
+        match name.as_str() {
+            // Names that no request has.
+            "_" | "" | "__" | "--" => {}
+            name if name.starts_with('~') || name.ends_with(".*") => {}
+            name if name.starts_with('.') => names.extend([name[1..].to_owned(), format!("*{name}")]),
+            name => names.push(name.to_ascii_lowercase()),
+        }
+    }
+    names
+}
+
+/// The names of the groups in all expressions for a server's hosts; `None` without an expression.
+fn host_groups_all(server: &Directive) -> Option<Vec<String>> {
+    let names = own(server, "server_name");
+    let mut expressions = names.iter().flat_map(|d| &d.arguments).filter_map(|name| name.strip_prefix('~')).peekable();
+    expressions.peek()?;
+    Some(expressions.flat_map(groups).collect())
+}
+
+/// Reads `~expression` or `name.*` of a server, or returns the reason why it has no equivalent.
+fn host_pattern(name: &str, server: usize) -> Result<HostPattern, String> {
+    if let Some(expression) = name.strip_prefix('~') {
+        // nginx compares hosts in lower case.
+        let expression = format!("(?i){expression}");
+        if let Err(error) = regex::Regex::new(&expression) {
+            let error = error.to_string();
+            let reason = error.lines().last().unwrap_or_default().trim();
+            return Err(format!("{name}: the expression is not in Go's syntax: {reason}"));
+        }
+        return Ok(HostPattern { groups: groups(&expression), expression, stem: None, server });
+    }
+    let stem = &name[..name.len() - 2];
+    if stem.is_empty() || stem.contains('*') {
+        return Err(format!("{name}: nginx allows one wildcard, at the beginning or at the end"));
+    }
+    let expression = format!("(?i)^{}\\..", regex::escape(stem));
+    Ok(HostPattern { expression, groups: Vec::new(), stem: Some(stem.len()), server })
 }
 
 /// Whether a server, or the block `http` outside of its servers, has this variable.
