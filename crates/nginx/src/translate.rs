@@ -6,10 +6,12 @@
 //! - `content`: a location: files, upstreams, fields and access
 //! - `cache`: `proxy_cache` and `fastcgi_cache`
 //! - `geo`: variables that depend on the client's network
+//! - `real_ip`: the client's address from a field of a trusted proxy
 
 mod cache;
 mod content;
 mod geo;
+mod real_ip;
 mod rules;
 mod site;
 mod tables;
@@ -20,7 +22,7 @@ use std::rc::Rc;
 
 use crate::parse::{Directive, Files, Place, SyntaxError, parse};
 use crate::variables::Names;
-use crate::write::indent;
+use crate::write::{block, indent};
 
 /// A line of the configuration that the Caddyfile does not carry over, or carries over with another meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         shared: Shared::default(),
         names: 0,
         has_cache: false,
+        has_real_ip: false,
+        options: Vec::new(),
     };
     let mut out = Vec::new();
     let http: Vec<&Directive> = main.iter().filter(|d| d.name == "http").collect();
@@ -90,17 +94,18 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         translator.notes.push(Note { place: first.place.clone(), message });
     }
     let tls = out.iter().any(|line| line.starts_with("https://") || line.contains(", https://"));
+    let mut options = Vec::new();
     if tls {
-        lines.extend(
-            [
-                "{",
-                "# nginx redirects to https only where its configuration says so.",
-                "auto_https disable_redirects",
-                "}",
-                "",
-            ]
-            .map(str::to_owned),
-        );
+        options.push("# nginx redirects to https only where its configuration says so.".to_owned());
+        options.push("auto_https disable_redirects".to_owned());
+    }
+    if !translator.options.is_empty() {
+        block(&mut options, "servers", translator.options);
+    }
+    if !options.is_empty() {
+        lines.push("{".to_owned());
+        lines.extend(options);
+        lines.extend(["}".to_owned(), String::new()]);
     }
     if !head.is_empty() {
         lines.extend(head);
@@ -133,6 +138,10 @@ struct Translator<'a> {
     names: usize,
     /// A `cache` is written; the differences of all are named at the first.
     has_cache: bool,
+    /// The client's address is that of a field; see `real_ip`.
+    has_real_ip: bool,
+    /// Lines of the global option `servers`.
+    options: Vec<String>,
 }
 
 impl<'a> Translator<'a> {
@@ -173,6 +182,7 @@ impl<'a> Translator<'a> {
             }
         }
         let servers: Vec<&Directive> = http.block().iter().filter(|d| d.name == "server").collect();
+        self.real_ip(head, http, &servers);
         self.sites(out, http, &servers);
     }
 
@@ -226,7 +236,7 @@ impl<'a> Translator<'a> {
     fn shared_names(&self) -> Names {
         let maps = self.shared.maps.iter().map(|d| d.argument(1).trim_start_matches('$').to_owned()).collect();
         let set = self.shared.geos.iter().map(|geo| geo.variable.to_owned()).collect();
-        Names { maps, set, ..Names::default() }
+        Names { maps, set, has_real_ip: self.has_real_ip, ..Names::default() }
     }
 
     /// Returns a matcher's name that no other has.

@@ -14,6 +14,8 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("scheme", "{scheme}"),
     ("remote_addr", "{remote_host}"),
     ("binary_remote_addr", "{remote_host}"),
+    ("realip_remote_addr", "{remote_host}"),
+    ("realip_remote_port", "{remote_port}"),
     ("remote_port", "{remote_port}"),
     ("remote_user", "{http.auth.user.id}"),
     ("server_addr", "{http.request.local.host}"),
@@ -47,6 +49,8 @@ pub(crate) struct Names {
     pub(crate) host_groups: Vec<String>,
     /// Names of the groups of all expressions for the server's hosts; those that the matcher lacks are empty. `None` without an expression.
     pub(crate) host_groups_all: Option<Vec<String>>,
+    /// The address of the client is not that of the peer.
+    pub(crate) has_real_ip: bool,
     /// Variables of `map`, whose placeholder has the same name.
     pub(crate) maps: Vec<String>,
     /// Variables of `set`.
@@ -104,6 +108,7 @@ impl Names {
         }
         match name {
             "server_name" => return Some(self.server_name.clone()),
+            "remote_addr" | "binary_remote_addr" if self.has_real_ip => return Some("{client_ip}".to_owned()),
             "proxy_host" if !self.proxy_host.is_empty() => return Some(self.proxy_host.clone()),
             _ => {}
         }

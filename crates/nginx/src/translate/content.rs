@@ -12,10 +12,12 @@ use crate::write::{block, quote};
 const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
 /// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
-/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`; `cache` before all of them.
+/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`; `cache` before all of them; and `basic_auth` before `error`.
 pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
-    let is_early = |line: &String| ["handle", "route", "cache"].iter().any(|name| line.starts_with(name));
-    if !lines.iter().any(is_early) {
+    let is_early = |line: &String| ["handle ", "route ", "cache "].iter().any(|name| line.starts_with(name));
+    let is_password = |line: &String| line.starts_with("basic_auth ") || line.starts_with("forward_auth ");
+    let is_denied_late = lines.iter().any(is_password) && lines.iter().any(|line| line.starts_with("error "));
+    if !lines.iter().any(is_early) && !is_denied_late {
         return lines;
     }
     let mut out = Vec::new();
@@ -169,11 +171,18 @@ impl<'a> Translator<'a> {
 
     pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
         for limit in inherited(blocks, "limit_req") {
-            self.limit(out, limit);
+            self.limit(out, limit, blocks);
         }
         let level = blocks.iter().rev().find(|b| b.block().iter().any(|d| matches!(&*d.name, "allow" | "deny")));
+        let rules = level.map(|level| level.block()).unwrap_or_default();
+        if let Some(satisfy) = inherited(blocks, "satisfy").last().copied().filter(|d| d.argument(0) == "any")
+            && self.either(out, satisfy, rules, blocks)
+        {
+            return;
+        }
+        let matcher = self.address_matcher();
         let mut allowed: Vec<&str> = Vec::new();
-        for rule in level.map(|level| level.block()).unwrap_or_default() {
+        for rule in rules {
             match (&*rule.name, rule.argument(0)) {
                 ("allow" | "deny", "unix:") => self.note(out, rule, "no matcher for peers at Unix sockets"),
                 ("allow", "all") => break,
@@ -182,10 +191,10 @@ impl<'a> Translator<'a> {
                     let name = self.fresh("denied");
                     let mut lines = Vec::new();
                     if range != "all" {
-                        lines.push(format!("remote_ip {range}"));
+                        lines.push(format!("{matcher} {range}"));
                     }
                     if !allowed.is_empty() {
-                        lines.push(format!("not remote_ip {}", allowed.join(" ")));
+                        lines.push(format!("not {matcher} {}", allowed.join(" ")));
                     }
                     if lines.is_empty() {
                         out.push("error 403".to_owned());
@@ -205,11 +214,55 @@ impl<'a> Translator<'a> {
         }
         let realm = inherited(blocks, "auth_basic").last().copied();
         if let Some(realm) = realm.filter(|realm| realm.argument(0) != "off") {
-            self.passwords(out, realm, blocks);
+            self.passwords(out, realm, blocks, "");
         }
         if let Some(request) = inherited(blocks, "auth_request").last().filter(|r| r.argument(0) != "off") {
             self.forward_auth(out, request, blocks);
         }
+    }
+
+    /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all of them apply otherwise.
+    fn either(
+        &mut self,
+        out: &mut Vec<String>,
+        satisfy: &Directive,
+        rules: &[Directive],
+        blocks: &[&Directive],
+    ) -> bool {
+        let rules: Vec<(&str, &str)> = rules
+            .iter()
+            .filter(|rule| matches!(&*rule.name, "allow" | "deny"))
+            .map(|rule| (&*rule.name, rule.argument(0)))
+            .collect();
+        let realm = inherited(blocks, "auth_basic").last().copied().filter(|realm| realm.argument(0) != "off");
+        let has_request = inherited(blocks, "auth_request").last().is_some_and(|request| request.argument(0) != "off");
+        let Some(realm) = realm.filter(|_| !has_request) else {
+            // With one kind of rules both values of `satisfy` are equal.
+            if has_request && !rules.is_empty() {
+                self.note(out, satisfy, "only with addresses and a password; all rules apply");
+            }
+            return false;
+        };
+        let Some((("deny", "all"), allowed)) = rules.split_last() else {
+            if !rules.is_empty() {
+                self.note(out, satisfy, "only with lines 'allow' and a last 'deny all'; all rules apply");
+            }
+            return false;
+        };
+        if allowed.is_empty()
+            || !allowed.iter().all(|(name, range)| *name == "allow" && !matches!(*range, "all" | "unix:"))
+        {
+            self.note(out, satisfy, "only with lines 'allow' and a last 'deny all'; all rules apply");
+            return false;
+        }
+        let name = self.fresh("outside");
+        let ranges: Vec<&str> = allowed.iter().map(|(_, range)| *range).collect();
+        out.push(format!("@{name} not {} {}", self.address_matcher(), ranges.join(" ")));
+        self.passwords(out, realm, blocks, &format!("@{name} "));
+        for limit in blocks.last().map(|block| own(block, "limit_except")).unwrap_or_default() {
+            self.other_methods(out, limit);
+        }
+        true
     }
 
     /// Refuses the methods that `limit_except` does not name, but for the addresses that it allows.
@@ -227,7 +280,7 @@ impl<'a> Translator<'a> {
         if rules.iter().all(|rule| is_plain(&rule)) {
             let allowed: Vec<_> = rules.iter().filter(|d| d.name == "allow").map(|d| d.argument(0)).collect();
             if !allowed.is_empty() {
-                lines.push(format!("not remote_ip {}", allowed.join(" ")));
+                lines.push(format!("not {} {}", self.address_matcher(), allowed.join(" ")));
             }
         } else {
             self.note(
@@ -241,7 +294,7 @@ impl<'a> Translator<'a> {
         out.push(format!("error @{name} 403"));
     }
 
-    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive) {
+    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&Directive]) {
         let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
         let name = word(limit, "zone=").unwrap_or_default();
         let zone = self.shared.zones.get(name.as_str()).copied();
@@ -258,7 +311,11 @@ impl<'a> Translator<'a> {
         let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
         // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
         let window = window * (burst + 1) / number;
-        out.push("# The status beyond the limit is 429; nginx's is 503.".to_owned());
+        match inherited(blocks, "limit_req_status").last() {
+            None => out.push("# The status beyond the limit is 429; nginx's is 503.".to_owned()),
+            Some(status) if status.argument(0) == "429" => {}
+            Some(status) => self.note(out, status, "the status beyond the limit is 429"),
+        }
         let mut lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
         // nginx counts no request whose key is empty; these variables never are.
         let always = ["$binary_remote_addr", "$remote_addr", "$host", "$server_name", "$uri", "$request_uri"];
@@ -270,9 +327,10 @@ impl<'a> Translator<'a> {
         block(out, "rate_limit", zone);
     }
 
-    fn passwords(&mut self, out: &mut Vec<String>, realm: &Directive, blocks: &[&Directive]) {
+    /// Requires a password of the requests that `matcher` selects: empty for all, else with a space after it.
+    fn passwords(&mut self, out: &mut Vec<String>, realm: &Directive, blocks: &[&Directive], matcher: &str) {
         let Some(list) = inherited(blocks, "auth_basic_user_file").last().copied() else {
-            out.push("error 403".to_owned());
+            out.push(format!("error {matcher}403"));
             return self.note(out, realm, "there is no 'auth_basic_user_file'; all requests are refused");
         };
         let mut accounts = Vec::new();
@@ -297,10 +355,10 @@ impl<'a> Translator<'a> {
         }
         if accounts.is_empty() {
             // Never open because a list could not be read.
-            out.push("# Without an account nobody may enter.".to_owned());
-            out.push("error 401".to_owned());
+            out.push("# Without an account all requests are refused.".to_owned());
+            out.push(format!("error {matcher}401"));
         } else {
-            block(out, &format!("basic_auth bcrypt {}", quote(realm.argument(0))), accounts);
+            block(out, &format!("basic_auth {matcher}bcrypt {}", quote(realm.argument(0))), accounts);
         }
     }
 
@@ -320,7 +378,19 @@ impl<'a> Translator<'a> {
         };
         let (host, uri) = target.find('/').map_or((target, path), |at| target.split_at(at));
         let host = self.hosts(host).join(" ");
-        block(out, &format!("forward_auth {host}"), vec![format!("uri {uri}")]);
+        let mut lines = vec![format!("uri {uri}")];
+        for set in inherited(blocks, "auth_request_set") {
+            match copied(set, blocks) {
+                Some((from, to)) if from.eq_ignore_ascii_case(to) => lines.push(format!("copy_headers {to}")),
+                Some((from, to)) => lines.push(format!("copy_headers {from}>{to}")),
+                None => self.note(
+                    out,
+                    set,
+                    "only a field of the response, '$upstream_http_…', that 'proxy_set_header' sends unchanged is carried over",
+                ),
+            }
+        }
+        block(out, &format!("forward_auth {host}"), lines);
     }
 
     fn try_files(
@@ -493,11 +563,13 @@ impl<'a> Translator<'a> {
                 }
             }
         }
-        let mut lines = self.balance(out, &host);
+        let mut lines = self.balance(out, &host, &location.blocks);
         self.fields_up(out, &mut lines, &location.blocks, &names);
         for hidden in inherited(&location.blocks, "proxy_hide_header") {
             lines.push(format!("header_down -{}", hidden.argument(0)));
         }
+        self.cookies(out, &mut lines, &location.blocks, &names);
+        self.intercepted(&mut lines, "proxy", &location.blocks);
         if value(&location.blocks, "proxy_buffering") == Some("off") {
             lines.push("flush_interval -1".to_owned());
         }
@@ -521,6 +593,19 @@ impl<'a> Translator<'a> {
                         .to_owned(),
                 );
                 transport.push("tls_insecure_skip_verify".to_owned());
+            }
+            if let Some(name) = inherited(&location.blocks, "proxy_ssl_name").last()
+                && let Some(text) = self.expand(out, name, &names, name.argument(0))
+            {
+                transport.push(format!("tls_server_name {}", quote(&text)));
+            }
+            if let Some(file) = value(&location.blocks, "proxy_ssl_trusted_certificate") {
+                transport.push(format!("tls_trust_pool file {}", quote(file)));
+            }
+            if let (Some(certificate), Some(key)) =
+                (value(&location.blocks, "proxy_ssl_certificate"), value(&location.blocks, "proxy_ssl_certificate_key"))
+            {
+                transport.push(format!("tls_client_auth {} {}", quote(certificate), quote(key)));
             }
         }
         for (directive, option) in [
@@ -552,7 +637,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn balance(&mut self, out: &mut Vec<String>, host: &str) -> Vec<String> {
+    fn balance(&mut self, out: &mut Vec<String>, host: &str, blocks: &[&Directive]) -> Vec<String> {
         let Some(upstream) = self.shared.upstreams.get(host).copied() else { return Vec::new() };
         let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
         let mut servers = own(upstream, "server");
@@ -594,11 +679,98 @@ impl<'a> Translator<'a> {
         }
         let fails = servers.iter().find_map(|d| word(d, "max_fails=")).unwrap_or_else(|| "1".to_owned());
         let time = servers.iter().find_map(|d| word(d, "fail_timeout=")).and_then(|time| seconds(&time)).unwrap_or(10);
-        let mut lines = vec![format!("lb_policy {policy}"), format!("lb_retries {}", servers.len() - 1)];
+        let mut lines = vec![format!("lb_policy {policy}")];
+        self.next_upstream(out, &mut lines, servers.len(), blocks);
         if fails != "0" {
             lines.extend([format!("max_fails {fails}"), format!("fail_duration {time}s")]);
         }
         lines
+    }
+
+    /// Writes the retries of an upstream with several servers.
+    fn next_upstream(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, servers: usize, blocks: &[&Directive]) {
+        let words = inherited(blocks, "proxy_next_upstream").last().copied();
+        let has = |word: &str| words.is_some_and(|words| words.arguments.iter().any(|other| other == word));
+        if has("off") {
+            return;
+        }
+        let tries = value(blocks, "proxy_next_upstream_tries").and_then(|tries| tries.parse::<usize>().ok());
+        let tries = tries.filter(|tries| *tries > 0).map_or(servers, |tries| tries.min(servers));
+        if tries < 2 {
+            return;
+        }
+        lines.push(format!("lb_retries {}", tries - 1));
+        if let Some(limit) = inherited(blocks, "proxy_next_upstream_timeout").last().filter(|d| d.argument(0) != "0") {
+            match seconds(limit.argument(0)) {
+                Some(time) => lines.push(format!("lb_try_duration {time}s")),
+                None => self.note(out, limit, "found no duration"),
+            }
+        }
+        let Some(words) = words else { return };
+        let codes: Vec<&str> = words.arguments.iter().filter_map(|word| word.strip_prefix("http_")).collect();
+        let is_any_method = has("non_idempotent");
+        if codes.is_empty() && !is_any_method {
+            return;
+        }
+        let mut conditions = vec!["{rp.is_transport_error}".to_owned()];
+        if !codes.is_empty() {
+            conditions.push(format!("{{rp.status_code}} in [{}]", codes.join(", ")));
+            self.remark(
+                out,
+                words,
+                "if the last server responds so too, the client gets the status without its content",
+            );
+        }
+        for condition in conditions {
+            let methods = if is_any_method { "" } else { " && !method('POST', 'LOCK', 'PATCH')" };
+            block(lines, "lb_retry_match", vec![format!("expression `{condition}{methods}`")]);
+        }
+    }
+
+    /// Lets `handle_errors` answer instead of responses whose status has an `error_page`.
+    fn intercepted(&mut self, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+        if value(blocks, &format!("{pass}_intercept_errors")) != Some("on") {
+            return;
+        }
+        // A location's own pages, which are not carried over, replace those of its server.
+        let is_of_server = blocks[2.min(blocks.len())..].iter().all(|block| own(block, "error_page").is_empty());
+        let pages = if is_of_server { inherited(blocks, "error_page") } else { Vec::new() };
+        let words =
+            pages.iter().flat_map(|page| page.arguments.split_last().map(|(_, codes)| codes).unwrap_or_default());
+        let mut codes: Vec<&str> = words.map(String::as_str).filter(|code| !code.starts_with('=')).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        if !codes.is_empty() {
+            let name = self.fresh("intercepted");
+            lines.push(format!("@{name} status {}", codes.join(" ")));
+            block(lines, &format!("handle_response @{name}"), vec!["error intercepted {rp.status_code}".to_owned()]);
+        }
+    }
+
+    /// `proxy_cookie_path` and `proxy_cookie_domain`, as replacements in Set-Cookie.
+    fn cookies(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+        for (name, attribute) in [("proxy_cookie_path", "path"), ("proxy_cookie_domain", "domain")] {
+            for cookie in inherited(blocks, name) {
+                let (from, to) = match &*cookie.arguments {
+                    [one] if one == "off" => continue,
+                    [from, to] if !from.starts_with('~') && !from.contains('$') => (from, to),
+                    _ => {
+                        self.note(out, cookie, "only two texts are carried over");
+                        continue;
+                    }
+                };
+                let Some(to) = self.expand(out, cookie, names, to) else { continue };
+                let from = match attribute {
+                    "path" => regex::escape(from),
+                    _ => format!(r"\.?{}(?:;|$)", regex::escape(from.trim_start_matches('.'))),
+                };
+                let (find, end) = match attribute {
+                    "path" => (format!(r"(?i)(;\s*path=){from}"), ""),
+                    _ => (format!(r"(?i)(;\s*domain=){}", from.replace("(?:;|$)", "(;|$)")), "${2}"),
+                };
+                lines.push(format!("header_down Set-Cookie {} {}", quote(&find), quote(&format!("${{1}}{to}{end}"))));
+            }
+        }
     }
 
     fn fields_up(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
@@ -606,8 +778,13 @@ impl<'a> Translator<'a> {
         if !fields.iter().any(|d| d.argument(0).eq_ignore_ascii_case("host")) {
             lines.push(format!("header_up Host {}", names.proxy_host));
         }
+        let copies = inherited(blocks, "auth_request_set");
         for field in fields {
             let (name, text) = (field.argument(0), field.argument(1));
+            // `forward_auth` sends these.
+            if copies.iter().any(|set| copied(set, blocks).is_some_and(|(_, to)| to == name)) {
+                continue;
+            }
             match (name.to_ascii_lowercase().as_str(), text) {
                 // The proxy sends these by itself.
                 ("host", "$host" | "$http_host" | "$host:$server_port")
@@ -665,11 +842,32 @@ impl<'a> Translator<'a> {
                 lines.push(format!("env {name} {}", if text.is_empty() { "\"\"".to_owned() } else { quote(&text) }));
             }
         }
+        for (directive, option) in [
+            ("fastcgi_connect_timeout", "dial_timeout"),
+            ("fastcgi_read_timeout", "read_timeout"),
+            ("fastcgi_send_timeout", "write_timeout"),
+        ] {
+            if let Some(time) = value(blocks, directive).and_then(seconds) {
+                lines.push(format!("{option} {time}s"));
+            }
+        }
         let mut transport = Vec::new();
+        for hidden in inherited(blocks, "fastcgi_hide_header") {
+            transport.push(format!("header_down -{}", hidden.argument(0)));
+        }
+        self.intercepted(&mut transport, "fastcgi", blocks);
         block(&mut transport, "transport fastcgi", lines);
         let hosts = self.hosts(pass.argument(0));
         block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
     }
+}
+
+/// Returns the names of the response's field and of the request's field, if a variable of `auth_request_set` only copies one to the other.
+fn copied<'a>(set: &'a Directive, blocks: &[&'a Directive]) -> Option<(String, &'a str)> {
+    let from = set.argument(1).strip_prefix("$upstream_http_")?.replace('_', "-");
+    let fields = inherited(blocks, "proxy_set_header");
+    let field = fields.iter().find(|field| field.argument(1) == set.argument(0))?;
+    Some((from, field.argument(0)))
 }
 
 /// Whether the last word of `try_files` is for another location, or for one that only a request decides.

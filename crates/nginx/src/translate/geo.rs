@@ -1,4 +1,4 @@
-//! `geo`: a variable whose value depends on the client's network, as `vars` with matchers `remote_ip`.
+//! `geo`: a variable whose value depends on the client's network, as `vars` with matchers `remote_ip` or `client_ip`.
 //!
 //! The longest network that contains an address decides. The lines `vars` run from the shortest networks to the longest, so that the last
 //! one that matches sets the value.
@@ -93,7 +93,7 @@ impl Translator<'_> {
         }
         for ((_, text), networks) in groups {
             let name = self.fresh(geo.variable);
-            out.push(format!("@{name} remote_ip {}", networks.join(" ")));
+            out.push(format!("@{name} {} {}", self.address_matcher(), networks.join(" ")));
             route.push(format!("vars @{name} {} {}", geo.variable, word(text)));
         }
     }
