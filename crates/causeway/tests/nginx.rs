@@ -3,6 +3,7 @@
 //! In a shape `ROOT` stands for the test's folder, `UP1` and `UP2` for the ports of two upstreams. The tests replace the ports
 //! 80 and 443 in `listen` by free ones, and put a shape without a block `http` into one.
 
+use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -149,6 +150,8 @@ const MEANT: &[(&str, &str, u16, u16, &str)] = &[
     ("laravel", "*", 301, 502, "a folder without an index goes to the program, as with php_fastcgi"),
     ("php", "*", 301, 200, "a folder's index is found without the redirect to its slash"),
     ("php", "*", 301, 502, "a folder's index is found without the redirect to its slash"),
+    ("php_cache", "*", 301, 200, "a folder's index is found without the redirect to its slash"),
+    ("real_ip", "/api", 301, 301, "the redirect to a location's slash has no fields of 'add_header'"),
     ("auth_request", "/secret/", 500, 502, "the status for an upstream that refuses"),
     ("*", "*", 301, 308, "the redirect to a folder's slash: Caddy's status, and a relative target"),
     ("limit", "/login", 503, 429, "the status of RFC 6585 for too many requests"),
@@ -268,10 +271,15 @@ struct Reply {
 }
 
 fn request(port: u16, method: &str, host: &str, path: &str) -> Reply {
+    request_with(port, (method, host, path), "", FIELDS)
+}
+
+/// Sends a request with further lines of fields, each with its line end, and returns the fields of these names.
+fn request_with(port: u16, (method, host, path): (&str, &str, &str), lines: &str, names: &[&str]) -> Reply {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let port_text = format!(":{port}");
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}{port_text}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}{port_text}\r\nConnection: close\r\n{lines}\r\n").unwrap();
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -283,7 +291,7 @@ fn request(port: u16, method: &str, host: &str, path: &str) -> Reply {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().replace(&port_text, "")))
         .collect();
     let chunked = fields.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-    fields.retain(|(name, _)| FIELDS.contains(&name.as_str()));
+    fields.retain(|(name, _)| names.contains(&name.as_str()));
     fields.sort();
     let mut body = if chunked { dechunked(body) } else { body.to_owned() };
     // nginx's own pages for errors and redirects; ours have no content.
@@ -397,30 +405,231 @@ fn mistakes_name_their_line() {
     assert!(!output.status.success());
 }
 
-/// The adapted configuration answers as nginx does.
-#[test]
-fn answers_equal_those_of_nginx() {
+fn installed_nginx() -> Option<&'static str> {
     let nginx = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"]
         .into_iter()
         .find(|path| Path::new(path).exists());
-    let Some(nginx) = nginx else {
+    if nginx.is_none() {
         eprintln!("skipped: there is no nginx (Debian: nginx-light)");
-        return;
-    };
+    }
+    nginx
+}
+
+/// Starts nginx and Causeway with a shape, each with its upstream; returns their ports.
+fn both(nginx: &str, text: &str, folder: &ShapeFolder, upstreams: [u16; 2]) -> ([u16; 2], [Process; 2]) {
+    let (theirs, ours) = (free_port(), free_port());
+    std::fs::write(folder.0.join("theirs.conf"), complete(text, folder, [theirs, 0], upstreams[0])).unwrap();
+    std::fs::write(folder.0.join("ours.conf"), complete(text, folder, [ours, 0], upstreams[1])).unwrap();
+    let mut command = Command::new(nginx);
+    command.arg("-p").arg(&folder.0).arg("-c").arg(folder.0.join("theirs.conf")).args(["-g", "daemon off;"]);
+    let of_nginx = start(command, theirs, &folder.0.join("theirs.log"));
+    let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+    let of_causeway = start(command, ours, &folder.0.join("ours.log"));
+    ([theirs, ours], [of_nginx, of_causeway])
+}
+
+/// The text of one shape.
+fn shape(name: &str) -> String {
+    shapes().into_iter().find(|(other, _)| other == name).unwrap().1
+}
+
+/// An upstream that counts the requests of each target. The last segment of the path decides the response: a status, or a name of
+/// `KINDS`.
+fn counting_upstream() -> u16 {
+    const KINDS: &[(&str, &str)] = &[
+        ("max-age", "Cache-Control: max-age=60\r\n"),
+        ("no-store", "Cache-Control: no-store\r\n"),
+        ("private", "Cache-Control: private, max-age=60\r\n"),
+        ("no-cache", "Cache-Control: no-cache\r\n"),
+        ("set-cookie", "Set-Cookie: a=b\r\n"),
+        ("cookie-path", "Set-Cookie: a=b; Path=/app/x; Domain=app.test; HttpOnly\r\n"),
+        ("cookie-other", "Set-Cookie: a=b; path=/apple; domain=myapp.test\r\n"),
+        ("expires", "Expires: Thu, 01 Jan 2037 00:00:00 GMT\r\n"),
+        ("expired", "Expires: Thu, 01 Jan 1990 00:00:00 GMT\r\n"),
+        ("vary", "Vary: X-Kind\r\n"),
+        ("vary-all", "Vary: *\r\n"),
+        ("stale", "Cache-Control: max-age=1\r\n"),
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut counts: HashMap<String, u32> = HashMap::new();
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let mut words = head.split(' ');
+            let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let count = counts.entry(target.to_owned()).or_default();
+            *count += 1;
+            let path = target.split('?').next().unwrap_or_default();
+            let kind = path.rsplit('/').next().unwrap_or_default();
+            let status = match kind.parse::<u16>() {
+                Ok(status) => status,
+                Err(_) if kind == "stale" && *count > 1 => 503,
+                Err(_) => 200,
+            };
+            let fields = KINDS.iter().find(|(name, _)| *name == kind).map_or("", |(_, fields)| fields);
+            let ip = head.lines().find_map(|line| line.strip_prefix("X-Real-IP: ")).unwrap_or_default();
+            let body = format!("{method} {target} {count} {ip}\n");
+            let len = body.len();
+            let body = if method == "HEAD" { "" } else { &body };
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status} X\r\n{fields}Content-Length: {len}\r\nConnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    port
+}
+
+/// Sends requests to both servers, each of which has an upstream of its own that counts, and compares the responses. Each case has the
+/// method, the path, and lines of fields.
+#[track_caller]
+fn compare(name: &str, fields: &[&str], cases: &[(&str, &str, &str)]) {
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new(&format!("counts-{name}"));
+    let ([theirs, ours], _servers) = both(nginx, &shape(name), &folder, [counting_upstream(), counting_upstream()]);
+    let mut differences = Vec::new();
+    for (method, path, lines) in cases {
+        if *method == "wait" {
+            std::thread::sleep(Duration::from_millis(2100));
+            continue;
+        }
+        let send = |port| request_with(port, (method, "example.com", path), lines, fields);
+        let (a, b) = (send(theirs), send(ours));
+        if a != b {
+            differences.push(format!("{method} {path} {lines:?}\n  nginx    {a:?}\n  causeway {b:?}"));
+        }
+    }
+    assert!(differences.is_empty(), "{name}: {} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Responses are stored, answered from the store and updated as nginx does with the same `proxy_cache` lines.
+#[test]
+fn stored_responses_equal_those_of_nginx() {
+    let kinds =
+        "plain max-age no-store private no-cache set-cookie expires expired vary vary-all 404 302 301 500 410 503 203";
+    let paths: Vec<String> = kinds
+        .split(' ')
+        .flat_map(|kind| {
+            [
+                format!("/{kind}"),
+                format!("/{kind}"),
+                format!("/api/{kind}"),
+                format!("/api/{kind}?x=1"),
+                format!("/private/{kind}"),
+                format!("/uncached/{kind}"),
+                format!("/uncached/{kind}"),
+            ]
+        })
+        .collect();
+    let mut cases: Vec<(&str, &str, &str)> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
+    cases.extend([
+        ("HEAD", "/plain", ""),
+        ("GET", "/v/vary", "X-Kind: a\r\n"),
+        ("GET", "/v/vary", "X-Kind: b\r\n"),
+        ("GET", "/v/vary", "X-Kind: a\r\n"),
+        // Requests that skip the cache.
+        ("GET", "/plain?fresh=1", ""),
+        ("GET", "/plain?fresh=1", ""),
+        ("GET", "/plain?fresh=0", ""),
+        ("GET", "/plain?fresh=0", ""),
+        ("GET", "/plain", "Cookie: session=1\r\n"),
+        ("GET", "/plain", "Cookie: session=1\r\n"),
+        ("GET", "/plain", ""),
+        ("GET", "/api/max-age", "Authorization: x\r\n"),
+        ("GET", "/api/max-age", "Authorization: x\r\n"),
+        // The directives of requests do not count.
+        ("GET", "/q/plain", "Cache-Control: no-cache\r\n"),
+        ("GET", "/q/plain", "Cache-Control: no-cache\r\n"),
+        ("GET", "/other/max-age", "Cookie: x=1\r\n"),
+        ("GET", "/other/max-age", "Cookie: x=1\r\n"),
+        // A stale response instead of 503.
+        ("GET", "/stale", ""),
+        ("GET", "/stale", ""),
+        ("wait", "", ""),
+        ("GET", "/stale", ""),
+    ]);
+    compare("cache", &["x-cache", "set-cookie"], &cases);
+}
+
+/// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.
+#[test]
+fn a_stored_response_without_a_lifetime_is_not_for_requests_with_a_cookie() {
+    let folder = ShapeFolder::new("personal");
+    let port = free_port();
+    std::fs::write(folder.0.join("ours.conf"), complete(&shape("cache"), &folder, [port, 0], counting_upstream()))
+        .unwrap();
+    let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+    let log = folder.0.join("ours.log");
+    let _causeway = start(command, port, &log);
+    let bodies = ["", "Cookie: x=1\r\n", ""]
+        .map(|lines| request_with(port, ("GET", "example.com", "/plain"), lines, &[]).body.replace("GET /plain", ""));
+    assert_eq!(bodies, [" 1 \n", " 2 \n", " 1 \n"]);
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("a lifetime of the configuration is not for requests with a cookie"), "{log}");
+}
+
+#[test]
+fn errors_of_an_upstream_equal_those_of_nginx() {
+    let paths = "404 500 503 410 plain cookie-path cookie-other";
+    let paths: Vec<String> = paths.split(' ').flat_map(|kind| [format!("/{kind}"), format!("/raw/{kind}")]).collect();
+    let mut cases: Vec<(&str, &str, &str)> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
+    cases.extend([("POST", "/404", ""), ("GET", "/404.html", "")]);
+    compare("intercept", &["set-cookie"], &cases);
+}
+
+#[test]
+fn addresses_of_clients_equal_those_of_nginx() {
+    let chains = [
+        "",
+        "X-Forwarded-For: 192.0.2.7\r\n",
+        "X-Forwarded-For: 192.0.2.7, 10.1.1.1\r\n",
+        "X-Forwarded-For: 192.0.2.7, 198.51.100.1\r\n",
+        "X-Forwarded-For: 198.51.100.1, 192.0.2.7\r\n",
+        "X-Forwarded-For: nonsense\r\n",
+    ];
+    let paths = ["/", "/kind", "/admin/index.html", "/api/plain"];
+    let cases: Vec<_> = chains.iter().flat_map(|chain| paths.map(|path| ("GET", path, *chain))).collect();
+    compare("real_ip", FIELDS, &cases);
+    let networks = [("GET", "/kind", ""), ("GET", "/", ""), ("GET", "/", ""), ("GET", "/admin/", "")];
+    compare("geo", FIELDS, &networks);
+}
+
+/// Names with a wildcard at the end and expressions are found in nginx's order, with their groups.
+#[test]
+fn hosts_of_patterns_equal_those_of_nginx() {
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new("hosts");
+    let ([theirs, ours], _servers) = both(nginx, &shape("host_patterns"), &folder, [1, 1]);
+    let hosts = "main.test a.example.com b.example.com private.example.com www.example.com www.example.org www.other.test \
+                 two.example.com two.x three.example.com x.three.example.com three.zone x..example.com ...example.com \
+                 none.test www.";
+    for host in hosts.split_ascii_whitespace() {
+        for path in ["/", "/kind", "/user/12", "/index.html", "/missing", "/a.txt"] {
+            let (a, b) = (request(theirs, "GET", host, path), request(ours, "GET", host, path));
+            assert_eq!(a, b, "{host} {path}: nginx, then causeway");
+        }
+    }
+}
+
+/// The adapted configuration answers as nginx does.
+#[test]
+fn answers_equal_those_of_nginx() {
+    let Some(nginx) = installed_nginx() else { return };
     let up = upstream();
     let (mut equal, mut sent, mut differences) = (0, 0, Vec::new());
     let shapes = shapes();
     for (name, text) in
         shapes.iter().filter(|(_, text)| !text.contains("ssl_certificate") && !text.contains("grpc_pass"))
     {
-        let (folder, theirs, ours) = (ShapeFolder::new(name), free_port(), free_port());
-        std::fs::write(folder.0.join("theirs.conf"), complete(text, &folder, [theirs, 0], up)).unwrap();
-        std::fs::write(folder.0.join("ours.conf"), complete(text, &folder, [ours, 0], up)).unwrap();
-        let mut command = Command::new(nginx);
-        command.arg("-p").arg(&folder.0).arg("-c").arg(folder.0.join("theirs.conf")).args(["-g", "daemon off;"]);
-        let _nginx = start(command, theirs, &folder.0.join("theirs.log"));
-        let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
-        let _causeway = start(command, ours, &folder.0.join("ours.log"));
+        let folder = ShapeFolder::new(name);
+        let ([theirs, ours], _servers) = both(nginx, text, &folder, [up, up]);
         let host =
             text.split("server_name ").nth(1).and_then(|rest| rest.split([' ', ';']).next()).unwrap_or("example.com");
         let host = if matches!(host, "_") { "example.com" } else { host }.replace('*', "any");

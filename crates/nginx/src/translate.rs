@@ -268,7 +268,7 @@ fn value<'a>(blocks: &[&'a Directive], name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    struct NoFiles;
+    pub(super) struct NoFiles;
 
     impl Files for NoFiles {
         fn read(&self, _: &str) -> Result<String, String> {
@@ -278,6 +278,170 @@ mod tests {
         fn glob(&self, _: &str) -> Vec<String> {
             Vec::new()
         }
+    }
+
+    /// Translates a text; returns the Caddyfile, and the notes as lines.
+    pub(super) fn translated(text: &str) -> (String, String) {
+        let Translation { caddyfile, notes } = translate(text, "n", &NoFiles).unwrap();
+        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+        (caddyfile, notes.join("\n"))
+    }
+
+    /// Checks the translation of the lines of a block `http`: parts of the Caddyfile, and a part of the notes, without which there are none.
+    #[track_caller]
+    fn check(lines: &str, in_caddyfile: &[&str], in_notes: &str) {
+        let (caddyfile, notes) = translated(&format!("http {{\n{lines}\n}}"));
+        for part in in_caddyfile {
+            assert!(caddyfile.contains(part), "{lines}: {part}\n{caddyfile}");
+        }
+        assert!(notes.contains(in_notes) && notes.is_empty() == in_notes.is_empty(), "{lines}: {notes}");
+    }
+
+    // nginx's documentation of ngx_http_realip_module.
+    #[test]
+    fn addresses_of_clients() {
+        let rest = "server { root /a; deny 192.0.2.1; }";
+        let options = [
+            "trusted_proxies static 10.0.0.0/8 ::1",
+            "trusted_proxies_strict",
+            "@denied_2 {\n\t\t\t\tclient_ip 192.0.2.1",
+        ];
+        let from = "set_real_ip_from 10.0.0.0/8; set_real_ip_from ::1;";
+        check(&format!("{from} {rest}"), &[&options[..], &["client_ip_headers X-Real-IP"]].concat(), "");
+        check(&format!("{from} real_ip_header CF-Connecting-IP; {rest}"), &["client_ip_headers CF-Connecting-IP"], "");
+        check(&format!("set_real_ip_from unix:; {rest}"), &["trusted_proxies_unix"], "");
+        check(
+            &format!("{from} real_ip_header X-Forwarded-For; {rest}"),
+            &options,
+            "the last address in X-Forwarded-For",
+        );
+        check(&format!("set_real_ip_from proxy.test; {rest}"), &["\tremote_ip 192.0.2.1"], "no names");
+        check(
+            &format!("{from} real_ip_header proxy_protocol; {rest}"),
+            &["\tremote_ip 192.0.2.1"],
+            "listener_wrappers",
+        );
+        let one = "server { listen 81; set_real_ip_from 10.0.0.1; root /b; }";
+        check(
+            &format!("{one} {rest}"),
+            &["\tremote_ip 192.0.2.1"],
+            "n:2: not carried over: \"set_real_ip_from 10.0.0.1\"",
+        );
+    }
+
+    // nginx's documentation of `server_name`.
+    #[test]
+    fn hosts_of_patterns() {
+        let other = "server { listen 80; server_name a.test; return 200 a; }";
+        let sites = ["http://a.test {", "http://:80 {", "error @empty_label_", "http://b.test {"];
+        check(
+            &format!("{other} server {{ server_name b.test ~^(?<n>.+)\\.b\\.test$ c.*; return 200 $n; }}"),
+            &[
+                &sites[..],
+                &[
+                    "vars_regexp host_",
+                    "{host} `(?i)^(?<n>.+)\\.b\\.test$`",
+                    "(?i)^c\\..",
+                    ".n} 200",
+                    "respond * \"\" 200",
+                ],
+            ]
+            .concat(),
+            "",
+        );
+        for (server, reason) in [
+            ("server_name ~(?=a);", "the expression is not in Go's syntax"),
+            ("server_name *.a.*;", "nginx allows one wildcard"),
+            ("server_name ~a; listen 127.0.0.1:80;", "the servers of its port have several addresses"),
+            ("server_name ~a; listen unix:/a;", "at a Unix socket the server takes all hosts"),
+            ("server_name ~a; access_log /b;", "another certificate or log"),
+        ] {
+            let (caddyfile, notes) = translated(&format!("http {{ {other} server {{ {server} return 200 b; }} }}"));
+            assert!(notes.contains(reason) && !caddyfile.contains("vars_regexp"), "{server}: {notes}\n{caddyfile}");
+        }
+        let tls = "listen 443 ssl; ssl_certificate c; ssl_certificate_key k;";
+        let servers = format!("server {{ {tls} return 200 a; }} server {{ server_name ~b; {tls} return 200 b; }}");
+        check(&servers, &["https://:443 {", "tls c k", "(?i)b"], "");
+        let other_key = servers.replacen("c; ssl", "d; ssl", 1);
+        check(&other_key, &["https://:443 {"], "another certificate or log");
+    }
+
+    #[test]
+    fn rules_of_access() {
+        let server = |lines: &str| format!("server {{ root /a; location / {{ {lines} }} }}");
+        let password = "auth_basic a; auth_basic_user_file none;";
+        check(
+            &server(&format!("satisfy any; allow 10.0.0.0/8; deny all; {password}")),
+            &["@outside_2 not remote_ip 10.0.0.0/8", "error @outside_2 401"],
+            "there is no such file",
+        );
+        for rules in ["deny 10.0.0.1; allow all;", "allow 10.0.0.1;", "deny all;", "allow unix:; deny all;"] {
+            let lines = format!("satisfy any; {rules} {password}");
+            check(&server(&lines), &["error 401"], "a last 'deny all'; all rules apply");
+        }
+        check(&server("satisfy any; allow 10.0.0.1; deny all;"), &["not remote_ip 10.0.0.1", "403"], "");
+        check(
+            "server { location / { auth_request /auth; auth_request_set $u $upstream_http_x_user; auth_request_set $v $upstream_status;
+             auth_request_set $n $upstream_http_x_name;
+             proxy_set_header X-User $u; proxy_set_header X-N $n; proxy_pass http://a; } location = /auth { proxy_pass http://b; } }",
+            &["forward_auth b:80 {", "copy_headers X-User", "copy_headers x-name>X-N"],
+            "\"auth_request_set $v $upstream_status\": only a field",
+        );
+    }
+
+    #[test]
+    fn requests_to_upstreams() {
+        let upstream = "upstream u { server a; server b; server c; }";
+        let location = |lines: &str| format!("{upstream} server {{ location / {{ proxy_pass http://u; {lines} }} }}");
+        check(&location(""), &["lb_retries 2"], "");
+        check(
+            &location(
+                "proxy_next_upstream error timeout; proxy_next_upstream_tries 2; proxy_next_upstream_timeout 10s;",
+            ),
+            &["lb_retries 1", "lb_try_duration 10s"],
+            "",
+        );
+        check(&location("proxy_next_upstream error non_idempotent;"), &["expression `{rp.is_transport_error}`"], "");
+        check(
+            &location("proxy_next_upstream http_502 http_503;"),
+            &["`{rp.status_code} in [502, 503] && !method"],
+            "without its content",
+        );
+        let (caddyfile, _) = translated(&format!("http {{ {} }}", location("proxy_next_upstream off;")));
+        assert!(!caddyfile.contains("lb_retries"), "{caddyfile}");
+        check(&location("proxy_cookie_path /a/ /;"), &["header_down Set-Cookie `(?i)(;\\s*path=)/a/` ${1}/"], "");
+        check(&location("proxy_cookie_path ~^/a /;"), &["reverse_proxy"], "only two texts");
+        check(&location("proxy_intercept_errors on;"), &["reverse_proxy"], "");
+        let pages = "proxy_intercept_errors on; error_page 404 500 /e.html;";
+        check(
+            &format!(
+                "{upstream} server {{ {pages} root /a; location / {{ proxy_pass http://u; }} location = /e.html {{ }} }}"
+            ),
+            &["status 404 500", "error intercepted {rp.status_code}"],
+            "",
+        );
+        let tls = "proxy_ssl_name a.test; proxy_ssl_trusted_certificate /ca; proxy_ssl_certificate /c; proxy_ssl_certificate_key /k;";
+        check(
+            &format!("server {{ location / {{ proxy_pass https://a; {tls} }} }}"),
+            &["tls_server_name a.test", "tls_trust_pool file /ca", "tls_client_auth /c /k"],
+            "",
+        );
+    }
+
+    // nginx's documentation of `limit_req_zone`: requests with an empty key are not counted.
+    #[test]
+    fn limits_by_a_variable() {
+        let zone = "geo $o { default 1; 10.0.0.0/8 0; } map $o $k { 0 \"\"; 1 $binary_remote_addr; } limit_req_zone $k zone=z:1m rate=1r/s;";
+        let server = "server { root /a; limit_req zone=z; }";
+        check(&format!("{zone} {server}"), &["vars o 1", "map {vars.o} {k} {", "not vars {k} \"\""], "");
+        check(&format!("{zone} limit_req_status 444; {server}"), &["rate_limit"], "the status beyond the limit is 429");
+        let refused = "geo $o {\nproxy 10.0.0.1;\n} server { return 200 $o; }";
+        check(refused, &[], "n:3: not carried over: \"proxy 10.0.0.1\"");
+        check(
+            "split_clients $remote_addr $v { 50% a; * b; } server { return 200 a; }",
+            &[],
+            "assigns a share of the clients by a hash",
+        );
     }
 
     // nginx's documentation of `listen`: a Unix socket has no port, and its servers no address in common with others.

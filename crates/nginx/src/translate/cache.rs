@@ -30,6 +30,9 @@ const OUTAGES: &[&str] = &["http_500", "http_502", "http_503", "http_504"];
 /// Seconds that a request waits for the fetch of another one, here and by nginx's default.
 const LOCK_SECONDS: u64 = 5;
 
+/// The end of a directive's name, whether a line of it is named, and the reason.
+type Setting = (&'static str, fn(&Directive) -> bool, &'static str);
+
 /// Lifetimes of responses without one of their own, by status.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Lifetimes {
@@ -69,16 +72,18 @@ impl Lifetimes {
 
 /// The parts of a request that a key of nginx has.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Key {
+struct KeyParts {
     scheme: bool,
     host: bool,
     path: bool,
     query: bool,
+    /// The path and the query are the client's, before all rewrites.
+    is_original: bool,
     /// Request fields.
     fields: Vec<String>,
 }
 
-impl Key {
+impl KeyParts {
     /// Reads a key. Constant texts in it distinguish nothing. `None` if it has another variable, or no path.
     fn of(text: &str) -> Option<Self> {
         let mut key = Self::default();
@@ -86,7 +91,7 @@ impl Key {
             match variable {
                 "scheme" => key.scheme = true,
                 "host" | "http_host" | "server_name" | "proxy_host" | "server_port" | "proxy_port" => key.host = true,
-                "request_uri" => (key.path, key.query) = (true, true),
+                "request_uri" => (key.path, key.query, key.is_original) = (true, true, true),
                 "uri" | "document_uri" | "fastcgi_script_name" => key.path = true,
                 "args" | "query_string" => key.query = true,
                 // A stored response to GET also answers HEAD, and the cache stores no others.
@@ -162,53 +167,57 @@ impl<'a> Translator<'a> {
         location: &Location<'_>,
         names: &Names,
     ) -> Option<KeyKind> {
-        let Some(directive) = inherited(&location.blocks, &format!("{pass}_cache_key")).last().copied() else {
-            if pass == "proxy" {
-                return Some(KeyKind::Lasting);
+        let zone = inherited(&location.blocks, &format!("{pass}_cache")).last().copied()?;
+        let directive = inherited(&location.blocks, &format!("{pass}_cache_key")).last().copied();
+        let text = match directive {
+            Some(directive) => directive.argument(0),
+            None if pass == "proxy" => "$scheme$proxy_host$request_uri",
+            None => {
+                let reason =
+                    "there is no 'fastcgi_cache_key', so nginx has one response for all requests; nothing is stored";
+                self.note(out, zone, reason);
+                return None;
             }
-            let zone = inherited(&location.blocks, &format!("{pass}_cache")).last().copied()?;
-            self.note(
-                out,
-                zone,
-                "there is no 'fastcgi_cache_key', so nginx has one response for all requests; nothing is stored",
-            );
-            return None;
         };
-        let text = directive.argument(0);
         let mut options = Vec::new();
-        let mut kind = KeyKind::Lasting;
-        match Key::of(text) {
+        let mut template = None;
+        match KeyParts::of(text) {
             Some(key) => {
+                // After a rewrite the cache sees another URI than the application, which may read the client's.
+                let is_rewritten = pass == "fastcgi" || location.blocks[1..].iter().any(|block| rewrites(block));
+                if key.is_original && is_rewritten {
+                    let scheme = if key.scheme { "{scheme}://" } else { "" };
+                    template = Some(format!("{scheme}{{hostport}}{{http.request.orig_uri}}"));
+                } else {
+                    if !key.scheme {
+                        options.push("disable_scheme".to_owned());
+                    }
+                    if !key.query {
+                        options.push("disable_query".to_owned());
+                    }
+                }
                 if !key.host {
                     out.push("# Unlike nginx's, the key also has the host.".to_owned());
-                }
-                if !key.scheme {
-                    options.push("disable_scheme".to_owned());
-                }
-                if !key.query {
-                    options.push("disable_query".to_owned());
                 }
                 if !key.fields.is_empty() {
                     options.push(format!("headers {}", key.fields.join(" ")));
                 }
             }
-            None => {
-                let template = match names.expand(text) {
-                    Ok(template) => template,
-                    Err(variable) => {
-                        let reason = format!("the variable ${variable} has no equivalent here, so nothing is stored");
-                        self.note(out, directive, &reason);
-                        return None;
-                    }
-                };
-                self.remark(
-                    out,
-                    directive,
-                    "with a key of one's own, responses are in memory only, and a reload empties it",
-                );
-                options.push(format!("template {}", quote(&template)));
-                kind = KeyKind::Own;
-            }
+            None => match names.expand(text) {
+                Ok(text) => template = Some(text),
+                Err(variable) => {
+                    let reason = format!("the variable ${variable} has no equivalent here, so nothing is stored");
+                    self.note(out, directive.unwrap_or(zone), &reason);
+                    return None;
+                }
+            },
+        }
+        let mut kind = KeyKind::Lasting;
+        if let Some(template) = template {
+            let reason = "with a template as key, responses are in memory only, and a reload empties it";
+            self.remark(out, directive.unwrap_or(zone), reason);
+            options.push(format!("template {}", quote(&template)));
+            kind = KeyKind::Own;
         }
         if !options.is_empty() {
             block(lines, "key", options);
@@ -401,20 +410,20 @@ impl<'a> Translator<'a> {
                 self.note(out, directive, &reason);
             }
         }
-        let settings: [(&str, &dyn Fn(&Directive) -> bool, &str); 5] = [
-            ("cache_min_uses", &|d| d.argument(0) != "1", "the first response is stored"),
+        let settings: [Setting; 5] = [
+            ("cache_min_uses", |d| d.argument(0) != "1", "the first response is stored"),
             (
                 "cache_methods",
-                &|d| d.arguments.iter().any(|method| !matches!(method.as_str(), "GET" | "HEAD")),
+                |d| d.arguments.iter().any(|method| !matches!(method.as_str(), "GET" | "HEAD")),
                 "only responses to GET are stored, and answer GET and HEAD",
             ),
-            ("cache_convert_head", &|d| d.argument(0) == "off", "the stored response to GET also answers HEAD"),
+            ("cache_convert_head", |d| d.argument(0) == "off", "the stored response to GET also answers HEAD"),
             (
                 "cache_background_update",
-                &|d| d.argument(0) == "on",
+                |d| d.argument(0) == "on",
                 "a response with `stale-while-revalidate` is updated so; others are validated first",
             ),
-            ("cache_purge", &|_| true, "the admin API removes responses, `DELETE /causeway/cache`"),
+            ("cache_purge", |_| true, "the admin API removes responses, `DELETE /causeway/cache`"),
         ];
         for (name, is_named, reason) in settings {
             for directive in inherited(blocks, &format!("{pass}_{name}")) {
@@ -424,6 +433,16 @@ impl<'a> Translator<'a> {
             }
         }
     }
+}
+
+/// Returns whether a rule in a block, or in a location within it, may change the URI.
+fn rewrites(block: &Directive) -> bool {
+    block.block().iter().any(|directive| match &*directive.name {
+        "rewrite" => true,
+        "try_files" => directive.arguments.last().is_some_and(|last| !last.starts_with(['@', '='])),
+        "location" | "if" => rewrites(directive),
+        _ => false,
+    })
 }
 
 /// Whether responses with a key can be stored in files.
@@ -469,4 +488,157 @@ fn duration(seconds: u64) -> String {
     let units = [(86400, "d"), (3600, "h"), (60, "m")];
     let unit = units.iter().find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
     unit.map_or_else(|| format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::translated;
+    use super::*;
+
+    // nginx's documentation of `proxy_cache_valid`: the first rule for a status counts, and `any` is for all.
+    #[test]
+    fn lifetimes_by_status() {
+        let rules = [(Some(200), 600), (Some(302), 600), (Some(404), 60)];
+        let lifetimes = Lifetimes::of(&rules);
+        assert_eq!((lifetimes.ttl, &*lifetimes.additional), (600, &[302][..]));
+        let rest = vec![203, 204, 300, 301, 308, 405, 410, 414, 501];
+        assert_eq!(lifetimes.others, BTreeMap::from([(0, rest), (60, vec![404])]));
+
+        let lifetimes = Lifetimes::of(&[(Some(200), 60), (None, 5)]);
+        assert_eq!((lifetimes.ttl, lifetimes.additional.len()), (60, 0));
+        assert!(lifetimes.others[&5].contains(&500) && !lifetimes.others[&5].contains(&200));
+
+        let lifetimes = Lifetimes::of(&[(None, 5), (Some(200), 60)]);
+        assert_eq!((lifetimes.ttl, lifetimes.others.len()), (5, 0));
+        assert!(lifetimes.additional.contains(&302) && !lifetimes.additional.contains(&404));
+
+        assert_eq!(Lifetimes::of(&[]), Lifetimes::default());
+        let lifetimes = Lifetimes::of(&[(Some(404), 60)]);
+        assert_eq!(lifetimes.ttl, 60);
+        assert!(lifetimes.others[&0].contains(&200));
+    }
+
+    #[test]
+    fn keys_by_their_parts() {
+        let key = |text: &str| KeyParts::of(text).map(|key| (key.scheme, key.host, key.query, key.fields.join(" ")));
+        for (text, want) in [
+            ("$scheme$proxy_host$request_uri", Some((true, true, true, ""))),
+            ("$scheme://$host$uri", Some((true, true, false, ""))),
+            ("$host$uri$is_args$args", Some((false, true, true, ""))),
+            ("$request_method|$host|${request_uri}", Some((false, true, true, ""))),
+            ("$host$request_uri$http_accept_language", Some((false, true, true, "accept-language"))),
+            ("$host$request_uri$cookie_lang", None),
+            ("$host", None),
+        ] {
+            assert_eq!(key(text), want.map(|(a, b, c, fields)| (a, b, c, fields.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!([0, 1, 60, 90, 7200, 86400].map(duration), ["0s", "1s", "1m", "90s", "2h", "1d"]);
+    }
+
+    /// Translates the lines of a location with a cache; returns the Caddyfile and the notes.
+    fn cached(lines: &str) -> (String, String) {
+        let text = format!(
+            "http {{ proxy_cache_path /c keys_zone=z:1m max_size=1g; fastcgi_cache_path /f keys_zone=f:1m max_size=1g;\nserver {{ location / {{\n{lines}\n}} }} }}"
+        );
+        translated(&text)
+    }
+
+    #[test]
+    fn settings_with_an_equivalent() {
+        let pass = "proxy_pass http://a; proxy_cache z;";
+        for (lines, want) in [
+            ("", &["cache {", "ttl 0s", "directory_size 1GiB", "mode bypass_request", "disable_coalescing"][..]),
+            ("proxy_cache_valid 5m;", &["ttl 5m", "allowed_additional_status_codes 302"]),
+            ("proxy_cache_valid 200 5m; proxy_cache_valid 404 1m;", &["?Cache-Control s-maxage=60", "status 404"]),
+            ("proxy_cache_use_stale error http_500 http_502 http_503 http_504;", &["stale 365d"]),
+            ("proxy_cache_key $host$uri;", &["disable_scheme", "disable_query"]),
+            ("proxy_cache_key $scheme$host$request_uri$http_x_a;", &["headers x-a"]),
+            ("proxy_no_cache $cookie_s; proxy_cache_bypass $cookie_s;", &["vars {cookie.s} \"\" 0"]),
+            (
+                "proxy_no_cache $cookie_s$arg_x; proxy_cache_bypass $cookie_s$arg_x;",
+                &["not vars_regexp {cookie.s} ", "not vars_regexp {query.x} "],
+            ),
+            (
+                "proxy_ignore_headers Set-Cookie X-Accel-Expires; proxy_hide_header Set-Cookie;",
+                &["header_down -Set-Cookie"],
+            ),
+            ("proxy_cache_min_uses 1; proxy_cache_methods GET HEAD; proxy_cache_revalidate on;", &["cache {"]),
+        ] {
+            let (caddyfile, notes) = cached(&format!("{pass}\n{lines}"));
+            for line in want {
+                assert!(caddyfile.contains(line), "{lines}: {line}\n{caddyfile}");
+            }
+            // Only the general differences.
+            assert!(
+                notes.starts_with("n:3: unlike nginx: \"proxy_cache z\"") && !notes.contains('\n'),
+                "{lines}: {notes}"
+            );
+        }
+        let (caddyfile, notes) = cached(&format!("{pass}\nproxy_cache_lock on;"));
+        assert!(!caddyfile.contains("disable_coalescing") && !notes.contains('\n'), "{caddyfile}");
+        // An application may read the client's URI, which is not that after a rewrite.
+        let (caddyfile, notes) = cached(&format!("{pass}\nrewrite ^/a /b break;"));
+        assert!(caddyfile.contains("template {scheme}://{hostport}{http.request.orig_uri}"), "{caddyfile}");
+        assert!(!caddyfile.contains("simplefs") && notes.contains("in memory only"), "{notes}");
+        let php = "fastcgi_pass a:1; fastcgi_cache f; fastcgi_cache_key $scheme$host$request_uri;";
+        let (caddyfile, _) = cached(php);
+        assert!(caddyfile.contains("template {scheme}://{hostport}{http.request.orig_uri}"), "{caddyfile}");
+    }
+
+    #[test]
+    fn settings_that_are_named() {
+        let pass = "proxy_pass http://a; proxy_cache z;";
+        for (lines, want) in [
+            (
+                "proxy_cache_use_stale updating;",
+                "n:4: not carried over: \"proxy_cache_use_stale updating\": updating: the application",
+            ),
+            ("proxy_cache_use_stale http_404;", "http_404: a stale response takes the place of 500"),
+            ("proxy_cache_use_stale error http_500;", "takes the place of the application's own 502, 503, 504"),
+            ("proxy_cache_min_uses 3;", "the first response is stored"),
+            ("proxy_cache_methods GET POST;", "only responses to GET are stored"),
+            ("proxy_cache_convert_head off;", "the stored response to GET also answers HEAD"),
+            ("proxy_cache_background_update on;", "stale-while-revalidate"),
+            ("proxy_cache_purge PURGE;", "DELETE /causeway/cache"),
+            ("proxy_ignore_headers Cache-Control;", "Cache-Control of a response counts"),
+            ("proxy_cache_lock on; proxy_cache_lock_timeout 1m;", "5 s at most"),
+            ("proxy_cache_valid 206 1m;", "206 depend on fields that are not in the key"),
+            ("proxy_cache_valid 200 soon;", "found no duration"),
+            ("proxy_cache_valid ok 1m;", "found 'ok', expected a status or 'any'"),
+            ("proxy_cache_bypass $arg_a;", "does not replace the stored one"),
+            ("proxy_no_cache $arg_a;", "not answered with a stored response either"),
+            ("proxy_cache_key $host$request_uri$cookie_a;", "in memory only"),
+        ] {
+            let (caddyfile, notes) = cached(&format!("{pass}\n{lines}"));
+            assert!(notes.contains(want) && caddyfile.contains(want), "{lines}: {notes}");
+            assert!(caddyfile.contains("cache {") || caddyfile.contains("cache @"), "{lines}: {caddyfile}");
+        }
+    }
+
+    /// Where a part is missing that keeps responses apart, nothing is stored.
+    #[test]
+    fn no_cache_instead_of_a_wrong_one() {
+        for (lines, want) in [
+            ("proxy_pass http://a; proxy_cache other;", "found no 'proxy_cache_path' with this zone"),
+            (
+                "proxy_pass http://a; proxy_cache z; proxy_buffering off;",
+                "nginx stores no response that it does not buffer",
+            ),
+            ("proxy_pass http://a; proxy_cache z; proxy_cache_key $host$uri$nothing;", "the variable $nothing"),
+            ("proxy_pass http://a; proxy_cache z; proxy_no_cache $nothing;", "the variable $nothing"),
+            ("proxy_pass http://a; proxy_cache z; proxy_no_cache $upstream_http_x;", "a response cannot decide this"),
+            ("proxy_pass http://a; proxy_cache z; proxy_no_cache 1;", "a text that is never empty"),
+            ("fastcgi_pass a:1; fastcgi_cache f;", "there is no 'fastcgi_cache_key'"),
+        ] {
+            let (caddyfile, notes) = cached(lines);
+            assert!(notes.contains(want) && caddyfile.contains("reverse_proxy"), "{lines}: {notes}");
+            assert!(!caddyfile.contains("cache {") && !caddyfile.contains("cache @"), "{lines}: {caddyfile}");
+        }
+        let (caddyfile, notes) = cached("proxy_pass http://a; proxy_cache off; proxy_cache_min_uses 3;");
+        assert!(notes.is_empty() && !caddyfile.contains("cache"), "{notes}");
+    }
 }

@@ -138,20 +138,9 @@ fn networks(first: u32, last: u32) -> Vec<Network> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::NoFiles;
     use super::*;
-    use crate::parse::{Files, parse};
-
-    struct NoFiles;
-
-    impl Files for NoFiles {
-        fn read(&self, _: &str) -> Result<String, String> {
-            Err("there is no such file".into())
-        }
-
-        fn glob(&self, _: &str) -> Vec<String> {
-            Vec::new()
-        }
-    }
+    use crate::parse::parse;
 
     /// The networks and values of a block, with its default first; or the line and the reason of a refusal.
     fn read(text: &str) -> Result<String, String> {
