@@ -523,6 +523,8 @@ fn stored_responses_equal_those_of_nginx() {
                 format!("/api/{kind}"),
                 format!("/api/{kind}?x=1"),
                 format!("/private/{kind}"),
+                format!("/hidden/{kind}?h"),
+                format!("/hidden/{kind}?h"),
                 format!("/uncached/{kind}"),
                 format!("/uncached/{kind}"),
             ]
@@ -556,6 +558,9 @@ fn stored_responses_equal_those_of_nginx() {
         ("GET", "/stale", ""),
     ]);
     compare("cache", &["x-cache", "set-cookie"], &cases);
+    // Hidden fields count for the cache, and added ones do not.
+    let hidden = ["/hidden/max-age", "/hidden/no-store", "/hidden/plain"].map(|path| ("GET", path, ""));
+    compare("cache", &["cache-control"], &[hidden, hidden].concat());
 }
 
 /// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.

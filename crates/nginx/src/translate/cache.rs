@@ -104,27 +104,52 @@ impl KeyParts {
 }
 
 impl<'a> Translator<'a> {
-    /// Writes `cache` for a location whose content comes from `pass`: `proxy` or `fastcgi`.
-    pub(super) fn cache(&mut self, out: &mut Vec<String>, pass: &str, location: &Location<'a>, names: &Names) {
+    /// Writes `cache` for a location whose content comes from `pass`: `proxy` or `fastcgi`. Returns the lines for the handler after it that
+    /// hide fields of the upstream.
+    pub(super) fn cache(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &str,
+        location: &Location<'a>,
+        names: &Names,
+    ) -> Vec<String> {
+        let hidden = inherited(&location.blocks, &format!("{pass}_hide_header"));
+        let mut hidden: Vec<&str> = hidden.iter().map(|directive| directive.argument(0)).collect();
+        if let Some(lines) = self.cache_lines(out, pass, location, names) {
+            // nginx's cache sees hidden fields, except those that it ignores.
+            let ignored = inherited(&location.blocks, &format!("{pass}_ignore_headers"));
+            let is_ignored = |field: &str| {
+                ignored.iter().flat_map(|directive| &directive.arguments).any(|other| other.eq_ignore_ascii_case(field))
+            };
+            out.extend(hidden.iter().filter(|field| !is_ignored(field)).map(|field| format!("header -{field}")));
+            hidden.retain(|field| is_ignored(field));
+            out.extend(lines);
+        }
+        hidden.into_iter().map(|field| format!("header_down -{field}")).collect()
+    }
+
+    /// Returns the lines of the cache; the notes and matchers go to `out`. `None` without a cache.
+    fn cache_lines(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &str,
+        location: &Location<'a>,
+        names: &Names,
+    ) -> Option<Vec<String>> {
         let blocks = &*location.blocks;
         let named = |rest: &str| format!("{pass}_{rest}");
-        let Some(zone) = inherited(blocks, &named("cache")).last().copied().filter(|zone| zone.argument(0) != "off")
-        else {
-            return;
-        };
+        let zone = inherited(blocks, &named("cache")).last().copied().filter(|zone| zone.argument(0) != "off")?;
         let Some(path) = self.shared.caches.get(zone.argument(0)).copied() else {
-            return self.note(out, zone, &format!("found no '{pass}_cache_path' with this zone; nothing is stored"));
+            self.note(out, zone, &format!("found no '{pass}_cache_path' with this zone; nothing is stored"));
+            return None;
         };
         if let Some(buffering) = inherited(blocks, &named("buffering")).last().filter(|d| d.argument(0) == "off") {
-            return self.note(
-                out,
-                buffering,
-                "nginx stores no response that it does not buffer, so there is no `cache`",
-            );
+            self.note(out, buffering, "nginx stores no response that it does not buffer, so there is no `cache`");
+            return None;
         }
         let mut lines = Vec::new();
-        let Some(key) = self.cache_key(out, &mut lines, pass, location, names) else { return };
-        let Some(matcher) = self.skipping(out, pass, blocks, names) else { return };
+        let key = self.cache_key(out, &mut lines, pass, location, names)?;
+        let matcher = self.skipping(out, pass, blocks, names)?;
         if !self.has_cache {
             self.has_cache = true;
             let reason = "a lifetime of the configuration is not for requests with a cookie, credentials or a client certificate, X-Accel-Expires \
@@ -144,9 +169,10 @@ impl<'a> Translator<'a> {
         // nginx ignores Cache-Control of requests.
         lines.push("mode bypass_request".to_owned());
         self.cache_settings(out, pass, blocks);
-        block(out, &format!("cache{matcher}"), lines);
+        let mut text = Vec::new();
+        block(&mut text, &format!("cache{matcher}"), lines);
         for (time, statuses) in lifetimes.others {
-            out.push(match time {
+            text.push(match time {
                 0 => "# nginx stores these only with a lifetime of the application's. Browsers ignore s-maxage."
                     .to_owned(),
                 _ => "# Another lifetime than that of the directive. Browsers ignore s-maxage.".to_owned(),
@@ -154,8 +180,9 @@ impl<'a> Translator<'a> {
             let mut only = Vec::new();
             block(&mut only, "match", vec![format!("status {}", list(&statuses)), "header !Expires".to_owned()]);
             only.insert(0, format!("?Cache-Control s-maxage={time}"));
-            block(out, "header", only);
+            block(&mut text, "header", only);
         }
+        Some(text)
     }
 
     /// Adds the options of a key to `lines`. `None` after a note: without the whole key a response could be for other requests.

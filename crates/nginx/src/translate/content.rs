@@ -43,7 +43,15 @@ impl<'a> Translator<'a> {
         }
         if in_location {
             for directive in own_block.block() {
-                let of_server = matches!(&*directive.name, "gzip" | "gzip_types" | "gzip_min_length");
+                let of_server = matches!(
+                    &*directive.name,
+                    "gzip"
+                        | "gzip_types"
+                        | "gzip_min_length"
+                        | "set_real_ip_from"
+                        | "real_ip_header"
+                        | "real_ip_recursive"
+                );
                 if of_server || directive.name == "access_log" && directive.argument(0) != "off" {
                     self.note(&mut out, directive, "carried over only from a server or 'http'");
                 }
@@ -131,15 +139,15 @@ impl<'a> Translator<'a> {
             let always = field.argument(2) == "always";
             let kind = field.argument(0).eq_ignore_ascii_case("content-type");
             let line = format!("{}{} {}", if kind { "" } else { "+" }, field.argument(0), quote(&text));
-            if variables(field.argument(1)).contains(&CACHE_STATUS) {
-                if !super::cache::stores_here(blocks) {
-                    // nginx adds no empty field.
-                    continue;
-                }
-                if always {
-                    block(out, "header", vec![line, "defer".to_owned()]);
-                    continue;
-                }
+            let has_cache = super::cache::stores_here(blocks);
+            if variables(field.argument(1)).contains(&CACHE_STATUS) && !has_cache {
+                // nginx adds no empty field.
+                continue;
+            }
+            if always && has_cache {
+                // After the cache, for which only the upstream's fields count.
+                block(out, "header", vec![line, "defer".to_owned()]);
+                continue;
             }
             if always {
                 out.push(format!("header {line}"));
@@ -479,8 +487,8 @@ impl<'a> Translator<'a> {
             return;
         }
         if let Some(pass) = own(own_block, "fastcgi_pass").first() {
-            self.cache(out, "fastcgi", location, names);
-            return self.fastcgi(out, pass, blocks, names);
+            let hidden = self.cache(out, "fastcgi", location, names);
+            return self.fastcgi(out, pass, blocks, names, hidden);
         }
         if !own(own_block, "stub_status").is_empty() {
             out.push("metrics".to_owned());
@@ -544,7 +552,7 @@ impl<'a> Translator<'a> {
         }
         let mut names = names.clone();
         names.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
-        self.cache(out, "proxy", location, &names);
+        let hidden = self.cache(out, "proxy", location, &names);
         if let Some(uri) = uri {
             if uri.contains('$') {
                 if let Some(uri) = self.expand(out, pass, &names, uri) {
@@ -565,9 +573,7 @@ impl<'a> Translator<'a> {
         }
         let mut lines = self.balance(out, &host, &location.blocks);
         self.fields_up(out, &mut lines, &location.blocks, &names);
-        for hidden in inherited(&location.blocks, "proxy_hide_header") {
-            lines.push(format!("header_down -{}", hidden.argument(0)));
-        }
+        lines.extend(hidden);
         self.cookies(out, &mut lines, &location.blocks, &names);
         self.intercepted(&mut lines, "proxy", &location.blocks);
         if value(&location.blocks, "proxy_buffering") == Some("off") {
@@ -802,7 +808,15 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn fastcgi(&mut self, out: &mut Vec<String>, pass: &Directive, blocks: &[&Directive], names: &Names) {
+    /// Writes the upstream, with the lines that hide its fields.
+    fn fastcgi(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &Directive,
+        blocks: &[&Directive],
+        names: &Names,
+        hidden: Vec<String>,
+    ) {
         let mut lines = Vec::new();
         if let Some(root) = value(blocks, "root").and_then(|root| names.expand(root).ok()) {
             lines.push(format!("root {}", quote(&root)));
@@ -851,10 +865,7 @@ impl<'a> Translator<'a> {
                 lines.push(format!("{option} {time}s"));
             }
         }
-        let mut transport = Vec::new();
-        for hidden in inherited(blocks, "fastcgi_hide_header") {
-            transport.push(format!("header_down -{}", hidden.argument(0)));
-        }
+        let mut transport = hidden;
         self.intercepted(&mut transport, "fastcgi", blocks);
         block(&mut transport, "transport fastcgi", lines);
         let hosts = self.hosts(pass.argument(0));
