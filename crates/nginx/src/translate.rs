@@ -3,7 +3,8 @@
 //! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
 //! - `site`: a server: addresses, certificates, logs, error pages, the order of locations
 //! - `rules`: `rewrite`, `if`, `set` and `return`
-//! - `content`: a location: files, upstreams, fields and access
+//! - `content`: a location: files, fields and access
+//! - `upstream`: `proxy_pass` and `fastcgi_pass`
 //! - `cache`: `proxy_cache` and `fastcgi_cache`
 //! - `geo`: variables that depend on the client's network
 //! - `real_ip`: the client's address from a field of a trusted proxy
@@ -15,6 +16,7 @@ mod real_ip;
 mod rules;
 mod site;
 mod tables;
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,0 +1,381 @@
+//! Upstreams: `proxy_pass` and `fastcgi_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
+
+use super::content::seconds;
+use super::{Translator, inherited, own, value};
+use crate::location::Location;
+use crate::parse::Directive;
+use crate::variables::Names;
+use crate::write::{block, quote};
+
+impl<'a> Translator<'a> {
+    /// The addresses of an upstream, or the one address.
+    pub(super) fn hosts(&self, host: &str) -> Vec<String> {
+        match self.shared.upstreams.get(host) {
+            None => vec![address(host)],
+            Some(upstream) => own(upstream, "server")
+                .iter()
+                .filter(|d| !d.arguments.iter().any(|w| w == "down"))
+                .map(|d| address(d.argument(0)))
+                .collect(),
+        }
+    }
+
+    pub(super) fn proxy(&mut self, out: &mut Vec<String>, pass: &Directive, location: &Location<'a>, names: &Names) {
+        let Some((scheme @ ("http" | "https"), rest)) = pass.argument(0).split_once("://") else {
+            out.push("error 502".to_owned());
+            return self.note(out, pass, "found no http:// or https:// with an address; requests fail with 502");
+        };
+        let (host, uri) = match rest.strip_prefix("unix:") {
+            Some(path) => {
+                let (path, uri) = path.split_once(':').map_or((path, None), |(path, uri)| (path, Some(uri)));
+                (format!("unix:{path}"), uri)
+            }
+            None => rest.find('/').map_or((rest.to_owned(), None), |at| (rest[..at].to_owned(), Some(&rest[at..]))),
+        };
+        if host.contains('$') {
+            out.push("error 502".to_owned());
+            return self.note(
+                out,
+                pass,
+                "an address with variables; write the upstream's name. Requests fail with 502",
+            );
+        }
+        let mut names = names.clone();
+        names.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
+        let hidden = self.cache(out, "proxy", location, &names);
+        if let Some(uri) = uri {
+            if uri.contains('$') {
+                if let Some(uri) = self.expand(out, pass, &names, uri) {
+                    out.push(format!("rewrite * {}", quote(&uri)));
+                }
+            } else {
+                let prefix = location.prefix();
+                match prefix.strip_suffix('/') {
+                    Some("") if uri == "/" => {}
+                    Some(stem) if uri == "/" => out.push(format!("uri strip_prefix {stem}")),
+                    _ => out.push(format!(
+                        "uri path_regexp {} {}",
+                        quote(&format!("^{}", regex::escape(prefix))),
+                        quote(uri)
+                    )),
+                }
+            }
+        }
+        let mut lines = self.balance(out, &host, &location.blocks);
+        self.fields_up(out, &mut lines, &location.blocks, &names);
+        lines.extend(hidden);
+        self.cookies(out, &mut lines, &location.blocks, &names);
+        self.intercepted(&mut lines, "proxy", &location.blocks);
+        if value(&location.blocks, "proxy_buffering") == Some("off") {
+            lines.push("flush_interval -1".to_owned());
+        }
+        for redirect in own(location.own(), "proxy_redirect") {
+            match &*redirect.arguments {
+                [one] if one == "off" || one == "default" => {}
+                [from, to] if !from.starts_with('~') => {
+                    let to = self.expand(out, redirect, &names, to);
+                    let from = format!("^{}", regex::escape(from));
+                    lines.extend(to.map(|to| format!("header_down Location {} {}", quote(&from), quote(&to))));
+                }
+                _ => self.note(out, redirect, "only two texts, 'off' and 'default' are carried over"),
+            }
+        }
+        let mut transport = Vec::new();
+        if scheme == "https" {
+            transport.push("tls".to_owned());
+            if value(&location.blocks, "proxy_ssl_verify") != Some("on") {
+                transport.push(
+                    "# nginx does not verify the upstream's certificate by default; better remove this line."
+                        .to_owned(),
+                );
+                transport.push("tls_insecure_skip_verify".to_owned());
+            }
+            if let Some(name) = inherited(&location.blocks, "proxy_ssl_name").last()
+                && let Some(text) = self.expand(out, name, &names, name.argument(0))
+            {
+                transport.push(format!("tls_server_name {}", quote(&text)));
+            }
+            if let Some(file) = value(&location.blocks, "proxy_ssl_trusted_certificate") {
+                transport.push(format!("tls_trust_pool file {}", quote(file)));
+            }
+            if let (Some(certificate), Some(key)) =
+                (value(&location.blocks, "proxy_ssl_certificate"), value(&location.blocks, "proxy_ssl_certificate_key"))
+            {
+                transport.push(format!("tls_client_auth {} {}", quote(certificate), quote(key)));
+            }
+        }
+        for (directive, option) in [
+            ("proxy_connect_timeout", "dial_timeout"),
+            ("proxy_read_timeout", "read_timeout"),
+            ("proxy_send_timeout", "write_timeout"),
+        ] {
+            if let Some(time) = value(&location.blocks, directive).and_then(seconds) {
+                transport.push(format!("{option} {time}s"));
+            }
+        }
+        if let Some(idle) = self.shared.upstreams.get(host.as_str()).and_then(|u| own(u, "keepalive").first().copied())
+        {
+            transport.push(format!("keepalive_idle_conns {}", idle.argument(0)));
+        }
+        if !transport.is_empty() {
+            block(&mut lines, "transport http", transport);
+        }
+        let hosts = self.hosts(&host);
+        let hosts: Vec<String> = if scheme == "https" && !host.starts_with("unix:") {
+            hosts.into_iter().map(|host| if host.contains(':') { host } else { format!("{host}:443") }).collect()
+        } else {
+            hosts
+        };
+        if lines.is_empty() {
+            out.push(format!("reverse_proxy {}", hosts.join(" ")));
+        } else {
+            block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
+        }
+    }
+
+    fn balance(&mut self, out: &mut Vec<String>, host: &str, blocks: &[&Directive]) -> Vec<String> {
+        let Some(upstream) = self.shared.upstreams.get(host).copied() else { return Vec::new() };
+        let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
+        let mut servers = own(upstream, "server");
+        servers.retain(|d| !d.arguments.iter().any(|w| w == "down"));
+        let weights: Vec<String> =
+            servers.iter().map(|d| word(d, "weight=").unwrap_or_else(|| "1".to_owned())).collect();
+        let backups = servers.iter().filter(|d| d.arguments.iter().any(|w| w == "backup")).count();
+        let mut policy = "round_robin".to_owned();
+        for directive in upstream.block() {
+            match &*directive.name {
+                "server" | "keepalive" | "#" => {}
+                "least_conn" => policy = "least_conn".to_owned(),
+                "ip_hash" => policy = "ip_hash".to_owned(),
+                "random" => policy = "random".to_owned(),
+                "hash" if directive.argument(0) == "$request_uri" => policy = "uri_hash".to_owned(),
+                "hash" if directive.argument(0) == "$remote_addr" => policy = "client_ip_hash".to_owned(),
+                "zone" | "keepalive_timeout" | "keepalive_requests" => self.tuning.push(directive.clone()),
+                _ => self.note(out, directive, "no equivalent in an upstream"),
+            }
+        }
+        if policy == "round_robin" && weights.iter().any(|weight| weight != "1") {
+            policy = format!("weighted_round_robin {}", weights.join(" "));
+        }
+        if backups > 0 {
+            if backups + 1 == servers.len() && !servers[0].arguments.iter().any(|w| w == "backup") {
+                policy = "first".to_owned();
+            } else {
+                for server in servers.iter().filter(|d| d.arguments.iter().any(|w| w == "backup")) {
+                    self.note(
+                        out,
+                        server,
+                        "the upstream takes part as the others do; only one server with its backups is carried over",
+                    );
+                }
+            }
+        }
+        if servers.len() < 2 {
+            return Vec::new();
+        }
+        let fails = servers.iter().find_map(|d| word(d, "max_fails=")).unwrap_or_else(|| "1".to_owned());
+        let time = servers.iter().find_map(|d| word(d, "fail_timeout=")).and_then(|time| seconds(&time)).unwrap_or(10);
+        let mut lines = vec![format!("lb_policy {policy}")];
+        self.next_upstream(out, &mut lines, servers.len(), blocks);
+        if fails != "0" {
+            lines.extend([format!("max_fails {fails}"), format!("fail_duration {time}s")]);
+        }
+        lines
+    }
+
+    /// Writes the retries of an upstream with several servers.
+    fn next_upstream(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, servers: usize, blocks: &[&Directive]) {
+        let words = inherited(blocks, "proxy_next_upstream").last().copied();
+        let has = |word: &str| words.is_some_and(|words| words.arguments.iter().any(|other| other == word));
+        if has("off") {
+            return;
+        }
+        let tries = value(blocks, "proxy_next_upstream_tries").and_then(|tries| tries.parse::<usize>().ok());
+        let tries = tries.filter(|tries| *tries > 0).map_or(servers, |tries| tries.min(servers));
+        if tries < 2 {
+            return;
+        }
+        lines.push(format!("lb_retries {}", tries - 1));
+        if let Some(limit) = inherited(blocks, "proxy_next_upstream_timeout").last().filter(|d| d.argument(0) != "0") {
+            match seconds(limit.argument(0)) {
+                Some(time) => lines.push(format!("lb_try_duration {time}s")),
+                None => self.note(out, limit, "found no duration"),
+            }
+        }
+        let Some(words) = words else { return };
+        let codes: Vec<&str> = words.arguments.iter().filter_map(|word| word.strip_prefix("http_")).collect();
+        let is_any_method = has("non_idempotent");
+        if codes.is_empty() && !is_any_method {
+            return;
+        }
+        let mut conditions = vec!["{rp.is_transport_error}".to_owned()];
+        if !codes.is_empty() {
+            conditions.push(format!("{{rp.status_code}} in [{}]", codes.join(", ")));
+            self.remark(
+                out,
+                words,
+                "if the last server responds so too, the client gets the status without its content",
+            );
+        }
+        for condition in conditions {
+            let methods = if is_any_method { "" } else { " && !method('POST', 'LOCK', 'PATCH')" };
+            block(lines, "lb_retry_match", vec![format!("expression `{condition}{methods}`")]);
+        }
+    }
+
+    /// Lets `handle_errors` answer instead of responses whose status has an `error_page`.
+    fn intercepted(&mut self, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+        if value(blocks, &format!("{pass}_intercept_errors")) != Some("on") {
+            return;
+        }
+        // A location's own pages, which are not carried over, replace those of its server.
+        let is_of_server = blocks[2.min(blocks.len())..].iter().all(|block| own(block, "error_page").is_empty());
+        let pages = if is_of_server { inherited(blocks, "error_page") } else { Vec::new() };
+        let words =
+            pages.iter().flat_map(|page| page.arguments.split_last().map(|(_, codes)| codes).unwrap_or_default());
+        let mut codes: Vec<&str> = words.map(String::as_str).filter(|code| !code.starts_with('=')).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        if !codes.is_empty() {
+            let name = self.fresh("intercepted");
+            lines.push(format!("@{name} status {}", codes.join(" ")));
+            block(lines, &format!("handle_response @{name}"), vec!["error intercepted {rp.status_code}".to_owned()]);
+        }
+    }
+
+    /// `proxy_cookie_path` and `proxy_cookie_domain`, as replacements in Set-Cookie.
+    fn cookies(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+        for (name, attribute) in [("proxy_cookie_path", "path"), ("proxy_cookie_domain", "domain")] {
+            for cookie in inherited(blocks, name) {
+                let (from, to) = match &*cookie.arguments {
+                    [one] if one == "off" => continue,
+                    [from, to] if !from.starts_with('~') && !from.contains('$') => (from, to),
+                    _ => {
+                        self.note(out, cookie, "only two texts are carried over");
+                        continue;
+                    }
+                };
+                let Some(to) = self.expand(out, cookie, names, to) else { continue };
+                let from = match attribute {
+                    "path" => regex::escape(from),
+                    _ => format!(r"\.?{}(?:;|$)", regex::escape(from.trim_start_matches('.'))),
+                };
+                let (find, end) = match attribute {
+                    "path" => (format!(r"(?i)(;\s*path=){from}"), ""),
+                    _ => (format!(r"(?i)(;\s*domain=){}", from.replace("(?:;|$)", "(;|$)")), "${2}"),
+                };
+                lines.push(format!("header_down Set-Cookie {} {}", quote(&find), quote(&format!("${{1}}{to}{end}"))));
+            }
+        }
+    }
+
+    fn fields_up(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+        let fields = inherited(blocks, "proxy_set_header");
+        if !fields.iter().any(|d| d.argument(0).eq_ignore_ascii_case("host")) {
+            lines.push(format!("header_up Host {}", names.proxy_host));
+        }
+        let copies = inherited(blocks, "auth_request_set");
+        for field in fields {
+            let (name, text) = (field.argument(0), field.argument(1));
+            // `forward_auth` sends these.
+            if copies.iter().any(|set| copied(set, blocks).is_some_and(|(_, to)| to == name)) {
+                continue;
+            }
+            match (name.to_ascii_lowercase().as_str(), text) {
+                // The proxy sends these by itself.
+                ("host", "$host" | "$http_host" | "$host:$server_port")
+                | ("upgrade" | "connection", _)
+                | ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
+                | ("x-forwarded-proto", "$scheme")
+                | ("x-forwarded-host", "$host" | "$http_host") => {}
+                (_, "") => lines.push(format!("header_up -{name}")),
+                _ => {
+                    if let Some(text) = self.expand(out, field, names, text) {
+                        lines.push(format!("header_up {name} {}", quote(&text)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the upstream, with the lines that hide its fields.
+    pub(super) fn fastcgi(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &Directive,
+        blocks: &[&Directive],
+        names: &Names,
+        hidden: Vec<String>,
+    ) {
+        let mut lines = Vec::new();
+        if let Some(root) = value(blocks, "root").and_then(|root| names.expand(root).ok()) {
+            lines.push(format!("root {}", quote(&root)));
+        }
+        lines.push("split .php".to_owned());
+        for parameter in inherited(blocks, "fastcgi_param") {
+            let (name, text) = (parameter.argument(0), parameter.argument(1));
+            let standard = [
+                "SCRIPT_FILENAME",
+                "SCRIPT_NAME",
+                "QUERY_STRING",
+                "REQUEST_METHOD",
+                "CONTENT_TYPE",
+                "CONTENT_LENGTH",
+                "REQUEST_URI",
+                "DOCUMENT_URI",
+                "DOCUMENT_ROOT",
+                "SERVER_PROTOCOL",
+                "REQUEST_SCHEME",
+                "HTTPS",
+                "GATEWAY_INTERFACE",
+                "SERVER_SOFTWARE",
+                "REMOTE_ADDR",
+                "REMOTE_PORT",
+                "SERVER_ADDR",
+                "SERVER_PORT",
+                "SERVER_NAME",
+                "REDIRECT_STATUS",
+                "PATH_INFO",
+                "PATH_TRANSLATED",
+                "REMOTE_USER",
+            ];
+            if standard.contains(&name) {
+                continue;
+            }
+            if let Some(text) = self.expand(out, parameter, names, text) {
+                lines.push(format!("env {name} {}", if text.is_empty() { "\"\"".to_owned() } else { quote(&text) }));
+            }
+        }
+        for (directive, option) in [
+            ("fastcgi_connect_timeout", "dial_timeout"),
+            ("fastcgi_read_timeout", "read_timeout"),
+            ("fastcgi_send_timeout", "write_timeout"),
+        ] {
+            if let Some(time) = value(blocks, directive).and_then(seconds) {
+                lines.push(format!("{option} {time}s"));
+            }
+        }
+        let mut transport = hidden;
+        self.intercepted(&mut transport, "fastcgi", blocks);
+        block(&mut transport, "transport fastcgi", lines);
+        let hosts = self.hosts(pass.argument(0));
+        block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
+    }
+}
+
+/// Returns the names of the response's field and of the request's field, if a variable of `auth_request_set` only copies one to the other.
+pub(super) fn copied<'a>(set: &'a Directive, blocks: &[&'a Directive]) -> Option<(String, &'a str)> {
+    let from = set.argument(1).strip_prefix("$upstream_http_")?.replace('_', "-");
+    let fields = inherited(blocks, "proxy_set_header");
+    let field = fields.iter().find(|field| field.argument(1) == set.argument(0))?;
+    Some((from, field.argument(0)))
+}
+
+/// nginx's form of an address in ours.
+fn address(host: &str) -> String {
+    match host.strip_prefix("unix:") {
+        Some(path) => format!("unix/{path}"),
+        None if host.contains(':') && !host.ends_with(']') => host.to_owned(),
+        None => format!("{host}:80"),
+    }
+}
