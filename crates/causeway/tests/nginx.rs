@@ -143,6 +143,7 @@ const FIELDS: &[&str] = &[
 const MEANT: &[(&str, &str, u16, u16, &str)] = &[
     ("*", "*", 403, 404, "a folder without an index; Caddy does not tell it from a missing file"),
     ("gone", "/", 405, 404, "a server without a root has no files"),
+    ("proxy_variables", "/", 405, 404, "a server without a root has no files"),
     ("map_redirect", "*", 301, 301, "a target from a variable stays relative"),
     ("laravel", "/favicon.ico", 502, 404, "an error page of a program is not carried over, and named"),
     ("laravel", "/", 405, 502, "a folder's index goes to the program with any method"),
@@ -587,6 +588,15 @@ fn errors_of_an_upstream_equal_those_of_nginx() {
     let mut cases: Vec<(&str, &str, &str)> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
     cases.extend([("POST", "/404", ""), ("GET", "/404.html", "")]);
     compare("intercept", &["set-cookie"], &cases);
+}
+
+/// Addresses and URIs with variables reach the same upstream with the same target.
+#[test]
+fn targets_with_variables_equal_those_of_nginx() {
+    let paths = "/const/x?y=1 /const/ /group/x?y=1 /map/x?to=two /map/x?q=1 /uri/x?y=1 /uri/x /request/x?y=1 /request/%41 \
+                 /args/x?y=1 /args/x /re/a/b /plain/0200?to=two /plain/0200";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("proxy_variables", &[], &cases);
 }
 
 #[test]

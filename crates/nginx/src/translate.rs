@@ -430,6 +430,39 @@ mod tests {
         );
     }
 
+    // nginx's documentation of `proxy_pass`: with variables the URI is sent as it is, and the address may be that of an upstream.
+    #[test]
+    fn addresses_of_upstreams() {
+        let map = "map $arg_a $m { default a:1; b b:2; } map $arg_a $n { default a:1; b b; } map $arg_a $u { default up; } upstream up { server c:3; }";
+        let server = |lines: &str| format!("{map} server {{ set $s http://c:4; location /l/ {{ {lines} }} }}");
+        for (lines, parts) in [
+            ("proxy_pass https://a;", &["reverse_proxy a:443"][..]),
+            ("proxy_pass https://a:8443;", &["reverse_proxy a:8443"]),
+            ("proxy_pass http://[::1];", &["reverse_proxy [::1]:80"]),
+            ("proxy_pass https://up;", &["reverse_proxy c:3"]),
+            ("proxy_pass $s;", &["reverse_proxy c:4"]),
+            ("proxy_pass $s/x;", &["rewrite * /x?", "reverse_proxy c:4"]),
+            ("set $g up; proxy_pass http://$g;", &["reverse_proxy c:3"]),
+            ("proxy_pass http://$m;", &["reverse_proxy {m}"]),
+            ("proxy_pass http://$host;", &["reverse_proxy {host}:80"]),
+            ("proxy_pass https://$host$request_uri;", &["reverse_proxy {host}:443"]),
+            ("proxy_pass http://$host:81$uri;", &["rewrite * {path}?", "reverse_proxy {host}:81"]),
+            ("proxy_pass http://a:$server_port;", &["reverse_proxy a:{http.request.local.port}"]),
+        ] {
+            check(&server(lines), parts, "");
+        }
+        for (lines, reason) in [
+            ("proxy_pass http://$n;", "some values of $n have a port"),
+            ("proxy_pass http://$u;", "$u may be the name of an upstream"),
+            ("proxy_pass http://$http_host;", "$http_host may have a port or not"),
+            ("proxy_pass http://$nothing;", "the variable $nothing has no equivalent in an address"),
+            ("proxy_pass $arg_url;", "found no http:// or https://"),
+            ("if ($arg_x) { set $t http://a; } proxy_pass $t;", "found no http:// or https://"),
+        ] {
+            check(&server(lines), &["error 502"], reason);
+        }
+    }
+
     // nginx's documentation of `limit_req_zone`: requests with an empty key are not counted.
     #[test]
     fn limits_by_a_variable() {

@@ -386,7 +386,7 @@ impl<'a> Translator<'a> {
             );
         };
         let (host, uri) = target.find('/').map_or((target, path), |at| target.split_at(at));
-        let host = self.hosts(host).join(" ");
+        let host = self.hosts(host, 80).join(" ");
         let mut lines = vec![format!("uri {uri}")];
         for set in inherited(blocks, "auth_request_set") {
             match copied(set, blocks) {
@@ -483,7 +483,11 @@ impl<'a> Translator<'a> {
             let address = pass.argument(0);
             let (scheme, address) = address.split_once("://").unwrap_or(("grpc", address));
             let scheme = if scheme == "grpcs" { "https" } else { "h2c" };
-            let hosts: Vec<String> = self.hosts(address).iter().map(|host| format!("{scheme}://{host}")).collect();
+            let hosts: Vec<String> = self
+                .hosts(address, if scheme == "https" { 443 } else { 80 })
+                .iter()
+                .map(|host| format!("{scheme}://{host}"))
+                .collect();
             out.push(format!("reverse_proxy {}", hosts.join(" ")));
             return;
         }

@@ -1,27 +1,29 @@
 //! Upstreams: `proxy_pass` and `fastcgi_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
+use super::cache::rewrites;
 use super::content::seconds;
 use super::{Translator, inherited, own, value};
 use crate::location::Location;
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::{Names, variables};
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
-    /// The addresses of an upstream, or the one address.
-    pub(super) fn hosts(&self, host: &str) -> Vec<String> {
+    /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream that is 80, also for https.
+    pub(super) fn hosts(&self, host: &str, usual: u16) -> Vec<String> {
         match self.shared.upstreams.get(host) {
-            None => vec![address(host)],
+            None => vec![address(host, usual)],
             Some(upstream) => own(upstream, "server")
                 .iter()
                 .filter(|d| !d.arguments.iter().any(|w| w == "down"))
-                .map(|d| address(d.argument(0)))
+                .map(|d| address(d.argument(0), 80))
                 .collect(),
         }
     }
 
     pub(super) fn proxy(&mut self, out: &mut Vec<String>, pass: &Directive, location: &Location<'a>, names: &Names) {
-        let Some((scheme @ ("http" | "https"), rest)) = pass.argument(0).split_once("://") else {
+        let url = with_constants(pass.argument(0), &location.blocks);
+        let Some((scheme @ ("http" | "https"), rest)) = url.split_once("://") else {
             out.push("error 502".to_owned());
             return self.note(out, pass, "found no http:// or https:// with an address; requests fail with 502");
         };
@@ -30,23 +32,36 @@ impl<'a> Translator<'a> {
                 let (path, uri) = path.split_once(':').map_or((path, None), |(path, uri)| (path, Some(uri)));
                 (format!("unix:{path}"), uri)
             }
-            None => rest.find('/').map_or((rest.to_owned(), None), |at| (rest[..at].to_owned(), Some(&rest[at..]))),
+            None => split_host(rest),
         };
-        if host.contains('$') {
-            out.push("error 502".to_owned());
-            return self.note(
-                out,
-                pass,
-                "an address with variables; write the upstream's name. Requests fail with 502",
-            );
-        }
+        let usual = if scheme == "https" { 443 } else { 80 };
         let mut names = names.clone();
-        names.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
+        let mut hosts = self.hosts(&host, usual);
+        if host.contains('$') {
+            match self.variable_host(&host, usual, location, &names) {
+                Ok(address) => {
+                    names.proxy_host.clone_from(&address);
+                    hosts = vec![address];
+                }
+                Err(reason) => {
+                    out.push("error 502".to_owned());
+                    return self.note(out, pass, &format!("{reason}. Requests fail with 502"));
+                }
+            }
+        } else {
+            names.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
+        }
         let hidden = self.cache(out, "proxy", location, &names);
         if let Some(uri) = uri {
-            if uri.contains('$') {
-                if let Some(uri) = self.expand(out, pass, &names, uri) {
-                    out.push(format!("rewrite * {}", quote(&uri)));
+            let is_unchanged = uri == "$request_uri" && !location.blocks[1..].iter().any(|block| rewrites(block));
+            if is_unchanged {
+                // The request's own URI.
+            } else if pass.argument(0).contains('$') {
+                if let Some(text) = self.expand(out, pass, &names, uri) {
+                    // nginx sends this URI as it is, without the request's query.
+                    let has_query =
+                        uri.contains('?') || ["request_uri", "is_args"].iter().any(|v| variables(uri).contains(v));
+                    out.push(format!("rewrite * {}", quote(&format!("{text}{}", if has_query { "" } else { "?" }))));
                 }
             } else {
                 let prefix = location.prefix();
@@ -120,12 +135,6 @@ impl<'a> Translator<'a> {
         if !transport.is_empty() {
             block(&mut lines, "transport http", transport);
         }
-        let hosts = self.hosts(&host);
-        let hosts: Vec<String> = if scheme == "https" && !host.starts_with("unix:") {
-            hosts.into_iter().map(|host| if host.contains(':') { host } else { format!("{host}:443") }).collect()
-        } else {
-            hosts
-        };
         if lines.is_empty() {
             out.push(format!("reverse_proxy {}", hosts.join(" ")));
         } else {
@@ -181,6 +190,49 @@ impl<'a> Translator<'a> {
             lines.extend([format!("max_fails {fails}"), format!("fail_duration {time}s")]);
         }
         lines
+    }
+
+    /// Returns the address with placeholders, or the reason why it has no equivalent.
+    fn variable_host(&self, host: &str, usual: u16, location: &Location<'a>, names: &Names) -> Result<String, String> {
+        let address = names
+            .expand(host)
+            .map_err(|variable| format!("the variable ${variable} has no equivalent in an address"))?;
+        let found = variables(host);
+        let Some(last) = found.last().filter(|last| host.ends_with(&format!("${last}")) || host.ends_with('}')) else {
+            // A port is at its end.
+            let port = host.rsplit(':').next().unwrap_or_default();
+            let is_port = !port.is_empty() && host.contains(':') && port.bytes().all(|b| b.is_ascii_digit());
+            return Ok(if is_port { address } else { format!("{address}:{usual}") });
+        };
+        if host.trim_end_matches(['}']).rsplit_once('$').is_some_and(|(before, _)| before.ends_with(':')) {
+            return Ok(address);
+        }
+        if *last == "http_host" {
+            return Err("$http_host may have a port or not; write $host with a port".to_owned());
+        }
+        let values = self.values(last, location);
+        if values.iter().any(|value| self.shared.upstreams.contains_key(value)) {
+            return Err(format!("${last} may be the name of an upstream; write a location for each"));
+        }
+        let has_port = |value: &&str| value.contains(':');
+        if found.len() == 1 && values.iter().any(has_port) {
+            return match values.iter().filter(|value| !value.is_empty()).all(has_port) {
+                true => Ok(address),
+                false => {
+                    Err(format!("some values of ${last} have a port, and others have none; write the port for all"))
+                }
+            };
+        }
+        Ok(format!("{address}:{usual}"))
+    }
+
+    /// The texts that a variable of `map` or `set` may have; empty for other variables.
+    fn values(&self, name: &str, location: &Location<'a>) -> Vec<&'a str> {
+        let is_of = |map: &&&'a Directive| map.argument(1).trim_start_matches('$') == name;
+        let maps = self.shared.maps.iter().filter(is_of).flat_map(|map| map.block());
+        let of_maps = maps.filter(|entry| entry.name != "#").map(|entry| entry.argument(0));
+        let sets = location.blocks.get(1).map(|server| sets(server, name)).unwrap_or_default();
+        of_maps.chain(sets.into_iter().map(|set| set.argument(1))).collect()
     }
 
     /// Writes the retries of an upstream with several servers.
@@ -358,7 +410,7 @@ impl<'a> Translator<'a> {
         let mut transport = hidden;
         self.intercepted(&mut transport, "fastcgi", blocks);
         block(&mut transport, "transport fastcgi", lines);
-        let hosts = self.hosts(pass.argument(0));
+        let hosts = self.hosts(pass.argument(0), 80);
         block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
     }
 }
@@ -371,11 +423,50 @@ pub(super) fn copied<'a>(set: &'a Directive, blocks: &[&'a Directive]) -> Option
     Some((from, field.argument(0)))
 }
 
+/// The lines `set` for a variable in a server, at all depths.
+fn sets<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
+    let mut found = Vec::new();
+    for directive in block.block() {
+        if directive.name == "set" && directive.argument(0).trim_start_matches('$') == name {
+            found.push(directive);
+        }
+        found.extend(sets(directive, name));
+    }
+    found
+}
+
+/// Replaces the variables that have one constant value: those with one `set` in the server, which is in a block around the location or in
+/// its own, and has no variables itself.
+fn with_constants(text: &str, blocks: &[&Directive]) -> String {
+    let mut out = text.to_owned();
+    for name in variables(text) {
+        let Some(server) = blocks.get(1) else { continue };
+        let [set] = sets(server, name)[..] else { continue };
+        let is_around = blocks.iter().any(|block| own(block, "set").iter().any(|other| std::ptr::eq(*other, set)));
+        if is_around && !set.argument(1).contains('$') {
+            let braced = format!("${{{name}}}");
+            let plain = format!("${name}");
+            let from = if out.contains(&braced) { braced } else { plain };
+            out = out.replacen(&from, set.argument(1), 1);
+        }
+    }
+    out
+}
+
+/// Splits the text after `http://` into the address and the URI, which begins with a slash or with a variable that does.
+fn split_host(rest: &str) -> (String, Option<&str>) {
+    let starts = ["/", "$request_uri", "$uri", "$document_uri", "${request_uri}", "${uri}"];
+    match starts.iter().filter_map(|start| rest.find(start)).min() {
+        Some(at) => (rest[..at].to_owned(), Some(&rest[at..])),
+        None => (rest.to_owned(), None),
+    }
+}
+
 /// nginx's form of an address in ours.
-fn address(host: &str) -> String {
+fn address(host: &str, usual: u16) -> String {
     match host.strip_prefix("unix:") {
         Some(path) => format!("unix/{path}"),
         None if host.contains(':') && !host.ends_with(']') => host.to_owned(),
-        None => format!("{host}:80"),
+        None => format!("{host}:{usual}"),
     }
 }
