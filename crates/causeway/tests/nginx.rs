@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -492,9 +493,15 @@ fn counting_upstream() -> u16 {
 /// method, the path, and lines of fields.
 #[track_caller]
 fn compare(name: &str, fields: &[&str], cases: &[(&str, &str, &str)]) {
-    let Some(nginx) = installed_nginx() else { return };
     let folder = ShapeFolder::new(&format!("counts-{name}"));
-    let ([theirs, ours], _servers) = both(nginx, &shape(name), &folder, [counting_upstream(), counting_upstream()]);
+    compare_in(&folder, name, fields, cases);
+}
+
+/// As [`compare`], in a folder of the caller's.
+#[track_caller]
+fn compare_in(folder: &ShapeFolder, name: &str, fields: &[&str], cases: &[(&str, &str, &str)]) {
+    let Some(nginx) = installed_nginx() else { return };
+    let ([theirs, ours], _servers) = both(nginx, &shape(name), folder, [counting_upstream(), counting_upstream()]);
     let mut differences = Vec::new();
     for (method, path, lines) in cases {
         if *method == "wait" {
@@ -562,6 +569,85 @@ fn stored_responses_equal_those_of_nginx() {
     // Hidden fields count for the cache, and added ones do not.
     let hidden = ["/hidden/max-age", "/hidden/no-store", "/hidden/plain"].map(|path| ("GET", path, ""));
     compare("cache", &["cache-control"], &[hidden, hidden].concat());
+}
+
+/// Answers one FastCGI request on each connection. The content has the method, `REQUEST_URI`, and the number of the requests for this URI that the
+/// server with this `SERVER_PORT` has sent.
+fn counting_program(listener: &UnixListener) {
+    let mut counts: HashMap<(String, String), u32> = HashMap::new();
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { continue };
+        let mut parameters = Vec::new();
+        // Records of the version, the kind, two bytes of the request's number, two of the length, and the padding. The last one has the kind 5
+        // (content) and no length.
+        let mut head = [0; 8];
+        while stream.read_exact(&mut head).is_ok() {
+            let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+            let mut content = vec![0; len + usize::from(head[6])];
+            stream.read_exact(&mut content).unwrap();
+            match head[1] {
+                4 => parameters.extend_from_slice(&content[..len]),
+                5 if len == 0 => break,
+                _ => {}
+            }
+        }
+        let named = fastcgi_parameters(&parameters);
+        let of = |name: &str| named.get(name).cloned().unwrap_or_default();
+        let uri = of("REQUEST_URI");
+        let count = counts.entry((uri.clone(), of("SERVER_PORT"))).or_default();
+        *count += 1;
+        let fields = if uri.contains("cookie") { "Set-Cookie: a=b\r\n" } else { "" };
+        let status = if uri.contains("missing") { 404 } else { 200 };
+        let text = format!(
+            "Status: {status} X\r\n{fields}Content-Type: text/html\r\n\r\n{} {uri} {count}\n",
+            of("REQUEST_METHOD")
+        );
+        let [high, low] = u16::try_from(text.len()).unwrap().to_be_bytes();
+        let _ = stream.write_all(&[1, 6, 0, 1, high, low, 0, 0]);
+        let _ = stream.write_all(text.as_bytes());
+        let _ = stream.write_all(&[1, 6, 0, 1, 0, 0, 0, 0, 1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Reads pairs of names and values, each with its length in one byte, or in four if the first bit is set.
+fn fastcgi_parameters(mut bytes: &[u8]) -> HashMap<String, String> {
+    fn len(bytes: &mut &[u8]) -> usize {
+        let size = if bytes[0] < 0x80 { 1 } else { 4 };
+        let (len, rest) = bytes.split_at(size);
+        *bytes = rest;
+        len.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)) & 0x7fff_ffff
+    }
+    let mut found = HashMap::new();
+    while !bytes.is_empty() {
+        let (name_len, value_len) = (len(&mut bytes), len(&mut bytes));
+        let (name, rest) = bytes.split_at(name_len);
+        let (value, rest) = rest.split_at(value_len);
+        bytes = rest;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        found.insert(text(name), text(value));
+    }
+    found
+}
+
+/// All pages of such an application come from one file after a rewrite, and are stored by the client's URI.
+#[test]
+fn stored_pages_of_a_program_equal_those_of_nginx() {
+    let folder = ShapeFolder::new("program");
+    std::fs::write(folder.0.join("www/index.php"), "").unwrap();
+    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    std::thread::spawn(move || counting_program(&listener));
+    let paths = "/one /two /one?x=1 /missing /cookie / /index.php /two/";
+    let mut cases: Vec<_> = paths.split_ascii_whitespace().flat_map(|path| [("GET", path, ""); 2]).collect();
+    cases.extend([
+        ("GET", "/one?preview=1", ""),
+        ("GET", "/one?preview=1", ""),
+        ("GET", "/two", "Cookie: logged_in=1\r\n"),
+        ("GET", "/two", ""),
+        ("POST", "/two", "Content-Length: 0\r\n"),
+    ]);
+    compare_in(&folder, "php_cache", &["set-cookie"], &cases);
+    let states = ["/three", "/three"].map(|path| ("GET", path, ""));
+    compare_in(&folder, "php_cache", &["x-cache"], &states);
 }
 
 /// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.

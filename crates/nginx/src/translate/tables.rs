@@ -192,6 +192,8 @@ pub(super) const TUNING: &[&str] = &[
     "client_body_in_file_only",
     "client_body_in_single_buffer",
     "proxy_request_buffering",
+    "proxy_pass_header",
+    "fastcgi_pass_header",
     "fastcgi_request_buffering",
     "fastcgi_temp_path",
     "fastcgi_max_temp_file_size",
