@@ -709,7 +709,7 @@ fn hosts_of_patterns_equal_those_of_nginx() {
     let folder = ShapeFolder::new("hosts");
     let ([theirs, ours], _servers) = both(nginx, &shape("host_patterns"), &folder, [1, 1]);
     let hosts = "main.test a.example.com b.example.com private.example.com www.example.com www.example.org www.other.test \
-                 two.example.com two.x three.example.com x.three.example.com three.zone x..example.com ...example.com \
+                 two.example.com two.x three.example.com x.three.example.com x.y.three.example.com three.zone x..example.com ...example.com \
                  none.test www.";
     for host in hosts.split_ascii_whitespace() {
         for path in ["/", "/kind", "/user/12", "/index.html", "/missing", "/a.txt"] {

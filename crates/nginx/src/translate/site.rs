@@ -1,5 +1,6 @@
 //! A server of nginx as a site: its addresses, certificate, logs, error pages, and its locations in nginx's order.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
@@ -33,14 +34,23 @@ impl Listen {
     }
 }
 
-/// A name with a wildcard at its end, or an expression.
+/// The order in which nginx compares names that are not exact; the longest of a kind first, and expressions as they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum HostOrder {
+    /// `*.name`, for the hosts that its own site does not take.
+    Leading(Reverse<usize>),
+    /// `name.*`
+    Trailing(Reverse<usize>),
+    Expression,
+}
+
+/// A name with a wildcard, or an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HostPattern {
     /// Of Go's syntax, for a whole host.
     expression: String,
     groups: Vec<String>,
-    /// Length of the name before its wildcard; `None` for an expression.
-    stem: Option<usize>,
+    order: HostOrder,
     /// The index of its server.
     server: usize,
 }
@@ -130,8 +140,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Returns the patterns of each port in the order of nginx's choice: names with a wildcard at the end, the longest first, and expressions as
-    /// they are written. Exact names and those with a wildcard at the beginning come before them, as sites of their own.
+    /// Returns the patterns of each port that has names with a wildcard at the end or expressions, in nginx's order. Exact names and those with a
+    /// wildcard for one label at the beginning come before them, as sites of their own.
     fn patterns(
         &mut self,
         out: &mut Vec<String>,
@@ -174,8 +184,26 @@ impl<'a> Translator<'a> {
                 }
             }
         }
+        // A site's wildcard stands for one label, nginx's for several.
+        for (index, server) in servers.iter().enumerate() {
+            for name in server_names(server) {
+                let Some(rest) = name.strip_prefix("*.") else { continue };
+                for listen in listens[index].iter().filter(|l| !l.is_unix()) {
+                    let default = defaults.get(&listen.port).map_or(*server, |default| servers[*default]);
+                    let is_equal =
+                        self.own_settings(http, server, listen.tls) == self.own_settings(http, default, listen.tls);
+                    let Some(patterns) = found.get_mut(&listen.port).filter(|_| is_equal) else { continue };
+                    patterns.push(HostPattern {
+                        expression: format!(r"(?i)\.[^.]+\.{}$", regex::escape(rest)),
+                        groups: Vec::new(),
+                        order: HostOrder::Leading(Reverse(rest.len())),
+                        server: index,
+                    });
+                }
+            }
+        }
         for patterns in found.values_mut() {
-            patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.stem));
+            patterns.sort_by_key(|pattern| pattern.order);
         }
         found
     }
@@ -816,14 +844,14 @@ fn host_pattern(name: &str, server: usize) -> Result<HostPattern, String> {
             let reason = error.lines().last().unwrap_or_default().trim();
             return Err(format!("{name}: the expression is not in Go's syntax: {reason}"));
         }
-        return Ok(HostPattern { groups: groups(&expression), expression, stem: None, server });
+        return Ok(HostPattern { groups: groups(&expression), expression, order: HostOrder::Expression, server });
     }
     let stem = &name[..name.len() - 2];
     if stem.is_empty() || stem.contains('*') {
         return Err(format!("{name}: nginx allows one wildcard, at the beginning or at the end"));
     }
     let expression = format!("(?i)^{}\\..", regex::escape(stem));
-    Ok(HostPattern { expression, groups: Vec::new(), stem: Some(stem.len()), server })
+    Ok(HostPattern { expression, groups: Vec::new(), order: HostOrder::Trailing(Reverse(stem.len())), server })
 }
 
 /// Whether a server, or the block `http` outside of its servers, has this variable.
