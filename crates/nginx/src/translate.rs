@@ -299,6 +299,25 @@ mod tests {
         assert!(notes.contains(in_notes) && notes.is_empty() == in_notes.is_empty(), "{lines}: {notes}");
     }
 
+    /// Shapes without one of their lines, and with a line that has lost its arguments, are translated or refused.
+    #[test]
+    fn damaged_shapes() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shapes");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let lines: Vec<&str> = text.lines().collect();
+            for index in 0..lines.len() {
+                let bare =
+                    format!("{};", lines[index].split_whitespace().next().unwrap_or_default().trim_end_matches(';'));
+                for other in ["", &bare, "server_name ~ .* *.;", "set $app; geo $x; proxy_cache_path; upstream;"] {
+                    let mut changed = lines.clone();
+                    changed[index] = other;
+                    _ = translate(&changed.join("\n"), "n", &NoFiles);
+                }
+            }
+        }
+    }
+
     // nginx's documentation of ngx_http_realip_module.
     #[test]
     fn addresses_of_clients() {
