@@ -387,6 +387,20 @@ mod tests {
         check(&other_key, &["https://:443 {"], "another certificate or log");
     }
 
+    // nginx's documentation of `ssl_reject_handshake`: without a server for the host the handshake fails.
+    #[test]
+    fn handshakes_without_a_host() {
+        let rejecting =
+            "server { listen 443 ssl default_server; listen 80 default_server; ssl_reject_handshake on; return 444; }";
+        let named =
+            "server { listen 443 ssl; server_name a.test; ssl_certificate c; ssl_certificate_key k; return 200 a; }";
+        let (caddyfile, notes) = translated(&format!("http {{ {rejecting} {named} }}"));
+        assert!(notes.is_empty() && !caddyfile.contains("https://:443"), "{notes}\n{caddyfile}");
+        assert!(caddyfile.contains("http://:80 {") && caddyfile.contains("https://a.test {"), "{caddyfile}");
+        let pattern = named.replace("a.test", "~a");
+        check(&format!("{rejecting} {pattern}"), &["http://:80 {"], "another certificate or log");
+    }
+
     #[test]
     fn rules_of_access() {
         let server = |lines: &str| format!("server {{ root /a; location / {{ {lines} }} }}");

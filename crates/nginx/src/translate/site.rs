@@ -92,7 +92,13 @@ impl<'a> Translator<'a> {
             let mut body = Vec::new();
             let names = server_names(server);
             let mut is_elsewhere = false;
+            let rejects = value(&[http, server], "ssl_reject_handshake") == Some("on");
             for listen in listens {
+                if rejects && listen.tls {
+                    // The handshake fails for hosts without a site, so this server needs none.
+                    is_elsewhere = true;
+                    continue;
+                }
                 let is_default = listen.is_unix() || listen.default || defaults.get(&listen.port) == Some(&index);
                 let is_shared = !listen.is_unix() && patterns.contains_key(&listen.port);
                 is_elsewhere |= is_shared;
@@ -121,7 +127,7 @@ impl<'a> Translator<'a> {
                 let binds: Vec<String> = binds.into_iter().map(quote).collect();
                 body.push(format!("bind {}", binds.join(" ")));
             }
-            let text = self.site(http, server, listens.iter().any(|l| l.tls), &names, None);
+            let text = self.site(http, server, listens.iter().any(|l| l.tls && !rejects), &names, None);
             body.extend(text.own);
             body.extend(text.body);
             for ErrorPage { codes, lines } in text.errors {

@@ -35,6 +35,7 @@ pub(super) const READ: &[&str] = &[
     "ssl_protocols",
     "ssl_client_certificate",
     "ssl_verify_client",
+    "ssl_reject_handshake",
     "access_log",
     "add_header",
     "expires",
