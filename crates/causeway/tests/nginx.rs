@@ -571,15 +571,15 @@ fn stored_responses_equal_those_of_nginx() {
     compare("cache", &["cache-control"], &[hidden, hidden].concat());
 }
 
-/// Answers one FastCGI request on each connection. The content has the method, `REQUEST_URI`, and the number of the requests for this URI that the
-/// server with this `SERVER_PORT` has sent.
+/// Answers one FastCGI request on each connection. The content has the method, `REQUEST_URI`, and the number of the requests for
+/// this URI that the server with this `SERVER_PORT` has sent.
 fn counting_program(listener: &UnixListener) {
     let mut counts: HashMap<(String, String), u32> = HashMap::new();
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { continue };
         let mut parameters = Vec::new();
-        // Records of the version, the kind, two bytes of the request's number, two of the length, and the padding. The last one has the kind 5
-        // (content) and no length.
+        // The head of a record: the version, the kind, two bytes of the request's number, two of the length, and the padding. The
+        // last record has the kind 5 (content) and no length.
         let mut head = [0; 8];
         while stream.read_exact(&mut head).is_ok() {
             let len = usize::from(u16::from_be_bytes([head[4], head[5]]));

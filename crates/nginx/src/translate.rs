@@ -289,7 +289,8 @@ mod tests {
         (caddyfile, notes.join("\n"))
     }
 
-    /// Checks the translation of the lines of a block `http`: parts of the Caddyfile, and a part of the notes, without which there are none.
+    /// Checks the translation of the lines of a block `http`: parts of the Caddyfile, and a part of the notes. With an empty one
+    /// there must be no notes.
     #[track_caller]
     fn check(lines: &str, in_caddyfile: &[&str], in_notes: &str) {
         let (caddyfile, notes) = translated(&format!("http {{\n{lines}\n}}"));
@@ -466,7 +467,8 @@ mod tests {
     // nginx's documentation of `proxy_pass`: with variables the URI is sent as it is, and the address may be that of an upstream.
     #[test]
     fn addresses_of_upstreams() {
-        let map = "map $arg_a $m { default a:1; b b:2; } map $arg_a $n { default a:1; b b; } map $arg_a $u { default up; } upstream up { server c:3; }";
+        let map = "map $arg_a $m { default a:1; b b:2; } map $arg_a $n { default a:1; b b; }
+                   map $arg_a $u { default up; } upstream up { server c:3; }";
         let server = |lines: &str| format!("{map} server {{ set $s http://c:4; location /l/ {{ {lines} }} }}");
         for (lines, parts) in [
             ("proxy_pass https://a;", &["reverse_proxy a:443"][..]),
@@ -499,7 +501,8 @@ mod tests {
     // nginx's documentation of `limit_req_zone`: requests with an empty key are not counted.
     #[test]
     fn limits_by_a_variable() {
-        let zone = "geo $o { default 1; 10.0.0.0/8 0; } map $o $k { 0 \"\"; 1 $binary_remote_addr; } limit_req_zone $k zone=z:1m rate=1r/s;";
+        let zone = "geo $o { default 1; 10.0.0.0/8 0; } map $o $k { 0 \"\"; 1 $binary_remote_addr; }
+                    limit_req_zone $k zone=z:1m rate=1r/s;";
         let server = "server { root /a; limit_req zone=z; }";
         check(&format!("{zone} {server}"), &["vars o 1", "map {vars.o} {k} {", "not vars {k} \"\""], "");
         check(&format!("{zone} limit_req_status 444; {server}"), &["rate_limit"], "the status beyond the limit is 429");

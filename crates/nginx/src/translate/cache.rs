@@ -152,8 +152,9 @@ impl<'a> Translator<'a> {
         let matcher = self.skipping(out, pass, blocks, names)?;
         if !self.has_cache {
             self.has_cache = true;
-            let reason = "a lifetime of the configuration is not for requests with a cookie, credentials or a client certificate, X-Accel-Expires \
-                          does not count, content above 8 MiB is not stored, and the application's Vary and no-cache have the meaning of RFC 9111";
+            let reason = "a lifetime of the configuration is not for requests with a cookie, credentials or a client \
+                          certificate, X-Accel-Expires does not count, content above 8 MiB is not stored, and the \
+                          application's Vary and no-cache have the meaning of RFC 9111";
             self.remark(out, zone, reason);
         }
         if key == KeyKind::Lasting {
@@ -175,7 +176,8 @@ impl<'a> Translator<'a> {
             text.push(match time {
                 0 => "# nginx stores these only with a lifetime of the application's. Browsers ignore s-maxage."
                     .to_owned(),
-                _ => "# Another lifetime than that of the directive. Browsers ignore s-maxage.".to_owned(),
+                _ => "# Another lifetime, also for requests with a cookie, as in nginx. Browsers ignore s-maxage."
+                    .to_owned(),
             });
             let mut only = Vec::new();
             block(&mut only, "match", vec![format!("status {}", list(&statuses)), "header !Expires".to_owned()]);
@@ -208,7 +210,7 @@ impl<'a> Translator<'a> {
         };
         let mut options = Vec::new();
         let mut template = None;
-        // The upstream of an address with variables is a part of the key that the client's host does not tell.
+        // With an address of variables, two requests for one URI may go to different upstreams.
         let is_by_upstream = names.proxy_host.contains('{') && variables(text).contains(&"proxy_host");
         match KeyParts::of(text).filter(|_| !is_by_upstream) {
             Some(key) => {
@@ -254,8 +256,8 @@ impl<'a> Translator<'a> {
         Some(kind)
     }
 
-    /// Returns the matcher of requests that the cache handles, with a space before it, or an empty text for all. `None` after a note: the cache would
-    /// answer requests that nginx lets pass.
+    /// Returns the matcher of requests that the cache handles, with a space before it, or an empty text for all. `None` after a
+    /// note: the cache would answer requests that nginx lets pass.
     fn skipping(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive], names: &Names) -> Option<String> {
         let mut conditions: Vec<String> = Vec::new();
         let lists = [format!("{pass}_cache_bypass"), format!("{pass}_no_cache")].map(|name| inherited(blocks, &name));
@@ -391,7 +393,8 @@ impl<'a> Translator<'a> {
             }
         }
         if has("updating") {
-            let reason = "updating: the application permits a stale response during an update, with `Cache-Control: stale-while-revalidate=60`";
+            let reason = "updating: the application permits a stale response during an update, with \
+                          `Cache-Control: stale-while-revalidate=60`";
             self.note(out, directive, reason);
         }
         for status in ["403", "404", "429"] {
@@ -571,7 +574,8 @@ mod tests {
     /// Translates the lines of a location with a cache; returns the Caddyfile and the notes.
     fn cached(lines: &str) -> (String, String) {
         let text = format!(
-            "http {{ proxy_cache_path /c keys_zone=z:1m max_size=1g; fastcgi_cache_path /f keys_zone=f:1m max_size=1g;\nserver {{ location / {{\n{lines}\n}} }} }}"
+            "http {{ proxy_cache_path /c keys_zone=z:1m max_size=1g; fastcgi_cache_path /f keys_zone=f:1m max_size=1g;
+             server {{ location / {{\n{lines}\n}} }} }}"
         );
         translated(&text)
     }

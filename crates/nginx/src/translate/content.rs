@@ -13,7 +13,8 @@ use crate::write::{block, quote};
 const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
 /// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
-/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`; `cache` before all of them; and `basic_auth` before `error`.
+/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`. `cache` comes before all of them,
+/// and `basic_auth` before `error`.
 pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
     let is_early = |line: &String| ["handle ", "route ", "cache "].iter().any(|name| line.starts_with(name));
     let is_password = |line: &String| line.starts_with("basic_auth ") || line.starts_with("forward_auth ");
@@ -230,7 +231,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all of them apply otherwise.
+    /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all of them
+    /// apply otherwise.
     fn either(
         &mut self,
         out: &mut Vec<String>,

@@ -41,8 +41,8 @@ impl<'a> Geo<'a> {
                 "#" | "ranges" | "volatile" => {}
                 "default" => read.default = text,
                 "proxy" | "proxy_recursive" => {
-                    let reason = "X-Forwarded-For of these proxies decides; write the global option `servers { trusted_proxies … }` and matchers \
-                                  `client_ip`";
+                    let reason = "X-Forwarded-For of these proxies decides; write the global option \
+                                  `servers { trusted_proxies … }` and matchers `client_ip`";
                     return refused(entry, reason);
                 }
                 "delete" if is_ranges => return refused(entry, "only networks are removed, no ranges"),

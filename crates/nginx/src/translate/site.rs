@@ -146,8 +146,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Returns the patterns of each port that has names with a wildcard at the end or expressions, in nginx's order. Exact names and those with a
-    /// wildcard for one label at the beginning come before them, as sites of their own.
+    /// Returns the patterns of each port that has names with a wildcard at the end or expressions, in nginx's order. Exact names and
+    /// those with a wildcard for one label at the beginning come before them, as sites of their own.
     fn patterns(
         &mut self,
         out: &mut Vec<String>,
@@ -177,7 +177,7 @@ impl<'a> Translator<'a> {
                         } else if self.own_settings(http, server, listen.tls)
                             != self.own_settings(http, default, listen.tls)
                         {
-                            "one site serves it together with the port's default server, and that has another certificate or log; write the hosts"
+                            "its site is that of the port's default server, which has another certificate or log; write the hosts"
                         } else {
                             let patterns = found.entry(listen.port).or_default();
                             if !patterns.iter().any(|other| other.expression == pattern.expression) {

@@ -230,7 +230,7 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ("limit_conn_zone", "no limit on connections; `rate_limit` limits requests"),
     (
         "split_clients",
-        "no handler assigns a share of the clients by a hash; between upstreams, `lb_policy weighted_round_robin` or `lb_policy cookie` divides requests",
+        "no handler assigns a share of the clients by a hash; `lb_policy` of `reverse_proxy` divides requests between upstreams",
     ),
     ("limit_conn_status", "no limit on connections; `rate_limit` limits requests"),
     ("limit_rate", "no limit on the rate of a response"),

@@ -9,7 +9,8 @@ use crate::variables::{Names, variables};
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
-    /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream that is 80, also for https.
+    /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream that is 80,
+    /// also for https.
     pub(super) fn hosts(&self, host: &str, usual: u16) -> Vec<String> {
         match self.shared.upstreams.get(host) {
             None => vec![address(host, usual)],
