@@ -8,11 +8,12 @@
 //! A pool is one address as one worker sees it. Each of its connections is a task ([`drive`](crate::drive)); the pool and the task share a
 //! [`Link`]. No state is shared between workers.
 //!
-//! - `connect`: from an address to a connection
+//! - `connect`: from an address to a connection; `network_proxy`: through a proxy
 //! - `links`: the pool's connections, and which of them accept calls
 
 mod connect;
 mod links;
+pub(crate) mod network_proxy;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;

@@ -16,6 +16,7 @@
 mod encode;
 mod examine;
 
+use std::fmt;
 use std::rc::Rc;
 
 use causeway_message::{
@@ -31,7 +32,21 @@ use crate::parse::{Parsed, has_end, response_head};
 use examine::{RequestKind, ResponseKind, examine};
 
 #[cfg(test)]
-const _: () = assert!(size_of::<Client>() <= 64);
+const _: () = assert!(size_of::<Client>() <= 72);
+
+/// A forward proxy as the peer of a [`Client`].
+#[derive(Clone, Default)]
+pub struct ForwardProxy {
+    /// The value of Proxy-Authorization (RFC 9110 §11.7.2), if the proxy requires one.
+    pub authorization: Option<Box<str>>,
+}
+
+// By hand, so that no log contains the password.
+impl fmt::Debug for ForwardProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForwardProxy").finish_non_exhaustive()
+    }
+}
 
 /// The client's side of one HTTP/1 connection.
 ///
@@ -42,6 +57,7 @@ const _: () = assert!(size_of::<Client>() <= 64);
 #[derive(Debug)]
 pub struct Client {
     limits: Rc<Limits>,
+    proxy: Option<Rc<ForwardProxy>>,
     inbound: Inbound,
     outbound: Outbound,
     // The number of the open exchange, or of the last one.
@@ -99,6 +115,7 @@ impl Client {
     pub fn new(limits: Rc<Limits>) -> Self {
         Self {
             limits,
+            proxy: None,
             inbound: Inbound::Idle,
             outbound: Outbound::Idle,
             stream: 0,
@@ -110,6 +127,13 @@ impl Client {
             draining: false,
             over: false,
         }
+    }
+
+    /// The peer is a forward proxy: requests are sent in absolute form with the scheme `http` (RFC 9112 §3.2.2).
+    #[must_use]
+    pub fn through(mut self, proxy: ForwardProxy) -> Self {
+        self.proxy = Some(Rc::new(proxy));
+        self
     }
 
     /// The input that the connection waits for: the rest of a response head that has begun, its content, or, between
@@ -177,10 +201,11 @@ impl Client {
         self.outbound == Outbound::Idle && matches!(self.inbound, Inbound::Tunnel)
     }
 
-    /// Sends a request's head. The target is sent in origin form or as `*`; Host is the head's authority. The machine
-    /// writes the fields that frame the message or describe the connection and drops those of `head`, except `TE:
-    /// trailers`; it also drops Expect. [`Framing::Tunnel`] requests another protocol: the one in the head's Upgrade
-    /// field, or with CONNECT a tunnel to the target.
+    /// Sends a request's head. The target is sent in origin form or as `*`, or in absolute form to a
+    /// [proxy](Self::through); Host is the head's authority. The machine writes the fields that frame the message
+    /// or describe the connection and drops those of `head`, except `TE: trailers`; it also drops Expect.
+    /// [`Framing::Tunnel`] requests another protocol: the one in the head's Upgrade field, or with CONNECT a tunnel
+    /// to the target.
     ///
     /// Before it reuses a connection, the caller must pass all received bytes to [`Client::handle_bytes`]. Bytes that
     /// the peer sent before the request would otherwise be parsed as its response.
@@ -191,7 +216,7 @@ impl Client {
         if !self.is_idle() {
             return Err(Unopened::Full);
         }
-        encode::request_head(head, framing, out).ok_or(Unopened::Head)?;
+        encode::request_head(head, framing, self.proxy.as_deref(), out).ok_or(Unopened::Head)?;
         self.stream += 1;
         self.asked = match (head.method(), framing) {
             (Method::Connect, _) => RequestKind::Connect,

@@ -20,7 +20,7 @@ mod parse;
 mod scan;
 mod server;
 
-pub use client::Client;
+pub use client::{Client, ForwardProxy};
 pub use event::{ClientEvent, ClientHandled, Event, Handled};
 pub use fault::{HeadFault, Scope};
 pub use limits::Limits;

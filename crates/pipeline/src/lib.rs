@@ -58,8 +58,8 @@ pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict
 pub use template::Template;
 pub use trust::{Confusable, Trust};
 pub use upstream::{
-    Call, CallFault, Calls, Carried, FastCgi, Finish, Maker, ProxyHeader, ProxyProtocolVersion, Roots, Tally,
-    TlsClient, Transport, Upstream, Versions,
+    Call, CallFault, Calls, Carried, FastCgi, Finish, Maker, NetworkProxy, NetworkProxyProtocol, ProxyHeader,
+    ProxyProtocolVersion, Roots, Tally, TlsClient, Transport, Upstream, Versions,
 };
 pub use wait::Wait;
 pub use worker::{Busy, Sleep, Worker};

@@ -34,7 +34,10 @@ use crate::handler::Step;
 pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
-pub use transport::{FastCgi, ProxyHeader, ProxyProtocolVersion, Roots, TLS_GROUPS, TlsClient, Transport, Versions};
+pub use transport::{
+    FastCgi, NetworkProxy, NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Roots, TLS_GROUPS, TlsClient,
+    Transport, Versions,
+};
 
 /// Bytes of heads for which a pooled record keeps room.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
@@ -87,6 +90,8 @@ pub enum CallFault {
     Connect(io::ErrorKind),
     /// The connection was not established in time.
     ConnectTimedOut,
+    /// The network proxy did not reach the upstream: its reason.
+    NetworkProxy(String),
     /// The TLS handshake failed.
     Tls(String),
     /// The connection limit is reached, and the queue of waiting calls is full.
@@ -116,7 +121,9 @@ impl CallFault {
         Some(match self {
             Self::RequestBody(_) => return None,
             _ if is_headed => FailureKind::BrokenOff,
-            Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::Tls(_) => FailureKind::Unreachable,
+            Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::NetworkProxy(_) | Self::Tls(_) => {
+                FailureKind::Unreachable
+            }
             Self::Busy | Self::Overloaded => FailureKind::Unavailable,
             Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
             Self::Closed | Self::Malformed | Self::TooLarge | Self::Request => FailureKind::NoAnswer,
@@ -132,6 +139,7 @@ impl fmt::Display for CallFault {
             Self::Connect(io::ErrorKind::NotFound) => f.write_str("connecting: the socket does not exist"),
             Self::Connect(kind) => write!(f, "connecting: {kind}"),
             Self::ConnectTimedOut => f.write_str("connecting took too long"),
+            Self::NetworkProxy(reason) => write!(f, "the network proxy: {reason}"),
             Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
             Self::Busy => f.write_str("too many connections and waiting calls"),
             Self::Overloaded => f.write_str("the upstream is overloaded"),

@@ -107,14 +107,18 @@ fn everything_that_is_built() {
 /// `adapt` accepts the syntax of unsupported directives; with `--validate` it refuses them.
 #[test]
 fn syntax_is_one_thing_serving_another() {
-    let folder = Folder::with(&[("Caddyfile", ":8080\ntimeouts {\n\tread_timeout 1s\n}\n")]);
+    let site = ":8080\nreverse_proxy :9 {\n\ttransport http {\n\t\tversions 3\n\t}\n}\n";
+    let folder = Folder::with(&[("Caddyfile", site)]);
     let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt"]))).unwrap();
-    assert_eq!(json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0]["handler"], "timeouts");
+    assert_eq!(
+        json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0]["transport"]["versions"],
+        json!(["3"])
+    );
     for arguments in [&["adapt", "--validate"][..], &["validate"], &["run"]] {
         let refused = folder.output(arguments);
         assert_eq!(refused.status.code(), Some(1));
         assert_eq!(refused.stdout, b"");
-        let want = "Error: Caddyfile:2:1: directive 'timeouts' is not built into this version\n";
+        let want = "Error: Caddyfile:4:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version\n";
         assert_eq!(String::from_utf8_lossy(&refused.stderr), want, "{arguments:?}");
     }
 }

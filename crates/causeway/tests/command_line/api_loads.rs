@@ -129,8 +129,9 @@ fn a_load_that_fails_changes_nothing() {
         ),
         (
             "text/caddyfile",
-            ":0\ntimeouts {\n\tread_timeout 1s\n}\n".into(),
-            "adapting config using caddyfile adapter: Caddyfile:2:1: directive 'timeouts' is not built into this version".into(),
+            "{\n\tstorage consul\n}\n:0\n".into(),
+            "adapting config using caddyfile adapter: Caddyfile:2:10: parsing caddyfile tokens for 'storage': module \
+             'caddy.storage.consul' is not built into this version".into(),
         ),
         (
             "text/caddyfile",

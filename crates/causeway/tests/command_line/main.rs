@@ -28,7 +28,7 @@
 //! - `unix_listeners`: sites on Unix sockets
 //! - `unix_sockets`: upstreams at Unix sockets; `upstreams`: upstreams that fail and return;
 //!   `dynamic`: upstreams from DNS
-//! - `proxy_protocol`: the PROXY protocol
+//! - `proxy_protocol`: the PROXY protocol; `network_proxies`: upstreams through another proxy
 //! - `examples`: every Caddyfile under `examples/`
 //! - `patterns`: the sites of `docs/patterns.md`
 //! - `documents`: every Caddyfile and configuration in the documentation
@@ -57,6 +57,7 @@ mod logs;
 mod matchers;
 mod metrics;
 mod mistakes;
+mod network_proxies;
 mod ocsp;
 mod pages;
 mod patterns;

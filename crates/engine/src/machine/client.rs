@@ -12,6 +12,7 @@ use causeway_pipeline::upstream::Carried;
 use causeway_pipeline::{CallFault, Scheme, Transport};
 
 use super::Streams;
+use crate::upstream::network_proxy;
 
 /// An event of a client's machine.
 pub(crate) type ClientEvent = causeway_message::ClientEvent<CallFault>;
@@ -47,7 +48,11 @@ impl ClientMachine {
         } else {
             // The configured limits apply to both versions, so a fallback to HTTP/1.1 changes none of them.
             let limits = h1::Limits { head_bytes_max, trailers_bytes_max, ..h1::Limits::default() };
-            Self::Http1(Box::new(h1::Client::new(Rc::new(limits))))
+            let machine = h1::Client::new(Rc::new(limits));
+            Self::Http1(Box::new(match transport.forward_proxy() {
+                Some(proxy) => machine.through(h1::ForwardProxy { authorization: network_proxy::authorization(proxy) }),
+                None => machine,
+            }))
         }
     }
 

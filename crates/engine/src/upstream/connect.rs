@@ -16,7 +16,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::{Link, UpstreamPool};
+use super::{Link, UpstreamPool, network_proxy};
 use crate::drive::ClientConnection;
 use crate::proxy_protocol;
 use crate::tls::{Connected, Connector};
@@ -88,7 +88,9 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>),
     let (stream, remote) = match pool.address.strip_prefix(UNIX) {
         Some(path) => (connect_socket(path).await?, None),
         None => {
-            let (stream, remote) = connect(core, &pool.address, &pool.transport).await?;
+            let proxy = pool.transport.network_proxy.as_deref();
+            let address = proxy.map_or(&*pool.address, |proxy| &proxy.address);
+            let (stream, remote) = connect(core, address, &pool.transport).await?;
             (stream, Some(remote))
         }
     };
@@ -97,6 +99,13 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>),
         // Before TLS, which the header does not belong to.
         let sent = stream.write_all(&proxy_protocol::encode(header)).await;
         sent.map_err(|error| CallFault::Connect(error.kind()))?;
+    }
+    // A Unix socket is always reached directly.
+    if remote.is_some()
+        && let Some(proxy) = pool.transport.network_proxy.as_deref()
+        && pool.transport.forward_proxy().is_none()
+    {
+        stream = network_proxy::tunnel(stream, proxy, &pool.address).await?;
     }
     if pool.transport.tls.is_none() {
         return Ok((Reached::Clear(stream), remote));

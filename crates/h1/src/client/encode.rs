@@ -2,13 +2,20 @@
 
 use causeway_message::{Framing, Head, KnownName, Method, NameRef, Target, TargetForm, WriteList, names};
 
+use super::ForwardProxy;
 use crate::encode::{is_ours, put_length};
 
 /// Upper bound in bytes of a request line and the machine's own fields, without the target and the authority.
 const OWN_BYTES_MAX: usize = 192;
 
-/// Writes the head. Returns `None`, with no byte written, if the head is not valid for this framing.
-pub(super) fn request_head(head: &Head, framing: Framing, out: &mut WriteList) -> Option<()> {
+/// Writes the head, for a forward proxy in absolute form. Returns `None`, with no byte written, if the head is not valid for
+/// this framing.
+pub(super) fn request_head(
+    head: &Head,
+    framing: Framing,
+    proxy: Option<&ForwardProxy>,
+    out: &mut WriteList,
+) -> Option<()> {
     let (method, target, fields) = (head.method(), head.target(), head.fields());
     let is_connect = method == Method::Connect;
     let authority = head.sendable_authority()?;
@@ -22,15 +29,30 @@ pub(super) fn request_head(head: &Head, framing: Framing, out: &mut WriteList) -
         return None;
     }
 
-    let own = OWN_BYTES_MAX + target.as_str().len() + authority.len();
+    let own = OWN_BYTES_MAX + target.as_str().len() + 2 * authority.len();
     out.reserve(own + fields.bytes() + fields.len() * 48);
     out.put(method.as_str().as_bytes());
     out.put_byte(b' ');
-    put_target(method, target, out);
+    if proxy.is_some() && !is_connect {
+        out.put(b"http://");
+        out.put(authority.as_bytes());
+        // RFC 9112 §3.2.4: for a whole server the path is absent.
+        if !is_of_server(method, target) {
+            put_target(target, out);
+        }
+    } else if is_of_server(method, target) {
+        out.put_byte(b'*');
+    } else {
+        put_target(target, out);
+    }
     // RFC 9110 §7.2: Host is sent first.
     out.put(b" HTTP/1.1\r\nHost: ");
     out.put(authority.as_bytes());
     out.put(b"\r\n");
+    if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.as_deref()) {
+        out.reserve(authorization.len() + 32);
+        out.put_field(NameRef::Known(names::PROXY_AUTHORIZATION), authorization.as_bytes());
+    }
     let keeps_upgrade = framing == Framing::Tunnel && !is_connect;
     for (name, value) in fields.iter() {
         if !matches!(name, NameRef::Known(known) if is_left_out(known, keeps_upgrade)) {
@@ -67,14 +89,25 @@ fn check_target(method: Method<'_>, target: Target<'_>) -> Option<()> {
     ok.then_some(())
 }
 
-fn put_target(method: Method<'_>, target: Target<'_>, out: &mut WriteList) {
+/// Whether the request is OPTIONS for a whole server (RFC 9112 §3.2.4): `*`, or an absolute URI without a path and a query.
+#[inline]
+fn is_of_server(method: Method<'_>, target: Target<'_>) -> bool {
+    if method != Method::Options {
+        return false;
+    }
+    match target.form() {
+        TargetForm::Asterisk => true,
+        TargetForm::Absolute => {
+            let (scheme, authority) = (target.scheme().unwrap_or_default(), target.authority().unwrap_or_default());
+            target.as_str().len() == scheme.len() + "://".len() + authority.len()
+        }
+        TargetForm::Origin | TargetForm::Authority => false,
+    }
+}
+
+fn put_target(target: Target<'_>, out: &mut WriteList) {
     if target.form() != TargetForm::Absolute {
         return out.put(target.as_str().as_bytes());
-    }
-    // RFC 9112 §3.2.4: OPTIONS for a whole server is sent as `*` to the last hop.
-    let (scheme, authority) = (target.scheme().unwrap_or_default(), target.authority().unwrap_or_default());
-    if method == Method::Options && target.as_str().len() == scheme.len() + "://".len() + authority.len() {
-        return out.put_byte(b'*');
     }
     out.put(target.path().as_bytes());
     if let Some(query) = target.query() {

@@ -153,6 +153,7 @@ impl Attempt {
             CallFault::Resolve(_)
             | CallFault::Connect(_)
             | CallFault::ConnectTimedOut
+            | CallFault::NetworkProxy(_)
             | CallFault::Tls(_)
             | CallFault::Busy
             // FastCGI 1.0 §5.5: with FCGI_OVERLOADED the application rejects the request.

@@ -1,17 +1,23 @@
 //! `transport`: the settings of upstream connections.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::{Build, BuildError, ProxyHeader, ProxyProtocolVersion, Template, Transport, Versions};
+use causeway_pipeline::{
+    Build, BuildError, NetworkProxy, NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Template, Transport,
+    Versions,
+};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use url::Url;
 
 use super::carriage::{Carriage, Protocol};
 use super::dynamic::resolver::{self, ResolverConfig};
-use super::{fastcgi, httpgrpc, tls, unbuilt};
+use super::{fastcgi, httpgrpc, tls};
 use causeway_pipeline::build::DurationConfig;
 
 /// A compiled `transport`.
@@ -44,6 +50,8 @@ struct ProxyTransportConfig {
     /// upstream is never waited for.
     expect_continue_timeout: Option<DurationConfig>,
     network_proxy: Option<NetworkProxyConfig>,
+    /// The former name of `network_proxy` with `url`.
+    forward_proxy_url: String,
     max_conns_per_host: i64,
     max_response_header_size: i64,
     /// Accepted without effect: the client's Accept-Encoding is forwarded unchanged. In Go's client, compression
@@ -57,12 +65,13 @@ struct ProxyTransportConfig {
     _write_buffer_size: i64,
 }
 
-const UNBUILT: &[&str] = &["forward_proxy_url"];
-
-/// A module of `caddy.network_proxy`. Only `none` is implemented: a direct connection, which is also the default.
+/// A module of `caddy.network_proxy`: `none`, a direct connection, which is also the default, or `url`.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NetworkProxyConfig {
     from: String,
+    #[serde(default)]
+    url: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -88,7 +97,6 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Buil
             Protocol::HttpGrpc => return httpgrpc::build(value, build),
             Protocol::FastCgi => return fastcgi::build(value, build),
         }
-        unbuilt::refuse(value, UNBUILT, build)?;
         let written: ProxyTransportConfig = build.parse(value)?;
         let (transport, server_name, files) = read(value, &written, build)?;
         // A changed certificate under an unchanged file name must also close the connections.
@@ -124,9 +132,16 @@ fn read(
     if let Some(delay) = &written.dial_fallback_delay {
         build.at("dial_fallback_delay", |build| switchable(delay, &mut transport.fallback_delay, build))?;
     }
-    if let Some(proxy) = written.network_proxy.as_ref().filter(|proxy| proxy.from != "none") {
-        let expected = "none: connections through another proxy are not built into this version";
-        return build.at("network_proxy", |build| Err(build.refuse(&*proxy.from, expected)));
+    let url = match &written.network_proxy {
+        Some(proxy) => build.at("network_proxy", |build| match &*proxy.from {
+            "none" => Ok(None),
+            "url" => Ok(Some(("network_proxy", &proxy.url))),
+            other => Err(build.refuse(other, "none or url")),
+        })?,
+        None => Some(("forward_proxy_url", &written.forward_proxy_url)).filter(|(_, url)| !url.is_empty()),
+    };
+    if let Some((key, url)) = url {
+        transport.network_proxy = Some(Arc::new(build.at(key, |build| network_proxy(url, build))?));
     }
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
@@ -173,6 +188,42 @@ fn local_address(text: &str, build: &Build<'_>) -> Result<SocketAddr, BuildError
     let with_port = address.parse().ok();
     let parsed = with_port.or_else(|| Some(SocketAddr::new(bare.parse().ok()?, 0)));
     parsed.ok_or_else(|| build.refuse(text, "an IP address of this machine, with or without a port"))
+}
+
+/// Parses the URL of a network proxy, such as `http://user:password@proxy.internal:3128`.
+fn network_proxy(text: &str, build: &Build<'_>) -> Result<NetworkProxy, BuildError> {
+    let refuse = |expected: &'static str| Err(build.refuse(without_credentials(text), expected));
+    if text.contains('{') {
+        return refuse("a URL without placeholders; see docs/reverse-proxy.md#network-proxies");
+    }
+    let expected = "a URL such as http://proxy.internal:3128 or socks5://proxy.internal:1080";
+    let Ok(url) = Url::parse(text) else { return refuse(expected) };
+    let (protocol, port) = match url.scheme() {
+        "http" => (NetworkProxyProtocol::Http, 80),
+        "socks5" | "socks5h" => (NetworkProxyProtocol::Socks5, 1080),
+        "https" => return refuse("http or socks5, not TLS to the proxy; see docs/reverse-proxy.md#network-proxies"),
+        _ => return refuse(expected),
+    };
+    let Some(host) = url.host_str().filter(|host| !host.is_empty()) else { return refuse(expected) };
+    let address = format!("{host}:{}", url.port().unwrap_or(port));
+    let decode = |text: &str| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
+    let credentials = match (url.username(), url.password()) {
+        ("", None) => None,
+        (user, password) => match (decode(user), decode(password.unwrap_or_default())) {
+            // RFC 1929 §2: a byte has the length.
+            (Some(user), Some(password)) if user.len() <= 255 && password.len() <= 255 => Some((user, password)),
+            _ => return refuse("a user name and a password of at most 255 bytes of UTF-8 each"),
+        },
+    };
+    Ok(NetworkProxy { protocol, address, credentials })
+}
+
+/// Returns a URL without the part before the host, which may be a secret.
+fn without_credentials(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        _ => url.to_owned(),
+    }
 }
 
 /// Returns the transport for an address: without TLS for a port of `tls_except_ports`.

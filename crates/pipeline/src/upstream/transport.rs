@@ -1,5 +1,6 @@
 //! The transport of calls: versions, TLS, limits. Plain records, which the engine interprets.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,9 @@ pub struct Transport {
     pub fastcgi: Option<FastCgi>,
     /// TLS parameters; `None` is cleartext.
     pub tls: Option<Arc<TlsClient>>,
-    /// DNS servers for the address's name; `None` is the system's resolver.
+    /// A proxy that connections over TCP go through; `None` is a direct connection.
+    pub network_proxy: Option<Arc<NetworkProxy>>,
+    /// DNS servers for the name in the address, or in the network proxy's; `None` is the system's resolver.
     pub resolver: Option<Arc<Resolver>>,
     /// The PROXY protocol's header at the start of each connection; `None` sends none.
     pub proxy_header: Option<ProxyHeader>,
@@ -53,6 +56,7 @@ impl Default for Transport {
             versions: Versions::Http1,
             fastcgi: None,
             tls: None,
+            network_proxy: None,
             resolver: None,
             proxy_header: None,
             local_address: None,
@@ -68,6 +72,43 @@ impl Default for Transport {
             head_bytes_max: 32 * 1024,
             trailers_bytes_max: 8 * 1024,
         }
+    }
+}
+
+/// A proxy between this server and its upstreams.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NetworkProxy {
+    /// The protocol of this proxy.
+    pub protocol: NetworkProxyProtocol,
+    /// `host:port`.
+    pub address: String,
+    /// The user's name and password, if the proxy requires them.
+    pub credentials: Option<(String, String)>,
+}
+
+/// The protocols of network proxies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkProxyProtocol {
+    /// HTTP/1.1: a request in absolute form (RFC 9112 §3.2.2) for an upstream in cleartext over HTTP/1.1, else a tunnel by
+    /// CONNECT (RFC 9110 §9.3.6).
+    Http,
+    /// SOCKS5 (RFC 1928); the proxy resolves the upstream's name.
+    Socks5,
+}
+
+// By hand, so that no log contains the password.
+impl fmt::Debug for NetworkProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { protocol, address, credentials: _ } = self;
+        f.debug_struct("NetworkProxy").field("protocol", protocol).field("address", address).finish_non_exhaustive()
+    }
+}
+
+impl Transport {
+    /// Returns the network proxy if requests go to it in absolute form, and not through a tunnel.
+    pub fn forward_proxy(&self) -> Option<&NetworkProxy> {
+        let is_clear = self.tls.is_none() && self.versions != Versions::Http2 && self.fastcgi.is_none();
+        self.network_proxy.as_deref().filter(|proxy| is_clear && proxy.protocol == NetworkProxyProtocol::Http)
     }
 }
 

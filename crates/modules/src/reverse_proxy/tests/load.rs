@@ -1,11 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::Transport;
+use causeway_pipeline::{NetworkProxyProtocol, Transport};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
 use super::{ask, kit, proxy, registry};
+
+fn network_proxy(url: &str) -> Value {
+    json!({ "transport": { "protocol": "http", "network_proxy": { "from": "url", "url": url } } })
+}
 
 #[track_caller]
 fn refused(options: Value) -> String {
@@ -108,8 +112,21 @@ fn what_is_not_built_is_refused_with_its_place() {
             "transport.expect_continue_timeout: found 'soon', expected a duration",
         ),
         (
-            json!({ "transport": { "protocol": "http", "network_proxy": { "from": "url", "url": "http://x" } } }),
-            "transport.network_proxy: found 'url', expected none",
+            json!({ "transport": { "protocol": "http", "network_proxy": { "from": "env" } } }),
+            "transport.network_proxy: found 'env', expected none or url",
+        ),
+        (
+            network_proxy("https://u:secret@proxy.test"),
+            "found 'https://…@proxy.test', expected http or socks5, not TLS",
+        ),
+        (network_proxy("http://{env.HOST}"), "expected a URL without placeholders"),
+        (network_proxy("proxy.test:3128"), "found 'proxy.test:3128', expected a URL such as http://"),
+        (network_proxy("http://:80"), "found 'http://:80', expected a URL such as"),
+        (network_proxy(""), "found '', expected a URL such as"),
+        (network_proxy("socks5://%ff@proxy.test"), "expected a user name and a password"),
+        (
+            json!({ "transport": { "protocol": "http", "forward_proxy_url": "ftp://x" } }),
+            "transport.forward_proxy_url: found 'ftp://x'",
         ),
         (json!({ "transport": { "protocol": "http", "versions": ["3"] } }), "transport.versions[0]: found '3'"),
         (
@@ -203,6 +220,21 @@ fn transports() {
     assert_eq!((tls.server_name.as_deref(), tls.insecure), (Some("a.test"), true));
     assert!(matches!(&tls.roots, causeway_pipeline::Roots::These(roots) if *roots == [[1, 2, 3]]));
     assert_eq!(carried(json!({ "keep_alive": { "enabled": false } })).idle_timeout, Duration::ZERO);
+    for (url, protocol, address, credentials) in [
+        ("http://proxy.test", NetworkProxyProtocol::Http, "proxy.test:80", None),
+        ("http://a:b%3a@[::1]:3128/", NetworkProxyProtocol::Http, "[::1]:3128", Some(("a", "b:"))),
+        ("socks5://proxy.test", NetworkProxyProtocol::Socks5, "proxy.test:1080", None),
+        ("socks5h://a@proxy.test:9", NetworkProxyProtocol::Socks5, "proxy.test:9", Some(("a", ""))),
+    ] {
+        let carried = carried(network_proxy(url)["transport"].clone());
+        let found = carried.network_proxy.as_deref().expect("it has a network proxy");
+        let credentials = credentials.map(|(user, password): (&str, &str)| (user.to_owned(), password.to_owned()));
+        assert_eq!((found.protocol, &*found.address, &found.credentials), (protocol, address, &credentials), "{url}");
+        assert!(!format!("{found:?}").contains("b:"), "{found:?}");
+    }
+    assert!(carried(json!({ "protocol": "http", "network_proxy": { "from": "none" } })).network_proxy.is_none());
+    let former = carried(json!({ "protocol": "http", "forward_proxy_url": "http://proxy.test:3128" }));
+    assert_eq!(former.network_proxy.as_ref().map(|proxy| &*proxy.address), Some("proxy.test:3128"));
     let fastcgi = carried(json!({
         "protocol": "fastcgi", "root": "/srv", "dial_timeout": "1s", "read_timeout": "2s", "write_timeout": "3s",
         "capture_stderr": true,
