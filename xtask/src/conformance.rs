@@ -1,4 +1,5 @@
-//! Runs independent HTTP/1.1 conformance cases against the built server, directly and as a proxy.
+//! Runs independent HTTP/1.1 conformance cases against the built server, directly and as a proxy in
+//! several ways.
 //!
 //! The cases are not part of this repository. The step looks for them in ../shared/peer-suite, or in `$PEER_SUITE`.
 
@@ -14,6 +15,15 @@ use crate::tools;
 /// Severities that must pass. SHOULD cases are not run.
 const SEVERITIES: &str = "sec,must";
 
+/// The ways to the script's server, and the variables of `conformance/Caddyfile` with the ports of their sites.
+const WAYS: [(&str, &str); 5] = [
+    ("proxied", "PROXIED"),
+    ("with buffers and retries", "BUFFERS_AND_RETRIES"),
+    ("over a Unix socket", "UNIX_SOCKET"),
+    ("after a PROXY header", "PROXY_PROTOCOL"),
+    ("over h2c", "H2C"),
+];
+
 pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let suite = std::env::var_os("PEER_SUITE").map_or_else(|| house.root.join("../shared/peer-suite"), PathBuf::from);
     let script = suite.join("h1cases.py");
@@ -24,22 +34,26 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let causeway = binary(stage, house)?;
 
     let folder = house.scratch("conformance")?;
-    let (direct, proxy, origin) = (free_address()?, free_address()?, free_address()?);
-    // Off, since the admin endpoint has a fixed default port, which may be in use on a developer's machine.
-    let caddyfile = format!(
-        "{{\n\tadmin off\n}}\n:{} {{\n\trespond 200\n}}\n:{} {{\n\treverse_proxy {origin}\n}}\n",
-        direct.port(),
-        proxy.port()
-    );
-    std::fs::write(folder.join("Caddyfile"), caddyfile)?;
+    std::fs::write(folder.join("Caddyfile"), include_str!("conformance/Caddyfile"))?;
     let mut run = Command::new(causeway);
-    run.args(["run", "--config", "Caddyfile"]);
+    run.args(["run", "--config", "Caddyfile"]).env("SOCKET", folder.join("second.sock"));
+    let mut port = |name: &str| {
+        let address = free_address()?;
+        run.env(name, address.port().to_string());
+        anyhow::Ok(address)
+    };
+    let (direct, origin) = (port("DIRECT")?, port("ORIGIN")?);
+    for name in ["PROXY_PROTOCOL_2", "H2C_2"] {
+        port(name)?;
+    }
+    let mut ways = vec![("direct", direct, vec![])];
+    for (way, name) in WAYS {
+        ways.push((way, port(name)?, vec!["--backend".to_owned(), origin.port().to_string()]));
+    }
     let server = ChildServer::start(run, &folder, direct)?;
 
     let mut says = Vec::new();
-    for (what, address, more) in
-        [("direct", direct, vec![]), ("proxied", proxy, vec!["--backend".to_owned(), origin.port().to_string()])]
-    {
+    for (way, address, more) in ways {
         let mut cases = Command::new(&python);
         cases.arg(&script).arg(address.ip().to_string()).arg(address.port().to_string()).args(["--sev", SEVERITIES]);
         let output = stage.run({
@@ -47,11 +61,11 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
             cases
         });
         let output = output.map_err(|halt| match halt {
-            Halt::Failed(output) => Halt::Failed(format!("{what}: {output}server log:\n{}", server.log())),
+            Halt::Failed(output) => Halt::Failed(format!("{way}: {output}server log:\n{}", server.log())),
             other => other,
         })?;
         let score = output.lines().rfind(|line| line.starts_with("SCORE ")).unwrap_or_default();
-        says.push(format!("{what} {}", score.trim_start_matches("SCORE ")));
+        says.push(format!("{way} {}", score.trim_start_matches("SCORE ")));
     }
     Ok(Done::saying(says.join("; ")))
 }
