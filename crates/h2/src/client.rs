@@ -33,6 +33,8 @@ const STREAMS_MAX: usize = 4096;
 /// limit.
 const STREAMS_EARLY: usize = 100;
 
+const LIVENESS_PING: [u8; 8] = *b"liveness";
+
 /// The client's side of one HTTP/2 connection.
 ///
 /// It is driven as [`Server`](crate::Server) is. A stream exists until its response and its request are complete
@@ -238,6 +240,16 @@ impl Client {
                 None
             }
             _ => None,
+        }
+    }
+
+    /// Sends PING, which the server has to acknowledge (RFC 9113 §6.7). The acknowledgement is no event: any byte of the
+    /// server shows that the connection works.
+    pub fn ping(&mut self, out: &mut WriteList) {
+        if !self.connection.is_over() {
+            self.connection.begin(out);
+            // Always the same payload, since no acknowledgement is matched with its PING.
+            frame::put_ping(0, LIVENESS_PING, out);
         }
     }
 

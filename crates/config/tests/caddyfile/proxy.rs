@@ -298,10 +298,13 @@ fn transports() {
         ),
         ("transport http {\nkeepalive off\n}", http(json!({ "keep_alive": { "enabled": false } }))),
         (
-            "transport http {\nkeepalive 3s\nkeepalive_interval 3s\nkeepalive_idle_conns 5\nkeepalive_idle_conns_per_host 2\n}",
+            "transport http {\nkeepalive 3s\nkeepalive_interval 3s\nkeepalive_ping_interval 3s\nkeepalive_ping_timeout 3s\n\
+             keepalive_idle_conns 5\nkeepalive_idle_conns_per_host 2\n}",
             http(json!({ "keep_alive": {
                 "idle_timeout": nanoseconds,
                 "probe_interval": nanoseconds,
+                "ping_interval": nanoseconds,
+                "ping_timeout": nanoseconds,
                 "max_idle_conns": 5,
                 "max_idle_conns_per_host": 2,
             } })),

@@ -6,8 +6,10 @@
 //! An idle connection is kept for later calls. It is read all the same: an end, or bytes that belong to no call, close it.
 //!
 //! - `call`: one call on the connection
+//! - `liveness`: PINGs for an upstream that sends nothing
 
 mod call;
+mod liveness;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -31,6 +33,7 @@ use crate::machine::{ClientEvent, ClientMachine, Streams as _};
 use crate::transport::Transport;
 use crate::upstream::{Link, LinkState, UpstreamPool, WaitingCall};
 use call::{UpstreamCall, framing};
+use liveness::Liveness;
 
 /// Wakers that a connection keeps for later calls.
 const WAKES_KEPT: usize = 16;
@@ -53,6 +56,7 @@ pub(crate) struct ClientConnection<T: Transport> {
     blocked: Option<Instant>,
     /// It carried a call to its end.
     is_used: bool,
+    liveness: Liveness,
     ended: Ended,
 }
 
@@ -98,6 +102,7 @@ impl<T: Transport> ClientConnection<T> {
             arrived: 0,
             blocked: None,
             is_used: false,
+            liveness: Liveness::now(),
             ended: Ended::default(),
         }
     }
@@ -183,6 +188,9 @@ impl<T: Transport> ClientConnection<T> {
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
                     self.has_unsent_head = true;
+                    if self.calls.is_empty() {
+                        self.liveness = Liveness::now();
+                    }
                     let upstream = (Rc::clone(&self.origin.address), &*self.origin.spec);
                     self.calls.push(UpstreamCall::new(stream, call, wake, (body, framing), is_retry, upstream));
                 }
@@ -461,6 +469,7 @@ impl<T: Transport> ClientConnection<T> {
         }
         let is_end = match self.line.read(task) {
             Intake::Bytes(read) => {
+                self.liveness = Liveness::now();
                 if let Some(read) = read {
                     self.take_up(read, task);
                 }
@@ -525,6 +534,15 @@ impl<T: Transport> ClientConnection<T> {
             task.waker().wake_by_ref();
             return ControlFlow::Continue(());
         }
+        if let Some(deadline) = self.look_at_liveness(now, task, out) {
+            if now >= deadline {
+                self.fail_all(&CallFault::Stalled);
+                return ControlFlow::Break(());
+            }
+            next = Some(next.map_or(deadline, |next| next.min(deadline)));
+        }
+        let Self { calls, machine, origin, .. } = self;
+        let spec = &origin.spec;
         if calls.is_empty() && machine.waits_for() != WaitsFor::Nothing {
             let is_surplus = origin.pool.upgrade().is_none_or(|pool| pool.links().idle() > spec.idle_max);
             let deadline = self.line.since + spec.idle_timeout;

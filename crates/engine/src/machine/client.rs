@@ -113,6 +113,13 @@ impl ClientMachine {
         }
     }
 
+    /// Sends a message that the upstream has to answer at once, if the protocol has one.
+    pub(crate) fn ping(&mut self, out: &mut WriteList) {
+        if let Self::Http2(machine) = self {
+            machine.ping(out);
+        }
+    }
+
     pub(crate) fn handle_eof(&mut self) -> Option<ClientEvent> {
         match self {
             Self::Http1(machine) => machine.handle_eof().map(of_http1),

@@ -408,3 +408,39 @@ fn a_window_that_never_opens() {
     drop(client);
     all_home(&server);
 }
+
+// RFC 9113 §6.7: a receiver of PING acknowledges it. While calls are open and the upstream sends nothing, it gets PINGs; one
+// that does not acknowledge them counts as dead. An idle connection gets none.
+#[test]
+fn pings() {
+    let server = TestServer::start(|_| {});
+    let interval = Duration::from_millis(60);
+    let origin = Origin::new(vec![
+        |p| {
+            let stream = begin(p);
+            for _ in 0..3 {
+                let ping = p.await_frame(kind::PING);
+                p.frame(kind::PING, flag::ACK, 0, &ping.payload);
+            }
+            p.respond(stream, "late");
+            // No PING comes after the response.
+            let frames = std::iter::from_fn(|| p.try_frame());
+            assert_eq!(frames.map(|frame| frame.kind).collect::<Vec<_>>(), [kind::GOAWAY]);
+        },
+        |p| {
+            begin(p);
+            p.await_frame(kind::PING);
+            assert_eq!(p.frames_to_the_end(), [0; 0]);
+        },
+    ]);
+    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+        (transport.ping_interval, transport.ping_timeout) = (Some(interval), interval);
+        (transport.head_timeout, transport.idle_timeout) = (None, 4 * interval);
+    });
+    assert_eq!(ask(&server, &target(&origin)), whole(200, "late"));
+    std::thread::sleep(6 * interval);
+    assert_eq!(ask(&server, &target(&origin)), whole(502, ""));
+    origin.end();
+    all_home(&server);
+}

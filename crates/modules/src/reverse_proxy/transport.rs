@@ -82,6 +82,9 @@ struct KeepAliveConfig {
     max_idle_conns_per_host: usize,
     idle_timeout: Option<DurationConfig>,
     probe_interval: Option<DurationConfig>,
+    /// Not in Caddy, as the next one.
+    ping_interval: Option<DurationConfig>,
+    ping_timeout: Option<DurationConfig>,
 }
 
 /// Upper bound in bytes for the configured limit on response heads: a longer head could not be forwarded.
@@ -245,6 +248,14 @@ fn keep_alive(value: &Value, transport: &mut Transport, build: &mut Build<'_>) -
     }
     if let Some(interval) = &written.probe_interval {
         build.at("probe_interval", |build| switchable(interval, &mut transport.probe_interval, build))?;
+    }
+    if let Some(interval) = &written.ping_interval {
+        transport.ping_interval = build.at("ping_interval", |build| interval.read(build))?;
+    }
+    if let Some(limit) = &written.ping_timeout
+        && let Some(limit) = build.at("ping_timeout", |build| limit.read(build))?
+    {
+        transport.ping_timeout = limit;
     }
     if written.max_idle_conns_per_host > 0 {
         transport.idle_max = written.max_idle_conns_per_host;

@@ -30,6 +30,11 @@ pub struct Transport {
     pub fallback_delay: Option<Duration>,
     /// How often the kernel probes a silent connection over TCP; 30 s. `None` sends no probes.
     pub probe_interval: Option<Duration>,
+    /// The time without a byte of the upstream after which an HTTP/2 connection with open calls sends PING (RFC 9113
+    /// §6.7). `None`, the default, sends none: servers of gRPC may close connections with frequent ones.
+    pub ping_interval: Option<Duration>,
+    /// Time limit for a byte of the upstream after a PING, then the connection's calls fail; 15 s.
+    pub ping_timeout: Duration,
     /// Time limit for resolving the address, connecting and the TLS handshake together; 3 s.
     pub connect_timeout: Duration,
     /// Time limit for the response head, from the end of writing the request; `None` is no limit.
@@ -62,6 +67,8 @@ impl Default for Transport {
             local_address: None,
             fallback_delay: Some(Duration::from_millis(300)),
             probe_interval: Some(Duration::from_secs(30)),
+            ping_interval: None,
+            ping_timeout: Duration::from_secs(15),
             connect_timeout: Duration::from_secs(3),
             head_timeout: None,
             read_timeout: None,

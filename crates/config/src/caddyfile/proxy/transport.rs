@@ -123,6 +123,8 @@ const KEEPALIVE: &[Setting] = &[
         kind: ArgumentType::Duration,
         rule: "bad interval value '{}'; expected one such as 30s",
     },
+    duration("keepalive_ping_interval", "ping_interval"),
+    duration("keepalive_ping_timeout", "ping_timeout"),
     number("keepalive_idle_conns", "max_idle_conns"),
     number("keepalive_idle_conns_per_host", "max_idle_conns_per_host"),
 ];
@@ -137,6 +139,8 @@ const HTTP_OPTIONS: &[&str] = &[
     "keepalive_idle_conns",
     "keepalive_idle_conns_per_host",
     "keepalive_interval",
+    "keepalive_ping_interval",
+    "keepalive_ping_timeout",
     "local_address",
     "max_conns_per_host",
     "max_response_header",

@@ -287,6 +287,10 @@ fn options_of_connections() {
         let read = transport(json!({ "local_address": text }));
         assert_eq!(read.local_address, want.parse().ok(), "{text}");
     }
+    // Not in Caddy: without PINGs by default, as there.
+    let pings = transport(json!({ "keep_alive": { "ping_interval": "30s", "ping_timeout": "5s" } }));
+    let both = |transport: &Transport| (transport.ping_interval, transport.ping_timeout.as_secs());
+    assert_eq!((both(&default), both(&pings)), ((None, 15), (Some(Duration::from_secs(30)), 5)));
     let tls = transport(json!({ "tls": { "curves": ["x25519"] } })).tls.clone().expect("TLS");
     assert_eq!(tls.groups, ["x25519"]);
 }

@@ -1,0 +1,49 @@
+//! PINGs (RFC 9113 §6.7) that find an upstream which vanished without a word. TCP alone would take minutes.
+
+use std::task::Context as Task;
+use std::time::Instant;
+
+use causeway_message::WriteList;
+
+use super::ClientConnection;
+use crate::clock;
+use crate::machine::Streams as _;
+use crate::transport::Transport;
+
+/// The last sign of an upstream's life.
+#[derive(Clone, Copy)]
+pub(super) struct Liveness {
+    /// The time of the last bytes, or of the first call on an idle connection.
+    seen: Instant,
+    /// The time of a PING since then.
+    pinged: Option<Instant>,
+}
+
+impl Liveness {
+    pub(super) fn now() -> Self {
+        Self { seen: clock::now(), pinged: None }
+    }
+}
+
+impl<T: Transport> ClientConnection<T> {
+    /// Sends PING if it is time, for a connection with open calls. Returns the time of the next PING, or after one the time at which
+    /// the connection counts as dead. `None` without PINGs.
+    pub(super) fn look_at_liveness(
+        &mut self,
+        now: Instant,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) -> Option<Instant> {
+        let interval =
+            self.origin.spec.ping_interval.filter(|_| self.machine.is_multiplexed() && !self.calls.is_empty())?;
+        // An upstream that sends anything at all, on any stream, gets no PING.
+        let next_ping = self.liveness.seen + interval;
+        if self.liveness.pinged.is_none() && now >= next_ping {
+            self.machine.ping(out);
+            // The turn's own flush is over. If the kernel accepts no output, the time limit runs all the same.
+            self.flush(task, out);
+            self.liveness.pinged = Some(now);
+        }
+        Some(self.liveness.pinged.map_or(next_ping, |pinged| pinged + self.origin.spec.ping_timeout))
+    }
+}
