@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use causeway_config::caddyfile;
@@ -68,9 +68,15 @@ fn check(caddyfile: &str, requests: &[(String, [String; 3])]) {
 
 const OPTIONS: &str = "{\n\tadmin off\n\tauto_https off\n}\n";
 
-// One test for both: while one counts, a concurrent test must not allocate.
+// One test for all: while one counts, a concurrent test must not allocate.
 #[test]
-fn two_hundred_routes_and_two_hundred_sites() {
+fn requests_allocate_nothing() {
+    two_hundred_routes();
+    two_hundred_sites();
+    a_proxy_with_metrics_health_checks_and_retries();
+}
+
+fn two_hundred_routes() {
     // No index can distinguish these matchers, so a request evaluates every route before its own.
     let mut routes = format!("{OPTIONS}http://:0 {{\n\tbind 127.0.0.1\n");
     for number in 0..200 {
@@ -92,7 +98,9 @@ fn two_hundred_routes_and_two_hundred_sites() {
         (request, ["HTTP/1.1 200 OK\r\n".to_owned(), note, format!("route {number} /a path/{number} {number} x={number}\n")])
     });
     check(&routes, &requests);
+}
 
+fn two_hundred_sites() {
     let mut sites = OPTIONS.to_owned();
     for number in 0..200 {
         let _ = write!(
@@ -111,4 +119,24 @@ fn two_hundred_routes_and_two_hundred_sites() {
         )
     });
     check(&sites, &requests);
+}
+
+// The only worker is both the proxy and its upstreams.
+fn a_proxy_with_metrics_health_checks_and_retries() {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let upstream = free.local_addr().expect("a port").port();
+    drop(free);
+    let site = format!(
+        "{{\n\tadmin off\n\tauto_https off\n\tmetrics {{\n\t\tper_host\n\t}}\n}}\n\
+         http://a.test:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{upstream} localhost:{upstream} {{\n\
+         \t\thealth_uri /health\n\t\tfail_duration 30s\n\t\tunhealthy_status 5xx\n\t\tunhealthy_latency 10s\n\
+         \t\tlb_policy round_robin\n\t\tlb_retries 2\n\t\tlb_try_duration 5s\n\t}}\n}}\n\
+         http://127.0.0.1:{upstream} {{\n\tbind 127.0.0.1\n\trespond \"of {{host}} {{path}}\n\"\n}}\n\
+         http://a.test:{upstream} {{\n\tbind 127.0.0.1\n\trespond \"of {{host}} {{path}}\n\"\n}}\n"
+    );
+    let requests = [1, 2, 3, 4].map(|number| {
+        let request = format!("GET /{number} HTTP/1.1\r\nHost: a.test\r\nUser-Agent: a test\r\n\r\n");
+        (request, ["HTTP/1.1 200 OK\r\n".to_owned(), "\r\nVia: ".to_owned(), format!("of a.test /{number}\n")])
+    });
+    check(&site, &requests);
 }
