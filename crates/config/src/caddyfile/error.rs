@@ -250,6 +250,7 @@ impl Error {
 /// one.
 pub(crate) const GLOBAL_OPTION: &str = "unrecognized global option: {}";
 
+pub(crate) const UNREGISTERED: &str = "{} is not a registered directive";
 pub(crate) const MATCHER_NAME: &str = "unrecognized matcher name: {}; expected one defined in this block";
 pub(crate) const MATCHER_TWICE: &str = "matcher is defined more than once: {}";
 pub(crate) const NAMED_ROUTE: &str = "cannot invoke named route '{}', which was not defined";
@@ -291,25 +292,31 @@ impl fmt::Display for Error {
                 match (near, other) {
                     (_, Some(other)) => write!(f, " (a directive of another server; here: {other})")?,
                     (Some(near), None) => write!(f, " (did you mean \"{near}\"?)")?,
-                    (None, None) => {}
+                    (None, None) => write_plugin(f, name)?,
                 }
                 match braces {
+                    _ if hint::of_a_plugin(name).is_some() => {}
                     None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?")?,
                     Some(false) if near.is_none() => write!(f, "; expected a directive. {SECOND_SITE}")?,
                     Some(_) => f.write_str("; expected a directive")?,
                 }
             }
-            ErrorKind::Unknown { expected, name, .. } => {
+            ErrorKind::Unknown { rule, expected, name } => {
                 if let Some(near) = hint::near(expected.iter().copied(), name) {
                     write!(f, " (did you mean \"{near}\"?)")?;
                 }
-                if !expected.is_empty() {
+                if *rule == GLOBAL_OPTION && hint::of_a_plugin(name).is_some() {
+                    write_plugin(f, name)?;
+                } else if !expected.is_empty() {
                     write!(f, "; expected {}", expected.join(", "))?;
                 }
             }
             ErrorKind::Word { rule, found } => {
                 if let Some(near) = hint::near_in_sentence(rule, found) {
                     write!(f, " (did you mean \"{near}\"?)")?;
+                }
+                if *rule == UNREGISTERED {
+                    write_plugin(f, found)?;
                 }
             }
             _ => {}
@@ -321,6 +328,14 @@ impl fmt::Display for Error {
             Some(imported) => write!(f, " (imported at {})", imported.at),
             None => Ok(()),
         }
+    }
+}
+
+/// Names the plugin of a directive or a global option, if it is known.
+fn write_plugin(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    match hint::of_a_plugin(name) {
+        Some((plugin, instead)) => write!(f, " (of the plugin {plugin}, which is not built in; here: {instead})"),
+        None => Ok(()),
     }
 }
 

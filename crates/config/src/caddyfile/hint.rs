@@ -1,5 +1,5 @@
-//! Guesses the intended word: a close spelling, our equivalent of another server's directive, or a misplaced site
-//! address.
+//! Guesses the intended word: a close spelling, our equivalent of another server's directive or of a plugin's, or a
+//! misplaced site address.
 
 /// The known word closest to `written`: at most two edits away, and fewer edits than half of its letters.
 pub(crate) fn near<'a>(known: impl Iterator<Item = &'a str>, written: &str) -> Option<&'a str> {
@@ -57,6 +57,31 @@ pub(crate) fn of_another_server(directive: &str) -> Option<&'static str> {
     // In nginx a line ends with a semicolon, which is a part of the word here.
     let directive = directive.trim_end_matches(';');
     HINTS.iter().find(|(names, _)| names.contains(&directive)).map(|(_, hint)| *hint)
+}
+
+/// The plugin of Caddy that a directive or a global option belongs to, and our alternative.
+pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
+    const PLUGINS: &[(&[&str], &str, &str)] = &[
+        (&["php_server", "php", "frankenphp"], "FrankenPHP", "php_fastcgi, with PHP-FPM"),
+        (&["mercure"], "Mercure", "reverse_proxy to a Mercure hub"),
+        (&["vulcain"], "Vulcain", "reverse_proxy to a Vulcain gateway"),
+        (&["coraza_waf"], "Coraza", "no equivalent"),
+        (&["crowdsec", "appsec"], "CrowdSec", "its bouncer for firewalls, which reads the access log"),
+        (&["webdav"], "WebDAV", "reverse_proxy to a WebDAV server"),
+        (&["security", "authenticate", "authorize", "authp"], "caddy-security", "forward_auth, or basic_auth"),
+        (&["jwtauth"], "caddy-jwt", "forward_auth"),
+        (&["layer4"], "layer4", "no equivalent: this server carries HTTP only"),
+        (&["forward_proxy"], "forwardproxy", "no equivalent: this server is no forward proxy"),
+        (&["dynamic_dns"], "dynamicdns", "a program that updates the DNS record"),
+        (&["cgi"], "caddy-cgi", "reverse_proxy with `transport fastcgi`"),
+        (&["exec", "supervisor"], "exec or supervisor", "a unit of systemd"),
+        (&["replace"], "replace-response", "no equivalent"),
+        (&["realip"], "realip", "trusted_proxies in the global option servers"),
+        (&["geoip", "geo_ip", "maxmind_geolocation"], "MaxMind GeoIP", "no equivalent"),
+        (&["s3proxy"], "s3-proxy", "reverse_proxy to the bucket's address"),
+    ];
+    let (_, plugin, instead) = PLUGINS.iter().find(|(names, ..)| names.contains(&name))?;
+    Some((plugin, instead))
 }
 
 /// The equivalent of an nginx variable that `word` contains; returns both.

@@ -16,7 +16,9 @@ pub(crate) use storage::storage_module;
 
 use super::directives::{cache_members, protocols};
 use super::dispenser::{Dispenser, Scope, unread};
-use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, NameTable, SERVER_NAME_TWICE, SERVERS_TWICE};
+use super::error::{
+    DURATION, Error, ErrorKind, GLOBAL_OPTION, NameTable, SERVER_NAME_TWICE, SERVERS_TWICE, UNREGISTERED,
+};
 use super::log::{self, Logger};
 use super::quantity::integer;
 use super::registry::Directives;
@@ -260,7 +262,7 @@ fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
 fn order(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) -> Result<(), Error> {
     let directive = d.require()?;
     if !directives.knows(&directive.text) {
-        return Err(d.word("{} is not a registered directive"));
+        return Err(d.word(UNREGISTERED));
     }
     let position = d.require()?;
     let mut order = options.order.take().unwrap_or_else(|| directives.order().to_vec());

@@ -484,6 +484,22 @@ fn words_of_other_servers() {
         assert!(error.starts_with("Caddyfile:2:1: unrecognized directive: "), "{error}");
         assert!(error.contains("of another server; here: ") && error.contains(want), "{error}");
     }
+    for (text, want) in [
+        (
+            ":80\nphp_server",
+            "2:1: unrecognized directive: php_server (of the plugin FrankenPHP, which is not built in; here: php_fastcgi, with PHP-FPM)",
+        ),
+        (
+            "{\nlayer4 {\n}\n}",
+            "2:1: unrecognized global option: layer4 (of the plugin layer4, which is not built in; here: no equivalent: this server carries HTTP only)",
+        ),
+        (
+            "{\norder webdav last\n}",
+            "2:7: parsing caddyfile tokens for 'order': webdav is not a registered directive (of the plugin WebDAV, which is not built in; here: reverse_proxy to a WebDAV server)",
+        ),
+    ] {
+        assert_eq!(read(text).unwrap_err().to_string(), format!("Caddyfile:{want}"));
+    }
     let warnings = read(":80 {\n\ttry_files $uri /b;\n}\n").unwrap().warnings;
     let warnings = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
     assert_eq!(
