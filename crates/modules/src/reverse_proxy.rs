@@ -9,7 +9,7 @@
 //! - `policy`, `cookie`: load balancing
 //! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
-//! - `buffer`: bodies that are read into memory first
+//! - `buffer`, `incremental`: bodies that are read into memory first, and messages that forbid it
 //! - `exchange`: the call to the upstream
 //! - `carriage`, `httpgrpc`, `fastcgi`: the wire form of requests and responses
 //! - `answer`, `switch`: build the client's response from the upstream's, and tunnels
@@ -33,6 +33,7 @@ mod forwarded;
 pub(crate) mod handle_response;
 mod health;
 mod httpgrpc;
+mod incremental;
 mod placeholders;
 mod policy;
 mod request;
@@ -99,11 +100,13 @@ struct ReverseProxyConfig {
     #[serde(default)]
     response_buffers: i64,
     #[serde(default)]
+    proxy_status_name: String,
+    #[serde(default)]
     handle_response: Vec<IgnoredAny>,
 }
 
 /// Caddy's options that this version does not support.
-const UNBUILT: &[&str] = &["circuit_breaker", "proxy_status_name"];
+const UNBUILT: &[&str] = &["circuit_breaker"];
 
 /// The compiled handler, shared by all workers.
 struct ReverseProxyPlan {
@@ -131,6 +134,8 @@ struct ReverseProxyPlan {
     request_buffers: Option<usize>,
     /// Bytes of a response's content that are read before its head is forwarded.
     response_buffers: Option<usize>,
+    /// The name of this server in Proxy-Status.
+    proxy_status_name: Option<Box<str>>,
     /// The rewrite sets a method without content.
     drops_body: bool,
     trusted: Box<[IpNet]>,
@@ -244,6 +249,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         is_verbose: written.verbose_logs,
         request_buffers: buffer::read_option("request_buffers", written.request_buffers, build)?,
         response_buffers: buffer::read_option("response_buffers", written.response_buffers, build)?,
+        proxy_status_name: (!written.proxy_status_name.is_empty()).then(|| written.proxy_status_name.into()),
         drops_body,
         trusted,
         response_routes: response_routes.into(),
@@ -257,7 +263,10 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 impl Handler for ReverseProxy {
     fn enter(&self, cx: &mut Context) -> Step {
         let local = Rc::clone(cx.generation().state(self.local));
-        buffer::request(cx, &local, begin).unwrap_or_else(|| begin(cx, local))
+        match incremental::check_request(cx, &local.plan) {
+            Ok(()) => buffer::request(cx, &local, begin).unwrap_or_else(|| begin(cx, local)),
+            Err(fault) => Step::Fail(fault),
+        }
     }
 
     // Reached only through `handle_response`, after its routes have responded: the held upstream response is not

@@ -79,17 +79,17 @@ fn what_is_not_built() {
         ),
         // The message quotes the operator's text, not its form in the JSON.
         (
-            ":8080\nreverse_proxy a:80 {\n\ttransport http {\n\t\tnetwork_proxy url http://p:3128\n\t}\n}\n",
-            "Caddyfile:4:17: found 'url', expected none: connections through another proxy are not built into this version",
+            ":8080\nreverse_proxy a:80 {\n\ttransport http {\n\t\tnetwork_proxy url ftp://p:3128\n\t}\n}\n",
+            "Caddyfile:4:21: found 'ftp://p:3128', expected a URL such as http://proxy.internal:3128 or socks5://proxy.internal:1080",
         ),
         (
             "{\n\tlog {\n\t\toutput file /proc/none/x\n\t}\n}\n\n:8080\nrespond hi\n",
             "Caddyfile:3:3: found '/proc/none/x: No such file or directory (os error 2)', expected a file that can be written",
         ),
         (
-            ":8080 {\n\treverse_proxy a:80 {\n\t\tproxy_status_name 3\n\t}\n}\n:8081 {\n\treverse_proxy a:80 {\n\t\tproxy_status_name 3\n\t}\n}\n",
-            "Caddyfile:3:21: found '3', expected nothing: `proxy_status_name` is not built into this version (or the same word on \
-             line 8)",
+            ":8080 {\n\treverse_proxy a:80 {\n\t\ttransport http {\n\t\t\tversions 3\n\t\t}\n\t}\n}\n\
+             :8081 {\n\treverse_proxy a:80 {\n\t\ttransport http {\n\t\t\tversions 3\n\t\t}\n\t}\n}\n",
+            "Caddyfile:4:13: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (or the same word on line 11)",
         ),
         // The plan detects these; the position comes from a search for the word in the text.
         (
@@ -101,8 +101,8 @@ fn what_is_not_built() {
             "Caddyfile:2:13: found 'unix//run/php.sock|0222', expected unix/PATH without permissions, which are for listeners",
         ),
         (
-            ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\tproxy_status_name 3\n}\n",
-            "Caddyfile:4:20: found '3', expected nothing: `proxy_status_name` is not built into this version",
+            ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\ttransport http {\n\t\tversions 3\n\t}\n}\n",
+            "Caddyfile:5:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version",
         ),
         (
             ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80000\n\t}\n}\n",

@@ -16,7 +16,7 @@ use super::carriage::Carriage;
 use super::dynamic::{Upstreams, Waited};
 use super::retry::{Attempt, Replay, Retries, Tries};
 use super::switch::Switch;
-use super::{Local, ReverseProxyPlan, bad_gateway, buffer, request};
+use super::{Local, ReverseProxyPlan, bad_gateway, buffer, incremental, request};
 
 /// Most interim (1xx) responses that are forwarded for one call.
 pub(super) const INTERIMS_MAX: u8 = 64;
@@ -254,6 +254,10 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
                 }
             }
             if let Some(bytes_max) = plan.response_buffers.filter(|_| buffer::is_for_answer(cx, &call)) {
+                if incremental::is_marked(call.head().fields()) {
+                    let fault = incremental::refuse(cx, plan, Some(call.head().fields()));
+                    return Step::Fail(fault);
+                }
                 return cx.wait(buffer::Answer::new(call, asked, bytes_max), buffered);
             }
             unwrap(cx, &local, call, asked, &place, began)

@@ -17,6 +17,7 @@ mod dynamic;
 mod fastcgi;
 mod health;
 mod httpgrpc;
+mod incremental;
 mod load;
 mod policy;
 mod request;

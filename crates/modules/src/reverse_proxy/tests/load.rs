@@ -58,7 +58,6 @@ fn what_is_not_built_is_refused_with_its_place() {
         ),
         (json!({ "circuit_breaker": {} }), "circuit_breaker"),
         (json!({ "stream_timeout": "soon" }), "stream_timeout: found 'soon'"),
-        (json!({ "proxy_status_name": "a" }), "proxy_status_name"),
         (json!({ "load_balancing": { "try_duration": "soon" } }), "load_balancing.try_duration: found 'soon'"),
         (json!({ "load_balancing": { "retry_match": [{ "no": 1 }] } }), "retry_match[0]"),
         (json!({ "health_checks": { "passive": { "max_fails": -1 } } }), "passive.max_fails: found '-1'"),
