@@ -37,7 +37,7 @@ use causeway_pipeline::{
 };
 use serde::Deserialize;
 
-use functions::{Executed, Failed, FieldChange, Known};
+use functions::{Executed, Failed, FieldChange, Known, Wanted};
 use request::Snapshot;
 
 /// Bytes of a template; a longer response is an error.
@@ -231,23 +231,14 @@ fn execute(
             }
             respond(cx, status, output, &changes)
         }
-        Some((Ok(Executed::Unknown(wanted)), mut known)) if left > 0 => {
-            for name in wanted.placeholders {
-                let value = cx.with_scratch(|cx, text| {
-                    cx.render_placeholder(plan.placeholders, &name, text);
-                    text.clone()
-                });
-                known.placeholders.insert(name, value);
+        Some((Ok(Executed::Unknown(wanted)), known)) if left > 0 => {
+            let is_body = |name: &str| matches!(name, "http.request.body" | "http.request.body_base64");
+            let needs_body = wanted.placeholders.iter().any(|name| is_body(name));
+            let evaluate = move |cx: &mut Context| again(cx, plan, snapshot, status, known, wanted, left - 1);
+            match needs_body {
+                true => cx.with_body_text(evaluate),
+                false => evaluate(cx),
             }
-            if wanted.includes.is_empty() {
-                return execute(cx, plan, snapshot, status, known, left - 1);
-            }
-            let used: usize = known.includes.values().flatten().map(Vec::len).sum();
-            let including = include::responses(cx, wanted.includes, TEMPLATE_BYTES_MAX.saturating_sub(used));
-            cx.wait(including, move |cx, responses| {
-                known.includes.extend(responses);
-                execute(cx, plan, snapshot, status, known, left - 1)
-            })
         }
         Some((Ok(Executed::Unknown(_)), _)) => {
             fail(cx, broken(format!("a template needs new values in each of {EXECUTIONS_MAX} executions")))
@@ -260,6 +251,34 @@ fn execute(
         }
         // The job has panicked.
         None => fail(cx, Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    })
+}
+
+/// Evaluates the values that an execution needed, and executes the template again.
+fn again(
+    cx: &mut Context,
+    plan: Arc<TemplatesPlan>,
+    snapshot: Arc<Snapshot>,
+    status: StatusCode,
+    mut known: Known,
+    wanted: Wanted,
+    left: u32,
+) -> Step {
+    for name in wanted.placeholders {
+        let value = cx.with_scratch(|cx, text| {
+            cx.render_placeholder(plan.placeholders, &name, text);
+            text.clone()
+        });
+        known.placeholders.insert(name, value);
+    }
+    if wanted.includes.is_empty() {
+        return execute(cx, plan, snapshot, status, known, left);
+    }
+    let used: usize = known.includes.values().flatten().map(Vec::len).sum();
+    let including = include::responses(cx, wanted.includes, TEMPLATE_BYTES_MAX.saturating_sub(used));
+    cx.wait(including, move |cx, responses| {
+        known.includes.extend(responses);
+        execute(cx, plan, snapshot, status, known, left)
     })
 }
 

@@ -34,18 +34,37 @@ pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
         return None;
     }
     let body = cx.take_body()?;
-    Some(cx.wait_for(ReadBody::new(body, TEXT_BYTES_MAX), move |cx, BodyRead { bytes, trailers, end }| match end {
-        ReadEnd::Whole => {
-            cx.hold_body(bytes, trailers);
-            Step::Next
-        }
-        ReadEnd::Broken(BodyFault::TooLarge) if excess == Excess::IsText => {
-            cx.set_body_text(TOO_LARGE);
-            Step::Next
-        }
-        ReadEnd::Longer(..) => Step::Fail(Fault::body(BodyFault::TooLarge)),
-        ReadEnd::Broken(fault) => Step::Fail(Fault::body(fault)),
+    Some(cx.wait_for(ReadBody::new(body, TEXT_BYTES_MAX), move |cx, read| match keep(cx, read, excess) {
+        Ok(()) => Step::Next,
+        Err(fault) => Step::Fail(fault),
     }))
+}
+
+/// Keeps the body for the placeholder, and for handlers that take it later.
+fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
+    let BodyRead { bytes, trailers, end } = read;
+    match end {
+        ReadEnd::Whole => cx.hold_body(bytes, trailers),
+        ReadEnd::Broken(BodyFault::TooLarge) if excess == Excess::IsText => cx.set_body_text(TOO_LARGE),
+        ReadEnd::Longer(..) => return Err(Fault::body(BodyFault::TooLarge)),
+        ReadEnd::Broken(fault) => return Err(Fault::body(fault)),
+    }
+    Ok(())
+}
+
+impl Context {
+    /// Reads the request's body for `{http.request.body}`, and then continues with `then`: for handlers that know only at
+    /// run time that the placeholder is used. Fails with 413 beyond 16 MiB.
+    pub fn with_body_text(&mut self, then: impl FnOnce(&mut Self) -> Step + 'static) -> Step {
+        if self.body_text().is_some() || self.read_held_body() {
+            return then(self);
+        }
+        let Some(body) = self.take_body() else { return then(self) };
+        self.wait(ReadBody::new(body, TEXT_BYTES_MAX), move |cx, read| match keep(cx, read, Excess::IsText) {
+            Ok(()) => then(cx),
+            Err(fault) => Step::Fail(fault),
+        })
+    }
 }
 
 /// Reads a body until its end, or until it exceeds a limit. The content is copied: holding the frames instead would pin

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use causeway_pipeline::Registry;
+use causeway_pipeline::{BodyFault, Registry};
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
@@ -56,6 +56,23 @@ fn check(kit: &mut Kit, template: &str, want: &str) -> TestResponse {
     let response = kit.send(&request(template));
     assert_eq!((response.text(), response.status), (want, 200), "{template}");
     response
+}
+
+// Caddy: the request's body is read when a template uses its placeholder.
+#[test]
+fn the_body_of_a_request() {
+    let mut kit = kit(json!({}));
+    let mut post = |template: &str, body: &str| {
+        let request = Request::new("POST", "/").content(body).field("T", template).field("Type", "text/html");
+        let response = kit.send(&request);
+        (response.status, response.text().to_owned())
+    };
+    let template = "{{placeholder \"http.request.body\"}} {{ph \"http.request.body_base64\"}}";
+    assert_eq!(post(template, "posted"), (200, "posted cG9zdGVk".to_owned()));
+    assert_eq!(post(template, ""), (200, " ".to_owned()));
+    let broken = Request::new("POST", "/").content("a").body_fails(BodyFault::Malformed);
+    let response = kit.send(&broken.field("T", template).field("Type", "text/html"));
+    assert_eq!((response.status, response.text()), (400, "failed: 400"));
 }
 
 // Caddy's documentation, templates: the values of the request, the placeholders, and the functions for texts.
