@@ -53,6 +53,8 @@ pub struct Server {
     is_connect: bool,
     // The client waits for a 100 that has not been sent.
     expects_continue: bool,
+    // A 101 needs a 100 before it, although the request has no content.
+    continue_before_switch: bool,
     // Whether a byte of the next request has been received.
     begun: bool,
     empty_lines: u8,
@@ -105,6 +107,7 @@ impl Server {
             is_head: false,
             is_connect: false,
             expects_continue: false,
+            continue_before_switch: false,
             begun: false,
             empty_lines: 0,
         }
@@ -293,6 +296,10 @@ impl Server {
             (_, true) => Persistence::KeepAlive,
             (_, false) => Persistence::Close,
         };
+        // RFC 9110 §7.8: an expectation is met first, also that of a request without content.
+        if self.continue_before_switch && status == StatusCode::SWITCHING_PROTOCOLS {
+            encode::informational(StatusCode::CONTINUE, &FieldMap::new(), out);
+        }
         encode::response_head(head, length, persistence, Some(date), out);
         self.outbound = outbound;
         if outbound == Outbound::Tunnel && matches!(self.inbound, Inbound::Done) {
@@ -440,6 +447,7 @@ impl Server {
         // Stream numbers are not reused.
         self.keep = facts.keep && self.stream < u32::MAX - 1;
         self.expects_continue = facts.expects_continue;
+        self.continue_before_switch = facts.continue_before_switch;
         self.outbound = Outbound::Open;
         self.inbound = match facts.body {
             BodyLength::None | BodyLength::Sized(0) => Inbound::Done,

@@ -161,6 +161,19 @@ fn tunnels() {
     conn.server.finish(ONE, &mut conn.out);
     assert!(conn.server.wants_close() && conn.server.is_idle());
 
+    // §7.8: with an expectation, 100 comes before 101. Another response needs none.
+    let asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n";
+    for (status, framing, want) in [
+        (101, Framing::Tunnel, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n"),
+        (200, Framing::Empty, "HTTP/1.1 200 OK\r\n"),
+    ] {
+        let mut conn = Conn::new();
+        conn.feed(asked);
+        conn.server.send_head(ONE, &head(status), framing, DATE, &mut conn.out);
+        let text = conn.written();
+        assert!(text.starts_with(want) && !text.contains("Connection: close"), "{text}");
+    }
+
     // Our direction ends first.
     let mut conn = Conn::new();
     conn.feed(b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n");

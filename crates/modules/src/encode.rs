@@ -141,8 +141,12 @@ impl Encode {
     }
 
     /// Returns whether a body may be compressed: long enough, and of a kind that has one representation.
-    fn is_eligible(&self, body: &Body) -> bool {
+    fn is_eligible(&self, body: &Body, cx: &Context) -> bool {
         match body {
+            // A response of an upstream to HEAD: its Content-Length is that of GET, and without one the content is unknown.
+            body if body.len() == Some(0) && cx.original().method() == Method::Head => {
+                cx.response().fields().content_length().ok().flatten().is_some_and(|len| len > self.length_min)
+            }
             Body::Empty | Body::Parts(_) | Body::Tunnel(_) => false,
             // DEVIATES from Caddy, which compresses a body of unknown length only if the first piece is long enough. The first piece is not
             // there yet, and its length has no relation to the whole.
@@ -174,7 +178,7 @@ impl Handler for Encode {
             || cx.original().method() == Method::Connect
             || fields.get(names::CONTENT_ENCODING).is_some_and(|coding| !coding.is_empty())
             || fields.has_token(names::CACHE_CONTROL, "no-transform");
-        if is_excluded || !self.is_eligible(&body) || !self.matcher.holds(fields, status) {
+        if is_excluded || !self.is_eligible(&body, cx) || !self.matcher.holds(fields, status) {
             return response(body);
         }
         // Also without a coding, so that a shared cache gives this response to no client that accepts one.

@@ -10,6 +10,8 @@ use crate::framing::{Options, body_length};
 pub(super) struct Facts {
     pub(super) body: BodyLength,
     pub(super) expects_continue: bool,
+    /// It has an expectation, no content, and Upgrade.
+    pub(super) continue_before_switch: bool,
     pub(super) upgrade: bool,
     pub(super) keep: bool,
 }
@@ -20,12 +22,19 @@ pub(super) fn examine(head: &Head) -> Result<Facts, HeadFault> {
     check_target(head.method(), head.target())?;
     check_host(fields, is_10)?;
     let body = body_length(fields, is_10)?;
-    let expects_continue = expects_continue(fields, is_10)? && !matches!(body, BodyLength::None | BodyLength::Sized(0));
+    let is_expecting = expects_continue(fields, is_10)?;
+    let has_content = !matches!(body, BodyLength::None | BodyLength::Sized(0));
     let options = Options::of(fields);
     // RFC 9110 §7.8: Upgrade counts only if Connection lists it, and never in HTTP/1.0.
     let upgrade = !is_10 && options.upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;
     let keep = options.keep(is_10);
-    Ok(Facts { body, expects_continue, upgrade, keep })
+    Ok(Facts {
+        body,
+        expects_continue: is_expecting && has_content,
+        continue_before_switch: is_expecting && !has_content && upgrade,
+        upgrade,
+        keep,
+    })
 }
 
 // RFC 9112 §3.2.3, §3.2.4: the target forms of each method; RFC 9110 §9.3.6: CONNECT needs a port.

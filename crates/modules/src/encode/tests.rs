@@ -143,6 +143,13 @@ fn head_and_not_modified() {
     let mut encoding = kit(both(), json!({ "body": text(5000) }));
     let head = encoding.send(&Request::new("HEAD", "/").field("Accept-Encoding", "gzip"));
     assert_eq!((head.field("content-encoding"), head.field("vary")), (Some("gzip"), Some("Accept-Encoding")));
+    // §8.6: a response of an upstream, whose Content-Length is that of the uncompressed content.
+    for (length, want) in [("3000", (Some("gzip"), None)), ("100", (None, Some("100")))] {
+        let headers = json!({ "Content-Type": ["text/plain"], "Content-Length": [length] });
+        let mut encoding = kit(both(), json!({ "headers": headers }));
+        let head = encoding.send(&Request::new("HEAD", "/").field("Accept-Encoding", "gzip"));
+        assert_eq!((head.field("content-encoding"), head.field("content-length")), want, "{length}");
+    }
     let mut encoding = kit(both(), json!({ "status_code": 304 }));
     let answer = encoding.send(&Request::get("/").field("Accept-Encoding", "gzip"));
     assert_eq!(

@@ -52,9 +52,9 @@ fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step
     cx.response_mut().remove(names::SERVER);
     let changes = local.plan.headers.as_ref().filter(|headers| headers.changes_answers());
     let put = match changes {
-        None => put_fields(cx, &call, |name| !request::is_of_connection(name)),
+        None => put_fields(cx, &call, |name| is_kept(name, status)),
         Some(headers) => {
-            strip(call.head_mut().fields_mut());
+            strip(call.head_mut().fields_mut(), status);
             headers.apply_to_answer(cx, &call, status);
             put_fields(cx, &call, |_| true)
         }
@@ -67,6 +67,12 @@ fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step
     let body = call.into_body();
     let body = if body.is_empty() { Body::Empty } else { Body::Incoming(body) };
     Step::Respond(Response { status, body })
+}
+
+/// Returns whether a field of the upstream's response reaches the client.
+// DEVIATES Caddy: RFC 9110 §15.5.22: a 426 has Upgrade, with the protocols that the origin requires.
+fn is_kept(name: NameRef<'_>, status: StatusCode) -> bool {
+    !request::is_of_connection(name) || name == NameRef::Known(names::UPGRADE) && status == StatusCode::UPGRADE_REQUIRED
 }
 
 /// Appends the response's fields for which `keep` returns true, except those that its `Connection` names.
@@ -97,13 +103,15 @@ pub(super) fn put_copied(cx: &mut Context, call: &Call, wants: impl Fn(NameRef<'
 }
 
 /// Removes the fields that belong to the upstream's connection.
-pub(super) fn strip(fields: &mut FieldMap) {
+pub(super) fn strip(fields: &mut FieldMap, status: StatusCode) {
     if Named::of(fields).0.is_some() {
         // Copied first: the names are in a field that is removed.
         let connection: Vec<Vec<u8>> = fields.list(names::CONNECTION).map(<[u8]>::to_vec).collect();
-        fields.retain(|name, _| !connection.iter().any(|named| named.eq_ignore_ascii_case(name.as_str().as_bytes())));
+        let is_named =
+            |name: NameRef<'_>| connection.iter().any(|named| named.eq_ignore_ascii_case(name.as_str().as_bytes()));
+        fields.retain(|name, _| name == NameRef::Known(names::UPGRADE) || !is_named(name));
     }
-    fields.retain(|name, _| !request::is_of_connection(name));
+    fields.retain(|name, _| is_kept(name, status));
 }
 
 /// The fields that `Connection` names; `None` if it contains only `keep-alive` and `close`.

@@ -344,7 +344,7 @@ fn inform(cx: &mut Context, status: StatusCode, mut fields: FieldMap) {
     if matches!(status.as_u16(), 100 | 101) {
         return;
     }
-    super::answer::strip(&mut fields);
+    super::answer::strip(&mut fields, status);
     cx.inform(status, fields);
 }
 

@@ -36,9 +36,8 @@ impl Switch {
             return match protocol {
                 Some(protocol) if is_extended && protocol.eq_ignore_ascii_case(b"websocket") => Ok(Self::Connect),
                 // RFC 9220 §3: 501 for an unknown protocol.
-                Some(_) if is_extended => Err(unknown(StatusCode::NOT_IMPLEMENTED)),
                 // DEVIATES Caddy: it requests a tunnel from the upstream, and then returns an ordinary response.
-                _ => Err(unknown(StatusCode::METHOD_NOT_ALLOWED)),
+                _ => Err(unknown()),
             };
         }
         let Some(protocol) = protocol.filter(|_| cx.arrival().upgrade) else { return Ok(Self::None) };
@@ -71,8 +70,11 @@ fn is_h2c(protocol: &[u8]) -> bool {
 }
 
 #[cold]
-fn unknown(status: StatusCode) -> Fault {
-    Fault { status, reason: Reason::Text("CONNECT is forwarded for WebSockets only".into()) }
+fn unknown() -> Fault {
+    Fault {
+        status: StatusCode::NOT_IMPLEMENTED,
+        reason: Reason::Text("CONNECT is forwarded for WebSockets only".into()),
+    }
 }
 
 /// Responds with a tunnel: from here on each side's bytes are forwarded to the peer on the opposite side.

@@ -310,7 +310,11 @@ impl Exchange {
 
     fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
         let _span = stage::ENCODE.enter();
-        let Response { mut status, body } = response;
+        let Response { mut status, mut body } = response;
+        // RFC 9110 §15.3.6: a 205 has no content, but a length.
+        if status == StatusCode::RESET_CONTENT {
+            body = Body::Empty;
+        }
         if status.is_informational() && !matches!(body, Body::Tunnel(_)) {
             status = self.after_interim(status, machine, out);
         }

@@ -42,6 +42,20 @@ fn fields_of_the_answer() {
     }
 }
 
+// RFC 9110 §15.5.22: a 426 has Upgrade. The field of other responses concerns the upstream's connection (§7.8).
+#[test]
+fn upgrade_of_a_426() {
+    for headers in [json!({}), json!({ "headers": { "response": { "set": { "X-A": ["a"] } } } })] {
+        let mut kit = kit(headers);
+        for (status, want) in [(426, Some("HTTP/3.0")), (200, None)] {
+            let (call, pending) = ask(&mut kit, &Request::get("/"));
+            call.answer(status, &[("Connection", "upgrade"), ("Upgrade", "HTTP/3.0")], Some(0));
+            call.end();
+            assert_eq!(pending.finish(&mut kit).field("Upgrade"), want, "{status}");
+        }
+    }
+}
+
 // Caddy, headers.response: applies to the upstream's response, and sees its placeholders.
 #[test]
 fn operations_on_the_answer() {

@@ -69,7 +69,7 @@ fn an_extended_connect_becomes_an_upgrade() {
     assert_eq!(answer.field("Sec-WebSocket-Protocol"), Some("p"));
     // RFC 9220 §3; RFC 9110 §9.3.6.
     assert_eq!(kit.send(&extended_connect("connect-udp")).status, 501);
-    assert_eq!(kit.send(&Request::new("CONNECT", "a.test:443")).status, 405);
+    assert_eq!(kit.send(&Request::new("CONNECT", "a.test:443")).status, 501);
 }
 
 #[test]
