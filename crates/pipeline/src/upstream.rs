@@ -11,7 +11,9 @@
 //! - `transport`: versions, TLS and limits of calls
 //! - `report`: log lines for failed calls
 //! - `status`: the state of an upstream that all workers share
+//! - `breaker`: an upstream's circuit breaker, part of that state
 
+mod breaker;
 mod report;
 mod status;
 mod transport;
@@ -31,6 +33,9 @@ use progress::Stamp;
 use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
 use crate::handler::Step;
+pub use breaker::{
+    BreakerChange, BreakerPhase, BreakerSettings, CallOutcome, CircuitBreaker, LatencyLimit, Permit, SHARE_WHOLE,
+};
 pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};

@@ -1,10 +1,13 @@
-//! The state of an upstream that all workers share: its failures, its health checks, and its requests in progress.
+//! The state of an upstream that all workers share: its failures, its health checks, its circuit breakers, and its
+//! requests in progress.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use super::breaker::{BreakerPhase, BreakerSettings, CircuitBreaker};
 
 /// Failures of one upstream that are remembered. More of them make no upstream less healthy: `max_fails` is bounded by it.
 pub const FAILURES_MAX: usize = 4096;
@@ -43,7 +46,12 @@ pub struct UpstreamStatus {
     failures_until: AtomicU64,
     /// The failures at which a configuration takes the upstream for down; 0 if it counts none.
     failures_limit: AtomicU32,
+    /// When the upstream came back, or first came, in milliseconds since [`BASE`]; a later time while failures keep it
+    /// down.
+    recovered: AtomicU64,
     checks: Mutex<Vec<(Box<str>, Weak<CheckStatus>)>>,
+    /// One for each of the settings. An upstream that leaves DNS keeps them, although no handler has it then.
+    breakers: Mutex<Vec<Arc<CircuitBreaker>>>,
     workers: Mutex<Vec<Weak<RequestCount>>>,
 }
 
@@ -53,7 +61,7 @@ type FailureTimes = VecDeque<Instant>;
 /// The origin of the times in atomics.
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-fn millis(at: Instant) -> u64 {
+pub(super) fn millis(at: Instant) -> u64 {
     // Rounded down, so that an entry is never kept for longer because of the conversion.
     u64::try_from(at.saturating_duration_since(*BASE).as_millis()).unwrap_or(u64::MAX)
 }
@@ -67,7 +75,9 @@ impl UpstreamStatus {
             failures_len: AtomicU32::new(0),
             failures_until: AtomicU64::new(0),
             failures_limit: AtomicU32::new(0),
+            recovered: AtomicU64::new(millis(Instant::now())),
             checks: Mutex::default(),
+            breakers: Mutex::default(),
             workers: Mutex::default(),
         }
     }
@@ -93,6 +103,40 @@ impl UpstreamStatus {
             failures.insert(index, until);
         }
         self.publish(&failures);
+        let limit = self.failures_limit.load(Ordering::Relaxed) as usize;
+        // The upstream is down until fewer than `limit` failures are left.
+        if limit > 0
+            && let Some(last) = failures.len().checked_sub(limit)
+        {
+            self.set_recovered(failures[last]);
+        }
+    }
+
+    /// Records that the upstream gets requests again from `at` on.
+    pub fn set_recovered(&self, at: Instant) {
+        self.recovered.fetch_max(millis(at), Ordering::Relaxed);
+    }
+
+    /// Returns for how many milliseconds the upstream has got requests since it came back, or first came.
+    pub fn recovered_ms(&self, now: Instant) -> u64 {
+        millis(now).saturating_sub(self.recovered.load(Ordering::Relaxed))
+    }
+
+    /// Returns the circuit breaker with these settings. Handlers with equal settings share it.
+    pub fn breaker(&self, settings: &BreakerSettings) -> Arc<CircuitBreaker> {
+        let mut breakers = locked(&self.breakers);
+        breakers.retain(|breaker| is_used(breaker) || breaker.settings() == settings);
+        if let Some(known) = breakers.iter().find(|breaker| breaker.settings() == settings) {
+            return Arc::clone(known);
+        }
+        let breaker = Arc::new(CircuitBreaker::new(settings.clone()));
+        breakers.push(Arc::clone(&breaker));
+        breaker
+    }
+
+    /// Returns the phase of the circuit breaker, the most severe one of several; `None` if no handler uses one.
+    pub fn breaker_phase(&self, now: Instant) -> Option<BreakerPhase> {
+        locked(&self.breakers).iter().filter(|breaker| is_used(breaker)).map(|breaker| breaker.phase(now)).max()
     }
 
     /// Returns how many failures are remembered.
@@ -124,8 +168,12 @@ impl UpstreamStatus {
         })
     }
 
-    /// Returns whether no health check, and not too many failures, mean that the upstream is down.
+    /// Returns whether neither a health check nor a circuit breaker nor too many failures keep requests from the
+    /// upstream.
     pub fn is_healthy(&self, now: Instant) -> bool {
+        if self.breaker_phase(now).is_some_and(|phase| phase != BreakerPhase::Closed) {
+            return false;
+        }
         let limit = self.failures_limit.load(Ordering::Relaxed);
         let checks = locked(&self.checks);
         (limit == 0 || self.failures(now) < limit)
@@ -152,6 +200,11 @@ impl fmt::Debug for UpstreamStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpstreamStatus").field("dial", &self.dial).finish_non_exhaustive()
     }
+}
+
+/// Returns whether anything but the upstream's own list has the breaker.
+fn is_used(breaker: &Arc<CircuitBreaker>) -> bool {
+    Arc::strong_count(breaker) > 1
 }
 
 fn forget(failures: &mut FailureTimes, now: Instant) {
@@ -281,6 +334,25 @@ mod tests {
         assert!(!status.is_healthy(now + SECOND));
         drop(check);
         assert!(status.is_healthy(now + SECOND), "no handler uses the check");
+    }
+
+    // The time of recovery: a new upstream's is its first one, and failures move it to when too few are left to be down.
+    #[test]
+    fn the_time_of_recovery() {
+        let status = UpstreamTable::default().get("a:1");
+        let begin = Instant::now() + SECOND;
+        let up = |seconds: u32| status.recovered_ms(begin + seconds * SECOND) / 1000;
+        assert_eq!(up(9), 10);
+        status.add_failure(begin, 10 * SECOND);
+        assert_eq!(up(9), 10, "no configuration counts failures");
+        status.set_failures_limit(2);
+        status.add_failure(begin + SECOND, 10 * SECOND);
+        assert_eq!((up(9), up(10), up(15)), (0, 0, 5), "one failure is left after 10 s");
+        status.add_failure(begin + 2 * SECOND, 10 * SECOND);
+        assert_eq!((up(11), up(15)), (0, 4));
+        status.set_recovered(begin + 20 * SECOND);
+        status.set_recovered(begin + 3 * SECOND);
+        assert_eq!(up(25), 5, "the last one");
     }
 
     #[test]
