@@ -6,6 +6,7 @@
 //! - `backend`, `address`: the upstreams, and each worker's state of them
 //! - `dynamic`: upstreams that are looked up in DNS
 //! - `health`: active and passive health checks
+//! - `breaker`: circuit breakers
 //! - `policy`, `cookie`: load balancing
 //! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
@@ -16,12 +17,13 @@
 //! - `handle_response`, `copy`: routes for selected responses, and the handlers that copy a response
 //! - `placeholders`: `{http.reverse_proxy.…}`
 //!
-//! Connections and round-robin positions belong to one worker. Failures, results of health checks and the bound of requests in progress are
-//! those of all workers.
+//! Connections and round-robin positions belong to one worker. Failures, results of health checks, circuit breakers and the bound of requests in
+//! progress are those of all workers.
 
 mod address;
 mod answer;
 mod backend;
+mod breaker;
 mod buffer;
 mod carriage;
 mod cookie;
@@ -52,6 +54,7 @@ use std::time::Duration;
 
 use causeway_message::StatusCode;
 use causeway_pipeline::build::DurationConfig;
+use causeway_pipeline::upstream::BreakerSettings;
 use causeway_pipeline::{
     Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Template, Transport,
 };
@@ -81,6 +84,7 @@ struct ReverseProxyConfig {
     transport: Option<IgnoredAny>,
     load_balancing: Option<IgnoredAny>,
     health_checks: Option<IgnoredAny>,
+    circuit_breaker: Option<IgnoredAny>,
     headers: Option<IgnoredAny>,
     rewrite: Option<IgnoredAny>,
     #[serde(default)]
@@ -105,9 +109,6 @@ struct ReverseProxyConfig {
     handle_response: Vec<IgnoredAny>,
 }
 
-/// Caddy's options that this version does not support.
-const UNBUILT: &[&str] = &["circuit_breaker"];
-
 /// The compiled handler, shared by all workers.
 struct ReverseProxyPlan {
     /// The configured upstreams.
@@ -116,6 +117,8 @@ struct ReverseProxyPlan {
     policy: SelectionPolicy,
     retries: Option<Retries>,
     passive: Option<PassiveChecks>,
+    /// For upstreams that are found later; the configured ones have their breakers.
+    breaker: Option<BreakerSettings>,
     /// Keeps the active health checks running while the plan exists.
     _checker: Option<Arc<Checker>>,
     carriage: Carriage,
@@ -159,7 +162,6 @@ struct ReverseProxy {
 /// # Errors
 /// If an option is unknown, invalid, or not supported by this version.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    unbuilt::refuse(value, UNBUILT, build)?;
     let mut written: ReverseProxyConfig = build.parse(value)?;
     let present = |is: bool, key: &str| is.then(|| &value[key]);
     let transport = transport::build(present(written.transport.is_some(), "transport"), build)?;
@@ -168,7 +170,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         let sources = &value["dynamic_upstreams"];
         match transport.carriage {
             Carriage::Http | Carriage::FastCgi(_) => {
-                let settings = format!("{} {}", transport.key, value["health_checks"]);
+                let settings = format!("{} {} {}", transport.key, value["health_checks"], value["circuit_breaker"]);
                 dynamic = Some(DynamicUpstreams::build(sources, &settings, build)?);
             }
             // It has names for all of their addresses itself, in the form that the Caddyfile generates.
@@ -178,7 +180,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     if written.upstreams.is_empty() && dynamic.is_none() {
         return build.at("upstreams", |build| Err(build.refuse("none", "at least one upstream")));
     }
-    let checks = HealthChecks::build(present(written.health_checks.is_some(), "health_checks"), build)?;
+    let breaker = breaker::build(present(written.circuit_breaker.is_some(), "circuit_breaker"), build)?;
+    let checks = HealthChecks::build(present(written.health_checks.is_some(), "health_checks"), breaker, build)?;
     if checks.active.is_some() && !matches!(transport.carriage, Carriage::Http) {
         return build.at("health_checks", |build| {
             Err(build.refuse("active", "passive checks only: this transport has no active health checks"))
@@ -190,7 +193,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             build.at(format!("upstreams[{index}]"), |build| Backend::build(backend, &transport, &checks, build));
         backends.push(backend?);
     }
-    let HealthChecks { active, passive } = checks;
+    let HealthChecks { active, passive, breaker } = checks;
     let checker = active.map(|active| {
         let targets = backends.iter().filter_map(Backend::check_target).collect();
         Checker::launch(active, targets, &transport.transport, build)
@@ -238,6 +241,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         policy,
         retries,
         passive,
+        breaker,
         _checker: checker,
         carriage: transport.carriage,
         transport: transport.transport,

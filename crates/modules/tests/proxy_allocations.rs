@@ -103,6 +103,18 @@ fn with_retries_and_health_checks() {
     check(options, &get());
 }
 
+// A closed circuit breaker counts each request in place. With a limit of latency and a status it counts all that it can.
+#[test]
+fn with_a_circuit_breaker() {
+    let mut breaker = json!({ "type": "internal", "error_ratio": 1, "latency": { "limit": "1h" } });
+    let upstreams = json!([{ "dial": "a:1" }, { "dial": "b:1" }]);
+    check(json!({ "upstreams": upstreams, "circuit_breaker": breaker }), &get());
+    // Every response is a failure, and there are never enough of them.
+    breaker["error_status"] = json!([2]);
+    breaker["min_requests"] = json!(1_000_000);
+    check(json!({ "upstreams": upstreams, "circuit_breaker": breaker }), &get());
+}
+
 // FastCGI: the variables are encoded into the call's own buffer.
 #[test]
 fn over_fastcgi() {

@@ -6,6 +6,7 @@ use causeway_message::{FieldMap, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
 
 use super::exchange::PendingCall;
+use super::health::CallEnd;
 use super::switch::{Switch, tunnel};
 use super::{Local, bad_gateway, request};
 
@@ -14,8 +15,9 @@ const FIELDS_MAX: usize = 60_000;
 
 /// Dispatches a response whose head has been received: to a tunnel, to `handle_response` routes, or to the client.
 pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
-    let PendingCall { local, switch, began, .. } = asked;
     let mut status = call.head().status();
+    asked.settle(cx, CallEnd::Answered(status));
+    let PendingCall { local, switch, began, .. } = asked;
     local.named(cx).answered(cx, &call, began);
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return tunnel(cx, call, switch, &local.plan);

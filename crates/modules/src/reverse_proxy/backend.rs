@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::ops::Index;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_message::StatusCode;
 use causeway_pipeline::upstream::{RequestCount, UpstreamStatus};
@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use super::address::Address;
 use super::carriage::Carriage;
-use super::health::{HealthChecks, Target, UpstreamHealth};
+use super::health::{Admission, CallEnd, HealthChecks, Target, UpstreamHealth};
 use super::httpgrpc::dns::Named;
 use super::{ReverseProxyPlan, transport};
 
@@ -176,7 +176,7 @@ impl FoundBackend {
         let facts = UpstreamFacts {
             dial: dial.into(),
             requests_max: passive.and_then(|checks| checks.requests_max),
-            health: UpstreamHealth::passive(status, passive),
+            health: UpstreamHealth::without_checks(status, passive, plan.breaker.as_ref()),
         };
         Ok(Self { facts, load, place: Rc::new(AddressPool::new(address, false, worker, &plan.transport)) })
     }
@@ -186,6 +186,16 @@ impl UpstreamFacts {
     /// The state that all workers share.
     pub(super) fn status(&self) -> &Arc<UpstreamStatus> {
         &self.health.status
+    }
+
+    /// Lets a request pass the circuit breaker. `None` if another worker's request probes the upstream.
+    pub(super) fn admit(&self, cx: &Context) -> Option<Admission> {
+        self.health.admit(cx.worker().now())
+    }
+
+    /// Counts the end of a request that has passed, which took so long.
+    pub(super) fn settle(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
+        self.health.settle(admission, end, took, now);
     }
 
     /// Returns whether the upstream is healthy and below its limit of requests.

@@ -1,5 +1,6 @@
 //! A call to an upstream: selects it, sends the request, waits for the response, and dispatches it; or tries again.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,6 +15,7 @@ use causeway_pipeline::{Body, BodyFault, BodyStream as _, Call, CallFault, Conte
 use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
 use super::dynamic::{Upstreams, Waited};
+use super::health::{Admission, CallEnd};
 use super::retry::{Attempt, Replay, Retries, Tries};
 use super::switch::Switch;
 use super::{Local, ReverseProxyPlan, bad_gateway, buffer, incremental, request};
@@ -33,6 +35,17 @@ pub(super) struct PendingCall {
     tries: Tries,
     /// Holds the request's body for another attempt.
     replay: Option<Replay>,
+    /// Until the circuit breaker has counted the call. A call that is cancelled is not counted.
+    admission: Cell<Admission>,
+}
+
+impl PendingCall {
+    /// Counts the end of the call for the circuit breaker of its upstream. Further ends have no effect.
+    pub(super) fn settle(&self, cx: &Context, end: CallEnd) {
+        let now = cx.worker().now();
+        let took = now.saturating_duration_since(self.began);
+        self.backend.facts(&self.local.plan).settle(self.admission.take(), end, took, now);
+    }
 }
 
 /// The request's body, for the next attempt.
@@ -83,7 +96,7 @@ fn attempt_after(
         Some(found) => Backends::Found(found),
         None => Backends::Configured(&plan.backends),
     };
-    let Some(number) = plan.policy.select(cx, backends, &local.turn) else {
+    let Some((number, admission)) = select(cx, &local, backends) else {
         let fault = before.unwrap_or_else(|| {
             let now = cx.worker().now();
             let took = now.saturating_duration_since(cx.arrival().at);
@@ -100,10 +113,23 @@ fn attempt_after(
     };
     let chosen = backends.chosen(number);
     let place = chosen.place(cx, plan);
-    match place.and_then(|place| begin(cx, local, chosen, place, tries, content)) {
+    match place.and_then(|place| begin(cx, local, (chosen, admission), place, tries, content)) {
         Ok(step) => step,
         Err(fault) => Step::Fail(fault),
     }
+}
+
+/// Selects an upstream, and passes its circuit breaker.
+fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(usize, Admission)> {
+    // Another worker may get the only probe of an upstream between the selection and the breaker; then the upstream is
+    // not available any more, so each round but the last one has fewer of them.
+    for _ in 0..=backends.len() {
+        let number = local.plan.policy.select(cx, backends, &local.turn)?;
+        if let Some(admission) = backends[number].admit(cx) {
+            return Some((number, admission));
+        }
+    }
+    None
 }
 
 /// Makes another attempt after a pause, or fails with the fault of this one.
@@ -130,7 +156,7 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
 fn begin(
     cx: &mut Context,
     local: Rc<Local>,
-    chosen: Chosen,
+    (chosen, admission): (Chosen, Admission),
     place: Rc<AddressPool>,
     tries: Tries,
     content: Content,
@@ -167,14 +193,15 @@ fn begin(
         interims: 0,
         tries,
         replay,
+        admission: Cell::new(admission),
     };
     Ok(cx.wait(Answering(Some((call, asked))), answered))
 }
 
 /// Sends a request without content to the same address once more.
 pub(super) fn repeat(cx: &mut Context, asked: PendingCall) -> Step {
-    let PendingCall { local, backend, place, tries, .. } = asked;
-    begin(cx, local, backend, place, tries, Content::Back(Body::Empty)).unwrap_or_else(Step::Fail)
+    let PendingCall { local, backend, place, tries, admission, .. } = asked;
+    begin(cx, local, (backend, admission.take()), place, tries, Content::Back(Body::Empty)).unwrap_or_else(Step::Fail)
 }
 
 /// Returns the request's body, and its copy for another attempt.
@@ -226,6 +253,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
     match answer {
         Ok(CallEvent::Interim(status, fields)) => {
             if asked.interims == INTERIMS_MAX {
+                asked.settle(cx, CallEnd::Failed);
                 let words = "the upstream sent too many interim responses";
                 return refused(cx, &asked.place, asked.began, bad_gateway(words.to_owned()));
             }
@@ -237,6 +265,10 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
         Ok(CallEvent::Head { tunnel }) if tunnel == (call.head().status() == StatusCode::SWITCHING_PROTOCOLS) => {
             let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
             let plan = &local.plan;
+            // HTTP in gRPC has the status in the content.
+            if !matches!(plan.carriage, Carriage::HttpGrpc(_)) {
+                asked.settle(cx, CallEnd::Answered(call.head().status()));
+            }
             if let Some(checks) = &plan.passive {
                 let now = cx.worker().now();
                 let took = now.saturating_duration_since(began);
@@ -263,6 +295,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             unwrap(cx, &local, call, asked, &place, began)
         }
         Ok(CallEvent::Head { .. }) => {
+            asked.settle(cx, CallEnd::Failed);
             let fault = bad_gateway("the upstream switched protocols although none was requested".to_owned());
             refused(cx, &asked.place, asked.began, fault)
         }
@@ -277,8 +310,14 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             let now = cx.worker().now();
             report_failure(&asked.place.address.name, kind, took, &fault, now);
             // Busy is our own limit, not a failure of the upstream.
-            if let Some(checks) = plan.passive.as_ref().filter(|_| fault != CallFault::Busy) {
-                checks.failed(asked.backend.facts(plan).status(), now);
+            if fault != CallFault::Busy {
+                // A client could open the breaker with requests that cannot be sent.
+                if fault != CallFault::Request {
+                    asked.settle(cx, CallEnd::Failed);
+                }
+                if let Some(checks) = &plan.passive {
+                    checks.failed(asked.backend.facts(plan).status(), now);
+                }
             }
             let attempted = Attempt::of(&fault);
             let content = content_left(&call, &asked);

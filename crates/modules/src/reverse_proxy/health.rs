@@ -2,8 +2,9 @@
 //!
 //! - Passive checks count failures of ordinary requests ([`PassiveChecks`]).
 //! - Active checks send requests of their own at an interval (`active`).
+//! - A circuit breaker is a third kind, with an option of its own (`super::breaker`).
 //!
-//! Both write to the upstream's [`UpstreamStatus`], which all workers share and which outlives a reload.
+//! All write to the upstream's [`UpstreamStatus`], which all workers share and which outlives a reload.
 
 mod active;
 
@@ -12,12 +13,15 @@ use std::time::{Duration, Instant};
 
 use causeway_message::StatusCode;
 use causeway_pipeline::build::DurationConfig;
-use causeway_pipeline::upstream::{FAILURES_MAX, UpstreamStatus};
+use causeway_pipeline::upstream::{
+    BreakerChange, BreakerSettings, CallOutcome, CircuitBreaker, FAILURES_MAX, Permit, UpstreamStatus,
+};
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::breaker;
 use crate::headers::is_of;
 pub(super) use active::{ActiveChecks, Checker, Target};
 
@@ -46,12 +50,18 @@ struct PassiveConfig {
 pub(super) struct HealthChecks {
     pub(super) active: Option<ActiveChecks>,
     pub(super) passive: Option<PassiveChecks>,
+    /// `circuit_breaker`.
+    pub(super) breaker: Option<BreakerSettings>,
 }
 
 impl HealthChecks {
-    /// Compiles `health_checks`.
-    pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let Some(value) = value else { return Ok(Self::default()) };
+    /// Compiles `health_checks`. Breakers have an option of their own.
+    pub(super) fn build(
+        value: Option<&Value>,
+        breaker: Option<BreakerSettings>,
+        build: &mut Build<'_>,
+    ) -> Result<Self, BuildError> {
+        let Some(value) = value else { return Ok(Self { breaker, ..Self::default() }) };
         build.at("health_checks", |build| {
             let written: HealthChecksConfig = build.parse(value)?;
             let active = match written.active {
@@ -62,7 +72,7 @@ impl HealthChecks {
                 Some(_) => Some(build.at("passive", |build| PassiveChecks::build(&value["passive"], build))?),
                 None => None,
             };
-            Ok(Self { active, passive })
+            Ok(Self { active, passive, breaker })
         })
     }
 }
@@ -127,33 +137,74 @@ impl PassiveChecks {
     }
 }
 
+/// The permission for one request to an upstream; `None` without a circuit breaker.
+#[derive(Default)]
+pub(super) struct Admission(Option<Permit>);
+
+/// The end of a request to an upstream, for its circuit breaker.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum CallEnd {
+    /// The head of a response with this status has arrived.
+    Answered(StatusCode),
+    /// There is no response.
+    Failed,
+}
+
 /// The health of an upstream as its handler sees it.
 pub(super) struct UpstreamHealth {
     pub(super) status: Arc<UpstreamStatus>,
     check: Option<active::Check>,
     failures_max: Option<u32>,
+    breaker: Option<Arc<CircuitBreaker>>,
 }
 
 impl UpstreamHealth {
     pub(super) fn new(status: Arc<UpstreamStatus>, checks: &HealthChecks, transport_key: &str) -> Self {
         let check = checks.active.as_ref().map(|checks| checks.of(&status, transport_key));
-        Self { check, ..Self::passive(status, checks.passive.as_ref()) }
+        Self { check, ..Self::without_checks(status, checks.passive.as_ref(), checks.breaker.as_ref()) }
     }
 
     /// The health of an upstream without active checks.
-    pub(super) fn passive(status: Arc<UpstreamStatus>, passive: Option<&PassiveChecks>) -> Self {
+    pub(super) fn without_checks(
+        status: Arc<UpstreamStatus>,
+        passive: Option<&PassiveChecks>,
+        breaker: Option<&BreakerSettings>,
+    ) -> Self {
         let failures_max = passive.map(|checks| checks.failures_max);
         // Another handler with the upstream may count its failures.
         if let Some(max) = failures_max.filter(|_| passive.is_some_and(|checks| checks.fail_duration.is_some())) {
             status.set_failures_limit(max);
         }
-        Self { status, check: None, failures_max }
+        let breaker = breaker.map(|settings| status.breaker(settings));
+        Self { status, check: None, failures_max, breaker }
     }
 
     /// Returns whether the upstream may get requests.
     pub(super) fn is_up(&self, now: Instant) -> bool {
         self.check.as_ref().is_none_or(|check| check.is_up())
             && self.failures_max.is_none_or(|max| self.status.failures(now) < max)
+            && self.breaker.as_ref().is_none_or(|breaker| breaker.is_available(now))
+    }
+
+    /// Lets a request pass the circuit breaker. `None` if another worker's request probes the upstream.
+    pub(super) fn admit(&self, now: Instant) -> Option<Admission> {
+        match &self.breaker {
+            None => Some(Admission(None)),
+            Some(breaker) => breaker::admit(breaker, self.status.dial(), now).map(|permit| Admission(Some(permit))),
+        }
+    }
+
+    /// Counts the end of a request that has passed.
+    pub(super) fn settle(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
+        let (Some(breaker), Admission(Some(permit))) = (&self.breaker, admission) else { return };
+        let outcome = match end {
+            CallEnd::Answered(status) => breaker::outcome_of(breaker, status),
+            CallEnd::Failed => CallOutcome::Failed,
+        };
+        let change = breaker::settle(breaker, self.status.dial(), permit, outcome, took, now);
+        if change == Some(BreakerChange::Closed) {
+            self.status.set_recovered(now);
+        }
     }
 
     pub(super) fn check(&self) -> Option<&active::Check> {

@@ -7,11 +7,13 @@
 //! - `fastcgi`: the variables and the content of requests over FastCGI
 //! - `policy`: load balancing
 //! - `health`: health checks
+//! - `breaker`: circuit breakers
 //! - `retry`: further attempts
 //! - `tunnel`: protocol switches
 //! - `routes`: `handle_response`
 
 mod answer;
+mod breaker;
 mod buffer;
 mod dynamic;
 mod fastcgi;

@@ -8,15 +8,19 @@ use serde_json::Value;
 pub(super) fn refuse(value: &Value, names: &[&str], build: &mut Build<'_>) -> Result<(), BuildError> {
     for name in names {
         let Some(found) = value.get(name).filter(|found| !found.is_null()) else { continue };
-        // An object or a list can be as long as the whole configuration, so it is not printed.
-        let found = match found {
-            Value::Object(_) => "an object".to_owned(),
-            Value::Array(_) => "a list".to_owned(),
-            Value::String(text) => text.clone(),
-            scalar => scalar.to_string(),
-        };
         let expected = format!("nothing: `{name}` is not built into this version");
-        return build.at(*name, |build| Err(build.refuse(found, expected)));
+        return build.at(*name, |build| Err(build.refuse(shown(found), expected)));
     }
     Ok(())
+}
+
+/// Returns a value as errors show it. An object or a list can be as long as the whole configuration, so it is not
+/// printed.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::String(text) => text.clone(),
+        scalar => scalar.to_string(),
+    }
 }

@@ -21,7 +21,7 @@ use crate::httpgrpc::lend::{Lease, Unary as _};
 /// Converts a call's response, whose head has been received, to the client's response.
 pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall, options: HttpGrpc) -> Step {
     if let Err(failed) = check(&call) {
-        return Step::Fail(fault_of(&asked, failed));
+        return Step::Fail(fault_of(cx, &asked, failed));
     }
     let encoding = Encoding::of(call.head().fields());
     let sleep = options
@@ -38,7 +38,7 @@ pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall,
         Decoding { waited: Some((call, asked, decoder)), rest: Chunk::default(), trailers: None, worker, sleep };
     cx.wait(decoding, |cx, (call, asked, decoded)| match decoded {
         Ok(decoder) => respond(cx, call, asked, decoder),
-        Err(failed) => Step::Fail(fault_of(&asked, failed)),
+        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
     })
 }
 

@@ -2,9 +2,10 @@
 
 use causeway_httpgrpc::{Code, DecodeFault, Status};
 use causeway_message::StatusCode;
-use causeway_pipeline::{BodyFault, Fault, Reason};
+use causeway_pipeline::{BodyFault, Context, Fault, Reason};
 
 use super::super::exchange::PendingCall;
+use super::super::health::CallEnd;
 
 /// The reason that a call yielded no response.
 #[derive(Debug)]
@@ -20,9 +21,9 @@ pub(super) enum Failed {
 }
 
 /// Returns the fault for the client. dskit's own frontend responds with 500 to all of them; the statuses here separate
-/// the client's mistakes from the upstream's.
+/// the client's mistakes from the upstream's, also for the circuit breaker.
 #[cold]
-pub(super) fn fault_of(asked: &PendingCall, failed: Failed) -> Fault {
+pub(super) fn fault_of(cx: &Context, asked: &PendingCall, failed: Failed) -> Fault {
     let (status, words) = match failed {
         Failed::Status(status) => (http_status(asked.has_content, status.code), status.to_string()),
         Failed::Decode(fault) => (StatusCode::BAD_GATEWAY, format!("its message: {fault}")),
@@ -30,6 +31,7 @@ pub(super) fn fault_of(asked: &PendingCall, failed: Failed) -> Fault {
         Failed::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {fault}")),
         Failed::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
     };
+    asked.settle(cx, if status.as_u16() < 500 { CallEnd::Answered(status) } else { CallEnd::Failed });
     Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.place.address.name).into()) }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn unwrap(
             }
             Step::Fail(not_streamed(cx, &asked))
         }
-        Err(failed) => Step::Fail(fault_of(&asked, failed)),
+        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
     })
 }
 

@@ -219,6 +219,27 @@ fn health_outlives_an_answer() {
     }
 }
 
+// A circuit breaker, too, stays with its upstream from one answer to the next, and while the upstream is in none.
+#[test]
+fn a_circuit_breaker_outlives_an_answer() {
+    let mut kit = kit(json!({
+        "upstreams": [],
+        "dynamic_upstreams": { "source": "a", "name": "a.test", "refresh": "1s" },
+        "circuit_breaker": { "type": "internal", "error_ratio": 1, "min_requests": 1, "trip_duration": "30s" },
+    }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    get(&mut kit).unwrap();
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.carried.fail(causeway_pipeline::CallFault::Closed);
+    assert_eq!(pending.finish(&mut kit).status, 502);
+    for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
+        let want = if found == [address(1)] { Err(503) } else { Ok("10.0.0.2:80".to_owned()) };
+        kit.worker().records("a.test", Ok(found));
+        kit.worker().advance(Duration::from_secs(1));
+        assert_eq!(get(&mut kit), want);
+    }
+}
+
 // Caddy, selection policies: the cookie names an upstream, wherever it comes from.
 #[test]
 fn cookies() {

@@ -189,6 +189,29 @@ fn content_of_unknown_length_and_too_long() {
     assert_eq!(pending.finish(&mut kit).status, 413);
 }
 
+// A circuit breaker counts by the status in the message, and by gRPC's status if there is no message.
+#[test]
+fn circuit_breakers() {
+    let unavailable = status(14, "away");
+    let mistake = status(3, "no such path");
+    type Case<'c> = (&'c str, &'c dyn Fn(&FakeCall), bool);
+    let cases: [Case<'_>; 5] = [
+        ("500", &|call| answer(call, 500, &[], ""), true),
+        ("200", &|call| answer(call, 200, &[], ""), false),
+        ("UNAVAILABLE", &|call| end(call, &unavailable), true),
+        ("INVALID_ARGUMENT", &|call| end(call, &mistake), false),
+        ("no message", &|call| end(call, &status(0, "")), true),
+    ];
+    for (why, respond, is_open) in cases {
+        let mut options = transport(json!({}));
+        options["circuit_breaker"] = json!({ "type": "internal", "error_ratio": 1, "min_requests": 1 });
+        let mut kit = kit(options);
+        exchange(&mut kit, &Request::get("/"), respond);
+        let next = kit.send_pending(&Request::get("/"));
+        assert_eq!(next.is_ok(), is_open, "{why}");
+    }
+}
+
 // dskit, HTTPResponseFromError: an error may contain a response.
 #[test]
 fn errors_that_are_responses() {

@@ -56,7 +56,49 @@ fn what_is_not_built_is_refused_with_its_place() {
             json!({ "transport": { "protocol": "http", "proxy_protocol": "v3" } }),
             "transport.proxy_protocol: found 'v3', expected v1 or v2",
         ),
-        (json!({ "circuit_breaker": {} }), "circuit_breaker"),
+        (json!({ "circuit_breaker": {} }), "circuit_breaker.type: found 'none', expected internal"),
+        (json!({ "circuit_breaker": { "type": "simple", "x": 1 } }), "circuit_breaker.type: found 'simple', expected"),
+        (
+            json!({ "circuit_breaker": { "type": "internal" } }),
+            "circuit_breaker: found 'neither', expected error_ratio, latency or both",
+        ),
+        (json!({ "circuit_breaker": { "type": "internal", "factor": "latency" } }), "unknown field `factor`"),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "error_ratio": 1.5 } }),
+            "circuit_breaker.error_ratio: found '1.5', expected a ratio from 0.0001 to 1",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "error_ratio": 0 } }),
+            "circuit_breaker.error_ratio: found '0', expected a ratio from 0.0001 to 1",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "error_ratio": "half" } }),
+            "circuit_breaker.error_ratio: found 'half', expected a ratio from",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "error_ratio": 1, "error_status": [50] } }),
+            "circuit_breaker.error_status: found '50', expected a status such as 503, or a class such as 5",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "latency": {} } }),
+            "circuit_breaker.latency.limit: found 'none', expected a duration such as 500ms",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "latency": { "limit": "1s", "quantile": 1 } } }),
+            "circuit_breaker.latency.quantile: found '1', expected a quantile from 0.0001 to 0.9999",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "error_ratio": 1, "min_requests": 0 } }),
+            "circuit_breaker.min_requests: found '0', expected a number from 1 to 1000000",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "error_ratio": 1, "window": "10ms" } }),
+            "circuit_breaker.window: found '10ms', expected a duration from 1s to 1h",
+        ),
+        (
+            json!({ "circuit_breaker": { "type": "internal", "error_ratio": 1, "trip_duration": "2h" } }),
+            "circuit_breaker.trip_duration: found '2h', expected a duration from 100ms to 1h",
+        ),
         (json!({ "stream_timeout": "soon" }), "stream_timeout: found 'soon'"),
         (json!({ "load_balancing": { "try_duration": "soon" } }), "load_balancing.try_duration: found 'soon'"),
         (json!({ "load_balancing": { "retry_match": [{ "no": 1 }] } }), "retry_match[0]"),
