@@ -7,7 +7,7 @@
 //! - `dynamic`: upstreams that are looked up in DNS
 //! - `health`: active and passive health checks
 //! - `breaker`: circuit breakers
-//! - `policy`, `cookie`: load balancing
+//! - `policy`, `cookie`, `slow_start`: load balancing
 //! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
 //! - `buffer`, `incremental`: bodies that are read into memory first, and messages that forbid it
@@ -40,6 +40,7 @@ mod placeholders;
 mod policy;
 mod request;
 mod retry;
+mod slow_start;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -71,7 +72,7 @@ use dynamic::DynamicUpstreams;
 use handle_response::ResponseRoutes;
 use health::{Checker, HealthChecks, PassiveChecks};
 use placeholders::Named;
-use policy::{SelectionPolicy, Turn};
+use policy::{LoadBalancing, Turn};
 use retry::Retries;
 
 /// The JSON's shape. Nested values are parsed in place, so that an error names their position.
@@ -114,8 +115,7 @@ struct ReverseProxyPlan {
     /// The configured upstreams.
     backends: Box<[Backend]>,
     dynamic: Option<DynamicUpstreams>,
-    policy: SelectionPolicy,
-    retries: Option<Retries>,
+    balancing: LoadBalancing,
     passive: Option<PassiveChecks>,
     /// For upstreams that are found later; the configured ones have their breakers.
     breaker: Option<BreakerSettings>,
@@ -199,9 +199,11 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         Checker::launch(active, targets, &transport.transport, build)
     });
     let balancing = present(written.load_balancing.is_some(), "load_balancing");
-    let (policy, retries) = SelectionPolicy::build(balancing, &backends, build)?;
+    let balancing = LoadBalancing::build(balancing, &backends, build)?;
     // The status of its responses is inside of the gRPC message.
-    if retries.as_ref().is_some_and(Retries::judges_responses) && matches!(transport.carriage, Carriage::HttpGrpc(_)) {
+    if balancing.retries.as_ref().is_some_and(Retries::judges_responses)
+        && matches!(transport.carriage, Carriage::HttpGrpc(_))
+    {
         return build.at("load_balancing.retry_match", |build| {
             Err(build.refuse("a condition about responses", "none: the transport httpgrpc retries only failed calls"))
         });
@@ -238,8 +240,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let plan = Arc::new(ReverseProxyPlan {
         backends: backends.into(),
         dynamic,
-        policy,
-        retries,
+        balancing,
         passive,
         breaker,
         _checker: checker,

@@ -86,6 +86,9 @@ fn with_any_policy() {
         json!({ "policy": "cookie", "name": "none" }),
     ] {
         check(json!({ "upstreams": upstreams, "load_balancing": { "selection_policy": policy } }), &get());
+        // All of them are new, so their shares still grow.
+        let balancing = json!({ "selection_policy": policy, "slow_start": "24h" });
+        check(json!({ "upstreams": upstreams, "load_balancing": balancing }), &get());
     }
 }
 

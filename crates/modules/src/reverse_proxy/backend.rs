@@ -128,7 +128,7 @@ impl Backend {
     pub(super) fn check_target(&self) -> Option<Target> {
         let check = self.facts.health.check()?;
         match &self.at {
-            At::Fixed(address, _) => Some(check.target(&self.facts.dial, address)),
+            At::Fixed(address, _) => Some(check.target(self.facts.status(), address)),
             At::Live { .. } => None,
         }
     }

@@ -24,11 +24,12 @@ const REQUESTS_MIN: u32 = 20;
 const REQUESTS_MIN_MAX: u32 = 1_000_000;
 /// Of the latency: the 0.95 quantile.
 const SLOW_SHARE: u32 = SHARE_WHOLE / 20;
-/// The longest window and trip.
+/// The longest window, trip and limit of latency.
 const DURATION_MAX: Duration = Duration::from_secs(3600);
 /// The shortest window: shorter ones would depend on the coarse clocks of the workers.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 const TRIP_MIN: Duration = Duration::from_millis(100);
+const LATENCY_MIN: Duration = Duration::from_millis(1);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,13 +107,10 @@ fn settings(value: &Value, build: &mut Build<'_>) -> Result<BreakerSettings, Bui
 
 fn latency_limit(value: &Value, build: &mut Build<'_>) -> Result<LatencyLimit, BuildError> {
     let LatencyConfig { limit, quantile } = build.parse(value)?;
-    let limit = match &limit {
-        Some(limit) => build.at("limit", |build| limit.read(build))?,
-        None => None,
-    };
     let Some(limit) = limit else {
         return build.at("limit", |build| Err(build.refuse("none", "a duration such as 500ms")));
     };
+    let limit = duration("limit", Some(&limit), (Duration::ZERO, LATENCY_MIN, "1ms"), build)?;
     let Some(quantile) = quantile else { return Ok(LatencyLimit { slow_share: SLOW_SHARE, limit }) };
     build.at("quantile", |build| match share(&quantile) {
         Some(share) if share < SHARE_WHOLE => Ok(LatencyLimit { slow_share: SHARE_WHOLE - share, limit }),

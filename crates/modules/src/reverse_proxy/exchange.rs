@@ -124,7 +124,7 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
     // Another worker may get the only probe of an upstream between the selection and the breaker; then the upstream is
     // not available any more, so each round but the last one has fewer of them.
     for _ in 0..=backends.len() {
-        let number = local.plan.policy.select(cx, backends, &local.turn)?;
+        let number = local.plan.balancing.select(cx, backends, &local.turn)?;
         if let Some(admission) = backends[number].admit(cx) {
             return Some((number, admission));
         }
@@ -135,7 +135,7 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
 /// Makes another attempt after a pause, or fails with the fault of this one.
 fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
     let named = local.named(cx);
-    let pause = local.plan.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
+    let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
     let Some(pause) = pause else { return Step::Fail(fault) };
     if local.plan.is_verbose {
         let after = pause.as_secs_f64();
@@ -220,7 +220,8 @@ fn take_content(
     Ok(match (switch, untouched) {
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
-            if plan.carriage.sends_own_content() && plan.retries.as_ref().is_some_and(|retries| retries.keeps_body(cx))
+            if plan.carriage.sends_own_content()
+                && plan.balancing.retries.as_ref().is_some_and(|retries| retries.keeps_body(cx))
             {
                 let replay = Replay::new(body, plan.request_buffers.unwrap_or_default());
                 (replay.body(), Some(replay))
@@ -274,9 +275,9 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
                 let took = now.saturating_duration_since(began);
                 checks.answered(asked.backend.facts(plan).status(), call.head().status(), took, now);
             }
-            if !tunnel && plan.retries.as_ref().is_some_and(Retries::judges_responses) {
+            if !tunnel && plan.balancing.retries.as_ref().is_some_and(Retries::judges_responses) {
                 local.named(cx).answered(cx, &call, began);
-                if plan.retries.as_ref().is_some_and(|retries| retries.rejects(cx))
+                if plan.balancing.retries.as_ref().is_some_and(|retries| retries.rejects(cx))
                     // Without the request's content there is no other attempt: the client gets this response.
                     && let Some(content) = content_left(&call, &asked)
                 {

@@ -15,6 +15,7 @@ use twox_hash::XxHash64;
 use super::backend::{Backend, Backends};
 use super::cookie::Cookie;
 use super::retry::Retries;
+use super::slow_start::{Shares, SlowStart};
 
 pub(super) enum SelectionPolicy {
     Random,
@@ -78,26 +79,44 @@ pub(super) struct LoadBalancingConfig {
     pub(super) try_interval: Option<DurationConfig>,
     #[serde(default)]
     pub(super) retry_match: Vec<Value>,
+    slow_start: Option<DurationConfig>,
 }
 
-impl SelectionPolicy {
-    /// Compiles `load_balancing`: the policy, random by default, and the retries.
+/// The compiled `load_balancing`.
+pub(super) struct LoadBalancing {
+    pub(super) policy: SelectionPolicy,
+    pub(super) slow_start: Option<SlowStart>,
+    pub(super) retries: Option<Retries>,
+}
+
+impl LoadBalancing {
+    /// Compiles `load_balancing`. The default policy is random.
     pub(super) fn build(
         value: Option<&Value>,
         backends: &[Backend],
         build: &mut Build<'_>,
-    ) -> Result<(Self, Option<Retries>), BuildError> {
-        let Some(value) = value else { return Ok((Self::Random, None)) };
+    ) -> Result<Self, BuildError> {
+        let Some(value) = value else {
+            return Ok(Self { policy: SelectionPolicy::Random, slow_start: None, retries: None });
+        };
         build.at("load_balancing", |build| {
             let written: LoadBalancingConfig = build.parse(value)?;
             let policy = match &written.selection_policy {
-                Some(policy) => build.at("selection_policy", |build| Self::of(policy, backends, build))?,
-                None => Self::Random,
+                Some(policy) => build.at("selection_policy", |build| SelectionPolicy::of(policy, backends, build))?,
+                None => SelectionPolicy::Random,
             };
-            Ok((policy, Retries::build(&written, build)?))
+            let slow_start = SlowStart::build(written.slow_start.as_ref(), build)?;
+            Ok(Self { policy, slow_start, retries: Retries::build(&written, build)? })
         })
     }
 
+    /// Returns the index of the selected upstream, or `None` if none is available.
+    pub(super) fn select(&self, cx: &mut Context, backends: Backends<'_>, turn: &Turn) -> Option<usize> {
+        self.policy.select(cx, backends, turn, self.slow_start)
+    }
+}
+
+impl SelectionPolicy {
     fn of(value: &Value, backends: &[Backend], build: &mut Build<'_>) -> Result<Self, BuildError> {
         let SelectionPolicyConfig { policy, choose, weights, key, field, name, secret, max_age, fallback } =
             build.parse(value)?;
@@ -161,40 +180,39 @@ impl SelectionPolicy {
         })
     }
 
-    /// Returns the index of the selected upstream, or `None` if none is available.
-    pub(super) fn select(&self, cx: &mut Context, backends: Backends<'_>, turn: &Turn) -> Option<usize> {
+    fn select(
+        &self,
+        cx: &mut Context,
+        backends: Backends<'_>,
+        turn: &Turn,
+        slow_start: Option<SlowStart>,
+    ) -> Option<usize> {
         // The cookie policy must also set its cookie, so it takes no shortcut.
         if backends.len() == 1 && !matches!(self, Self::Cookie(..)) {
             return backends[0].is_available(cx).then_some(0);
         }
         match self {
             Self::Random => {
-                // Reservoir sampling: a uniform choice among the available ones in one pass, without counting them
-                // first.
-                let mut seen = 0;
+                let shares = Shares::new(cx, backends, slow_start);
                 let available = (0..backends.len()).filter(|&number| backends[number].is_available(cx));
-                available.fold(None, |chosen, number| {
-                    seen += 1;
-                    if below(cx, seen) == 0 { Some(number) } else { chosen }
-                })
+                weighted_random(cx, available.map(|number| (number, u64::from(shares.of(number)))))
             }
-            Self::RandomChoose(choose) => random_choose(cx, backends, *choose),
-            Self::RoundRobin => (0..backends.len())
-                // At most one round, so that the search ends if none is available.
-                .map(|_| turn.next() as usize % backends.len())
-                .find(|&number| backends[number].is_available(cx)),
-            Self::WeightedRoundRobin(weights, sum) => weighted_turn(cx, backends, weights, *sum, turn),
+            Self::RandomChoose(choose) => random_choose(cx, backends, *choose, &Shares::new(cx, backends, slow_start)),
+            Self::RoundRobin => round_robin(cx, backends, turn, &Shares::new(cx, backends, slow_start)),
+            Self::WeightedRoundRobin(weights, sum) => {
+                weighted_turn(cx, backends, weights, *sum, turn, &Shares::new(cx, backends, slow_start))
+            }
             Self::First => (0..backends.len()).find(|&number| backends[number].is_available(cx)),
-            Self::LeastConn => least(cx, backends, 0..backends.len()),
+            Self::LeastConn => least(cx, backends, 0..backends.len(), &Shares::new(cx, backends, slow_start)),
             Self::Hash(key) => key.with(cx, |cx, key| by_hash(cx, backends, key)),
             Self::KeyOr(key, fallback) => {
                 match key.with(cx, |cx, key| (!key.is_empty()).then(|| by_hash(cx, backends, key))) {
                     Some(chosen) => chosen,
-                    None => fallback.select(cx, backends, turn),
+                    None => fallback.select(cx, backends, turn, slow_start),
                 }
             }
             Self::Cookie(cookie, fallback) => cookie.backend_of_cookie(cx, backends).or_else(|| {
-                let chosen = fallback.select(cx, backends, turn)?;
+                let chosen = fallback.select(cx, backends, turn, slow_start)?;
                 cookie.set_cookie(cx, backends, chosen);
                 Some(chosen)
             }),
@@ -224,7 +242,14 @@ fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<SelectionPolicy, B
 
 /// Caddy: the position within the sum of weights selects the n-th upstream with a weight; n then counts only the
 /// available ones.
-fn weighted_turn(cx: &Context, backends: Backends<'_>, weights: &[u32], sum: u32, turn: &Turn) -> Option<usize> {
+fn weighted_turn(
+    cx: &Context,
+    backends: Backends<'_>,
+    weights: &[u32],
+    sum: u32,
+    turn: &Turn,
+    shares: &Shares<'_>,
+) -> Option<usize> {
     if weights.len() < 2 {
         return (backends.len() > 0 && backends[0].is_available(cx)).then_some(0);
     }
@@ -237,23 +262,63 @@ fn weighted_turn(cx: &Context, backends: Backends<'_>, weights: &[u32], sum: u32
     let is_open = |number: &usize| weights[*number] > 0 && backends[*number].is_available(cx);
     let open = || (0..backends.len().min(weights.len())).filter(is_open);
     let count = open().count();
-    open().nth(place.checked_rem(count)?)
+    let chosen = open().nth(place.checked_rem(count)?)?;
+    if shares.accepts(cx, chosen) {
+        return Some(chosen);
+    }
+    // At random, because the next turn may be that of the same upstream many times.
+    let others = open().filter(|&number| number != chosen);
+    let weighted = others.map(|number| (number, u64::from(weights[number]) * u64::from(shares.of(number))));
+    weighted_random(cx, weighted).or(Some(chosen))
+}
+
+/// Returns the next available upstream whose share accepts the request.
+fn round_robin(cx: &Context, backends: Backends<'_>, turn: &Turn, shares: &Shares<'_>) -> Option<usize> {
+    let mut first = None;
+    // At most one round, so that the search ends if none is available.
+    for _ in 0..backends.len() {
+        let number = turn.next() as usize % backends.len();
+        if !backends[number].is_available(cx) {
+            continue;
+        }
+        if shares.accepts(cx, number) {
+            return Some(number);
+        }
+        first = first.or(Some(number));
+    }
+    // The one with the largest share, which accepts everything, has become unavailable.
+    first
+}
+
+/// Returns one of the candidates, each with a probability in proportion to its weight.
+fn weighted_random(cx: &Context, candidates: impl Iterator<Item = (usize, u64)>) -> Option<usize> {
+    // Reservoir sampling: one pass, without adding the weights up first.
+    let mut sum = 0;
+    candidates.fold(None, |chosen, (number, weight)| {
+        sum += weight;
+        if weight == sum || below(cx, sum) < weight { Some(number) } else { chosen }
+    })
 }
 
 /// Returns a random number from 0 to `end`, exclusive.
-fn below(cx: &Context, end: u32) -> u32 {
-    if end == 1 { 0 } else { (cx.worker().random() % u64::from(end)) as u32 }
+pub(super) fn below(cx: &Context, end: u64) -> u64 {
+    if end == 1 { 0 } else { cx.worker().random() % end }
 }
 
 /// Returns an available upstream with the fewest requests; a random one among equals.
-fn least(cx: &Context, backends: Backends<'_>, among: impl Iterator<Item = usize>) -> Option<usize> {
-    let mut best: Option<(u32, usize)> = None;
+fn least(
+    cx: &Context,
+    backends: Backends<'_>,
+    among: impl Iterator<Item = usize>,
+    shares: &Shares<'_>,
+) -> Option<usize> {
+    let mut best: Option<(u64, usize)> = None;
     let mut equal = 0;
     for number in among {
         if !backends[number].is_available(cx) {
             continue;
         }
-        let requests = backends.requests(cx, number);
+        let requests = shares.requests(cx, number);
         match best {
             Some((fewest, _)) if fewest < requests => continue,
             Some((fewest, _)) if fewest == requests => equal += 1,
@@ -270,7 +335,7 @@ fn least(cx: &Context, backends: Backends<'_>, among: impl Iterator<Item = usize
 const CHOSEN_MAX: usize = 64;
 
 /// Takes a random sample of the available upstreams (reservoir sampling), and returns the one with the fewest requests.
-fn random_choose(cx: &Context, backends: Backends<'_>, choose: usize) -> Option<usize> {
+fn random_choose(cx: &Context, backends: Backends<'_>, choose: usize, shares: &Shares<'_>) -> Option<usize> {
     let mut chosen = [0; CHOSEN_MAX];
     let room = choose.min(backends.len()).min(CHOSEN_MAX);
     let mut available = 0;
@@ -281,12 +346,12 @@ fn random_choose(cx: &Context, backends: Backends<'_>, choose: usize) -> Option<
             continue;
         }
         // Replace a sampled upstream with probability room / available.
-        let place = below(cx, available as u32) as usize;
+        let place = below(cx, available as u64) as usize;
         if place < room {
             chosen[place] = number;
         }
     }
-    least(cx, backends, chosen[..available.min(room)].iter().copied())
+    least(cx, backends, chosen[..available.min(room)].iter().copied(), shares)
 }
 
 /// Rendezvous hashing: if an upstream becomes unavailable, only its own requests move.

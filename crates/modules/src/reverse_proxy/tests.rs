@@ -5,7 +5,7 @@
 //! - `buffer`: content that is read first
 //! - `httpgrpc`: requests and responses in gRPC messages
 //! - `fastcgi`: the variables and the content of requests over FastCGI
-//! - `policy`: load balancing
+//! - `policy`, `slow_start`: load balancing
 //! - `health`: health checks
 //! - `breaker`: circuit breakers
 //! - `retry`: further attempts
@@ -25,6 +25,7 @@ mod policy;
 mod request;
 mod retry;
 mod routes;
+mod slow_start;
 mod tunnel;
 
 use causeway_pipeline::Registry;

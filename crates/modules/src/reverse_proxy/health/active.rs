@@ -86,8 +86,8 @@ impl Check {
     }
 
     /// Returns the checked upstream, for the checker.
-    pub(in super::super) fn target(&self, dial: &str, address: &Address) -> Target {
-        Target { dial: dial.into(), address: address.clone(), check: Arc::clone(&self.0) }
+    pub(in super::super) fn target(&self, status: &Arc<UpstreamStatus>, address: &Address) -> Target {
+        Target { status: Arc::clone(status), address: address.clone(), check: Arc::clone(&self.0) }
     }
 }
 
@@ -198,7 +198,7 @@ fn target(uri: &str) -> Box<str> {
 
 /// One upstream of the handler, as its checks need it.
 pub(in super::super) struct Target {
-    dial: Box<str>,
+    status: Arc<UpstreamStatus>,
     address: Address,
     check: Arc<CheckStatus>,
 }
@@ -252,7 +252,7 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
             .get_or_insert_with(|| worker.upstream(&place.to_dial(), &at_port(&checker.transport, &place.port)));
         let outcome = checker.check(target, &place, upstream, &worker).await;
         if let Err(cause) = &outcome {
-            tracing::debug!(upstream = &*target.dial, cause, "an active health check failed");
+            tracing::debug!(upstream = target.status.dial(), cause, "an active health check failed");
         }
         let is_up = outcome.is_ok();
         streak = if is_up == target.check.is_up() { 0 } else { streak + 1 };
@@ -260,9 +260,12 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
         if streak >= needed && target.check.set_up(is_up) {
             streak = 0;
             match outcome {
-                Ok(()) => tracing::info!(upstream = &*target.dial, "an upstream is healthy again"),
+                Ok(()) => {
+                    target.status.set_recovered(worker.now());
+                    tracing::info!(upstream = target.status.dial(), "an upstream is healthy again");
+                }
                 Err(cause) => tracing::warn!(
-                    upstream = &*target.dial,
+                    upstream = target.status.dial(),
                     cause,
                     "an upstream gets no requests: its active health check fails"
                 ),
@@ -316,7 +319,7 @@ impl Checker {
         with_field_value(host.as_bytes(), |value| fields.insert(names::HOST, value));
         with_field_value(b"Causeway", |value| fields.insert(names::USER_AGENT, value));
         for (name, value) in &self.checks.headers {
-            let value = value.replace(TARGET, &target.dial);
+            let value = value.replace(TARGET, target.status.dial());
             with_field_value(value.as_bytes(), |value| {
                 // One Host only; the configured one replaces the address. So does a configured User-Agent.
                 if name.as_ref() == names::HOST.into() || name.as_ref() == names::USER_AGENT.into() {

@@ -84,6 +84,10 @@ fn what_is_not_built_is_refused_with_its_place() {
             "circuit_breaker.latency.limit: found 'none', expected a duration such as 500ms",
         ),
         (
+            json!({ "circuit_breaker": { "type": "internal", "latency": { "limit": 0 } } }),
+            "circuit_breaker.latency.limit: found '0', expected a duration from 1ms to 1h",
+        ),
+        (
             json!({ "circuit_breaker": { "type": "internal", "latency": { "limit": "1s", "quantile": 1 } } }),
             "circuit_breaker.latency.quantile: found '1', expected a quantile from 0.0001 to 0.9999",
         ),
@@ -102,6 +106,14 @@ fn what_is_not_built_is_refused_with_its_place() {
         (json!({ "stream_timeout": "soon" }), "stream_timeout: found 'soon'"),
         (json!({ "load_balancing": { "try_duration": "soon" } }), "load_balancing.try_duration: found 'soon'"),
         (json!({ "load_balancing": { "retry_match": [{ "no": 1 }] } }), "retry_match[0]"),
+        (
+            json!({ "load_balancing": { "slow_start": "25h" } }),
+            "load_balancing.slow_start: found '90000s', expected a duration of at most 24h",
+        ),
+        (
+            json!({ "load_balancing": { "slow_start": "-1s" } }),
+            "load_balancing.slow_start: found '-1s', expected a duration",
+        ),
         (json!({ "health_checks": { "passive": { "max_fails": -1 } } }), "passive.max_fails: found '-1'"),
         (json!({ "health_checks": { "passive": { "fails": 1 } } }), "unknown field `fails`"),
         (json!({ "health_checks": { "active": { "uri": "/", "method": "A B" } } }), "active.method: found 'A B'"),
