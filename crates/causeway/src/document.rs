@@ -259,6 +259,7 @@ fn options_of(step: &str) -> Vec<&str> {
         "get_certificate" => vec!["get_certificate"],
         "listen_protocols" => vec!["bind"],
         "retries" => vec!["lb_retries"],
+        "slow_start" => vec!["lb_slow_start"],
         "retry_match" => vec!["lb_retry_match"],
         "try_duration" => vec!["lb_try_duration"],
         "try_interval" => vec!["lb_try_interval"],

@@ -3,7 +3,7 @@
 //! - `setting`: tables of options with one argument
 //! - `address`, `url`: upstream addresses
 //! - `dynamic`: sources of upstreams that change at run time
-//! - `balance`, `health`: selection of an upstream, and health checks
+//! - `balance`, `health`, `breaker`: selection of an upstream, health checks, and circuit breakers
 //! - `transport`: the protocol to the upstreams
 //! - `answer`: handling of upstream responses; `intercept`, `copy_response`, `copy_response_headers`
 //! - `shortcut`: `forward_auth` and `php_fastcgi`, which expand to a `reverse_proxy`
@@ -11,6 +11,7 @@
 pub(super) mod address;
 mod answer;
 mod balance;
+mod breaker;
 mod dynamic;
 mod health;
 mod setting;
@@ -59,6 +60,7 @@ struct Proxy {
 }
 
 const OPTIONS: &[&str] = &[
+    "circuit_breaker",
     "dynamic",
     "fail_duration",
     "flush_interval",
@@ -81,6 +83,7 @@ const OPTIONS: &[&str] = &[
     "lb_policy",
     "lb_retries",
     "lb_retry_match",
+    "lb_slow_start",
     "lb_try_duration",
     "lb_try_interval",
     "max_fails",
@@ -172,6 +175,13 @@ impl Proxy {
                     return Err(line.count_error());
                 }
                 self.upstreams(line)?;
+            }
+            "circuit_breaker" => {
+                if self.json.contains_key("circuit_breaker") {
+                    return Err(line.rule("circuit_breaker already specified"));
+                }
+                let breaker = breaker::circuit_breaker(line)?;
+                self.json.insert("circuit_breaker".into(), breaker);
             }
             "dynamic" => {
                 line.require()?;

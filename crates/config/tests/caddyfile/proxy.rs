@@ -146,6 +146,36 @@ fn health() {
     ]);
 }
 
+// Not in Caddy's Caddyfile: `circuit_breaker` becomes a module of ours in the field that Caddy's JSON has.
+#[test]
+fn circuit_breaker() {
+    let breaker = |options: Value| json!({ "circuit_breaker": options });
+    check(&[
+        ("circuit_breaker {\nerror_ratio 0.5\n}", breaker(json!({ "type": "internal", "error_ratio": 0.5 }))),
+        (
+            "circuit_breaker {\nlatency 500ms\nerror_status 5xx 429\nerror_ratio 1\n}",
+            breaker(json!({
+                "type": "internal",
+                "latency": { "limit": 500_000_000 },
+                "error_status": [5, 429],
+                "error_ratio": 1.0,
+            })),
+        ),
+        (
+            "circuit_breaker {\nlatency 2s 0.99\nwindow 30s\nmin_requests 50\ntrip_duration 1m\n}",
+            breaker(json!({
+                "type": "internal",
+                "latency": { "limit": 2_000_000_000, "quantile": 0.99 },
+                "window": 30_000_000_000_i64,
+                "min_requests": 50,
+                "trip_duration": 60_000_000_000_i64,
+            })),
+        ),
+        ("circuit_breaker", breaker(json!({ "type": "internal" }))),
+        ("lb_slow_start 30s", json!({ "load_balancing": { "slow_start": 30_000_000_000_i64 } })),
+    ]);
+}
+
 // "Streaming", "Headers", "Rewrites".
 #[test]
 fn requests_and_answers_on_their_way() {
@@ -539,6 +569,24 @@ fn mistakes() {
             "3:13: getting module named 'http.reverse_proxy.transport.quic': module not registered; expected fastcgi, http, \
              httpgrpc",
         ),
+        ("circuit_breaker on {\n}", "3:19: wrong argument count or unexpected line ending after 'on'"),
+        ("circuit_breaker {\nerror_ratio half\n}", "4:13: bad ratio 'half'; expected a number such as 0.5"),
+        ("circuit_breaker {\nlatency fast\n}", "4:9: bad latency 'fast'; expected a duration such as 500ms"),
+        ("circuit_breaker {\nlatency 1s p95\n}", "4:12: bad quantile 'p95'; expected a number such as 0.95"),
+        (
+            "circuit_breaker {\nerror_status all\n}",
+            "4:14: bad status value 'all'; expected a number or a class such as 2xx",
+        ),
+        ("circuit_breaker {\nmin_requests 1.5\n}", "4:14: bad number of requests '1.5'; expected an integer"),
+        ("circuit_breaker {\nwindow 10\n}", "4:8: bad duration value '10'; expected one such as 10s"),
+        ("circuit_breaker {\nwindow 10s 5s\n}", "4:12: wrong argument count or unexpected line ending after '5s'"),
+        ("circuit_breaker {\nwindow 10s\nwindow 5s\n}", "5:1: this option of circuit_breaker is already specified"),
+        (
+            "circuit_breaker {\ntype internal\n}",
+            "4:1: unrecognized option 'type'; expected error_ratio, error_status, latency, min_requests, trip_duration, window",
+        ),
+        ("circuit_breaker {\n}\ncircuit_breaker {\n}", "5:1: circuit_breaker already specified"),
+        ("lb_slow_start soon", "3:17: bad duration value 'soon'; expected one such as 30s"),
         ("replace_status @a 200", "3:18: no named response matcher defined with name 'a'"),
         ("@a status 200\n@a status 300", "4:1: matcher is defined more than once: @a; expected another name"),
         ("transport httpgrpc {\nstream maybe\n}", "4:8: invalid value 'maybe' of stream; expected on or off"),
@@ -553,9 +601,9 @@ fn mistakes() {
     }
 }
 
-const OPTIONS: &str = "dynamic, fail_duration, flush_interval, handle_response, header_down, header_up, health_body, \
+const OPTIONS: &str = "circuit_breaker, dynamic, fail_duration, flush_interval, handle_response, header_down, header_up, health_body, \
     health_fails, health_follow_redirects, health_headers, health_interval, health_method, health_passes, health_port, \
     health_request_body, health_status, health_timeout, health_upstream, health_uri, lb_policy, lb_retries, lb_retry_match, \
-    lb_try_duration, lb_try_interval, max_fails, method, proxy_status_name, replace_status, request_buffers, \
+    lb_slow_start, lb_try_duration, lb_try_interval, max_fails, method, proxy_status_name, replace_status, request_buffers, \
     response_buffers, rewrite, stream_buffer_size, stream_close_delay, stream_timeout, to, transport, trusted_proxies, \
     unhealthy_latency, unhealthy_request_count, unhealthy_status, verbose_logs";

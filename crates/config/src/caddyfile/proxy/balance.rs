@@ -29,6 +29,13 @@ const SETTINGS: &[Setting] = &[
         kind: ArgumentType::Duration,
         rule: "bad interval value '{}'; expected one such as 250ms",
     },
+    // Not in Caddy.
+    Setting {
+        option: "lb_slow_start",
+        member: "slow_start",
+        kind: ArgumentType::Duration,
+        rule: "bad duration value '{}'; expected one such as 30s",
+    },
 ];
 
 const POLICIES: &[&str] = &[

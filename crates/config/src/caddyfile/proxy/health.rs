@@ -145,4 +145,4 @@ fn passive(line: &mut Dispenser<'_>, checks: &mut Map<String, Value>) -> Result<
     Ok(true)
 }
 
-const STATUS: &str = "bad status value '{}'; expected a number or a class such as 2xx";
+pub(super) const STATUS: &str = "bad status value '{}'; expected a number or a class such as 2xx";
