@@ -200,7 +200,16 @@ impl CommandContext {
         let now = self.worker.now();
         let upstreams = self.state.metrics.upstreams();
         let shown = upstreams.iter().map(|upstream| {
-            json!({ "address": upstream.dial(), "num_requests": upstream.requests(), "fails": upstream.failures(now) })
+            let mut shown = json!({
+                "address": upstream.dial(),
+                "num_requests": upstream.requests(),
+                "fails": upstream.failures(now),
+            });
+            // Not in Caddy, so only if there is one.
+            if let Some(phase) = upstream.breaker_phase(now) {
+                shown["circuit_breaker"] = phase.as_str().into();
+            }
+            shown
         });
         AdminResponse::json(&shown.collect())
     }

@@ -108,6 +108,22 @@ fn what_is_not_built() {
             ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80000\n\t}\n}\n",
             "Caddyfile:5:8: found '80000', expected a port from 1 to 65535",
         ),
+        (
+            ":8080\nreverse_proxy a:80 {\n\tcircuit_breaker {\n\t\terror_ratio 2.5\n\t}\n}\n",
+            "Caddyfile:4:15: found '2.5', expected a ratio from 0.0001 to 1",
+        ),
+        (
+            ":8080\nreverse_proxy a:80 {\n\tcircuit_breaker {\n\t\twindow 10s\n\t}\n}\n",
+            "Caddyfile:3:2: found 'neither', expected error_ratio, latency or both",
+        ),
+        (
+            ":8080\nreverse_proxy a:80 {\n\tcircuit_breaker {\n\t\tlatency 2h\n\t}\n}\n",
+            "Caddyfile:4:3: found 'latency 2h', expected a duration from 1ms to 1h",
+        ),
+        (
+            ":8080\nreverse_proxy a:80 {\n\tlb_slow_start 2d\n}\n",
+            "Caddyfile:3:2: found 'lb_slow_start 2d', expected a duration of at most 24h",
+        ),
     ] {
         check_caddyfile(caddyfile, want);
     }

@@ -1,12 +1,15 @@
-//! Upstreams that fail and return: retries, and health checks.
+//! Upstreams that fail and return: retries, health checks, and circuit breakers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
-use crate::client::{get, send};
+use crate::client::{get, send, send_body};
 use crate::process::{Folder, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
@@ -112,4 +115,92 @@ fn a_request_that_waits_for_its_upstream() {
         let _first = upstream(&folder, "a", ports[0]);
         assert_eq!(waiting.join().unwrap().body, "a");
     });
+}
+
+/// An upstream that counts its requests, and responds with 500 until it is well.
+struct CountingUpstream {
+    port: u16,
+    requests: Arc<AtomicUsize>,
+    is_well: Arc<AtomicBool>,
+}
+
+impl CountingUpstream {
+    fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (requests, is_well) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let upstream = Self { port, requests: Arc::clone(&requests), is_well: Arc::clone(&is_well) };
+        // Ends with the process of the tests.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let head = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                // A connection without a request is none.
+                if head.take_while(|line| !line.is_empty()).count() > 0 {
+                    requests.fetch_add(1, Ordering::Relaxed);
+                    let status = if is_well.load(Ordering::Relaxed) { "200 OK" } else { "500 Internal Server Error" };
+                    let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                }
+            }
+        });
+        upstream
+    }
+
+    fn count(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
+// Ours: a circuit breaker opens after failures, whichever worker has seen them; then no request reaches the upstream, also
+// after a reload. After the trip a request probes the upstream: a failure opens the breaker again, a success closes it.
+#[test]
+fn a_circuit_breaker() {
+    let (folder, upstream) = (Folder::new(), CountingUpstream::start());
+    let address = format!("127.0.0.1:{}", upstream.port);
+    let site = |trip: &str| {
+        let breaker = format!("error_ratio 0.5\nmin_requests 10\nwindow 1h\ntrip_duration {trip}");
+        format!("http://:0 {{\nbind 127.0.0.1\nreverse_proxy {address} {{\ncircuit_breaker {{\n{breaker}\n}}\n}}\n}}\n")
+    };
+    folder.write("Caddyfile", site("1h"));
+    let mut server = folder.start(&["run", "--workers", "2"]);
+    let (port, admin) = (server.port(), server.admin_port());
+    let host = format!("Host: localhost:{admin}");
+    let ask = |path: &str| send(admin, &format!("GET {path}"), &[&host]).body;
+    let phase = || {
+        let shown: Value = serde_json::from_str(&ask("/reverse_proxy/upstreams")).unwrap();
+        shown[0]["circuit_breaker"].as_str().unwrap().to_owned()
+    };
+    let load = |trip: &str| {
+        let answer = send_body(admin, "POST /load", &[&host, "Content-Type: text/caddyfile"], &site(trip));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    };
+    const OPEN: &str = "an upstream gets no requests: its circuit breaker is open";
+    let fail = || (0..10).for_each(|_| assert_eq!(get(port, "/").status, 500));
+    assert_eq!(phase(), "closed");
+    fail();
+    let line = server.line_with(OPEN);
+    assert!(line.contains(&address) && line.contains("\"requests\": 10, \"failures\": 10"), "{line}");
+    // Both workers, before and after a reload that keeps the settings.
+    for _ in 0..2 {
+        (0..20).for_each(|_| assert_eq!(get(port, "/").status, 503));
+        assert_eq!((upstream.count(), phase().as_str()), (10, "open"));
+        let metric = format!("caddy_reverse_proxy_upstreams_healthy{{upstream=\"{address}\"}} 0");
+        assert!(ask("/metrics").contains(&metric));
+        load("1h");
+    }
+    // Other settings begin with a closed breaker.
+    load("100ms");
+    assert_eq!(phase(), "closed");
+    fail();
+    server.line_with(OPEN);
+    until("a request probes the upstream", || get(port, "/").status == 500);
+    server.line_with("its circuit breaker is half-open");
+    server.line_with("an upstream gets no requests: the request that probed it has failed");
+    upstream.is_well.store(true, Ordering::Relaxed);
+    until("a request probes the upstream", || get(port, "/").status == 200);
+    server.line_with("an upstream gets requests again: its circuit breaker is closed");
+    assert_eq!(phase(), "closed");
+    let before = upstream.count();
+    (0..20).for_each(|_| assert_eq!(get(port, "/").status, 200));
+    assert_eq!(upstream.count(), before + 20);
 }

@@ -158,7 +158,7 @@ fn circuit_breaker() {
                 "type": "internal",
                 "latency": { "limit": 500_000_000 },
                 "error_status": [5, 429],
-                "error_ratio": 1.0,
+                "error_ratio": 1,
             })),
         ),
         (

@@ -137,11 +137,7 @@ fn duration(
         if (min..=DURATION_MAX).contains(&read) {
             return Ok(read);
         }
-        let found = match written {
-            DurationConfig::Nanoseconds(number) => number.to_string(),
-            DurationConfig::Text(text) => text.clone(),
-        };
-        Err(build.refuse(found, format!("a duration from {least} to 1h")))
+        Err(build.refuse(written.written(), format!("a duration from {least} to 1h")))
     })
 }
 

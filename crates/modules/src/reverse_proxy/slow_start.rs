@@ -26,8 +26,7 @@ impl SlowStart {
         build.at("slow_start", |build| {
             let duration = written.duration(build)?;
             if duration > DURATION_MAX {
-                let found = format!("{}s", duration.as_secs());
-                return Err(build.refuse(found, "a duration of at most 24h"));
+                return Err(build.refuse(written.written(), "a duration of at most 24h"));
             }
             Ok((!duration.is_zero()).then(|| Self((duration.as_millis() as u64).max(1))))
         })

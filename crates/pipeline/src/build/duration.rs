@@ -32,10 +32,16 @@ impl DurationConfig {
     /// If the duration is negative, or the text is not a valid duration.
     pub fn duration(&self, build: &Build<'_>) -> Result<Duration, BuildError> {
         let read = self.signed(build)?;
-        u64::try_from(read).map(Duration::from_nanos).map_err(|_| match self {
-            Self::Nanoseconds(read) => build.refuse(read.to_string(), EXPECTED),
-            Self::Text(text) => build.refuse(text.clone(), EXPECTED),
-        })
+        u64::try_from(read).map(Duration::from_nanos).map_err(|_| build.refuse(self.written(), EXPECTED))
+    }
+
+    /// Returns the duration as it is written, for an error.
+    #[must_use]
+    pub fn written(&self) -> String {
+        match self {
+            Self::Nanoseconds(read) => read.to_string(),
+            Self::Text(text) => text.clone(),
+        }
     }
 
     /// Returns the duration in nanoseconds, for an option for which a negative value has a meaning.

@@ -6,7 +6,7 @@ use super::super::directives::status;
 use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::members::Members;
-use super::super::quantity::{integer, ratio};
+use super::super::quantity::{integer, ratio, scalar};
 use super::health::STATUS;
 use causeway_pipeline::build::nanoseconds;
 
@@ -24,9 +24,9 @@ pub(super) fn circuit_breaker(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         }
         match name {
             "error_ratio" => {
-                let number = ratio(&line.require()?.text);
+                let number = number(&line.require()?.text);
                 let number = number.ok_or_else(|| line.word("bad ratio '{}'; expected a number such as 0.5"))?;
-                breaker.insert("error_ratio".into(), json!(number));
+                breaker.insert("error_ratio".into(), number);
             }
             "error_status" => {
                 line.require()?;
@@ -42,9 +42,9 @@ pub(super) fn circuit_breaker(d: &mut Dispenser<'_>) -> Result<Value, Error> {
                 let limit = limit.ok_or_else(|| line.word("bad latency '{}'; expected a duration such as 500ms"))?;
                 let mut latency = Map::from_iter([("limit".to_owned(), json!(limit))]);
                 if let Some(token) = line.argument() {
-                    let quantile = ratio(&token.text);
+                    let quantile = number(&token.text);
                     let rule = "bad quantile '{}'; expected a number such as 0.95";
-                    latency.insert("quantile".into(), json!(quantile.ok_or_else(|| line.word(rule))?));
+                    latency.insert("quantile".into(), quantile.ok_or_else(|| line.word(rule))?);
                 }
                 breaker.insert("latency".into(), latency.into());
             }
@@ -64,4 +64,9 @@ pub(super) fn circuit_breaker(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         line.end()?;
     }
     Ok(breaker.into())
+}
+
+/// Parses a number, with a fraction or without one.
+fn number(text: &str) -> Option<Value> {
+    ratio(text).map(|_| scalar(text))
 }

@@ -108,7 +108,7 @@ fn what_is_not_built_is_refused_with_its_place() {
         (json!({ "load_balancing": { "retry_match": [{ "no": 1 }] } }), "retry_match[0]"),
         (
             json!({ "load_balancing": { "slow_start": "25h" } }),
-            "load_balancing.slow_start: found '90000s', expected a duration of at most 24h",
+            "load_balancing.slow_start: found '25h', expected a duration of at most 24h",
         ),
         (
             json!({ "load_balancing": { "slow_start": "-1s" } }),
