@@ -320,6 +320,8 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
                     checks.failed(asked.backend.facts(plan).status(), now);
                 }
             }
+            // A probe that was not counted leaves its place, also to the next attempt below.
+            drop(asked.admission.take());
             let attempted = Attempt::of(&fault);
             let content = content_left(&call, &asked);
             drop(call);

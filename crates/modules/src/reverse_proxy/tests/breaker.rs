@@ -114,6 +114,7 @@ fn slow_responses() {
 fn probes_without_result() {
     let mut options = two(&Value::Null);
     options["upstreams"] = json!([{ "dial": "{http.request.header.To}:1" }]);
+    options["load_balancing"]["retries"] = json!(1);
     let mut kit = kit(options);
     let request = Request::get("/").field("To", "a");
     for _ in 0..2 {
@@ -127,6 +128,8 @@ fn probes_without_result() {
     let (call, pending) = ask(&mut kit, &request);
     call.carried.fail(CallFault::Busy);
     drop(call);
+    let pending = pending.poll(&mut kit).expect_err("another attempt probes");
+    kit.worker().take_call().expect("another attempt").carried.fail(CallFault::Busy);
     assert_eq!(pending.finish(&mut kit).status, 503);
     let held = ask(&mut kit, &request);
     assert_eq!(kit.send(&request).status, 503, "one at a time");
