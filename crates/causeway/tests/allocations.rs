@@ -73,7 +73,7 @@ const OPTIONS: &str = "{\n\tadmin off\n\tauto_https off\n}\n";
 fn requests_allocate_nothing() {
     two_hundred_routes();
     two_hundred_sites();
-    a_proxy_with_metrics_health_checks_and_retries();
+    a_proxy_with_all_of_its_checks();
 }
 
 fn two_hundred_routes() {
@@ -122,7 +122,7 @@ fn two_hundred_sites() {
 }
 
 // The only worker is both the proxy and its upstreams.
-fn a_proxy_with_metrics_health_checks_and_retries() {
+fn a_proxy_with_all_of_its_checks() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let upstream = free.local_addr().expect("a port").port();
     drop(free);
@@ -130,7 +130,8 @@ fn a_proxy_with_metrics_health_checks_and_retries() {
         "{{\n\tadmin off\n\tauto_https off\n\tmetrics {{\n\t\tper_host\n\t}}\n}}\n\
          http://a.test:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{upstream} localhost:{upstream} {{\n\
          \t\thealth_uri /health\n\t\tfail_duration 30s\n\t\tunhealthy_status 5xx\n\t\tunhealthy_latency 10s\n\
-         \t\tlb_policy round_robin\n\t\tlb_retries 2\n\t\tlb_try_duration 5s\n\t}}\n}}\n\
+         \t\tlb_policy round_robin\n\t\tlb_retries 2\n\t\tlb_try_duration 5s\n\
+         \t\tlb_slow_start 1m\n\t\tcircuit_breaker {{\n\t\t\terror_ratio 0.5\n\t\t\tlatency 10s\n\t\t}}\n\t}}\n}}\n\
          http://127.0.0.1:{upstream} {{\n\tbind 127.0.0.1\n\trespond \"of {{host}} {{path}}\n\"\n}}\n\
          http://a.test:{upstream} {{\n\tbind 127.0.0.1\n\trespond \"of {{host}} {{path}}\n\"\n}}\n"
     );
