@@ -106,7 +106,8 @@ fn proxy(url: &str, upstream: &str, options: &str) -> ServerProcess {
     let site = format!(
         ":0 {{\n\treverse_proxy {upstream} {{\n\t\ttransport http {{\n\t\t\tnetwork_proxy url {url}\n{options}\t\t}}\n\t}}\n}}\n"
     );
-    Folder::with(&[("Caddyfile", &site)]).start(&["run"])
+    // Another worker would have connections of its own.
+    Folder::with(&[("Caddyfile", &site)]).start(&["run", "--workers", "1"])
 }
 
 // Caddy, `network_proxy url`, and Go's http.Transport.Proxy: CONNECT for an upstream with TLS, requests in absolute form for one in cleartext.
