@@ -143,12 +143,15 @@ impl ConfigFlags {
             return language
                 .ok_or_else(|| anyhow!("--adapter: found '{adapter}', expected 'caddyfile', 'json' or 'nginx'"));
         }
-        // Caddy's rule: a file name that begins with "Caddyfile" or ends in ".caddyfile" means a Caddyfile; every other
-        // name means JSON.
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let caddyfile = name.starts_with(CADDYFILE) || name.ends_with(".caddyfile");
-        Ok(if caddyfile { Language::Caddyfile } else { Language::Json })
+        Ok(if is_caddyfile(path) { Language::Caddyfile } else { Language::Json })
     }
+}
+
+/// Caddy's rule, in any case of letters: a file name that begins with "Caddyfile" or ends in ".caddyfile" means a
+/// Caddyfile; one that ends in ".json", and every other name, means JSON.
+fn is_caddyfile(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    !name.ends_with(".json") && (name.starts_with("caddyfile") || name.ends_with(".caddyfile"))
 }
 
 impl ConfigSource {
@@ -243,6 +246,16 @@ mod tests {
     use causeway_pipeline::Build;
 
     use super::*;
+
+    #[test]
+    fn names_of_caddyfiles() {
+        for name in ["Caddyfile", "caddyfile", "a/Caddyfile.prod", "site.caddyfile", "site.Caddyfile", "CADDYFILE"] {
+            assert!(is_caddyfile(Path::new(name)), "{name}");
+        }
+        for name in ["caddy.json", "Caddyfile.json", "Caddyfile/site", "site.caddyfile.json", "my-caddyfile", ""] {
+            assert!(!is_caddyfile(Path::new(name)), "{name}");
+        }
+    }
 
     #[test]
     fn a_literal_is_shown_as_it_is() {
