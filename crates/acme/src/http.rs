@@ -1,6 +1,8 @@
 //! An HTTP client for the interfaces of other servers, such as those of DNS providers: one request, one response with a bounded body.
 //!
 //! It speaks HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows no redirects.
+//!
+//! - `connector`: opens its connections; `proxy`: a network proxy between
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,6 @@ use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, Request, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
@@ -20,6 +21,12 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
 
 pub use hyper::{Method, StatusCode};
+pub use proxy::{NetworkProxy, NoProxy};
+
+use connector::Connector;
+
+mod connector;
+mod proxy;
 
 #[cfg(test)]
 pub(crate) mod double;
@@ -34,7 +41,7 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// A client with its roots and limits. Cloning is cheap and shares the connections.
 #[derive(Clone)]
 pub struct HttpClient {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
     limit: Duration,
     body_bytes_max: usize,
 }
@@ -45,16 +52,33 @@ impl HttpClient {
     /// # Errors
     /// If the roots cannot be read.
     pub fn new(root: Option<&Path>) -> Result<Self, HttpError> {
+        Self::through(None, root)
+    }
+
+    /// As [`new`](Self::new), with all connections through `proxy`, if there is one. Only for `https` URLs: a proxy gets no other request than to
+    /// connect.
+    ///
+    /// # Errors
+    /// If the roots cannot be read.
+    pub fn through(proxy: Option<&NetworkProxy>, root: Option<&Path>) -> Result<Self, HttpError> {
         let builder = match root {
             None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(HttpError::SystemRoots)?,
             Some(path) => HttpsConnectorBuilder::new().with_tls_config(trusting(path)?),
         };
-        let connector = builder.https_or_http().enable_http1().build();
-        Ok(Self {
-            client: Client::builder(TokioExecutor::new()).build(connector),
-            limit: LIMIT,
-            body_bytes_max: BODY_BYTES_MAX,
-        })
+        let connector = proxy.map_or_else(|| Ok(Connector::direct()), Connector::through)?;
+        Ok(Self::over(builder.https_or_http().enable_http1().wrap_connector(connector)))
+    }
+
+    /// Makes a client for a server that listens on a Unix socket. The host of its URLs, which are `http` ones, is only a name in requests.
+    pub fn unix(socket: &Path) -> Self {
+        let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
+        Self::over(builder.wrap_connector(Connector::Unix(socket.into())))
+    }
+
+    fn over(connector: HttpsConnector<Connector>) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Self { client, limit: LIMIT, body_bytes_max: BODY_BYTES_MAX }
     }
 
     /// Sets the time limit of each request, from the connection to the response's last byte.

@@ -1,0 +1,173 @@
+//! A network proxy between this machine and other servers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hyper::Uri;
+
+/// A proxy for outgoing connections, from a URL such as `http://user:password@proxy.example:3128`. `Debug` does not show the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NetworkProxy {
+    kind: ProxyKind,
+    /// Without credentials, and with a port.
+    uri: Uri,
+    credentials: Option<(String, String)>,
+}
+
+/// How a proxy is told where to connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProxyKind {
+    /// By `CONNECT` (RFC 9110 §9.3.6).
+    Http,
+    /// By `CONNECT`, over TLS.
+    Https,
+    /// By SOCKS version 5 (RFC 1928); the proxy resolves the host's name.
+    Socks5,
+}
+
+impl NetworkProxy {
+    /// The shape of URLs that [`from_str`](Self::from_str) accepts, for error messages.
+    pub const EXPECTED: &'static str =
+        "a URL with the scheme http, https, socks5 or socks5h, and a host, such as http://proxy.example:3128";
+
+    pub(super) fn kind(&self) -> ProxyKind {
+        self.kind
+    }
+
+    pub(super) fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    pub(super) fn credentials(&self) -> Option<&(String, String)> {
+        self.credentials.as_ref()
+    }
+
+    /// The value of `Proxy-Authorization` (RFC 7617 §2).
+    pub(super) fn basic_authorization(&self) -> Option<String> {
+        let (user, password) = self.credentials.as_ref()?;
+        Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}"))))
+    }
+}
+
+impl FromStr for NetworkProxy {
+    type Err = NoProxy;
+
+    fn from_str(url: &str) -> Result<Self, NoProxy> {
+        let (scheme, rest) = url.split_once("://").ok_or(NoProxy)?;
+        let (kind, port) = match &*scheme.to_ascii_lowercase() {
+            "http" => (ProxyKind::Http, 80),
+            "https" => (ProxyKind::Https, 443),
+            "socks5" | "socks5h" => (ProxyKind::Socks5, 1080),
+            _ => return Err(NoProxy),
+        };
+        // As in Go, a path, a query and a fragment have no meaning.
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let (credentials, host) = match authority.rsplit_once('@') {
+            Some((credentials, host)) => (Some(credentials), host),
+            None => (None, authority),
+        };
+        let decoded = |text: &str| decoded(text).ok_or(NoProxy);
+        let credentials = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
+            Some((user, password)) => Some((decoded(user)?, decoded(password)?)),
+            None => None,
+        };
+        // RFC 1929 §2: the length of both is one byte.
+        let is_long = |(user, password): &(String, String)| user.len() > 255 || password.len() > 255;
+        if kind == ProxyKind::Socks5 && credentials.as_ref().is_some_and(is_long) {
+            return Err(NoProxy);
+        }
+        let named: Uri = format!("http://{host}").parse().map_err(|_| NoProxy)?;
+        let host = named.host().filter(|host| !host.is_empty()).ok_or(NoProxy)?;
+        let port = match named.authority().map_or("", |authority| &authority.as_str()[host.len()..]) {
+            "" | ":" => port,
+            // `http` accepts any text as the port.
+            _ => named.port_u16().ok_or(NoProxy)?,
+        };
+        let scheme = if kind == ProxyKind::Https { "https" } else { "http" };
+        let uri = format!("{scheme}://{host}:{port}").parse().map_err(|_| NoProxy)?;
+        Ok(Self { kind, uri, credentials })
+    }
+}
+
+/// Replaces `%XX` (RFC 3986 §2.1). `None` for a malformed escape, or a result with control characters.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let value = 16 * digit(rest.next()?)? + digit(rest.next()?)?;
+                u8::try_from(value).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok().filter(|text| !text.contains(char::is_control))
+}
+
+/// The text is not the URL of a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoProxy;
+
+impl fmt::Display for NoProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", NetworkProxy::EXPECTED)
+    }
+}
+
+impl std::error::Error for NoProxy {}
+
+impl fmt::Debug for NetworkProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetworkProxy").field("kind", &self.kind).field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Go's documentation of `http.Transport.Proxy`: the schemes http, https, socks5 and socks5h. The default ports are those of the schemes.
+    #[test]
+    fn urls_of_proxies() {
+        let auth = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        for (url, kind, uri, credentials) in [
+            ("http://proxy.example", ProxyKind::Http, "http://proxy.example:80/", None),
+            ("HTTP://proxy.example:3128/path?a#b", ProxyKind::Http, "http://proxy.example:3128/", None),
+            ("https://proxy.example", ProxyKind::Https, "https://proxy.example:443/", None),
+            ("socks5://10.0.0.1", ProxyKind::Socks5, "http://10.0.0.1:1080/", None),
+            ("socks5h://[::1]:9050", ProxyKind::Socks5, "http://[::1]:9050/", None),
+            ("http://ann:p%40ss:w@p.example:1", ProxyKind::Http, "http://p.example:1/", auth("ann", "p@ss:w")),
+            ("socks5://ann@p.example", ProxyKind::Socks5, "http://p.example:1080/", auth("ann", "")),
+        ] {
+            let proxy: NetworkProxy = url.parse().unwrap();
+            assert_eq!((proxy.kind, &*proxy.uri.to_string(), proxy.credentials), (kind, uri, credentials), "{url}");
+        }
+        let long = format!("socks5://{}@p.example", "a".repeat(256));
+        for url in [
+            "",
+            "proxy.example:3128",
+            "ftp://p.example",
+            "http://",
+            "http://:80",
+            "http:///path",
+            "http://a b",
+            "http://p.example:port",
+            "http://a%zz@p.example",
+            "http://a%0d%0ab@p.example",
+            &long,
+        ] {
+            assert_eq!(url.parse::<NetworkProxy>(), Err(NoProxy), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let proxy: NetworkProxy = "http://ann:secret@p.example".parse().unwrap();
+        assert!(!format!("{proxy:?}").contains("secret"));
+        assert_eq!(proxy.basic_authorization().as_deref(), Some("Basic YW5uOnNlY3JldA=="));
+    }
+}
