@@ -25,6 +25,7 @@ mod certificates;
 mod conflicts;
 mod control;
 mod fault;
+mod getters;
 mod ids;
 mod measures;
 mod on_demand;

@@ -75,10 +75,14 @@ fn checked(
     places: (&str, &str),
 ) -> Result<Certificate, Error> {
     let certificate = Certificate::new(chain, key, tags, places)?;
-    if let Some(warning) = certificate.warning(SystemTime::now()) {
-        tracing::warn!("{}: {warning}", places.0);
-    }
+    warn(&certificate, places.0);
     Ok(certificate)
+}
+
+fn warn(certificate: &Certificate, place: &str) {
+    if let Some(warning) = certificate.warning(SystemTime::now()) {
+        tracing::warn!("{place}: {warning}");
+    }
 }
 
 fn folder(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> Result<(), Error> {
@@ -99,11 +103,21 @@ fn folder(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> Res
     Ok(())
 }
 
-/// Reads one file that holds a chain and a key. As in Caddy, the first key counts; later keys are ignored.
+/// Reads one file that holds a chain and a key.
 fn bundle(path: &Path) -> Result<Certificate, Error> {
     let place = path.display().to_string();
-    let text = read(path)?;
-    let foreign = pem::sections(&text).find_map(|section| match section {
+    let certificate = from_bundle(&read(path)?, &place)?;
+    warn(&certificate, &place);
+    Ok(certificate)
+}
+
+/// Parses a PEM text with a chain, leaf first, and the leaf's key, in any order. As in Caddy, the first key counts; later keys are ignored. `place` is the
+/// text's origin, for error messages.
+///
+/// # Errors
+/// The text has no chain or no key, they do not belong together, or there is anything else in it.
+pub fn from_bundle(text: &[u8], place: &str) -> Result<Certificate, Error> {
+    let foreign = pem::sections(text).find_map(|section| match section {
         Ok(
             SectionKind::Certificate | SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey,
         ) => None,
@@ -111,9 +125,9 @@ fn bundle(path: &Path) -> Result<Certificate, Error> {
         Err(error) => Some(error.to_string()),
     });
     if let Some(found) = foreign {
-        return Err(Error::BadCertificate(place, found));
+        return Err(Error::BadCertificate(place.to_owned(), found));
     }
-    checked(pem::chain(&text, &place)?, pem::key(&text, &place)?, Vec::new(), (&place, &place))
+    Certificate::new(pem::chain(text, place)?, pem::key(text, place)?, Vec::new(), (place, place))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

@@ -30,8 +30,9 @@ use serde_json::{Map, Value, json};
 
 pub use admin::{Admin, AdminAddress, Switch};
 pub use certificates::{
-    AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateSource, Certificates, DnsChallenge, DnsProvider,
-    KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, PublicName, StorageCleaning,
+    AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSource, Certificates,
+    DnsChallenge, DnsProvider, KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, PublicName,
+    StorageCleaning,
 };
 pub use https::{OnDemand, SignedName};
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
@@ -219,6 +220,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     let no_logs = Map::new();
     let logs = config.logging.as_ref().map_or(&no_logs, |logging| &logging.logs);
     let surroundings = Surroundings { logs, ports, tls: &tls, loaded: &loaded };
+    notes.extend(tls.automation.notes());
     let Served { listeners, managed, public, on_demand } =
         serve(servers, &surroundings, &mut authorities, &mut notes, &mut build)?;
     let certificates = Certificates {

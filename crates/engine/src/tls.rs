@@ -36,6 +36,7 @@ mod version1;
 mod write_secret;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -51,6 +52,19 @@ pub(crate) use stream::TlsStream;
 /// The result of [`Certificates::obtain`]; `None`: no certificate could be obtained.
 pub type ObtainedCertificate = Pin<Box<dyn Future<Output = Option<Arc<CertifiedKey>>> + Send>>;
 
+/// The facts of a ClientHello for which a certificate is obtained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoughtCertificate {
+    /// The server name in lower case; `None` if the client sent none.
+    pub server_name: Option<String>,
+    /// The address that the client has connected to; `None` on a Unix socket.
+    pub local: Option<IpAddr>,
+    /// The signature schemes that the client offers and that can be used, by their numbers (RFC 8446 §4.2.3).
+    pub signature_schemes: Vec<u16>,
+    /// The cipher suites that the client offers, by their numbers.
+    pub cipher_suites: Vec<u16>,
+}
+
 /// The source of server certificates, implemented by the embedder.
 pub trait Certificates: Send + Sync + fmt::Debug {
     /// Returns a certificate for `server_name`, by an exact match or a wildcard. A non-empty `tags` restricts the choice to
@@ -60,10 +74,10 @@ pub trait Certificates: Send + Sync + fmt::Debug {
     /// Each handshake calls this on a worker thread, so it must not block; a map look-up is the expected cost.
     fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>>;
 
-    /// Starts to obtain a certificate for a server name in lower case for which [`find`](Self::find) has none (on-demand TLS). The
-    /// handshake waits for the result for at most a minute; dropping the future does not cancel the work. `None`: the name
-    /// gets no certificate in this way. Must not block.
-    fn obtain(&self, _server_name: &str) -> Option<ObtainedCertificate> {
+    /// Starts to obtain a certificate for a handshake for which [`find`](Self::find) has none (on-demand TLS). The handshake waits for the
+    /// result for at most a minute; dropping the future does not cancel the work. `None`: the handshake gets no certificate in this way.
+    /// Must not block.
+    fn obtain(&self, _sought: SoughtCertificate) -> Option<ObtainedCertificate> {
         None
     }
 

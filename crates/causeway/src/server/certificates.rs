@@ -18,13 +18,13 @@ use causeway_config::plan::{
     CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName,
     SignedName, StorageCleaning,
 };
-use causeway_engine::ObtainedCertificate;
 use causeway_engine::certificate::CertifiedKey;
+use causeway_engine::{ObtainedCertificate, SoughtCertificate};
 use tokio::task::AbortHandle;
 
 use super::acme::{self, Attempt, Order, Renewals, blocking};
 use super::fault::LoadFault;
-use super::on_demand::{OnDemand, Permission};
+use super::on_demand::{self, OnDemand, Permission};
 use super::staples::Staples;
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
@@ -108,11 +108,14 @@ impl Custody {
             look_every: wanted.look_every.unwrap_or(LOOK_EVERY),
         };
         let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
+        let names = on_demand.cloned();
         let opened = tokio::task::spawn_blocking(move || {
             let permission = endpoint.map(|endpoint| Permission::new(&endpoint)).transpose();
-            Ok((Keeper::open(plan, before.as_deref(), SystemTime::now())?, permission.map_err(LoadFault::Permission)?))
+            let getters = names.as_ref().map(on_demand::getters).transpose().map_err(LoadFault::OnDemand)?;
+            let keeper = Keeper::open(plan, before.as_deref(), SystemTime::now())?;
+            Ok((keeper, permission.map_err(LoadFault::OnDemand)?, getters.unwrap_or_default()))
         });
-        let (keeper, permission) = opened.await.map_err(|_| LoadFault::Broken).flatten()?;
+        let (keeper, permission, getters) = opened.await.map_err(|_| LoadFault::Broken).flatten()?;
         let keeper = Arc::new(keeper);
         // The previous custody keeps renewing until it is dropped, which happens after the engine has switched to this
         // one.
@@ -128,7 +131,7 @@ impl Custody {
         let cleaning = clean_every(wanted);
         let cleaning = cleaning.map(|interval| tokio::spawn(clean(storage.clone(), interval)).abort_handle());
         let on_demand = on_demand.cloned();
-        let on_demand = on_demand.map(|names| OnDemand::new(names, permission, &keeper, &storage, &renewals));
+        let on_demand = on_demand.map(|names| OnDemand::new(names, getters, permission, &keeper, &storage, &renewals));
         Ok(Self { keeper, storage, renewal, cleaning, _staples: staples, renewals, on_demand, _challenges: challenges })
     }
 
@@ -196,8 +199,8 @@ impl causeway_engine::Certificates for Finder {
         Some(found.signed())
     }
 
-    fn obtain(&self, server_name: &str) -> Option<ObtainedCertificate> {
-        self.on_demand.as_ref()?.obtain(server_name)
+    fn obtain(&self, sought: SoughtCertificate) -> Option<ObtainedCertificate> {
+        self.on_demand.as_ref()?.obtain(sought)
     }
 
     fn challenge(&self, server_name: &str) -> Option<Arc<CertifiedKey>> {

@@ -19,8 +19,8 @@ pub enum LoadFault {
     Config(LoadError),
     /// A certificate cannot be loaded or issued.
     Certificates(causeway_certs::Error),
-    /// The client for the permission endpoint of on-demand TLS cannot be made.
-    Permission(causeway_acme::http::HttpError),
+    /// A client for an endpoint of on-demand TLS cannot be made.
+    OnDemand(causeway_acme::http::HttpError),
     /// A site cannot bind its address, or the system cannot start a worker thread.
     Sites(StartError),
     /// The admin API cannot bind the address that the configuration or the environment sets.
@@ -47,7 +47,7 @@ impl fmt::Display for LoadFault {
             Self::Ids(fault) => write!(f, "indexing config: {fault}"),
             Self::Config(error) => error.fmt(f),
             Self::Certificates(error) => error.fmt(f),
-            Self::Permission(error) => write!(f, "on-demand TLS: {error}"),
+            Self::OnDemand(error) => write!(f, "on-demand TLS: {error}"),
             Self::Sites(error) => error.fmt(f),
             Self::Admin(address, StartError::Bind(bind)) => {
                 write!(f, "the admin API cannot listen on {address}: ")?;

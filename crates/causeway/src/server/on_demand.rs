@@ -1,26 +1,28 @@
 //! On-demand TLS: a handshake for a name without a certificate waits while the server obtains one.
 //!
 //! ```text
-//!  handshake ──► refused lately? ──► permission endpoint ──► storage ──► authorities ──► the handshake goes on
-//!                      │                     │                                │
-//!                      └─────── alert ◄──────┴────────────────────────────────┘ (and the name is refused for a while)
+//!  handshake ──► sources ──► refused lately? ──► permission endpoint ──► storage ──► authorities ──► the handshake goes on
+//!                   │              │                     │                                │
+//!                   │ fault        └─────── alert ◄──────┴────────────────────────────────┘ (and the name is refused for a while)
+//!                   └─► alert
 //! ```
-//! Concurrent handshakes for one name wait for one order (single-flight).
+//! The sources are those of `get_certificate`. Concurrent handshakes for one name wait for one answer or order (single-flight).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_acme::http::{HttpClient, HttpRequest};
+use causeway_acme::http::{HttpClient, HttpError, HttpRequest};
 use causeway_certs::{Certificate, Keeper, SharedStorage};
-use causeway_config::plan::{self, SignedName};
-use causeway_engine::ObtainedCertificate;
+use causeway_config::plan::{self, CertificateGetter, SignedName};
 use causeway_engine::certificate::CertifiedKey;
+use causeway_engine::{ObtainedCertificate, SoughtCertificate};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::acme::{Order, Renewals, blocking, locked, pause};
 use super::certificates::{key_kind, managed};
+use super::getters::Getter;
 
 /// Names whose certificates are being obtained. Handshakes for further names are refused.
 const PENDING_MAX: usize = 256;
@@ -50,7 +52,7 @@ impl Permission {
     ///
     /// # Errors
     /// The system's root certificates cannot be read.
-    pub(super) fn new(endpoint: &str) -> Result<Self, causeway_acme::http::HttpError> {
+    pub(super) fn new(endpoint: &str) -> Result<Self, HttpError> {
         let client = HttpClient::new(None)?.limit(ASK_LIMIT).body_bytes_max(ASK_BODY_BYTES_MAX);
         Ok(Self { endpoint: endpoint.to_owned(), client })
     }
@@ -77,6 +79,17 @@ fn url(endpoint: &str, name: &str) -> String {
     format!("{endpoint}{separator}domain={name}")
 }
 
+/// The sources of certificates in a configuration.
+pub(super) type Getters = HashMap<CertificateGetter, Arc<Getter>>;
+
+/// Makes the sources of a configuration. Blocks on disk for some milliseconds.
+///
+/// # Errors
+/// The system's root certificates cannot be read.
+pub(super) fn getters(names: &plan::OnDemand) -> Result<Getters, HttpError> {
+    names.all_getters().into_iter().map(|source| Ok((source.clone(), Arc::new(Getter::new(source)?)))).collect()
+}
+
 /// Obtains certificates for handshakes.
 #[derive(Clone)]
 pub(super) struct OnDemand {
@@ -85,6 +98,7 @@ pub(super) struct OnDemand {
 
 struct Shared {
     names: plan::OnDemand,
+    getters: Getters,
     permission: Option<Permission>,
     keeper: Arc<Keeper>,
     storage: SharedStorage,
@@ -110,6 +124,7 @@ impl OnDemand {
     /// Must run within the server's runtime, which executes the orders.
     pub(super) fn new(
         names: plan::OnDemand,
+        getters: Getters,
         permission: Option<Permission>,
         keeper: &Arc<Keeper>,
         storage: &SharedStorage,
@@ -118,6 +133,7 @@ impl OnDemand {
         Self {
             shared: Arc::new(Shared {
                 names,
+                getters,
                 permission,
                 keeper: Arc::clone(keeper),
                 storage: storage.clone(),
@@ -128,12 +144,20 @@ impl OnDemand {
         }
     }
 
-    /// Starts to obtain a certificate, unless that is in progress. `None`: the name gets no certificate. Does not block.
-    pub(super) fn obtain(&self, name: &str) -> Option<ObtainedCertificate> {
-        let signed = self.shared.names.name(name)?;
+    /// Starts to obtain a certificate, unless that is in progress. `None`: the handshake gets no certificate. Does not block.
+    pub(super) fn obtain(&self, sought: SoughtCertificate) -> Option<ObtainedCertificate> {
+        let known = sought.server_name.as_deref();
+        let getters = self.shared.names.getters(known.unwrap_or_default());
+        let mut signed = known.and_then(|name| self.shared.names.name(name));
+        // Sources may choose by the address for a client that names no server.
+        let name = known.map_or_else(|| sought.local.map(|ip| ip.to_string()).unwrap_or_default(), str::to_owned);
+        let name = name.as_str();
         let (sender, receiver) = oneshot::channel();
         let mut state = locked(&self.shared.state);
         if state.refused.get(name).is_some_and(|refused| Instant::now() < refused.until) {
+            signed = None;
+        }
+        if signed.is_none() && getters.is_empty() {
             return None;
         }
         if let Some(waiting) = state.pending.get_mut(name) {
@@ -150,17 +174,51 @@ impl OnDemand {
             }
             state.pending.insert(name.to_owned(), vec![sender]);
             // A task of its own, which a reload does not abort: an order is not repeated without need.
-            self.shared.runtime.spawn(run(Arc::clone(&self.shared), name.to_owned(), signed));
+            let getters = getters.iter().filter_map(|getter| self.shared.getters.get(getter)).cloned().collect();
+            let wanted = WantedCertificate { name: name.to_owned(), sought, getters, signed };
+            self.shared.runtime.spawn(run(Arc::clone(&self.shared), wanted));
         }
         Some(Box::pin(async move { receiver.await.ok().flatten() }))
     }
 }
 
+/// The certificate that one or more handshakes wait for.
+struct WantedCertificate {
+    name: String,
+    /// The facts of the first of these handshakes.
+    sought: SoughtCertificate,
+    getters: Vec<Arc<Getter>>,
+    /// The authorities that sign if no source has a certificate; `None`: the handshakes get none then.
+    signed: Option<SignedName>,
+}
+
 /// Obtains the certificate of one name, and passes it to the handshakes that wait.
-async fn run(shared: Arc<Shared>, name: String, signed: SignedName) {
-    let failures = locked(&shared.state).refused.get(&name).map_or(0, |refused| refused.failures);
-    let outcome = match is_allowed(&shared, &name).await {
-        true => shared.sign(&name, signed, failures).await.map_err(|error| {
+async fn run(shared: Arc<Shared>, wanted: WantedCertificate) {
+    let WantedCertificate { name, sought, getters, signed } = wanted;
+    // As in CertMagic, the last source decides: if it fails, there is no order.
+    let mut answer = Ok(None);
+    for getter in getters {
+        answer = getter.ask(&sought).await;
+        if matches!(answer, Ok(Some(_))) {
+            break;
+        }
+    }
+    let found = match (answer, signed) {
+        (Ok(None), Some(signed)) => sign(&shared, &name, signed).await,
+        (answer, _) => answer.unwrap_or_default(),
+    };
+    let waiting = locked(&shared.state).pending.remove(&name);
+    for waiting in waiting.unwrap_or_default() {
+        // The handshake may have timed out.
+        let _ = waiting.send(found.clone());
+    }
+}
+
+/// Obtains a certificate of an authority. `None`: the name is refused for a while.
+async fn sign(shared: &Shared, name: &str, signed: SignedName) -> Option<Arc<CertifiedKey>> {
+    let failures = locked(&shared.state).refused.get(name).map_or(0, |refused| refused.failures);
+    let outcome = match is_allowed(shared, name).await {
+        true => shared.sign(name, signed, failures).await.map_err(|error| {
             let pause = pause(failures);
             tracing::error!(
                 "{name}: cannot obtain a certificate: {error}; refusing its handshakes for {} min",
@@ -171,19 +229,15 @@ async fn run(shared: Arc<Shared>, name: String, signed: SignedName) {
         false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures: 0 }),
     };
     let mut state = locked(&shared.state);
-    let found = match outcome {
+    match outcome {
         Ok(found) => {
-            state.refused.remove(&name);
+            state.refused.remove(name);
             Some(found.signed())
         }
         Err(refused) => {
-            state.refuse(name.clone(), refused);
+            state.refuse(name.to_owned(), refused);
             None
         }
-    };
-    for waiting in state.pending.remove(&name).unwrap_or_default() {
-        // The handshake may have timed out.
-        let _ = waiting.send(found.clone());
     }
 }
 

@@ -11,7 +11,7 @@ use super::process::{Folder, ServerProcess};
 
 const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
-fn is_there(program: &str) -> bool {
+pub(super) fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok();
     if !there {
         eprintln!("skipped: there is no {program}");
@@ -20,7 +20,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// Returns curl's output for a host on a local port, with the local authority's root as the only trusted one.
-fn curl(folder: &Folder, host: &str, port: u16, more: &[&str]) -> Result<String, String> {
+pub(super) fn curl(folder: &Folder, host: &str, port: u16, more: &[&str]) -> Result<String, String> {
     let mut command = Command::new("curl");
     command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
     command.arg(folder.path(ROOT)).args(more).arg(format!("https://{host}:{port}/a?b"));
@@ -40,7 +40,7 @@ fn ask(admin: u16, path: &str) -> ReceivedResponse {
     send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")])
 }
 
-fn caddyfile(options: &str, sites: &str) -> Folder {
+pub(super) fn caddyfile(options: &str, sites: &str) -> Folder {
     Folder::with(&[("Caddyfile", &format!("{{\n\t{options}\n}}\n{sites}\n"))])
 }
 

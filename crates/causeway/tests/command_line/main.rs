@@ -3,7 +3,7 @@
 //! - `process`: a temporary folder, and processes in it
 //! - `client`: sends one request per connection
 //! - `run`, `quick`, `reverse_proxy`, `adapt`, `hash_password`, `pages`: the commands
-//! - `https`: certificates, and redirects to HTTPS
+//! - `https`: certificates, and redirects to HTTPS; `certificate_sources`: sources outside the server
 //! - `signals`: the end of a server
 //! - `slow_clients`: minimum rates of transfers
 //! - `service_manager`: inherited sockets, and messages to systemd
@@ -41,6 +41,7 @@ mod api_loads;
 mod background;
 mod cache;
 mod causal;
+mod certificate_sources;
 mod client;
 mod client_certificates;
 mod documents;

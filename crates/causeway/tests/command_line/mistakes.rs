@@ -66,8 +66,8 @@ fn what_is_not_built() {
             "Caddyfile:2:4: found 'native', expected no `fs`; this version serves the file system itself only",
         ),
         (
-            "localhost {\n\ttls internal {\n\t\tget_certificate http http://localhost:9007\n\t}\n}\n",
-            "Caddyfile:3:3: found 'get_certificate http http://localhost:9007', expected nothing: this is not built",
+            "localhost {\n\ttls internal {\n\t\tget_certificate http localhost:9007\n\t}\n}\n",
+            "Caddyfile:3:24: found 'localhost:9007', expected a URL that begins with http:// or https:// and a host",
         ),
         (
             "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttls\n\t\t}\n\t}\n}\n\n:8080\nrespond hi\n",

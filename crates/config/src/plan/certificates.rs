@@ -169,6 +169,15 @@ pub struct PublicName {
     pub ocsp: OcspStapling,
 }
 
+/// A source of certificates outside this server, which each handshake queries.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CertificateGetter {
+    /// A server that answers `GET` of this URL with a chain and its key as PEM.
+    Http(String),
+    /// Tailscale's daemon on this machine, for names below `.ts.net`.
+    Tailscale,
+}
+
 /// A public authority. Empty texts stand for the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AcmeIssuer {

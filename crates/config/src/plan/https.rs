@@ -167,9 +167,13 @@ pub(super) fn arrange(
             }
         }
     }
-    (arranged.managed, arranged.public) = managed(&names, tls, authorities, build)?;
+    let tailscale = names.iter().chain(&tls.automate).filter(|name| names::is_tailscale(name));
+    let tailscale = tailscale.map(|name| ascii(name, build)).collect::<Result<BTreeSet<_>, _>>()?;
+    let tailscale = tailscale.into_iter().filter(|name| tls.automation.naming(name).is_none());
+    let automation = tls.automation.with_tailscale(tailscale.collect());
+    (arranged.managed, arranged.public) = managed(&names, tls, &automation, authorities, build)?;
     arranged.remaining = redirects.place(sites, ports, !names.is_empty());
-    arranged.on_demand = OnDemand::new(&tls.automation);
+    arranged.on_demand = OnDemand::new(&automation);
     if let Some(on_demand) = &arranged.on_demand
         && on_demand.uses_local_authority()
     {
@@ -185,6 +189,7 @@ pub(super) fn arrange(
 fn managed(
     names: &BTreeSet<String>,
     tls: &Tls,
+    automation: &Automation,
     authorities: &mut Vec<CertificateAuthority>,
     build: &mut Build<'_>,
 ) -> Result<(Vec<ManagedName>, Vec<PublicName>), LoadError> {
@@ -198,7 +203,7 @@ fn managed(
     wanted.sort_by(|one, other| one.1.cmp(&other.1));
     wanted.dedup_by(|one, other| one.1 == other.1);
     // A handshake for one of these names obtains its certificate.
-    wanted.retain(|(_, name)| !issuer(name, &tls.automation).0.on_demand);
+    wanted.retain(|(_, name)| !issuer(name, automation).0.on_demand);
     let wildcards: Vec<String> =
         wanted.iter().map(|(_, name)| name.clone()).filter(|name| name.contains('*')).collect();
     let automated: HashSet<&String> = tls.automate.iter().collect();
@@ -208,7 +213,7 @@ fn managed(
         if is_under_wildcard(&name, &wildcards) && !automated.contains(&name) {
             continue;
         }
-        match signed(name, &tls.automation) {
+        match signed(name, automation) {
             SignedName::Public(mut name) => {
                 if name.name.contains('*') {
                     name.issuers.retain(|issuer| issuer.dns.is_some());

@@ -188,7 +188,7 @@ impl Handshake {
         }
         let mut certificate = self.plan.certificate(policy, name.as_deref(), &self.ends);
         if certificate.is_none()
-            && let Some(mut obtained) = self.plan.obtain(policy, name.as_deref())
+            && let Some(mut obtained) = self.plan.obtain(policy, &hello, name.as_deref(), &self.ends)
         {
             // An authority verifies the name meanwhile, with connections to this server.
             self.deadline.set(clock::now() + OBTAIN_LIMIT);

@@ -12,7 +12,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, Resol
 use rustls::sign::CertifiedKey;
 
 use super::write_secret::WriteSecret;
-use super::{Certificates, ObtainedCertificate, client, names};
+use super::{Certificates, ObtainedCertificate, SoughtCertificate, client, names};
 
 /// The protocol name by which an authority verifies a TLS-ALPN-01 challenge (RFC 8737 §4).
 pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
@@ -146,13 +146,25 @@ impl TlsPlan {
         }
     }
 
-    /// Starts to obtain a certificate for a server name that has none; `None` if the configuration does not provide for it.
-    pub(super) fn obtain(&self, policy: &CompiledPolicy, server_name: Option<&str>) -> Option<ObtainedCertificate> {
+    /// Starts to obtain a certificate for a handshake that has none; `None` if the configuration does not provide for it.
+    pub(super) fn obtain(
+        &self,
+        policy: &CompiledPolicy,
+        hello: &ClientHello<'_>,
+        server_name: Option<&str>,
+        ends: &Ends,
+    ) -> Option<ObtainedCertificate> {
         // A policy with tags selects among the operator's certificates.
         if !policy.spec.certificate_tags.is_empty() {
             return None;
         }
-        self.certificates.as_ref()?.obtain(server_name?)
+        // Copied, because the work continues after a handshake that times out.
+        self.certificates.as_ref()?.obtain(SoughtCertificate {
+            server_name: server_name.map(str::to_owned),
+            local: ends.local().map(|local| local.ip().to_canonical()),
+            signature_schemes: hello.signature_schemes().iter().map(|scheme| u16::from(*scheme)).collect(),
+            cipher_suites: hello.cipher_suites().iter().map(|suite| u16::from(*suite)).collect(),
+        })
     }
 
     /// Finds the certificate for a handshake that [`certificate`](Self::certificate) and [`obtain`](Self::obtain) have none for: that of the

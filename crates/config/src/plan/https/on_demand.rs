@@ -1,6 +1,8 @@
 //! On-demand TLS: names whose certificates are obtained when a handshake needs them.
 
-use super::super::certificates::{ManagedName, PublicName};
+use std::collections::HashSet;
+
+use super::super::certificates::{CertificateGetter, ManagedName, PublicName};
 use super::super::pki::LOCAL;
 use super::super::tls::{Automation, Issuer};
 use super::{issuer, signed};
@@ -34,10 +36,27 @@ impl OnDemand {
         self.automation.permission.as_deref()
     }
 
+    /// Returns the sources that a handshake for this server name queries first, in order. The name is in lower-case ASCII, and empty if the client sent
+    /// none.
+    pub fn getters(&self, name: &str) -> Vec<CertificateGetter> {
+        let mut getters = issuer(name, &self.automation).0.getters;
+        getters.retain(|getter| *getter != CertificateGetter::Tailscale || names::is_tailscale(name));
+        getters
+    }
+
+    /// Returns all sources of certificates in the configuration, each once.
+    pub fn all_getters(&self) -> HashSet<&CertificateGetter> {
+        self.automation.policies.iter().flat_map(|policy| &policy.getters).collect()
+    }
+
     /// Returns how to obtain a certificate for a server name in lower-case ASCII; `None` if its policy is not on demand, or no certificate
     /// can be issued for the name.
     pub fn name(&self, name: &str) -> Option<SignedName> {
-        if name.contains('*') || !names::qualifies(name) || !issuer(name, &self.automation).0.on_demand {
+        if name.contains('*') || !names::qualifies(name) {
+            return None;
+        }
+        let (policy, _) = issuer(name, &self.automation);
+        if !policy.on_demand || policy.only_getters {
             return None;
         }
         let signed = signed(name.to_owned(), &self.automation);
@@ -50,7 +69,7 @@ impl OnDemand {
 
     /// Whether a policy on demand names the authority `local`, or leaves the choice for names that only it can sign.
     pub(super) fn uses_local_authority(&self) -> bool {
-        let mut policies = self.automation.policies.iter().filter(|policy| policy.on_demand);
+        let mut policies = self.automation.policies.iter().filter(|policy| policy.on_demand && !policy.only_getters);
         policies.any(|policy| match policy.issuers.as_slice() {
             [] => !policy.subjects.is_empty() && policy.subjects.iter().all(|name| !names::is_public(name)),
             issuers => {

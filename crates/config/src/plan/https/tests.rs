@@ -3,7 +3,7 @@ use std::time::Duration;
 use causeway_pipeline::{Context, Handler, Registry, Step};
 use serde_json::json;
 
-use super::super::{DnsChallenge, DnsProvider, Loaded, PropagationLimit, load_with};
+use super::super::{CertificateGetter, DnsChallenge, DnsProvider, Loaded, PropagationLimit, load_with};
 use super::*;
 
 fn registry() -> Registry {
@@ -523,6 +523,57 @@ fn on_demand_without_permission() {
     }
 }
 
+// Caddy's documentation of `get_certificate`: a policy with sources obtains no certificate before a handshake. Names below `.ts.net` have the source
+// `tailscale` without a policy, as policies on demand have (`createAutomationPolicies` of caddyhttp/autohttps.go). DEVIATES: if strangers could choose names, no
+// authority signs.
+#[test]
+fn sources_of_certificates() {
+    let config = json!({ "apps": {
+        "http": { "servers": { "s": { "listen": [":443"], "automatic_https": { "disable_redirects": true },
+            "routes": hosts(&["a.example", "b.example", "x.wild.example", "a.tail.ts.net", "own.tail.ts.net"]) } } },
+        "tls": { "automation": { "policies": [
+            { "subjects": ["a.example", "own.tail.ts.net"], "get_certificate": [{ "via": "http", "url": "http://c/" }] },
+            { "subjects": ["*.wild.example"], "get_certificate": [{ "via": "http", "url": "http://d/" }, { "via": "tailscale" }] },
+            { "subjects": ["demand.example", "demand.ts.net"], "on_demand": true },
+        ] } },
+    } });
+    assert_eq!(outcome(&config, &[]), ":443s b.example=acme( )");
+    let loaded = read(&config, &[]).unwrap();
+    let on_demand = loaded.certificates.on_demand.unwrap();
+    let (c, d) = (CertificateGetter::Http("http://c/".into()), CertificateGetter::Http("http://d/".into()));
+    let tailscale = CertificateGetter::Tailscale;
+    for (name, getters, is_signed) in [
+        ("a.example", vec![&c], true),
+        ("own.tail.ts.net", vec![&c], true),
+        ("x.wild.example", vec![&d], false),
+        ("a.tail.ts.net", vec![&tailscale], true),
+        ("b.tail.ts.net", vec![], false),
+        ("demand.example", vec![], true),
+        ("demand.ts.net", vec![&tailscale], true),
+        ("b.example", vec![], false),
+        ("", vec![], false),
+    ] {
+        let found = on_demand.getters(name);
+        assert_eq!((found.iter().collect::<Vec<_>>(), on_demand.name(name).is_some()), (getters, is_signed), "{name}");
+    }
+    assert_eq!(on_demand.all_getters(), HashSet::from([&c, &d, &tailscale]));
+    let note = "*.wild.example: certificates come only from `get_certificate`, not from an authority";
+    assert!(loaded.notes.len() == 1 && loaded.notes[0].starts_with(note), "{:?}", loaded.notes);
+}
+
+// A client that sends no name gets a certificate of the sources of the policy for all names.
+#[test]
+fn a_source_for_all_names() {
+    let policy = json!({ "get_certificate": [{ "via": "http", "url": "http://c/" }] });
+    let config = json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
+    let on_demand = read(&config, &[]).unwrap().certificates.on_demand.unwrap();
+    let getter = [CertificateGetter::Http("http://c/".into())];
+    for name in ["", "a.example", "a.localhost", "10.0.0.1"] {
+        assert_eq!(on_demand.getters(name), getter, "{name}");
+        assert_eq!(on_demand.name(name), None, "{name}");
+    }
+}
+
 #[test]
 fn what_is_refused() {
     let unbuilt = |place: &str, found: &str| format!("{place}: found '{found}', expected nothing: this is not built");
@@ -548,7 +599,24 @@ fn what_is_refused() {
         (tls(json!({ "cache": { "capacity": 4 } })), unbuilt("apps.tls.cache.capacity", "4")),
         (tls(json!({ "encrypted_client_hello": {} })), unbuilt("apps.tls.encrypted_client_hello", "{}")),
         (tls(json!({ "certificates": { "load_storage": {} } })), unbuilt("apps.tls.certificates.load_storage", "{}")),
-        (policy(json!({ "get_certificate": [] })), unbuilt(&format!("{at}.get_certificate"), "[]")),
+        (
+            policy(json!({ "get_certificate": [{ "via": "moon" }] })),
+            format!("{at}.get_certificate[0]: no get_certificate module 'moon' is built into this version"),
+        ),
+        (
+            policy(json!({ "get_certificate": [{}] })),
+            format!("{at}.get_certificate[0]: found '{{}}', expected an object with a 'via' key, as {{\"via\": \"tailscale\"}}"),
+        ),
+        (
+            policy(json!({ "get_certificate": [{ "via": "http" }] })),
+            format!("{at}.get_certificate[0].url: found '', expected a URL that begins with http:// or https:// and a host"),
+        ),
+        (
+            policy(json!({ "get_certificate": [{ "via": "http", "url": "https:///x" }] })),
+            format!(
+                "{at}.get_certificate[0].url: found 'https:///x', expected a URL that begins with http:// or https:// and a host"
+            ),
+        ),
         (
             policy(json!({ "key_type": "p521" })),
             format!("{at}.key_type: found 'p521', expected ed25519, p256, p384, rsa2048 or rsa4096"),

@@ -9,7 +9,7 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::certificates::{AcmeIssuer, DnsProvider, KeyKind, OcspStapling, PreferredChains};
+use super::super::certificates::{AcmeIssuer, CertificateGetter, DnsProvider, KeyKind, OcspStapling, PreferredChains};
 use super::super::refuse;
 use super::dns::{self, DnsDefaults};
 use super::{ascii, known};
@@ -56,7 +56,7 @@ struct AutomationPolicyConfig {
     #[serde(default)]
     issuers: Vec<Map<String, Value>>,
     #[serde(default)]
-    get_certificate: Option<Value>,
+    get_certificate: Vec<Map<String, Value>>,
     #[serde(default)]
     must_staple: bool,
     #[serde(default)]
@@ -73,6 +73,22 @@ struct AutomationPolicyConfig {
     disable_ocsp_stapling: bool,
     #[serde(default)]
     ocsp_overrides: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HttpGetterConfig {
+    #[serde(rename = "via")]
+    _via: String,
+    #[serde(default)]
+    url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TailscaleGetterConfig {
+    #[serde(rename = "via")]
+    _via: String,
 }
 
 #[derive(Deserialize)]
@@ -195,6 +211,10 @@ pub(in super::super) struct AutomationPolicy {
     pub(in super::super) reuse_key: bool,
     /// Certificates are obtained when a handshake needs them.
     pub(in super::super) on_demand: bool,
+    /// The sources that a handshake queries before anything else, in this order. Policies with any are on demand.
+    pub(in super::super) getters: Vec<CertificateGetter>,
+    /// The issuers sign nothing: clients could choose the names, and no endpoint allows or denies them.
+    pub(in super::super) only_getters: bool,
     pub(in super::super) ocsp: OcspStapling,
 }
 
@@ -234,6 +254,40 @@ impl Automation {
     /// The policy for all names.
     pub(in super::super) fn base(&self) -> Option<&AutomationPolicy> {
         self.policies.get(self.base?)
+    }
+
+    /// One line for each policy that has an effect which its author may not expect.
+    pub(in super::super) fn notes(&self) -> impl Iterator<Item = String> {
+        let silent = self.policies.iter().filter(|policy| policy.only_getters);
+        silent.map(|policy| {
+            let names = if policy.subjects.is_empty() { "all names".to_owned() } else { policy.subjects.join(", ") };
+            format!(
+                "{names}: certificates come only from `get_certificate`, not from an authority: the option `on_demand_tls` has no \
+                 `ask`, so anyone could make this server order certificates for any name"
+            )
+        })
+    }
+
+    /// Adds a policy for names that no policy lists: those below `.ts.net`, whose certificates Tailscale's daemon supplies. Its other settings are
+    /// those of the policy for all names.
+    pub(in super::super) fn with_tailscale(&self, names: Vec<String>) -> Self {
+        let mut all = self.clone();
+        if names.is_empty() {
+            return all;
+        }
+        let mut policy = self.base().cloned().unwrap_or_default();
+        policy.subjects.clone_from(&names);
+        policy.issuers.clear();
+        if !policy.getters.contains(&CertificateGetter::Tailscale) {
+            policy.getters.push(CertificateGetter::Tailscale);
+        }
+        (policy.on_demand, policy.only_getters) = (true, false);
+        // Before the others, since the first match applies.
+        all.policies.insert(0, policy);
+        all.exact.values_mut().chain(all.patterns.iter_mut().map(|(_, index)| index)).for_each(|index| *index += 1);
+        all.base = all.base.map(|index| index + 1);
+        all.exact.extend(names.into_iter().map(|name| (name, 0)));
+        all
     }
 
     /// Appends a policy. As in Caddy, an error if it repeats a subject or is a second policy for all names: the
@@ -291,11 +345,18 @@ impl AutomationConfig {
         let mut automation = Automation { look_every, clean_every, ocsp_every, permission, ..Automation::default() };
         for (index, written) in self.policies.iter().enumerate() {
             build.at(format!("policies[{index}]"), |build| {
-                let policy = written.read(defaults, build)?;
-                if policy.on_demand && policy.invites_abuse() && automation.permission.is_none() {
+                let mut policy = written.read(defaults, build)?;
+                let is_open = policy.on_demand && policy.invites_abuse() && automation.permission.is_none();
+                // DEVIATES: Caddy 2.11 logs that only the sources supply certificates here, and lets the issuers sign too.
+                policy.only_getters = is_open && !policy.getters.is_empty();
+                if is_open && !policy.only_getters {
                     let expected = "the global option `on_demand_tls` with `ask <url>`, which says what names may have a certificate: \
                                     without it, anyone could make this server order certificates for any name";
                     return build.at("on_demand", |build| Err(build.refuse("no permission", expected)));
+                }
+                // As in Caddy: it costs names of other domains nothing.
+                if policy.on_demand && policy.getters.is_empty() {
+                    policy.getters.push(CertificateGetter::Tailscale);
                 }
                 automation.push(policy, build)
             })?;
@@ -335,8 +396,10 @@ impl AutomationPolicy {
 
 impl AutomationPolicyConfig {
     fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AutomationPolicy, BuildError> {
-        for (key, value) in [("get_certificate", &self.get_certificate), ("storage", &self.storage)] {
-            refuse(key, value, build)?;
+        refuse("storage", &self.storage, build)?;
+        let mut getters = Vec::new();
+        for (index, written) in self.get_certificate.iter().enumerate() {
+            getters.push(build.at(format!("get_certificate[{index}]"), |build| getter(written, build))?);
         }
         let key_type = known(&self.key_type, build);
         let key = build.at("key_type", |build| {
@@ -353,7 +416,10 @@ impl AutomationPolicyConfig {
             renewal_ratio: self.renewal_window_ratio.filter(|ratio| *ratio > 0.0 && *ratio <= 1.0),
             key,
             reuse_key: self.reuse_private_keys,
-            on_demand: self.on_demand,
+            // A handshake queries the sources, so no certificate is obtained before one.
+            on_demand: self.on_demand || !getters.is_empty(),
+            getters,
+            only_getters: false,
             ocsp: OcspStapling {
                 disabled: self.disable_ocsp_stapling,
                 overrides: Arc::new(self.overrides(build)?),
@@ -372,6 +438,28 @@ impl AutomationPolicyConfig {
             }
         }
         Ok(self.ocsp_overrides.clone())
+    }
+}
+
+fn getter(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<CertificateGetter, BuildError> {
+    let json = Value::Object(written.clone());
+    match written.get("via").and_then(Value::as_str) {
+        Some("http") => {
+            let HttpGetterConfig { url, .. } = build.parse(&json)?;
+            let url = known(&url, build);
+            let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+            if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#', ':'])) {
+                let expected = "a URL that begins with http:// or https:// and a host";
+                return build.at("url", |build| Err(build.refuse(url, expected)));
+            }
+            Ok(CertificateGetter::Http(url))
+        }
+        Some("tailscale") => {
+            let TailscaleGetterConfig { .. } = build.parse(&json)?;
+            Ok(CertificateGetter::Tailscale)
+        }
+        Some(name) => Err(build.error(Problem::UnknownModule { kind: "get_certificate", name: name.to_owned() })),
+        None => Err(build.refuse(json.to_string(), "an object with a 'via' key, as {\"via\": \"tailscale\"}")),
     }
 }
 
