@@ -1,8 +1,10 @@
-//! The account at an authority, in storage as Caddy keeps it: `acme/AUTHORITY/users/EMAIL/USER.json` and `.key`.
+//! The account at an authority, in storage as Caddy keeps it: `acme/AUTHORITY/users/EMAIL/USER.json` and `.key`. An account by its key has `key-HASH` in place of
+//! the address.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -23,6 +25,33 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One registration at a time: concurrent orders of a new account would otherwise register one account each.
 static REGISTRATION: Mutex<()> = Mutex::const_new(());
+
+/// The key of an account that exists at the authority, P-256. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AccountKey(Arc<[u8]>);
+
+impl AccountKey {
+    /// Parses a PEM text: PKCS #8 or SEC 1. `None` for another text or another kind of key.
+    pub fn from_pem(text: &str) -> Option<Self> {
+        Some(Self(pkcs8(text.as_bytes())?.secret_pkcs8_der().into()))
+    }
+
+    fn pkcs8(&self) -> PrivatePkcs8KeyDer<'static> {
+        PrivatePkcs8KeyDer::from(self.0.to_vec())
+    }
+
+    /// A name of the key for storage: the beginning of its digest.
+    fn fingerprint(&self) -> String {
+        let digest = digest(&SHA256, &self.0);
+        digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl std::fmt::Debug for AccountKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccountKey")
+    }
+}
 
 /// Returns the issuer's account: the one in storage, or a new one.
 pub(crate) async fn open(
@@ -71,6 +100,13 @@ async fn register(
         return connect(issuer, connection, known).await;
     }
     let [account_at, key_at] = storage_keys(issuer);
+    if let Some(own) = &issuer.account_key {
+        let (key, lock) = (own.pkcs8(), Arc::new(lock));
+        let url = signed::find_account(issuer, connection, &key).await?;
+        store_key(&key, key_at, storage, &lock).await?;
+        store_account(json!({ "status": "valid", "location": url }), account_at, storage, lock).await?;
+        return connect(issuer, connection, StoredAccount { url, key }).await;
+    }
     let contact = format!("mailto:{}", issuer.email);
     let contacts = [&*contact];
     let new = NewAccount {
@@ -114,8 +150,12 @@ async fn register(
         "termsOfServiceAgreed": true,
         "location": account.id(),
     });
-    blocking(storage, move |_| Ok(lock.store(&account_at, format!("{record:#}").as_bytes(), Lasting::Yes)?)).await?;
+    store_account(record, account_at, storage, lock).await?;
     Ok(account)
+}
+
+async fn store_account(record: Value, at: String, storage: &SharedStorage, lock: Arc<Lock>) -> Result<(), AcmeError> {
+    blocking(storage, move |_| Ok(lock.store(&at, format!("{record:#}").as_bytes(), Lasting::Yes)?)).await
 }
 
 async fn store_key(
@@ -181,7 +221,12 @@ fn external_key(account: &ExternalAccount) -> Result<ExternalAccountKey, AcmeErr
 
 /// The storage keys of the account's record and of its private key.
 pub(crate) fn storage_keys(issuer: &Issuer) -> [String; 2] {
-    let email = if issuer.email.is_empty() { "default".to_owned() } else { issuer.email.to_lowercase() };
+    let email = match &issuer.account_key {
+        // Not below the address: an issuer with this address and without the key has another account.
+        Some(key) => format!("key-{}", key.fingerprint()),
+        None if issuer.email.is_empty() => "default".to_owned(),
+        None => issuer.email.to_lowercase(),
+    };
     let user = email.split('@').next().unwrap_or_default();
     let folder = format!("acme/{}/users/{}", issuer.storage_key(), safe_key(&email));
     [("registration", "json"), ("private", "key")].map(|(default, extension)| {

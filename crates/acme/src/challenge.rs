@@ -15,11 +15,14 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-pub use shared::{AuthoritiesOf, SharedChallenges, Sought, shared_http_answer, shared_tls_certificate};
+pub use shared::{AuthoritiesOf, SharedChallenges, Sought, shared_file, shared_http_answer, shared_tls_certificate};
 pub(crate) use stored::{Published, StoredChallenge};
 
 use crate::AcmeError;
 use crate::dns::Presented;
+
+/// The folder of ZeroSSL's validation files.
+pub const FILE_PREFIX: &str = "/.well-known/pki-validation/";
 
 #[derive(Default)]
 struct Challenges {
@@ -27,6 +30,8 @@ struct Challenges {
     http: HashMap<String, String>,
     /// The challenge certificate of each server name that the authority's ClientHello carries.
     tls: HashMap<String, Arc<CertifiedKey>>,
+    /// The content of each validation file, by its host in lower case and its path.
+    files: HashMap<String, String>,
 }
 
 static CHALLENGES: LazyLock<Mutex<Challenges>> = LazyLock::new(Mutex::default);
@@ -39,6 +44,15 @@ fn challenges() -> MutexGuard<'static, Challenges> {
 /// Returns the content for `GET /.well-known/acme-challenge/TOKEN`, if a challenge with this token is open (RFC 8555 §8.3).
 pub fn http_answer(token: &str) -> Option<String> {
     challenges().http.get(token).cloned()
+}
+
+/// Returns the content for `GET http://HOST/PATH`, if this is an open validation file of ZeroSSL.
+pub fn file(host: &str, path: &str) -> Option<String> {
+    challenges().files.get(&file_key(host, path)).cloned()
+}
+
+fn file_key(host: &str, path: &str) -> String {
+    host.to_ascii_lowercase() + path
 }
 
 /// Returns the certificate for a handshake that offers `acme-tls/1` for `server_name`, if a challenge for it is open (RFC 8737 §3).
@@ -71,6 +85,13 @@ impl Open {
         let server_name = server_name(name);
         challenges().tls.insert(server_name.clone(), Arc::new(certificate));
         Ok(Self::Local { entry: Entry::Tls(server_name), published })
+    }
+
+    /// Opens a validation file of ZeroSSL.
+    pub(crate) fn file(host: &str, path: &str, content: &str, published: Option<Published>) -> Self {
+        let key = file_key(host, path);
+        challenges().files.insert(key.clone(), content.to_owned());
+        Self::Local { entry: Entry::File(key), published }
     }
 
     /// Closes the challenge and waits until that is done.
@@ -117,6 +138,7 @@ pub fn server_name(name: &str) -> String {
 pub(crate) enum Entry {
     Http(String),
     Tls(String),
+    File(String),
 }
 
 impl Drop for Entry {
@@ -124,6 +146,7 @@ impl Drop for Entry {
         match self {
             Self::Http(token) => challenges().http.remove(token).map(drop),
             Self::Tls(name) => challenges().tls.remove(name).map(drop),
+            Self::File(key) => challenges().files.remove(key).map(drop),
         };
     }
 }

@@ -39,7 +39,7 @@ impl Connection {
     /// # Errors
     /// If the roots cannot be read.
     pub(crate) fn new(issuer: &Issuer) -> Result<Self, AcmeError> {
-        let http = HttpClient::new(issuer.root.as_deref())?.limit(issuer.timing.request);
+        let http = HttpClient::through(&issuer.proxy, issuer.root.as_deref())?.limit(issuer.timing.request);
         Ok(Self { http, last: Arc::default() })
     }
 

@@ -36,10 +36,14 @@ pub enum AcmeError {
     Storage(causeway_certs::Error),
     /// The account's key at this place is not a P-256 key.
     AccountKey(String),
+    /// The authority has no account for the key that the configuration sets.
+    NoAccount,
     /// A key or a certificate request could not be made.
     Key(String),
     /// The external account's key is not base64url (RFC 8555 §7.3.4).
     ExternalKey,
+    /// ZeroSSL's interface refused this step, with this explanation.
+    ZeroSsl(&'static str, String),
     /// ZeroSSL created no external account: the status and the reason that it answered.
     NoExternalAccount(String),
 }
@@ -86,8 +90,12 @@ impl fmt::Display for AcmeError {
             Self::AccountKey(place) => {
                 write!(f, "{place}: found an account key of another kind, expected a P-256 key as PEM")
             }
+            Self::NoAccount => {
+                f.write_str("found no account for the key in account_key at the authority, expected one")
+            }
             Self::Key(error) => write!(f, "cannot make a key: {error}"),
             Self::ExternalKey => f.write_str("found an external account key that is not base64url"),
+            Self::ZeroSsl(step, why) => write!(f, "the step '{step}' failed: {why}"),
             Self::NoExternalAccount(answer) => {
                 write!(f, "ZeroSSL created no external account for the email address: it answered {answer}")
             }

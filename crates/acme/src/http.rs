@@ -21,7 +21,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
 
 pub use hyper::{Method, StatusCode};
-pub use proxy::{NetworkProxy, NoProxy};
+pub use proxy::{NetworkProxy, NoProxy, ProxyChoice, ProxyEnvironment};
 
 use connector::Connector;
 
@@ -52,20 +52,19 @@ impl HttpClient {
     /// # Errors
     /// If the roots cannot be read.
     pub fn new(root: Option<&Path>) -> Result<Self, HttpError> {
-        Self::through(None, root)
+        Self::through(&ProxyChoice::Direct, root)
     }
 
-    /// As [`new`](Self::new), with all connections through `proxy`, if there is one. Only for `https` URLs: a proxy gets no other request than to
-    /// connect.
+    /// As [`new`](Self::new), with the choice of a proxy. Only for `https` URLs: a proxy gets no other request than to connect.
     ///
     /// # Errors
     /// If the roots cannot be read.
-    pub fn through(proxy: Option<&NetworkProxy>, root: Option<&Path>) -> Result<Self, HttpError> {
+    pub fn through(proxy: &ProxyChoice, root: Option<&Path>) -> Result<Self, HttpError> {
         let builder = match root {
             None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(HttpError::SystemRoots)?,
             Some(path) => HttpsConnectorBuilder::new().with_tls_config(trusting(path)?),
         };
-        let connector = proxy.map_or_else(|| Ok(Connector::direct()), Connector::through)?;
+        let connector = Connector::new(proxy)?;
         Ok(Self::over(builder.https_or_http().enable_http1().wrap_connector(connector)))
     }
 

@@ -3,9 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use causeway_certs::SharedStorage;
+
+use crate::account::AccountKey;
 use crate::chains::ChainPreference;
 use crate::dns::DnsChallenge;
-use crate::http;
+use crate::http::ProxyChoice;
+use crate::order::{Issued, Wanted, obtain};
+use crate::{AcmeError, ZeroSslIssuer, http, zerossl};
 
 /// Let's Encrypt's directory, the default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -25,6 +30,10 @@ pub struct Issuer {
     pub email: String,
     /// An account that the operator has at the authority outside ACME (RFC 8555 §7.3.4).
     pub external_account: Option<ExternalAccount>,
+    /// The key of an account that exists at the authority. No other account is used then.
+    pub account_key: Option<AccountKey>,
+    /// The proxy for requests to the authority.
+    pub proxy: ProxyChoice,
     /// A PEM file with the root that signs the authority's own HTTPS certificate; `None`: the system's roots.
     pub root: Option<PathBuf>,
     /// The certificate profile to request; empty: the authority's default.
@@ -72,6 +81,61 @@ pub struct ExternalAccount {
     pub mac_key: String,
 }
 
+/// An authority of any protocol.
+#[derive(Debug, Clone)]
+pub enum PublicIssuer {
+    /// By ACME.
+    Acme(Box<Issuer>),
+    /// By ZeroSSL's own interface.
+    ZeroSsl(ZeroSslIssuer),
+}
+
+impl PublicIssuer {
+    /// The authority's name in log lines.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Acme(issuer) => &issuer.directory,
+            Self::ZeroSsl(_) => "ZeroSSL's interface",
+        }
+    }
+
+    /// Returns the authority's name in storage keys, as [`Issuer::storage_key`].
+    pub fn storage_key(&self) -> String {
+        match self {
+            Self::Acme(issuer) => issuer.storage_key(),
+            Self::ZeroSsl(_) => zerossl::certificates::STORAGE_KEY.to_owned(),
+        }
+    }
+
+    /// Returns the names in storage keys of the authorities whose open challenges are in storage.
+    pub fn challenge_keys(&self) -> Vec<String> {
+        match self {
+            Self::Acme(issuer) if issuer.is_distributed && issuer.dns.is_none() => issuer.storage_keys(),
+            Self::Acme(_) => Vec::new(),
+            Self::ZeroSsl(_) => vec![self.storage_key()],
+        }
+    }
+
+    /// Returns the issuer, if its protocol is ACME.
+    pub fn acme(&self) -> Option<&Issuer> {
+        match self {
+            Self::Acme(issuer) => Some(issuer),
+            Self::ZeroSsl(_) => None,
+        }
+    }
+
+    /// Obtains a certificate, as [`obtain`](crate::obtain).
+    ///
+    /// # Errors
+    /// Returns the reason why the authority issued nothing.
+    pub async fn obtain(&self, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
+        match self {
+            Self::Acme(issuer) => obtain(issuer, wanted, storage).await,
+            Self::ZeroSsl(issuer) => zerossl::certificates::obtain(issuer, wanted, storage).await,
+        }
+    }
+}
+
 impl Default for Issuer {
     /// Let's Encrypt without a contact address, HTTP-01 and TLS-ALPN-01 allowed.
     fn default() -> Self {
@@ -80,6 +144,8 @@ impl Default for Issuer {
             test_directory: None,
             email: String::new(),
             external_account: None,
+            account_key: None,
+            proxy: ProxyChoice::Direct,
             root: None,
             profile: String::new(),
             lifetime: None,

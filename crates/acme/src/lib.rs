@@ -11,7 +11,7 @@
 //! - `step`: repeats a step of the protocol if the authority rejects its nonce
 //! - [`challenge`]: the open challenges of this process
 //! - [`http`]: the HTTP client for interfaces of other servers
-//! - `zerossl`: the external accounts of this authority
+//! - `zerossl`: ZeroSSL's own interface for certificates, and the external accounts for its ACME authority
 //! - `error`: the reasons why an authority issued nothing
 //! - [`server`]: an authority of our own
 
@@ -30,14 +30,16 @@ mod signed;
 mod step;
 mod zerossl;
 
+pub use account::AccountKey;
 pub use chains::ChainPreference;
 pub use dns::{
     DnsChallenge, DnsError, DnsProvider, Hidden, PROPAGATION_TIMEOUT, ProviderError, SettingError, ZoneError,
 };
 pub use error::AcmeError;
-pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Timing};
+pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, PublicIssuer, Timing};
 pub use order::{Issued, Wanted, obtain};
 pub use renewal::{RenewalAdvice, RenewalAdvisor};
+pub use zerossl::certificates::ZeroSslIssuer;
 
 #[cfg(test)]
 mod tests;

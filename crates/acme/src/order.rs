@@ -24,7 +24,7 @@ use crate::step::{is_problem, step};
 use crate::{AcmeError, Issuer, account};
 
 /// How long the authority may take to verify a challenge, and to issue: Caddy's limit.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// How long an order may take: both of these, and the requests between them.
 const ORDER_PATIENCE: Duration = Duration::from_secs(2 * PATIENCE.as_secs() + 60);
 /// How often the certificate is requested after the order for it is final: a new order would count towards the authority's rate limits again.
@@ -244,13 +244,13 @@ fn polling(issuer: &Issuer) -> RetryPolicy {
 }
 
 /// Whether this is a chain as RFC 8555 §9.1 defines it: certificates as PEM, at least one.
-fn is_chain(text: &str) -> bool {
+pub(crate) fn is_chain(text: &str) -> bool {
     let mut certificates = CertificateDer::pem_slice_iter(text.as_bytes()).peekable();
     certificates.peek().is_some() && certificates.all(|certificate| certificate.is_ok())
 }
 
 /// The content of the certificate request.
-fn request_params(wanted: Wanted<'_>) -> Result<CertificateParams, rcgen::Error> {
+pub(crate) fn request_params(wanted: Wanted<'_>) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(vec![wanted.name.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
     if wanted.must_staple {

@@ -133,13 +133,37 @@ pub(crate) async fn register(
     key: &PrivatePkcs8KeyDer<'_>,
     contacts: &[&str],
 ) -> Result<String, AcmeError> {
-    let mut requests = SignedRequests::new(issuer, connection, key, None).await?;
-    let url = requests.directory.new_account.clone();
     let mut account = json!({ "termsOfServiceAgreed": true });
     if !contacts.is_empty() {
         account["contact"] = json!(contacts);
     }
-    let response = requests.post(&url, Some(&account)).await?;
+    new_account(issuer, connection, key, &account).await
+}
+
+/// Returns the URL of the account that the authority has for a key (RFC 8555 §7.3.1).
+///
+/// # Errors
+/// The authority does not answer, or has no account for the key.
+pub(crate) async fn find_account(
+    issuer: &Issuer,
+    connection: &Connection,
+    key: &PrivatePkcs8KeyDer<'_>,
+) -> Result<String, AcmeError> {
+    new_account(issuer, connection, key, &json!({ "onlyReturnExisting": true })).await.map_err(|error| match error {
+        AcmeError::Protocol(problem) if is_problem(&problem, "accountDoesNotExist") => AcmeError::NoAccount,
+        error => error,
+    })
+}
+
+async fn new_account(
+    issuer: &Issuer,
+    connection: &Connection,
+    key: &PrivatePkcs8KeyDer<'_>,
+    account: &Value,
+) -> Result<String, AcmeError> {
+    let mut requests = SignedRequests::new(issuer, connection, key, None).await?;
+    let url = requests.directory.new_account.clone();
+    let response = requests.post(&url, Some(account)).await?;
     let url = response.header("location").map(str::to_owned);
     url.ok_or_else(|| AcmeError::Malformed("found an account without a URL".to_owned()))
 }

@@ -1,6 +1,6 @@
-//! The handler that answers HTTP-01 challenges. Automatic HTTPS puts it before the routes of the servers on the HTTP port.
+//! The handler that answers HTTP-01 challenges, and requests for ZeroSSL's validation files. Automatic HTTPS puts it before the routes of the servers on the HTTP port.
 
-use causeway_acme::challenge::{http_answer, shared_http_answer};
+use causeway_acme::challenge::{self, FILE_PREFIX, http_answer, shared_file, shared_http_answer};
 use causeway_message::{Method, StatusCode};
 use causeway_pipeline::{Context, Handler, Registry, Response, Step};
 
@@ -20,6 +20,9 @@ struct AcmeChallenge;
 
 impl Handler for AcmeChallenge {
     fn enter(&self, cx: &mut Context) -> Step {
+        if cx.path().starts_with(FILE_PREFIX.as_bytes()) {
+            return file(cx);
+        }
         let token = cx.path().strip_prefix(PREFIX).and_then(|token| std::str::from_utf8(token).ok());
         let Some(token) = token else { return Step::Next };
         if let Some(answer) = http_answer(token) {
@@ -32,6 +35,21 @@ impl Handler for AcmeChallenge {
             Some(sought) => cx.wait(sought, |_, answer| answer.map_or(Step::Next, respond)),
             None => Step::Next,
         }
+    }
+}
+
+/// Responds with an open validation file.
+fn file(cx: &mut Context) -> Step {
+    if cx.head().method() != Method::Get {
+        return Step::Next;
+    }
+    let Ok(path) = std::str::from_utf8(cx.path()) else { return Step::Next };
+    if let Some(content) = challenge::file(cx.host(), path) {
+        return respond(content);
+    }
+    match shared_file(cx.host(), path) {
+        Some(sought) => cx.wait(sought, |_, content| content.map_or(Step::Next, respond)),
+        None => Step::Next,
     }
 }
 

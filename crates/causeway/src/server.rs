@@ -669,7 +669,7 @@ fn compile(mut config: Value, registry: &Registry) -> Result<Compiled, LoadFault
     let reader = Reader::default();
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
     let loaded = plan::load_with(&config, registry, &|sources| reader.names_of(sources)).map_err(LoadFault::Config)?;
-    acme::check(&loaded.certificates.dns_providers).map_err(LoadFault::Config)?;
+    acme::check(&loaded.certificates).map_err(LoadFault::Config)?;
     Ok(Compiled { ids, loaded, logs, certificates: reader.into_read() })
 }
 

@@ -31,8 +31,8 @@ use serde_json::{Map, Value, json};
 pub use admin::{Admin, AdminAddress, Switch};
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSource, Certificates,
-    DnsChallenge, DnsProvider, KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, PublicName,
-    StorageCleaning,
+    DnsChallenge, DnsProvider, KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, ProxySetting,
+    PublicIssuer, PublicName, StorageCleaning, ZeroSslIssuer,
 };
 pub use https::{OnDemand, SignedName};
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
@@ -225,6 +225,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         serve(servers, &surroundings, &mut authorities, &mut notes, &mut build)?;
     let certificates = Certificates {
         dns_providers: tls.automation.dns_providers().cloned().collect(),
+        acme_issuers: tls.automation.acme_issuers(),
         sources: tls.sources,
         authorities,
         managed,

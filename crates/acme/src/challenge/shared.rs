@@ -130,6 +130,25 @@ pub fn shared_http_answer(host: &str, token: &str) -> Option<Sought<String>> {
     }))
 }
 
+/// Starts to look in storage for a validation file of ZeroSSL, the content of `http://HOST/PATH`. `None`: the server does not manage the host, or
+/// too many requests wait. Does not block.
+pub fn shared_file(host: &str, path: &str) -> Option<Sought<String>> {
+    if !path.starts_with(super::FILE_PREFIX) || path.len() > TOKEN_LEN_MAX {
+        return None;
+    }
+    let host = host.to_ascii_lowercase();
+    let found = find(&host)?;
+    let path = path.to_owned();
+    Some(Box::pin(async move {
+        let challenge = found.await.ok()??;
+        let is_sought = challenge.file_path() == Some(&path) && challenge.identifier.value.eq_ignore_ascii_case(&host);
+        is_sought.then(|| {
+            tracing::debug!(host, "answering with a validation file of another server");
+            challenge.token.clone()
+        })
+    }))
+}
+
 /// Starts to look in storage for the certificate of a handshake that offers `acme-tls/1` for a server name in lower case. `None`: the server
 /// does not manage the name, or too many requests wait. Does not block.
 pub fn shared_tls_certificate(name: &str) -> Option<Sought<Arc<CertifiedKey>>> {

@@ -1,5 +1,5 @@
 //! An open challenge in storage, where other processes with the same storage find it: `acme/AUTHORITY/challenge_tokens/NAME.json`, as
-//! CertMagic stores it, with the JSON of acmez.
+//! CertMagic stores it, with the JSON of acmez. Files of ZeroSSL are at `zerossl/challenge_tokens/NAME.json`.
 
 use std::net::IpAddr;
 
@@ -10,15 +10,18 @@ use tokio::runtime::Handle;
 use super::server_name;
 use crate::Issuer;
 use crate::account::blocking;
+use crate::zerossl::certificates as zerossl;
 
 pub(super) const HTTP: &str = "http-01";
 pub(super) const TLS_ALPN: &str = "tls-alpn-01";
+/// ZeroSSL's files are no challenges of ACME, so CertMagic writes no type.
+pub(super) const FILE: &str = "";
 
 /// A challenge as acmez encodes it; members that it does not need are omitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StoredChallenge {
-    #[serde(rename = "type")]
+    #[serde(default, rename = "type")]
     pub(super) kind: String,
     #[serde(default)]
     url: String,
@@ -33,7 +36,7 @@ pub(crate) struct StoredChallenge {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredIdentifier {
-    #[serde(rename = "type")]
+    #[serde(default, rename = "type")]
     kind: String,
     pub(super) value: String,
 }
@@ -47,6 +50,17 @@ impl StoredChallenge {
     /// A TLS-ALPN-01 challenge for a DNS name in lower case or an IP address.
     pub(crate) fn tls_alpn(name: &str, url: &str, token: &str, key_authorization: &str) -> Self {
         Self::new(TLS_ALPN, name, url, token, key_authorization)
+    }
+
+    /// A validation file of ZeroSSL. CertMagic writes its content in place of the token.
+    pub(crate) fn file(name: &str, url: &str, content: &str) -> Self {
+        Self::new(FILE, name, url, content, "")
+    }
+
+    /// The path of a validation file.
+    pub(super) fn file_path(&self) -> Option<&str> {
+        let rest = self.url.strip_prefix("http://").filter(|_| self.kind == FILE)?;
+        Some(&rest[rest.find('/')?..])
     }
 
     fn new(kind: &str, name: &str, url: &str, token: &str, key_authorization: &str) -> Self {
@@ -86,7 +100,8 @@ impl StoredChallenge {
 }
 
 fn storage_key(authority: &str, name: &str) -> String {
-    format!("acme/{authority}/challenge_tokens/{}.json", safe_key(name))
+    let folder = if authority == zerossl::STORAGE_KEY { authority.to_owned() } else { format!("acme/{authority}") };
+    format!("{folder}/challenge_tokens/{}.json", safe_key(name))
 }
 
 /// A challenge in storage. [`remove`](Self::remove) it; dropping it removes it in the background.
@@ -104,7 +119,12 @@ impl Published {
         if !issuer.is_distributed {
             return None;
         }
-        let at = storage_key(&issuer.storage_key(), &challenge.sought_name());
+        Self::at(&issuer.storage_key(), storage, challenge).await
+    }
+
+    /// As [`new`](Self::new), for an authority by its name in storage keys.
+    pub(crate) async fn at(authority: &str, storage: &SharedStorage, challenge: StoredChallenge) -> Option<Self> {
+        let at = storage_key(authority, &challenge.sought_name());
         let published = Self { storage: storage.clone(), at: at.clone(), challenge: Some(challenge.clone()) };
         let written = blocking(storage, move |storage| {
             let text = serde_json::to_vec(&challenge).unwrap_or_default();

@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use tower_service::Service;
 
 use super::HttpError;
-use super::proxy::{NetworkProxy, ProxyKind};
+use super::proxy::{NetworkProxy, ProxyChoice, ProxyEnvironment, ProxyKind};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Opened = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
@@ -29,19 +29,25 @@ type Opened = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 pub(super) enum Connector {
     Direct(HttpConnector),
     Unix(Arc<Path>),
-    Tunnel(Tunnel<HttpsConnector<HttpConnector>>),
-    Socks(SocksV5<HttpConnector>),
+    /// Through the proxies of the environment, or directly.
+    Environment(ProxyEnvironment, HttpConnector),
+    // Boxed: few clients have a proxy, and each name on demand has a client.
+    Tunnel(Box<Tunnel<HttpsConnector<HttpConnector>>>),
+    Socks(Box<SocksV5<HttpConnector>>),
 }
 
 impl Connector {
-    /// Connects to the host of each URL.
-    pub(super) fn direct() -> Self {
-        Self::Direct(tcp())
-    }
-
     /// # Errors
     /// The system's roots, which verify a proxy's own certificate, cannot be used.
-    pub(super) fn through(proxy: &NetworkProxy) -> Result<Self, HttpError> {
+    pub(super) fn new(proxy: &ProxyChoice) -> Result<Self, HttpError> {
+        match proxy {
+            ProxyChoice::Direct => Ok(Self::Direct(tcp())),
+            ProxyChoice::Environment(environment) => Ok(Self::Environment(environment.clone(), tcp())),
+            ProxyChoice::Proxy(proxy) => Self::through(proxy),
+        }
+    }
+
+    fn through(proxy: &NetworkProxy) -> Result<Self, HttpError> {
         let uri = proxy.uri().clone();
         Ok(match proxy.kind() {
             ProxyKind::Http | ProxyKind::Https => {
@@ -49,15 +55,15 @@ impl Connector {
                 let connector = builder.map_err(HttpError::SystemRoots)?.https_or_http().enable_http1();
                 let tunnel = Tunnel::new(uri, connector.wrap_connector(tcp()));
                 match proxy.basic_authorization().and_then(|value| HeaderValue::from_str(&value).ok()) {
-                    Some(value) => Self::Tunnel(tunnel.with_auth(value)),
-                    None => Self::Tunnel(tunnel),
+                    Some(value) => Self::Tunnel(Box::new(tunnel.with_auth(value))),
+                    None => Self::Tunnel(Box::new(tunnel)),
                 }
             }
             ProxyKind::Socks5 => {
                 let socks = SocksV5::new(uri, tcp());
                 match proxy.credentials() {
-                    Some((user, password)) => Self::Socks(socks.with_auth(user.clone(), password.clone())),
-                    None => Self::Socks(socks),
+                    Some((user, password)) => Self::Socks(Box::new(socks.with_auth(user.clone(), password.clone()))),
+                    None => Self::Socks(Box::new(socks)),
                 }
             }
         })
@@ -79,7 +85,7 @@ impl Service<Uri> for Connector {
 
     fn poll_ready(&mut self, task: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match self {
-            Self::Direct(inner) => inner.poll_ready(task).map_err(Into::into),
+            Self::Direct(inner) | Self::Environment(_, inner) => inner.poll_ready(task).map_err(Into::into),
             Self::Unix(_) => Poll::Ready(Ok(())),
             Self::Tunnel(inner) => inner.poll_ready(task).map_err(Into::into),
             Self::Socks(inner) => inner.poll_ready(task).map_err(Into::into),
@@ -93,6 +99,12 @@ impl Service<Uri> for Connector {
                 let path = Arc::clone(path);
                 opened(async move { Ok::<_, io::Error>(TokioIo::new(UnixStream::connect(&path).await?)) })
             }
+            Self::Environment(environment, inner) => match environment.proxy(&to).map(|proxy| Self::through(&proxy)) {
+                None => opened(inner.call(to)),
+                // A connector of its own for each connection; its inner one is always ready.
+                Some(Ok(mut through)) => through.call(to),
+                Some(Err(error)) => Box::pin(async move { Err(ProxyError(error.into()).into()) }),
+            },
             Self::Tunnel(inner) => opened(through_proxy(inner.call(to))),
             Self::Socks(inner) => opened(through_proxy(inner.call(with_port(to)))),
         }

@@ -1,11 +1,64 @@
-//! A network proxy between this machine and other servers.
+//! A network proxy between this machine and other servers, and the choice of one.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+
+/// Which proxy a connection uses.
+#[derive(Debug, Clone, Default)]
+pub enum ProxyChoice {
+    /// None.
+    #[default]
+    Direct,
+    /// The one that the environment had when this was made.
+    Environment(ProxyEnvironment),
+    /// This one.
+    Proxy(NetworkProxy),
+}
+
+/// The proxies of the environment: `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case.
+#[derive(Clone)]
+pub struct ProxyEnvironment(Arc<Matcher>);
+
+impl ProxyEnvironment {
+    /// Reads the variables.
+    pub fn read() -> Self {
+        Self(Arc::new(Matcher::from_env()))
+    }
+
+    /// Returns the proxy for a URL; `None`: there is none. As in Go, this machine's own addresses need none.
+    pub(super) fn proxy(&self, to: &Uri) -> Option<NetworkProxy> {
+        let host = to.host()?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback()) {
+            return None;
+        }
+        let found = self.0.intercept(to)?;
+        let mut proxy: NetworkProxy = found.uri().to_string().parse().ok()?;
+        if let Some((user, password)) = found.raw_auth() {
+            proxy.credentials = Some((user.to_owned(), password.to_owned()));
+        } else if let Some(basic) = found.basic_auth() {
+            // The header is decoded here and encoded again when it is sent.
+            let text = basic.to_str().ok()?.strip_prefix("Basic ")?;
+            let text = String::from_utf8(BASE64_STANDARD.decode(text).ok()?).ok()?;
+            let (user, password) = text.split_once(':')?;
+            proxy.credentials = Some((user.to_owned(), password.to_owned()));
+        }
+        Some(proxy)
+    }
+}
+
+impl fmt::Debug for ProxyEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProxyEnvironment")
+    }
+}
 
 /// A proxy for outgoing connections, from a URL such as `http://user:password@proxy.example:3128`. `Debug` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
@@ -162,6 +215,30 @@ mod tests {
         ] {
             assert_eq!(url.parse::<NetworkProxy>(), Err(NoProxy), "{url}");
         }
+    }
+
+    // Go's documentation of `http.ProxyFromEnvironment`: a proxy for HTTPS, exceptions in `NO_PROXY`, and none for `localhost` and loopback addresses.
+    #[test]
+    fn proxies_of_the_environment() {
+        let matcher =
+            Matcher::builder().https("http://ann:p%40@p.example:3128").http("http://other").no("in.example,10.0.0.0/8");
+        let environment = ProxyEnvironment(Arc::new(matcher.build()));
+        for (url, is_proxied) in [
+            ("https://ca.example/dir", true),
+            ("https://192.0.2.1/dir", true),
+            ("https://a.in.example/dir", false),
+            ("https://10.1.2.3/dir", false),
+            ("https://localhost:14000/dir", false),
+            ("https://127.0.0.1/dir", false),
+            ("https://[::1]/dir", false),
+        ] {
+            let found = environment.proxy(&url.parse().unwrap());
+            let want: Option<NetworkProxy> = is_proxied.then(|| "http://ann:p%40@p.example:3128".parse().unwrap());
+            assert_eq!(found, want, "{url}");
+        }
+        let socks = ProxyEnvironment(Arc::new(Matcher::builder().all("socks5h://ann:pass@p.example").build()));
+        let want = "socks5://ann:pass@p.example:1080".parse().ok();
+        assert_eq!(socks.proxy(&"https://ca.example".parse().unwrap()), want);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
@@ -77,6 +79,8 @@ struct AuthorityState {
     faults: VecDeque<(AcmeStage, InjectedFault)>,
     /// All requests so far.
     received: Vec<AcmeStage>,
+    /// The payloads of the requests for an account.
+    accounts: Vec<Value>,
     nonces: usize,
     /// The last order's progress.
     is_proven: bool,
@@ -114,6 +118,9 @@ impl ScriptedAuthority {
                         let (fault, usual, nonce) = {
                             let mut state = state.lock().unwrap();
                             state.received.push(stage);
+                            if stage == AcmeStage::Account {
+                                state.accounts.push(payload(&request.body));
+                            }
                             let at = state.faults.iter().position(|(faulty, _)| *faulty == stage);
                             let fault = at.and_then(|at| state.faults.remove(at)).map(|(_, fault)| fault);
                             let nonce = state.nonce();
@@ -152,6 +159,12 @@ impl ScriptedAuthority {
         let mut state = self.state.lock().unwrap();
         state.faults = faults.iter().copied().collect();
         state.received.clear();
+        state.accounts.clear();
+    }
+
+    /// The payloads of the requests for an account since the last call of [`fail`](Self::fail).
+    pub(crate) fn accounts(&self) -> Vec<Value> {
+        self.state.lock().unwrap().accounts.clone()
     }
 
     /// The number of requests for this stage since the last call of [`fail`](Self::fail).
@@ -225,6 +238,13 @@ impl AuthorityState {
         }
         order
     }
+}
+
+/// The payload of a JWS (RFC 7515 §7.2.2).
+fn payload(body: &str) -> Value {
+    let jws: Value = serde_json::from_str(body).unwrap();
+    let payload = BASE64_URL_SAFE_NO_PAD.decode(jws["payload"].as_str().unwrap()).unwrap();
+    serde_json::from_slice(&payload).unwrap()
 }
 
 fn respond(head: &str, body: &str) -> String {

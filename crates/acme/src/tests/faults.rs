@@ -202,3 +202,71 @@ async fn an_issued_certificate_is_fetched_again() {
     )]);
     assert_eq!(bench.obtain().await.unwrap().chain, bench.authority.root);
 }
+
+// RFC 8555 §7.3.1: `onlyReturnExisting` finds the account of a key. Caddy's documentation of `account_key`: the account exists already. Later orders find it in
+// storage; if the authority has lost it, no other one is registered.
+#[tokio::test]
+async fn the_account_of_a_key() {
+    let mut fixture = FaultFixture::new("account-key").await;
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    fixture.issuer.account_key = crate::AccountKey::from_pem(&key);
+    let missing = r#"{"type":"urn:ietf:params:acme:error:accountDoesNotExist","detail":"unknown"}"#;
+    let gone = InjectedFault::Answer("400 Bad Request\r\nReplay-Nonce: %NONCE", missing);
+    fixture.authority.fail(&[(AcmeStage::Account, gone)]);
+    let error = fixture.obtain().await.unwrap_err().to_string();
+    assert_eq!(error, "found no account for the key in account_key at the authority, expected one");
+    let existing = serde_json::json!({ "onlyReturnExisting": true });
+    fixture.authority.fail(&[]);
+    fixture.obtain().await.unwrap();
+    fixture.obtain().await.unwrap();
+    assert_eq!(fixture.authority.accounts(), std::slice::from_ref(&existing));
+    fixture.authority.fail(&[(AcmeStage::NewOrder, gone), (AcmeStage::Account, gone)]);
+    fixture.obtain().await.unwrap_err();
+    assert_eq!(fixture.authority.accounts(), [existing]);
+    // An issuer without the key has an account of its own.
+    fixture.authority.fail(&[]);
+    fixture.issuer.account_key = None;
+    fixture.obtain().await.unwrap();
+    assert_eq!(fixture.authority.accounts(), [serde_json::json!({ "termsOfServiceAgreed": true })]);
+    let keys = fixture.storage.list("acme").unwrap();
+    assert_eq!(keys.iter().filter(|key| key.contains("/users/key-")).count(), 2, "{keys:?}");
+}
+
+// Caddy's `network_proxy`: all requests to the authority go through the proxy, by CONNECT (RFC 9110 §9.3.6).
+#[tokio::test]
+async fn an_order_through_a_proxy() {
+    use crate::http::ProxyChoice;
+    use tokio::io::AsyncWriteExt as _;
+
+    let mut fixture = FaultFixture::new("proxy").await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let host = fixture.issuer.directory.split('/').nth(2).unwrap().to_owned();
+    let (lines, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let to = host.clone();
+    let task = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (lines, to) = (lines.clone(), to.clone());
+            tokio::spawn(async move {
+                let request = crate::http::double::read(&mut client).await.unwrap();
+                lines.send(request.line).unwrap();
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                let mut server = tokio::net::TcpStream::connect(&to).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    fixture.issuer.proxy = ProxyChoice::Proxy(proxy.parse().unwrap());
+    fixture.issuer.timing.request = Duration::from_secs(10);
+    fixture.obtain().await.unwrap();
+    task.abort();
+    received.close();
+    let mut lines = Vec::new();
+    while let Some(line) = received.recv().await {
+        lines.push(line);
+    }
+    assert!(!lines.is_empty() && lines.iter().all(|line| *line == format!("CONNECT {host}")), "{lines:?}");
+    // Without the proxy there is no other way.
+    let error = fixture.obtain().await.unwrap_err().to_string();
+    assert!(error.contains("the network proxy: "), "{error}");
+}

@@ -1,16 +1,17 @@
 //! Obtains and renews certificates of public authorities in the background, one task for each name.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_acme::challenge::{self, AuthoritiesOf};
+use causeway_acme::http::{NetworkProxy, ProxyChoice, ProxyEnvironment};
 use causeway_acme::{
-    AcmeError, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING,
-    PROPAGATION_TIMEOUT, RenewalAdvisor, Timing, Wanted,
+    AccountKey, AcmeError, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT,
+    LETS_ENCRYPT_STAGING, PROPAGATION_TIMEOUT, PublicIssuer, RenewalAdvisor, Timing, Wanted, ZeroSslIssuer,
 };
 use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, OcspPolicy, Public, SharedStorage};
-use causeway_config::plan::{self, LoadError, PropagationLimit, PublicName, SignedName};
+use causeway_config::plan::{self, LoadError, PropagationLimit, ProxySetting, PublicName, SignedName};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -46,7 +47,7 @@ const STORAGE_PAUSE: Duration = Duration::from_secs(10);
 /// A name and everything that its task needs.
 pub(super) struct Order {
     public: Public,
-    issuers: Vec<Issuer>,
+    issuers: Vec<PublicIssuer>,
     key: KeyKind,
     /// Whether the certificate obliges the server to send an OCSP response (RFC 7633).
     must_staple: bool,
@@ -58,7 +59,7 @@ impl Order {
         let issuers = issuers(written);
         let public = Public {
             name: written.name.clone(),
-            authorities: issuers.iter().map(Issuer::storage_key).collect(),
+            authorities: issuers.iter().map(PublicIssuer::storage_key).collect(),
             renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
             ocsp: OcspPolicy { disabled: written.ocsp.disabled, overrides: Arc::clone(&written.ocsp.overrides) },
             on_demand,
@@ -72,8 +73,8 @@ impl Order {
     }
 }
 
-fn issuers(written: &PublicName) -> Vec<Issuer> {
-    let issuer = |written: &plan::AcmeIssuer| {
+fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
+    let acme = |written: &plan::AcmeIssuer| {
         let usual = Issuer::default();
         let directory = if written.ca.is_empty() { usual.directory } else { written.ca.clone() };
         let test_directory = match &*written.test_ca {
@@ -89,6 +90,9 @@ fn issuers(written: &PublicName) -> Vec<Issuer> {
                 .external_account
                 .clone()
                 .map(|(key_id, mac_key)| ExternalAccount { key_id, mac_key }),
+            // `check` has refused texts that cannot be used.
+            account_key: account_key(written).unwrap_or_default(),
+            proxy: proxy(written).unwrap_or_default(),
             root: written.root.clone(),
             profile: written.profile.clone(),
             lifetime: written.lifetime,
@@ -98,6 +102,12 @@ fn issuers(written: &PublicName) -> Vec<Issuer> {
             is_distributed: !written.no_distributed,
             dns: written.dns.as_deref().and_then(dns_challenge),
             timing: Timing::default(),
+        }
+    };
+    let issuer = |written: &plan::PublicIssuer| match written {
+        plan::PublicIssuer::Acme(written) => PublicIssuer::Acme(Box::new(acme(written))),
+        plan::PublicIssuer::ZeroSsl(written) => {
+            PublicIssuer::ZeroSsl(ZeroSslIssuer::new(written.api_key.0.clone(), written.validity_days))
         }
     };
     written.issuers.iter().map(issuer).collect()
@@ -139,17 +149,53 @@ pub(super) fn authorities_of(orders: &[Order], on_demand: Option<plan::OnDemand>
 }
 
 /// The storage keys of the authorities whose challenges are in storage.
-fn challenge_keys(issuers: &[Issuer]) -> Vec<String> {
-    let shared = issuers.iter().filter(|issuer| issuer.is_distributed && issuer.dns.is_none());
-    shared.flat_map(Issuer::storage_keys).collect()
+fn challenge_keys(issuers: &[PublicIssuer]) -> Vec<String> {
+    issuers.iter().flat_map(PublicIssuer::challenge_keys).collect()
 }
 
-/// Checks the DNS providers' settings, as far as the configuration's own code does not.
-pub(super) fn check(providers: &[plan::DnsProvider]) -> Result<(), LoadError> {
-    for provider in providers {
+/// Checks the settings of DNS providers and issuers, as far as the configuration's own code does not.
+pub(super) fn check(certificates: &plan::Certificates) -> Result<(), LoadError> {
+    for provider in &certificates.dns_providers {
         dns_provider(provider)?;
     }
+    for (path, issuer) in &certificates.acme_issuers {
+        let refuse = |key: &str, found: String, expected: &'static str| BuildError {
+            path: format!("{path}.{key}"),
+            problem: Problem::Value { found, expected: expected.into() },
+        };
+        account_key(issuer).map_err(|found| refuse("account_key", found, "a P-256 key as PEM"))?;
+        proxy(issuer).map_err(|found| refuse("network_proxy.url", found, NetworkProxy::EXPECTED))?;
+    }
     Ok(())
+}
+
+/// The key of the issuer's account.
+///
+/// # Errors
+/// A description of a text that is no key, which does not show the text.
+fn account_key(written: &plan::AcmeIssuer) -> Result<Option<AccountKey>, String> {
+    let Some(plan::Secret(text)) = &written.account_key else { return Ok(None) };
+    let describe = || if text.is_empty() { String::new() } else { format!("(another text of {} bytes)", text.len()) };
+    AccountKey::from_pem(text).map(Some).ok_or_else(describe)
+}
+
+/// The proxy for the issuer's requests.
+///
+/// # Errors
+/// The text that is no proxy's URL, without the credentials in it.
+fn proxy(written: &plan::AcmeIssuer) -> Result<ProxyChoice, String> {
+    // The environment of a process does not change.
+    static ENVIRONMENT: LazyLock<ProxyEnvironment> = LazyLock::new(ProxyEnvironment::read);
+    Ok(match &written.proxy {
+        ProxySetting::Environment => ProxyChoice::Environment(ENVIRONMENT.clone()),
+        ProxySetting::Direct => ProxyChoice::Direct,
+        ProxySetting::Url(plan::Secret(url)) => {
+            ProxyChoice::Proxy(url.parse().map_err(|_| match url.rsplit_once('@') {
+                Some((_, host)) => format!("(credentials)@{host}"),
+                None => url.clone(),
+            })?)
+        }
+    })
 }
 
 fn dns_provider(written: &plan::DnsProvider) -> Result<DnsProvider, BuildError> {
@@ -387,7 +433,8 @@ impl Task {
     async fn ask(&self, issued: &IssuedCertificate, now: SystemTime) -> Advice {
         let name = &self.order.public.name;
         let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
-        let issuer = self.order.issuers.iter().find(|issuer| issuer.storage_key() == issued.authority);
+        let mut issuers = self.order.issuers.iter().filter_map(PublicIssuer::acme);
+        let issuer = issuers.find(|issuer| issuer.storage_key() == issued.authority);
         let signed = issued.certificate.signed();
         let (Some(issuer), Some(leaf)) = (issuer, signed.cert.first()) else { return advice };
         match self.advisor.ask(issuer, leaf).await {
@@ -487,7 +534,7 @@ impl Order {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     ends.push(error.retry_at());
-                    errors.push(format!("{}: {error}", issuer.directory));
+                    errors.push(format!("{}: {error}", issuer.label()));
                 }
             }
         }
@@ -498,18 +545,18 @@ impl Order {
 
     async fn obtain(
         &self,
-        issuer: &Issuer,
+        issuer: &PublicIssuer,
         keeper: &Arc<Keeper>,
         lock: &Arc<Lock>,
         attempt: usize,
     ) -> Result<(), AcmeError> {
         let name = &self.public.name;
-        tracing::info!("{name}: obtaining a certificate from {}", issuer.directory);
+        tracing::info!("{name}: obtaining a certificate from {}", issuer.label());
         let old = keeper.issued(name).filter(|old| old.authority == issuer.storage_key());
         let old = old.map(|old| old.certificate.signed());
         let replaces = old.as_ref().and_then(|old| old.cert.first());
         let wanted = Wanted { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
-        let issued = causeway_acme::obtain(issuer, wanted, &self.storage).await?;
+        let issued = issuer.obtain(wanted, &self.storage).await?;
         let (keeper, lock) = (Arc::clone(keeper), Arc::clone(lock));
         let (at, authority) = (name.clone(), issuer.storage_key());
         let stored = blocking(move || keeper.put(&at, &authority, &issued.chain, &issued.key, &lock)).await;
@@ -519,7 +566,7 @@ impl Order {
             }
             stored => stored?,
         }
-        tracing::info!("{name}: obtained a certificate from {}", issuer.directory);
+        tracing::info!("{name}: obtained a certificate from {}", issuer.label());
         Ok(())
     }
 }
@@ -558,6 +605,42 @@ mod tests {
             let storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
             let order = Order::new(&name, KeyKind::P256, false, &storage);
             assert!((order.public().renewal_ratio - want).abs() < f64::EPSILON, "{written:?}");
+        }
+    }
+
+    // Caddy's documentation of `account_key`, a private key as PEM, and of `network_proxy`. The messages do not show secrets.
+    #[test]
+    fn what_is_refused() {
+        let secret = |text: &str| plan::Secret(text.to_owned());
+        let key = causeway_certs::generate_key(KeyKind::P256).unwrap().serialize_pem();
+        let other = causeway_certs::generate_key(KeyKind::P384).unwrap().serialize_pem();
+        let expected = NetworkProxy::EXPECTED;
+        for (account_key, proxy, want) in [
+            (None, "http://ann:secret@p.example:3128", String::new()),
+            (Some(&*key), "socks5://p.example", String::new()),
+            (Some(""), "http://p", "at.account_key: found '', expected a P-256 key as PEM".to_owned()),
+            (
+                Some("secret"),
+                "http://p",
+                "at.account_key: found '(another text of 6 bytes)', expected a P-256 key as PEM".to_owned(),
+            ),
+            (
+                Some(&*other),
+                "http://p",
+                format!("at.account_key: found '(another text of {} bytes)', expected a P-256 key as PEM", other.len()),
+            ),
+            (None, "", format!("at.network_proxy.url: found '', expected {expected}")),
+            (None, "ftp://u:secret@p", format!("at.network_proxy.url: found '(credentials)@p', expected {expected}")),
+        ] {
+            let issuer = plan::AcmeIssuer {
+                account_key: account_key.map(secret),
+                proxy: ProxySetting::Url(secret(proxy)),
+                ..plan::AcmeIssuer::default()
+            };
+            let certificates =
+                plan::Certificates { acme_issuers: vec![("at".to_owned(), issuer)], ..plan::Certificates::default() };
+            let found = check(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(found, want, "{proxy}");
         }
     }
 

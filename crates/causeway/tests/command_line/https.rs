@@ -245,6 +245,32 @@ fn on_demand() {
     assert_eq!(names(admin), known);
 }
 
+// CertMagic's `HTTPValidationHandler`: the server that receives ZeroSSL's request answers it with a file that another server with the same storage has
+// opened; other paths and hosts continue to the site.
+#[test]
+fn validation_files_of_zerossl() {
+    let (http, https) = (free_port(), free_port());
+    // The endpoint denies every name, so nothing is ordered.
+    let options =
+        format!("http_port {http}\n\thttps_port {https}\n\ton_demand_tls {{\n\t\task http://localhost:{http}/no\n\t}}");
+    let sites = "https:// {\n\ttls {\n\t\ton_demand\n\t\tissuer zerossl key\n\t}\n}\nhttp:// {\n\trespond site 404\n}";
+    let folder = caddyfile(&options, sites);
+    let path = "/.well-known/pki-validation/0A1B.txt";
+    let stored = json!({
+        "url": format!("http://a.example{path}"), "token": "DIGEST\nsectigo", "identifier": { "value": "a.example" },
+    });
+    folder.write(".local/share/causeway/zerossl/challenge_tokens/a.example.json", stored.to_string());
+    let _server = folder.start(&["run"]);
+    for (host, path, status, body) in [
+        ("a.example", path, 200, "DIGEST\nsectigo"),
+        ("a.example", "/.well-known/pki-validation/other.txt", 404, "site"),
+        ("b.example", path, 404, "site"),
+    ] {
+        let answer = send(http, &format!("GET {path}"), &[&format!("Host: {host}")]);
+        assert_eq!((answer.status, &*answer.body), (status, body), "{host}{path}");
+    }
+}
+
 // Caddy's documentation of `tls`: `internal` signs any name. `client_auth` requires a certificate of an authority; Host
 // must then be the name that the connection was opened for.
 #[test]

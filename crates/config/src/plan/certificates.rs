@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::https::OnDemand;
+use super::storage::Secret;
 
 /// All certificates that must be ready before the sites can be served.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,6 +27,8 @@ pub struct Certificates {
     pub on_demand: Option<OnDemand>,
     /// The DNS providers of all issuers.
     pub dns_providers: Vec<DnsProvider>,
+    /// All issuers by ACME, with their JSON paths for errors.
+    pub acme_issuers: Vec<(String, AcmeIssuer)>,
     /// The longest time between two renewal checks; `None`: the default.
     pub look_every: Option<Duration>,
     /// When expired certificates are removed from storage.
@@ -154,13 +157,13 @@ pub struct ManagedName {
     pub reuse_key: bool,
 }
 
-/// A name whose certificate a public authority signs, by ACME.
+/// A name whose certificate a public authority signs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublicName {
     /// The name in lower-case ASCII, optionally with `*.` in front; or an IP address.
     pub name: String,
     /// The authorities in order of preference, at least one.
-    pub issuers: Vec<AcmeIssuer>,
+    pub issuers: Vec<PublicIssuer>,
     /// The certificate is renewed when this fraction of its lifetime remains; `None`: the default.
     pub renewal_ratio: Option<f64>,
     /// The kind of key to generate.
@@ -178,6 +181,34 @@ pub enum CertificateGetter {
     Tailscale,
 }
 
+/// A public authority of any protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PublicIssuer {
+    /// By ACME.
+    Acme(Box<AcmeIssuer>),
+    /// By ZeroSSL's own interface.
+    ZeroSsl(ZeroSslIssuer),
+}
+
+impl PublicIssuer {
+    /// Returns the settings for DNS-01, if there are any.
+    pub fn dns(&self) -> Option<&DnsChallenge> {
+        match self {
+            Self::Acme(acme) => acme.dns.as_deref(),
+            Self::ZeroSsl(_) => None,
+        }
+    }
+}
+
+/// An account at ZeroSSL, for its own interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZeroSslIssuer {
+    /// The key of the interface.
+    pub api_key: Secret,
+    /// How many days certificates are valid; `None`: ZeroSSL's default.
+    pub validity_days: Option<u32>,
+}
+
 /// A public authority. Empty texts stand for the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AcmeIssuer {
@@ -193,6 +224,10 @@ pub struct AcmeIssuer {
     pub lifetime: Option<Duration>,
     /// The choice between several chains. Boxed: few configurations have it.
     pub chains: Option<Box<PreferredChains>>,
+    /// The PEM text of an existing account's key.
+    pub account_key: Option<Secret>,
+    /// The network proxy for requests to the authority.
+    pub proxy: ProxySetting,
     /// Key ID and MAC key (base64url) of an account outside ACME.
     pub external_account: Option<(String, String)>,
     /// A PEM file with the root of the authority's own certificate.
@@ -205,6 +240,18 @@ pub struct AcmeIssuer {
     pub no_distributed: bool,
     /// The challenge DNS-01, which then is the only one. Boxed: it is as large as all other settings together.
     pub dns: Option<Box<DnsChallenge>>,
+}
+
+/// The network proxy for requests.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ProxySetting {
+    /// That of the environment, if it has one.
+    #[default]
+    Environment,
+    /// None.
+    Direct,
+    /// The one with this URL, which may contain a password.
+    Url(Secret),
 }
 
 /// The choice between several chains for a certificate.

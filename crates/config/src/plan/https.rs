@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LoadError;
-use super::certificates::{AcmeIssuer, CertificateAuthority, ManagedName, PublicName};
+use super::certificates::{CertificateAuthority, ManagedName, PublicIssuer, PublicName};
 use super::pki::LOCAL;
 use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii, known, matches_wildcard};
 use crate::names;
@@ -216,7 +216,7 @@ fn managed(
         match signed(name, automation) {
             SignedName::Public(mut name) => {
                 if name.name.contains('*') {
-                    name.issuers.retain(|issuer| issuer.dns.is_some());
+                    name.issuers.retain(|issuer| issuer.dns().is_some());
                     if name.issuers.is_empty() {
                         return Err(LoadError::NeedsDns { site: written });
                     }
@@ -254,10 +254,10 @@ fn signed(name: String, automation: &Automation) -> SignedName {
             reuse_key: policy.reuse_key,
         });
     }
-    let acme = |issuer: &Issuer| if let Issuer::Acme(acme) = issuer { Some(acme.clone()) } else { None };
-    let mut issuers: Vec<_> = policy.issuers.iter().filter_map(acme).collect();
+    let public = |issuer: &Issuer| if let Issuer::Public(public) = issuer { Some(public.clone()) } else { None };
+    let mut issuers: Vec<_> = policy.issuers.iter().filter_map(public).collect();
     if issuers.is_empty() {
-        issuers.push(AcmeIssuer::default());
+        issuers.push(PublicIssuer::Acme(Box::default()));
     }
     let ocsp = policy.ocsp.clone();
     SignedName::Public(PublicName { name, issuers, renewal_ratio: policy.renewal_ratio, key: policy.key, ocsp })
@@ -267,15 +267,12 @@ fn signed(name: String, automation: &Automation) -> SignedName {
 fn issuer(name: &str, automation: &Automation) -> (AutomationPolicy, Issuer) {
     let internal = Issuer::Internal { authority: LOCAL.to_owned(), lifetime: None, by_root: false };
     let is_public = |name: &str| names::is_public(name);
+    let usual = || Issuer::Public(PublicIssuer::Acme(Box::default()));
     if let Some(naming) = automation.naming(name) {
         let policy = automation.policy(name).unwrap_or(naming).clone();
         // No issuer configured: the local authority signs if the policy has only names that no public authority signs.
         let ours = policy.issuers.is_empty() && policy.subjects.iter().all(|subject| !is_public(subject));
-        let issuer = policy.issuers.first().cloned().unwrap_or(if ours {
-            internal
-        } else {
-            Issuer::Acme(AcmeIssuer::default())
-        });
+        let issuer = policy.issuers.first().cloned().unwrap_or(if ours { internal } else { usual() });
         return (policy, issuer);
     }
     // Without automation policies the local authority also signs IP addresses, because Caddy's default public
@@ -284,7 +281,7 @@ fn issuer(name: &str, automation: &Automation) -> (AutomationPolicy, Issuer) {
         return (automation.base().cloned().unwrap_or_default(), internal);
     }
     let policy = automation.policy(name).cloned().unwrap_or_default();
-    let issuer = policy.issuers.first().cloned().unwrap_or(Issuer::Acme(AcmeIssuer::default()));
+    let issuer = policy.issuers.first().cloned().unwrap_or_else(usual);
     (policy, issuer)
 }
 

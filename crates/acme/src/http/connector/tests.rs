@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::http::double::{Double, read};
-use crate::http::{HttpClient, HttpRequest};
+use crate::http::{HttpClient, HttpRequest, ProxyChoice};
 
 /// Starts a proxy for one connection, which passes on the head of a CONNECT request, or the bytes of SOCKS, to `greet` and then connects to `to`.
 async fn proxy<G, F>(to: SocketAddr, greet: G) -> SocketAddr
@@ -26,7 +26,7 @@ where
 
 /// Sends a request for `http://server.example:7/x` through a proxy, and returns the body or the error.
 async fn get(proxy: &str) -> Result<String, String> {
-    let client = HttpClient::through(Some(&proxy.parse().unwrap()), None).unwrap();
+    let client = HttpClient::through(&ProxyChoice::Proxy(proxy.parse().unwrap()), None).unwrap();
     match client.send(HttpRequest::get("http://server.example:7/x")).await {
         Ok(response) => Ok(String::from_utf8(response.body.to_vec()).unwrap()),
         Err(error) => Err(error.to_string()),

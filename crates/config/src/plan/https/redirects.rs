@@ -136,7 +136,7 @@ impl Redirects {
 /// Makes the servers on the HTTP port answer HTTP-01 challenges (RFC 8555 §8.3) before their own routes.
 pub(super) fn answer_challenges(sites: &mut [HttpsServer<'_>], remaining: &mut Option<Remaining>, ports: Ports) {
     let route = json!({
-        "match": [{ "path": ["/.well-known/acme-challenge/*"], "protocol": "http" }],
+        "match": [{ "path": ["/.well-known/acme-challenge/*", "/.well-known/pki-validation/*"], "protocol": "http" }],
         "handle": [{ "handler": CHALLENGE_HANDLER }],
     });
     for site in

@@ -3,7 +3,10 @@ use std::time::Duration;
 use causeway_pipeline::{Context, Handler, Registry, Step};
 use serde_json::json;
 
-use super::super::{CertificateGetter, DnsChallenge, DnsProvider, Loaded, PropagationLimit, load_with};
+use super::super::{
+    AcmeIssuer, CertificateGetter, DnsChallenge, DnsProvider, Loaded, PropagationLimit, ProxySetting, PublicIssuer,
+    Secret, load_with,
+};
 use super::*;
 
 fn registry() -> Registry {
@@ -39,7 +42,10 @@ fn outcome(config: &Value, loaded: &[&str]) -> String {
     });
     let managed = loaded.certificates.managed.iter().map(|managed| format!("{}={}", managed.name, managed.authority));
     let public = loaded.certificates.public.iter().map(|public| {
-        let issuers = public.issuers.iter().map(|issuer| format!("acme({} {})", issuer.ca, issuer.email));
+        let issuers = public.issuers.iter().map(|issuer| match issuer {
+            PublicIssuer::Acme(acme) => format!("acme({} {})", acme.ca, acme.email),
+            PublicIssuer::ZeroSsl(zerossl) => format!("zerossl({} {:?})", zerossl.api_key.0, zerossl.validity_days),
+        });
         format!("{}={}", public.name, issuers.collect::<Vec<_>>().join("+"))
     });
     listeners.chain(managed).chain(public).collect::<Vec<_>>().join(" ")
@@ -210,6 +216,25 @@ fn who_signs() {
             "example.com=acme(https://a/dir )+acme(https://b/dir )".into(),
         ),
         (
+            "ZeroSSL's own interface, and an authority by ACME",
+            &["example.com"],
+            json!([{ "issuers": [
+                { "module": "zerossl", "api_key": "{env.CARGO_PKG_NAME}", "validity_days": 90, "alternate_http_port": 81 },
+                { "module": "acme" },
+            ] }]),
+            &[],
+            "example.com=zerossl(causeway-config Some(90))+acme( )".into(),
+        ),
+        (
+            "ZeroSSL's own interface verifies no wildcards here",
+            &["*.example.com"],
+            json!([{ "issuers": [{ "module": "zerossl", "api_key": "k" }] }]),
+            &[],
+            "*.example.com needs the DNS challenge of a public authority; expected a DNS provider for it, names without '*', an \
+             internal issuer, a certificate that is loaded, or the site on the HTTP port only"
+                .into(),
+        ),
+        (
             "a wildcard of a public authority",
             &["*.example.com"],
             json!([]),
@@ -300,6 +325,7 @@ fn what_policies_say_of_certificates() {
 fn what_an_acme_issuer_says() {
     let issuer = json!({
         "module": "acme", "ca": "https://a/dir", "test_ca": "https://b/dir", "email": "a@b", "profile": "short",
+        "account_key": "k", "network_proxy": { "from": "url", "url": "http://{env.CARGO_PKG_NAME}:3128" },
         "external_account": { "key_id": "k", "mac_key": "m" }, "acme_timeout": "10s", "trusted_roots_pem_files": ["r.pem"],
         "challenges": { "http": { "disabled": true, "alternate_port": 8080 }, "tls-alpn": { "disabled": true },
                         "bind_host": "192.0.2.1", "distributed": false },
@@ -316,11 +342,13 @@ fn what_an_acme_issuer_says() {
     let certificates = read(&config, &[]).unwrap_or_else(|error| panic!("{error}")).certificates;
     let want = PublicName {
         name: "example.com".into(),
-        issuers: vec![AcmeIssuer {
+        issuers: vec![PublicIssuer::Acme(Box::new(AcmeIssuer {
             ca: "https://a/dir".into(),
             test_ca: "https://b/dir".into(),
             email: "a@b".into(),
             profile: "short".into(),
+            account_key: Some(Secret("k".into())),
+            proxy: ProxySetting::Url(Secret("http://causeway-config:3128".into())),
             lifetime: Some(Duration::from_secs(6 * 60 * 60)),
             chains: Some(Box::new(super::super::PreferredChains {
                 smallest: Some(true),
@@ -333,7 +361,7 @@ fn what_an_acme_issuer_says() {
             no_tls_alpn: true,
             no_distributed: true,
             dns: None,
-        }],
+        }))],
         renewal_ratio: Some(0.5),
         key: super::super::KeyKind::P384,
         ocsp: super::super::OcspStapling {
@@ -366,7 +394,7 @@ fn dns_challenges() {
     let at = "apps.tls.automation.policies[0].issuers[0].challenges.dns";
     let read = |dns: Value, tls: Value| {
         let public = read(&config(dns, tls), &[])?.certificates.public;
-        Ok::<_, String>(*public[0].issuers[0].dns.clone().unwrap())
+        Ok::<_, String>(public[0].issuers[0].dns().unwrap().clone())
     };
     let own = read(
         json!({
@@ -626,11 +654,32 @@ fn what_is_refused() {
             format!("{at}.issuers[0]: no issuance module 'moon' is built into this version"),
         ),
         (
-            policy(json!({ "issuers": [{ "module": "zerossl", "api_key": "k" }] })),
-            format!("{at}.issuers[0]: no issuance module 'zerossl' is built into this version"),
+            policy(json!({ "issuers": [{ "module": "zerossl" }] })),
+            format!("{at}.issuers[0].api_key: found '', expected the key of ZeroSSL's interface: is it set?"),
         ),
-        (acme(json!({ "account_key": "k" })), unbuilt(&format!("{at}.issuers[0].account_key"), "\"k\"")),
-        (acme(json!({ "network_proxy": {} })), unbuilt(&format!("{at}.issuers[0].network_proxy"), "{}")),
+        (
+            policy(json!({ "issuers": [{ "module": "zerossl", "api_key": "{env.NO_SUCH_KEY}" }] })),
+            format!("{at}.issuers[0].api_key: found '', expected the key of ZeroSSL's interface: is it set?"),
+        ),
+        (
+            policy(json!({ "issuers": [{ "module": "zerossl", "api_key": "k", "validity_days": -1 }] })),
+            format!("{at}.issuers[0].validity_days: found '-1', expected a number of days, such as 90"),
+        ),
+        (
+            policy(json!({ "issuers": [{ "module": "zerossl", "api_key": "k", "cname_validation": {} }] })),
+            format!(
+                "{at}.issuers[0].cname_validation: found '{{}}', expected nothing: ZeroSSL verifies names by files only in this \
+                 version (docs/https.md)"
+            ),
+        ),
+        (
+            acme(json!({ "network_proxy": {} })),
+            format!("{at}.issuers[0].network_proxy: found '{{}}', expected an object with a 'from' key, as {{\"from\": \"none\"}}"),
+        ),
+        (
+            acme(json!({ "network_proxy": { "from": "moon" } })),
+            format!("{at}.issuers[0].network_proxy: no network_proxy module 'moon' is built into this version"),
+        ),
         (
             acme(json!({ "trusted_roots_pem_files": ["a", "b"] })),
             format!("{at}.issuers[0].trusted_roots_pem_files: found '2 files', expected one file"),

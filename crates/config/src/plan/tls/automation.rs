@@ -9,8 +9,12 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::certificates::{AcmeIssuer, CertificateGetter, DnsProvider, KeyKind, OcspStapling, PreferredChains};
+use super::super::certificates::{
+    AcmeIssuer, CertificateGetter, DnsProvider, KeyKind, OcspStapling, PreferredChains, ProxySetting, PublicIssuer,
+    ZeroSslIssuer,
+};
 use super::super::refuse;
+use super::super::storage::Secret;
 use super::dns::{self, DnsDefaults};
 use super::{ascii, known};
 use causeway_pipeline::build::DurationConfig;
@@ -106,6 +110,24 @@ struct InternalIssuerConfig {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ZeroSslIssuerConfig {
+    #[serde(rename = "module")]
+    _module: String,
+    #[serde(default)]
+    api_key: String,
+    #[serde(default)]
+    validity_days: i64,
+    /// Ignored, as the port: the files are on every listener of the HTTP port.
+    #[serde(default, rename = "listen_host")]
+    _listen_host: String,
+    #[serde(default, rename = "alternate_http_port")]
+    _alternate_http_port: u16,
+    #[serde(default)]
+    cname_validation: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct AcmeIssuerConfig {
     #[serde(rename = "module")]
     _module: String,
@@ -118,7 +140,7 @@ struct AcmeIssuerConfig {
     #[serde(default)]
     profile: String,
     #[serde(default)]
-    account_key: Option<Value>,
+    account_key: String,
     #[serde(default)]
     external_account: Option<ExternalAccountConfig>,
     /// Ignored: each step has a limit of its own.
@@ -133,7 +155,23 @@ struct AcmeIssuerConfig {
     #[serde(default)]
     preferred_chains: Option<PreferredChainsConfig>,
     #[serde(default)]
-    network_proxy: Option<Value>,
+    network_proxy: Option<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProxyFromUrlConfig {
+    #[serde(rename = "from")]
+    _from: String,
+    #[serde(default)]
+    url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProxyFromNoneConfig {
+    #[serde(rename = "from")]
+    _from: String,
 }
 
 #[derive(Deserialize)]
@@ -223,8 +261,8 @@ pub(in super::super) struct AutomationPolicy {
 pub(in super::super) enum Issuer {
     /// A local certificate authority.
     Internal { authority: String, lifetime: Option<Duration>, by_root: bool },
-    /// A public authority, by ACME.
-    Acme(AcmeIssuer),
+    /// A public authority.
+    Public(PublicIssuer),
 }
 
 impl Automation {
@@ -246,9 +284,25 @@ impl Automation {
     pub(in super::super) fn dns_providers(&self) -> impl Iterator<Item = &DnsProvider> {
         let issuers = self.policies.iter().flat_map(|policy| &policy.issuers);
         issuers.filter_map(|issuer| match issuer {
-            Issuer::Acme(acme) => acme.dns.as_ref().map(|dns| &dns.provider),
+            Issuer::Public(public) => public.dns().map(|dns| &dns.provider),
             Issuer::Internal { .. } => None,
         })
+    }
+
+    /// All issuers by ACME, with their JSON paths.
+    pub(in super::super) fn acme_issuers(&self) -> Vec<(String, AcmeIssuer)> {
+        let mut all = Vec::new();
+        for (policy_index, policy) in self.policies.iter().enumerate() {
+            for (index, issuer) in policy.issuers.iter().enumerate() {
+                if let Issuer::Public(PublicIssuer::Acme(acme)) = issuer {
+                    all.push((
+                        format!("apps.tls.automation.policies[{policy_index}].issuers[{index}]"),
+                        AcmeIssuer::clone(acme),
+                    ));
+                }
+            }
+        }
+        all
     }
 
     /// The policy for all names.
@@ -466,7 +520,8 @@ fn getter(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Certifi
 fn issuer(written: &Map<String, Value>, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Issuer, BuildError> {
     let json = Value::Object(written.clone());
     match written.get("module").and_then(Value::as_str) {
-        Some("acme") => Ok(Issuer::Acme(acme(&json, defaults, build)?)),
+        Some("acme") => Ok(Issuer::Public(PublicIssuer::Acme(Box::new(acme(&json, defaults, build)?)))),
+        Some("zerossl") => Ok(Issuer::Public(PublicIssuer::ZeroSsl(zerossl(&json, build)?))),
         Some("internal") => {
             let internal: InternalIssuerConfig = build.parse(&json)?;
             let lifetime = internal.lifetime.as_ref();
@@ -480,11 +535,52 @@ fn issuer(written: &Map<String, Value>, defaults: &DnsDefaults, build: &mut Buil
     }
 }
 
+fn zerossl(json: &Value, build: &mut Build<'_>) -> Result<ZeroSslIssuer, BuildError> {
+    let written: ZeroSslIssuerConfig = build.parse(json)?;
+    if let Some(found) = &written.cname_validation {
+        let expected = "nothing: ZeroSSL verifies names by files only in this version (docs/https.md)";
+        return build.at("cname_validation", |build| Err(build.refuse(found.to_string(), expected)));
+    }
+    let api_key = known(&written.api_key, build);
+    if api_key.trim().is_empty() || api_key.contains(|char: char| char.is_control() || char == '{') {
+        let found = if api_key.is_empty() { "" } else { "(a text with control characters or an unknown placeholder)" };
+        return build.at("api_key", |build| Err(build.refuse(found, "the key of ZeroSSL's interface: is it set?")));
+    }
+    let validity_days = match written.validity_days {
+        0 => None,
+        days => match u32::try_from(days) {
+            Ok(days) => Some(days),
+            Err(_) => {
+                return build
+                    .at("validity_days", |build| Err(build.refuse(days.to_string(), "a number of days, such as 90")));
+            }
+        },
+    };
+    Ok(ZeroSslIssuer { api_key: Secret(api_key), validity_days })
+}
+
+fn network_proxy(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<ProxySetting, BuildError> {
+    let json = Value::Object(written.clone());
+    match written.get("from").and_then(Value::as_str) {
+        Some("none") => {
+            let ProxyFromNoneConfig { .. } = build.parse(&json)?;
+            Ok(ProxySetting::Direct)
+        }
+        Some("url") => {
+            let ProxyFromUrlConfig { url, .. } = build.parse(&json)?;
+            Ok(ProxySetting::Url(Secret(known(&url, build))))
+        }
+        Some(name) => Err(build.error(Problem::UnknownModule { kind: "network_proxy", name: name.to_owned() })),
+        None => Err(build.refuse(json.to_string(), "an object with a 'from' key, as {\"from\": \"none\"}")),
+    }
+}
+
 fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AcmeIssuer, BuildError> {
     let written: AcmeIssuerConfig = build.parse(json)?;
-    for (key, value) in [("account_key", &written.account_key), ("network_proxy", &written.network_proxy)] {
-        refuse(key, value, build)?;
-    }
+    let proxy = written.network_proxy.as_ref();
+    let proxy = build.at("network_proxy", |build| proxy.map(|proxy| network_proxy(proxy, build)).transpose())?;
+    // A placeholder that is set to nothing stays an empty key, which is refused.
+    let account_key = Some(known(&written.account_key, build)).filter(|_| !written.account_key.is_empty());
     let lifetime = written.certificate_lifetime.as_ref();
     let lifetime = build.at("certificate_lifetime", |build| lifetime.map(|span| span.duration(build)).transpose())?;
     let chains = written.preferred_chains.map(|written| PreferredChains {
@@ -511,6 +607,8 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
         test_ca: known(&written.test_ca, build),
         email: known(&written.email, build),
         profile: known(&written.profile, build),
+        account_key: account_key.map(Secret),
+        proxy: proxy.unwrap_or_default(),
         lifetime: lifetime.filter(|lifetime| !lifetime.is_zero()),
         chains: chains.filter(|chains| *chains != PreferredChains::default()).map(Box::new),
         external_account: written
