@@ -38,7 +38,7 @@ mod upgrade;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -621,7 +621,8 @@ impl Fixed {
     /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
     async fn compile(&self, config: Value) -> Result<Compiled, LoadFault> {
         let registry = Arc::clone(&self.registry);
-        let compiled = tokio::task::spawn_blocking(move || compile(config, &registry));
+        let data = self.data.clone();
+        let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data));
         compiled.await.unwrap_or(Err(LoadFault::Broken))
     }
 
@@ -659,16 +660,17 @@ impl Fixed {
 /// # Errors
 /// Returns the reason when the configuration cannot be served.
 pub fn validate(config: Value, registry: &Registry) -> Result<(), LoadFault> {
-    compile(config, registry).map(drop)
+    compile(config, registry, &data_folder()).map(drop)
 }
 
-fn compile(mut config: Value, registry: &Registry) -> Result<Compiled, LoadFault> {
+fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compiled, LoadFault> {
     let ids = ids::index(&config).map_err(LoadFault::Ids)?;
     ids::strip(&mut config);
     let logs = open_logs(&config, registry).map_err(|error| LoadFault::Config(error.into()))?;
-    let reader = Reader::default();
+    let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
-    let loaded = plan::load_with(&config, registry, &|sources| reader.names_of(sources)).map_err(LoadFault::Config)?;
+    let loaded = plan::load_with(&config, registry, &|sources, storage| reader.names_of(sources, storage))
+        .map_err(LoadFault::Config)?;
     acme::check(&loaded.certificates).map_err(LoadFault::Config)?;
     Ok(Compiled { ids, loaded, logs, certificates: reader.into_read() })
 }

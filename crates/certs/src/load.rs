@@ -1,19 +1,19 @@
-//! Certificates that the operator supplies: Caddy's `load_files`, `load_pem` and `load_folders`.
+//! Certificates that the operator supplies: Caddy's `load_files`, `load_pem`, `load_storage` and `load_folders`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fs, io};
 
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{Certificate, Error, pem};
+use super::{Certificate, Error, SharedStorage, pem};
 
 /// Deepest nesting of certificate folders that is read. It also ends a cycle of symbolic links.
 const DEPTH_MAX: usize = 32;
 
 /// One configured source of certificates.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum LoadedSource {
     /// A chain and a key in PEM files; both paths may name one file.
     Files {
@@ -28,6 +28,17 @@ pub enum LoadedSource {
     Pem {
         /// The position in the configuration, for error messages.
         place: String,
+        /// The chain, leaf first.
+        certificate: String,
+        /// The leaf's key.
+        key: String,
+        /// The tags by which a connection policy can select the certificate.
+        tags: Vec<String>,
+    },
+    /// A chain and a key as PEM texts in a storage, by their keys.
+    Stored {
+        /// The storage.
+        storage: SharedStorage,
         /// The chain, leaf first.
         certificate: String,
         /// The leaf's key.
@@ -54,10 +65,21 @@ pub fn load(sources: &[LoadedSource]) -> Result<Vec<Certificate>, Error> {
                     (pem::chain(certificate.as_bytes(), &chain_place)?, pem::key(key.as_bytes(), &key_place)?);
                 certificates.push(checked(chain, key, tags.clone(), (&chain_place, &key_place))?);
             }
+            LoadedSource::Stored { storage, certificate, key, tags } => {
+                let places = [certificate, key].map(|key| storage.place(key));
+                let value = |key: &str| storage.load(key)?.ok_or_else(|| missing(storage.place(key)));
+                let chain = pem::chain(&value(certificate)?, &places[0])?;
+                let key = pem::key(&value(key)?, &places[1])?;
+                certificates.push(checked(chain, key, tags.clone(), (&places[0], &places[1]))?);
+            }
             LoadedSource::Folder(path) => folder(path, 0, &mut certificates)?,
         }
     }
     Ok(certificates)
+}
+
+fn missing(place: String) -> Error {
+    Error::Read(place, io::Error::new(io::ErrorKind::NotFound, "there is no such value in the storage"))
 }
 
 fn files(certificate: &Path, key: &Path, tags: Vec<String>) -> Result<Certificate, Error> {

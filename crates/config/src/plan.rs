@@ -82,8 +82,8 @@ pub enum LoadError {
 /// Why certificates cannot be loaded, from the caller's loader. One line that names the file.
 pub type CertificateFault = Box<dyn std::error::Error + Send + Sync>;
 
-/// Loads the operator's certificates and returns the names that they cover, in any order.
-pub type NamesOf<'a> = &'a dyn Fn(&[CertificateSource]) -> Result<Vec<String>, CertificateFault>;
+/// Loads the operator's certificates, some of which may be in the storage, and returns the names that they cover, in any order.
+pub type NamesOf<'a> = &'a dyn Fn(&[CertificateSource], &Storage) -> Result<Vec<String>, CertificateFault>;
 
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -172,7 +172,7 @@ struct MetricsConfig {
 /// Returns the first invalid value, with its JSON path, or the first site that needs a certificate from a public
 /// authority.
 pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
-    load_with(json, registry, &|_| Ok(Vec::new()))
+    load_with(json, registry, &|_, _| Ok(Vec::new()))
 }
 
 /// Reads only where a configuration stores certificates and authorities.
@@ -208,7 +208,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         let json = &json["apps"]["http"]["servers"][name];
         servers.push(server.prepare(name, json, &mut tls.sources, &mut build)?);
     }
-    let loaded = names_of(&tls.sources).map_err(LoadError::Certificates)?;
+    let loaded = names_of(&tls.sources, &storage).map_err(LoadError::Certificates)?;
     let unbuilt = http.servers.iter().filter(|(_, server)| server.names_http3());
     let mut notes: Vec<_> = unbuilt
         .map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; serving its other protocols"))
@@ -235,6 +235,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         cleaning: tls.cleaning,
         ocsp_every: tls.automation.ocsp_every,
         no_ocsp_for_sources: tls.no_ocsp_for_sources,
+        cache_capacity: tls.cache_capacity,
     };
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,

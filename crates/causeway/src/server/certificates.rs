@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,8 +15,8 @@ use causeway_certs::{
     OcspPolicy, PairFiles, SharedStorage, Store,
 };
 use causeway_config::plan::{
-    CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName,
-    SignedName, StorageCleaning,
+    self, CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind,
+    ManagedName, SignedName, StorageCleaning,
 };
 use causeway_engine::certificate::CertifiedKey;
 use causeway_engine::{ObtainedCertificate, SoughtCertificate};
@@ -24,8 +24,9 @@ use tokio::task::AbortHandle;
 
 use super::acme::{self, Attempt, Order, Renewals, blocking};
 use super::fault::LoadFault;
-use super::on_demand::{self, OnDemand, Permission};
+use super::on_demand::{self, NAMES_MAX, OnDemand, Permission};
 use super::staples::Staples;
+use super::storage;
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
 const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
@@ -43,21 +44,35 @@ pub fn data_folder() -> PathBuf {
 }
 
 /// Reads certificates while a configuration is compiled, and keeps them for the server.
-#[derive(Default)]
-pub(super) struct Reader(RefCell<Vec<Certificate>>);
+pub(super) struct Reader<'d> {
+    /// The default folder of the storage.
+    data: &'d Path,
+    read: RefCell<Vec<Certificate>>,
+}
 
-impl Reader {
+impl<'d> Reader<'d> {
+    pub(super) fn new(data: &'d Path) -> Self {
+        Self { data, read: RefCell::default() }
+    }
+
     /// Reads the certificates of `sources` and returns the names in them.
-    pub(super) fn names_of(&self, sources: &[CertificateSource]) -> Result<Vec<String>, CertificateFault> {
-        let sources: Vec<_> = sources.iter().map(source).collect();
+    pub(super) fn names_of(
+        &self,
+        sources: &[CertificateSource],
+        storage: &plan::Storage,
+    ) -> Result<Vec<String>, CertificateFault> {
+        // Opened only if needed: a server's settings may name files that are not there.
+        let is_stored = sources.iter().any(|source| matches!(source, CertificateSource::Stored { .. }));
+        let storage = is_stored.then(|| storage::open(storage, self.data)).transpose()?;
+        let sources: Vec<_> = sources.iter().filter_map(|written| source(written, storage.as_ref())).collect();
         let read = causeway_certs::load(&sources)?;
         let names = read.iter().flat_map(Certificate::names).cloned().collect();
-        self.0.replace(read);
+        self.read.replace(read);
         Ok(names)
     }
 
     pub(super) fn into_read(self) -> Vec<Certificate> {
-        self.0.into_inner()
+        self.read.into_inner()
     }
 }
 
@@ -131,7 +146,9 @@ impl Custody {
         let cleaning = clean_every(wanted);
         let cleaning = cleaning.map(|interval| tokio::spawn(clean(storage.clone(), interval)).abort_handle());
         let on_demand = on_demand.cloned();
-        let on_demand = on_demand.map(|names| OnDemand::new(names, getters, permission, &keeper, &storage, &renewals));
+        let names_max = wanted.cache_capacity.unwrap_or(NAMES_MAX);
+        let on_demand =
+            on_demand.map(|names| OnDemand::new(names, getters, permission, &keeper, &storage, &renewals, names_max));
         Ok(Self { keeper, storage, renewal, cleaning, _staples: staples, renewals, on_demand, _challenges: challenges })
     }
 
@@ -302,12 +319,16 @@ async fn clean(storage: SharedStorage, interval: Duration) {
     }
 }
 
-fn source(source: &CertificateSource) -> LoadedSource {
-    match source.clone() {
+/// `None`: the source needs a storage, and there is none.
+fn source(source: &CertificateSource, storage: Option<&SharedStorage>) -> Option<LoadedSource> {
+    Some(match source.clone() {
         CertificateSource::Files { certificate, key, tags } => LoadedSource::Files { certificate, key, tags },
         CertificateSource::Pem { place, certificate, key, tags } => LoadedSource::Pem { place, certificate, key, tags },
+        CertificateSource::Stored { certificate, key, tags } => {
+            LoadedSource::Stored { storage: storage?.clone(), certificate, key, tags }
+        }
         CertificateSource::Folder(path) => LoadedSource::Folder(path),
-    }
+    })
 }
 
 fn authority(written: &CertificateAuthority) -> AuthoritySpec {

@@ -30,7 +30,7 @@ const PENDING_MAX: usize = 256;
 const WAITING_MAX: usize = 128;
 /// Names on demand with a certificate in memory: Caddy's default of its certificate cache. Beyond it, the certificate of another name leaves
 /// memory; storage still has it.
-const NAMES_MAX: usize = 10_000;
+pub(super) const NAMES_MAX: usize = 10_000;
 /// Refused names that are remembered.
 const REFUSED_MAX: usize = 10_000;
 /// How long a name is refused after the permission endpoint has denied it, or has failed.
@@ -98,6 +98,8 @@ pub(super) struct OnDemand {
 
 struct Shared {
     names: plan::OnDemand,
+    /// [`NAMES_MAX`], or the configured number.
+    names_max: usize,
     getters: Getters,
     permission: Option<Permission>,
     keeper: Arc<Keeper>,
@@ -129,10 +131,12 @@ impl OnDemand {
         keeper: &Arc<Keeper>,
         storage: &SharedStorage,
         renewals: &Renewals,
+        names_max: usize,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 names,
+                names_max,
                 getters,
                 permission,
                 keeper: Arc::clone(keeper),
@@ -253,7 +257,7 @@ async fn is_allowed(shared: &Shared, name: &str) -> bool {
 impl Shared {
     async fn sign(&self, name: &str, signed: SignedName, failures: usize) -> Result<Arc<Certificate>, String> {
         let keeper = Arc::clone(&self.keeper);
-        self.keeper.make_room_on_demand(NAMES_MAX);
+        self.keeper.make_room_on_demand(self.names_max);
         match signed {
             SignedName::Local(written) => {
                 let managed = managed(&written, true);

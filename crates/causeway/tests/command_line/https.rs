@@ -145,6 +145,24 @@ fn a_certificate_that_is_there_already() {
     assert!(!folder.path(".local/share/causeway").exists(), "a certificate was obtained");
     drop(server);
 
+    // Caddy's `load_storage`: the same by storage keys. The authority's own name is no longer used.
+    let stored = |extension: &str| format!("certificates/local/a.localhost/a.localhost.{extension}");
+    let pair = json!({ "certificate": stored("crt"), "key": stored("key"), "tags": ["mine"] });
+    let text = std::fs::read_to_string(folder.path("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["storage"] = json!({ "module": "file_system", "root": giver.path(".local/share/causeway") });
+    config["apps"]["tls"]["certificates"] = json!({ "load_storage": { "pairs": [pair] } });
+    folder.write("config.json", config.to_string());
+    let server = start_json(&folder);
+    assert_eq!(curl(&giver, "a.localhost", server.port(), &[]).as_deref(), Ok("hi"));
+    drop(server);
+    config["storage"]["root"] = "elsewhere".into();
+    folder.write("config.json", config.to_string());
+    let output = folder.output(&["validate", "--config", "config.json"]);
+    let found = String::from_utf8_lossy(&output.stderr).into_owned();
+    let want = "elsewhere/certificates/local/a.localhost/a.localhost.crt: cannot be read: there is no such value in the storage";
+    assert!(!output.status.success() && found.contains(want), "{found}");
+
     let other = json!({ "certificate": file("crt"), "key": giver.path(&ROOT.replace(".crt", ".key")) });
     let folder = json_server("a.localhost", json!({ "certificates": { "load_files": [other] } }), json!({}));
     for command in [&["run", "--config", "config.json"][..], &["validate", "--config", "config.json"]] {

@@ -171,3 +171,28 @@ fn a_certificate_without_names_is_refused() {
     let error = outcome(&pem_source(&certificate, &key.serialize_pem())).unwrap_err();
     assert!(error.starts_with("p.certificate: found a certificate without a name, expected "), "{error}");
 }
+
+// Caddy's documentation of `load_storage`: pairs of keys in the storage.
+#[test]
+fn certificates_in_a_storage() {
+    let folder = Folder::new();
+    let storage: SharedStorage = std::sync::Arc::new(crate::FileStorage::new(folder.path("")));
+    let (certificate, key) = pair("a.example", &PKCS_ED25519);
+    let source = |certificate: &str| LoadedSource::Stored {
+        storage: storage.clone(),
+        certificate: certificate.to_owned(),
+        key: "own/a.key".to_owned(),
+        tags: vec!["t".to_owned()],
+    };
+    for (at, text) in [("own/a.crt", &*certificate), ("own/a.key", &*key), ("own/bad.crt", "no PEM")] {
+        storage.store(at, text.as_bytes(), crate::Lasting::No).unwrap();
+    }
+    let loaded = load(&[source("own/a.crt")]).unwrap();
+    assert!(loaded[0].names().contains(&"a.example".to_owned()) && loaded[0].tags() == ["t"]);
+    for (at, want) in
+        [("own/b.crt", "there is no such value in the storage"), ("own/bad.crt", "found text that is not PEM")]
+    {
+        let error = outcome(&[source(at)]).unwrap_err();
+        assert!(error.contains(at) && error.contains(want), "{error}");
+    }
+}

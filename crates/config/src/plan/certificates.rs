@@ -37,6 +37,8 @@ pub struct Certificates {
     pub ocsp_every: Option<Duration>,
     /// Whether the certificates of `sources` get no OCSP response.
     pub no_ocsp_for_sources: bool,
+    /// How many names on demand have a certificate in memory; `None`: the default.
+    pub cache_capacity: Option<usize>,
 }
 
 /// How a name's certificate gets an OCSP response.
@@ -85,6 +87,15 @@ pub enum CertificateSource {
         /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
+    /// A chain and a key as PEM texts in the storage.
+    Stored {
+        /// The chain's storage key.
+        certificate: String,
+        /// The key's storage key.
+        key: String,
+        /// The tags by which a connection policy can select the certificate.
+        tags: Vec<String>,
+    },
     /// A folder, searched recursively; every file `*.pem` holds a chain and a key.
     Folder(PathBuf),
 }
@@ -92,7 +103,7 @@ pub enum CertificateSource {
 impl CertificateSource {
     pub(super) fn tags_mut(&mut self) -> Option<&mut Vec<String>> {
         match self {
-            Self::Files { tags, .. } | Self::Pem { tags, .. } => Some(tags),
+            Self::Files { tags, .. } | Self::Pem { tags, .. } | Self::Stored { tags, .. } => Some(tags),
             Self::Folder(_) => None,
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct TlsConfig {
     #[serde(default)]
     session_tickets: Option<Map<String, Value>>,
     #[serde(default)]
-    cache: Option<Map<String, Value>>,
+    cache: CacheConfig,
     #[serde(default)]
     disable_ocsp_stapling: bool,
     /// Ignored: storage is not checked before an order, so that one that is full does not prevent a renewal.
@@ -53,7 +53,22 @@ struct CertificatesConfig {
     #[serde(default)]
     load_pem: Vec<CertificatePemConfig>,
     #[serde(default)]
-    load_storage: Option<Value>,
+    load_storage: LoadStorageConfig,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct CacheConfig {
+    #[serde(default)]
+    capacity: i64,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct LoadStorageConfig {
+    /// With storage keys in place of paths.
+    #[serde(default)]
+    pairs: Vec<CertificateFilesConfig>,
 }
 
 #[derive(Deserialize)]
@@ -79,7 +94,7 @@ struct CertificatePemConfig {
 /// The parsed TLS app.
 #[derive(Default)]
 pub(super) struct Tls {
-    /// In the order of Caddy's loaders: files, folders, PEM texts.
+    /// In the order of Caddy's loaders: files, folders, PEM texts, storage.
     pub(super) sources: Vec<CertificateSource>,
     /// Names to manage even if no site uses them.
     pub(super) automate: Vec<String>,
@@ -87,18 +102,19 @@ pub(super) struct Tls {
     pub(super) cleaning: StorageCleaning,
     /// Whether the certificates of `sources` get no OCSP response.
     pub(super) no_ocsp_for_sources: bool,
+    /// How many names on demand have a certificate in memory.
+    pub(super) cache_capacity: Option<usize>,
 }
 
 impl TlsConfig {
     pub(super) fn read(&self, build: &mut Build<'_>) -> Result<Tls, BuildError> {
         build.at("apps.tls", |build| {
             refuse("encrypted_client_hello", &self.encrypted_client_hello, build)?;
-            for (key, options) in [("session_tickets", &self.session_tickets), ("cache", &self.cache)] {
-                build.at(key, |build| {
-                    let mut options = options.iter().flatten();
-                    options.try_for_each(|(key, value)| refuse(key, &Some(value.clone()), build))
-                })?;
-            }
+            build.at("session_tickets", |build| {
+                let mut options = self.session_tickets.iter().flatten();
+                options.try_for_each(|(key, value)| refuse(key, &Some(value.clone()), build))
+            })?;
+            let cache_capacity = build.at("cache", |build| self.cache.read(build))?;
             let none = CertificatesConfig::default();
             let certificates = self.certificates.as_ref().unwrap_or(&none);
             let sources = build.at("certificates", |build| certificates.read(build))?;
@@ -116,21 +132,39 @@ impl TlsConfig {
                 None => StorageCleaning::Default,
             };
             let no_ocsp_for_sources = self.disable_ocsp_stapling;
-            Ok(Tls { sources, automate, automation, cleaning, no_ocsp_for_sources })
+            Ok(Tls { sources, automate, automation, cleaning, no_ocsp_for_sources, cache_capacity })
         })
+    }
+}
+
+impl CacheConfig {
+    fn read(&self, build: &mut Build<'_>) -> Result<Option<usize>, BuildError> {
+        match usize::try_from(self.capacity) {
+            Ok(0) => Ok(None),
+            Ok(capacity) => Ok(Some(capacity)),
+            Err(_) => {
+                let expected = "a number of certificates, or 0 for the default";
+                build.at("capacity", |build| Err(build.refuse(self.capacity.to_string(), expected)))
+            }
+        }
+    }
+}
+
+impl CertificateFilesConfig {
+    fn check_format(&self, place: String, build: &mut Build<'_>) -> Result<(), BuildError> {
+        let format = known(&self.format, build);
+        if matches!(&*format, "" | "pem") {
+            return Ok(());
+        }
+        build.at(format!("{place}.format"), |build| Err(build.refuse(format, "pem: no other format is supported")))
     }
 }
 
 impl CertificatesConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<Vec<CertificateSource>, BuildError> {
-        refuse("load_storage", &self.load_storage, build)?;
         let mut sources = Vec::new();
         for (index, pair) in self.load_files.iter().enumerate() {
-            let format = known(&pair.format, build);
-            if !matches!(&*format, "" | "pem") {
-                let expected = "pem: no other format is supported";
-                return build.at(format!("load_files[{index}].format"), |build| Err(build.refuse(format, expected)));
-            }
+            pair.check_format(format!("load_files[{index}]"), build)?;
             sources.push(CertificateSource::Files {
                 certificate: known(&pair.certificate, build).into(),
                 key: known(&pair.key, build).into(),
@@ -143,6 +177,14 @@ impl CertificatesConfig {
         for (index, pair) in self.load_pem.iter().enumerate() {
             sources.push(CertificateSource::Pem {
                 place: format!("apps.tls.certificates.load_pem[{index}]"),
+                certificate: known(&pair.certificate, build),
+                key: known(&pair.key, build),
+                tags: pair.tags.iter().map(|tag| known(tag, build)).collect(),
+            });
+        }
+        for (index, pair) in self.load_storage.pairs.iter().enumerate() {
+            pair.check_format(format!("load_storage.pairs[{index}]"), build)?;
+            sources.push(CertificateSource::Stored {
                 certificate: known(&pair.certificate, build),
                 key: known(&pair.key, build),
                 tags: pair.tags.iter().map(|tag| known(tag, build)).collect(),

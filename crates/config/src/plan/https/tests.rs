@@ -26,7 +26,9 @@ impl Handler for Challenge {
 }
 
 fn read(config: &Value, loaded: &[&str]) -> Result<Loaded, String> {
-    let names_of = |_: &[super::super::CertificateSource]| Ok(loaded.iter().map(|&name| name.to_owned()).collect());
+    let names_of = |_: &[super::super::CertificateSource], _: &super::super::Storage| {
+        Ok(loaded.iter().map(|&name| name.to_owned()).collect())
+    };
     load_with(config, &registry(), &names_of).map_err(|error| error.to_string())
 }
 
@@ -624,9 +626,15 @@ fn what_is_refused() {
                 .to_owned(),
         ),
         (tls(json!({ "session_tickets": { "max_keys": 4 } })), unbuilt("apps.tls.session_tickets.max_keys", "4")),
-        (tls(json!({ "cache": { "capacity": 4 } })), unbuilt("apps.tls.cache.capacity", "4")),
+        (
+            tls(json!({ "cache": { "capacity": -1 } })),
+            "apps.tls.cache.capacity: found '-1', expected a number of certificates, or 0 for the default".to_owned(),
+        ),
         (tls(json!({ "encrypted_client_hello": {} })), unbuilt("apps.tls.encrypted_client_hello", "{}")),
-        (tls(json!({ "certificates": { "load_storage": {} } })), unbuilt("apps.tls.certificates.load_storage", "{}")),
+        (
+            tls(json!({ "certificates": { "load_storage": { "pairs": [{ "certificate": "a", "key": "b", "format": "der" }] } } })),
+            "apps.tls.certificates.load_storage.pairs[0].format: found 'der', expected pem: no other format is supported".to_owned(),
+        ),
         (
             policy(json!({ "get_certificate": [{ "via": "moon" }] })),
             format!("{at}.get_certificate[0]: no get_certificate module 'moon' is built into this version"),
@@ -704,7 +712,8 @@ fn what_is_refused() {
     ] {
         assert_eq!(outcome(&config, &[]), want);
     }
-    let fails = |_: &[super::super::CertificateSource]| Err("a.crt: found no certificate".into());
+    let fails =
+        |_: &[super::super::CertificateSource], _: &super::super::Storage| Err("a.crt: found no certificate".into());
     let error = load_with(&json!({}), &registry(), &fails).err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("a.crt: found no certificate"));
 }
