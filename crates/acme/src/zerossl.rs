@@ -40,13 +40,14 @@ pub(crate) async fn external_account(issuer: &Issuer) -> Result<Option<ExternalA
     if !issuer.directory.starts_with(DIRECTORIES) || issuer.email.is_empty() {
         return Ok(None);
     }
-    create(CREDENTIALS, &issuer.email).await.map(Some)
+    let http = HttpClient::through(&issuer.proxy, None)?;
+    create(&http, CREDENTIALS, &issuer.email).await.map(Some)
 }
 
-async fn create(interface: &str, email: &str) -> Result<ExternalAccount, AcmeError> {
+async fn create(http: &HttpClient, interface: &str, email: &str) -> Result<ExternalAccount, AcmeError> {
     let body = format!("email={}", crate::dns::encoded(email));
     let request = HttpRequest::new(Method::POST, interface).body("application/x-www-form-urlencoded", body);
-    let response = HttpClient::new(None)?.send(request).await?;
+    let response = http.send(request).await?;
     let refused =
         |why: &str| AcmeError::NoExternalAccount(format!("{} {why}", response.status.as_u16()).trim().to_owned());
     match serde_json::from_slice(&response.body) {
@@ -70,7 +71,8 @@ mod tests {
     async fn an_account_for_an_address() {
         let answer = r#"{"success":true,"eab_kid":"kid-1","eab_hmac_key":"a2V5"}"#;
         let double = Double::new(&[("200 OK", answer)]).await;
-        let account = create(&format!("{}/acme", double.url), "a+b@example.com").await.unwrap();
+        let account =
+            create(&HttpClient::new(None).unwrap(), &format!("{}/acme", double.url), "a+b@example.com").await.unwrap();
         assert_eq!(account, ExternalAccount { key_id: "kid-1".to_owned(), mac_key: "a2V5".to_owned() });
         let received = &double.received()[0];
         assert_eq!((&*received.line, &*received.body), ("POST /acme", "email=a%2Bb%40example.com"));
@@ -85,7 +87,8 @@ mod tests {
             ("200 OK", r#"{"success":true}"#, "200"),
         ] {
             let double = Double::new(&[(head, body)]).await;
-            let error = create(&double.url, "a@example.com").await.unwrap_err().to_string();
+            let error =
+                create(&HttpClient::new(None).unwrap(), &double.url, "a@example.com").await.unwrap_err().to_string();
             assert_eq!(error, format!("ZeroSSL created no external account for the email address: it answered {want}"));
         }
     }

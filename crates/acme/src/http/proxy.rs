@@ -69,7 +69,7 @@ pub struct NetworkProxy {
     credentials: Option<(String, String)>,
 }
 
-/// How a proxy is told where to connect to.
+/// The protocol that names the destination to a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProxyKind {
     /// By `CONNECT` (RFC 9110 §9.3.6).
