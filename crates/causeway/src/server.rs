@@ -32,6 +32,7 @@ mod on_demand;
 mod source;
 mod staples;
 mod storage;
+mod tickets;
 mod tree;
 mod upgrade;
 
@@ -634,7 +635,7 @@ impl Fixed {
         before: Option<&Custody>,
     ) -> Result<Custody, LoadFault> {
         let storage = storage::open(&loaded.storage, &self.data)?;
-        Custody::open(&loaded.certificates, certificates, storage, before).await
+        Custody::open(&loaded.certificates, certificates, storage, &self.data, before).await
     }
 
     /// Returns the admin API's rules under this configuration; `None` when it is off.

@@ -32,7 +32,7 @@ pub use admin::{Admin, AdminAddress, Switch};
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSource, Certificates,
     DnsChallenge, DnsProvider, KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, ProxySetting,
-    PublicIssuer, PublicName, StorageCleaning, ZeroSslIssuer,
+    PublicIssuer, PublicName, SessionTickets, StorageCleaning, TicketKeySource, ZeroSslIssuer,
 };
 pub use https::{OnDemand, SignedName};
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
@@ -236,6 +236,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         ocsp_every: tls.automation.ocsp_every,
         no_ocsp_for_sources: tls.no_ocsp_for_sources,
         cache_capacity: tls.cache_capacity,
+        session_tickets: tls.session_tickets,
     };
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,

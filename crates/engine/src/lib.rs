@@ -46,4 +46,6 @@ pub use ports::{BindError, HandedSockets};
 pub use server::{Engine, EngineSpec, Pools, Pulse, StartError};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;
-pub use tls::{Certificates, ObtainedCertificate, SoughtCertificate, TlsError, certificate};
+pub use tls::{
+    Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, TicketKeys, TlsError, certificate,
+};

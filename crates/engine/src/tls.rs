@@ -3,7 +3,7 @@
 //! - `names`: suites, groups and protocols by their configuration names
 //! - `client`: verification of client certificates; `version1`: certificates that rustls cannot parse
 //! - `connect`: the handshake in the client's role, for upstreams
-//! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello
+//! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello; `tickets`: keys for the tickets of sessions
 //! - `handshake`: from a socket to a connection or a refusal; `session`: rustls's part of it; `write_secret`: keys for
 //!   alerts that rustls does not send
 //! - `redirect`: responses to requests in cleartext
@@ -32,6 +32,7 @@ mod records;
 mod redirect;
 mod session;
 mod stream;
+mod tickets;
 mod version1;
 mod write_secret;
 
@@ -48,6 +49,7 @@ pub use plan::TlsError;
 pub(crate) use plan::{Tickets, TlsPlan};
 pub(crate) use record::SEALED_BYTES;
 pub(crate) use stream::TlsStream;
+pub use tickets::{SessionTickets, TicketKeys};
 
 /// The result of [`Certificates::obtain`]; `None`: no certificate could be obtained.
 pub type ObtainedCertificate = Pin<Box<dyn Future<Output = Option<Arc<CertifiedKey>>> + Send>>;
@@ -79,6 +81,11 @@ pub trait Certificates: Send + Sync + fmt::Debug {
     /// Must not block.
     fn obtain(&self, _sought: SoughtCertificate) -> Option<ObtainedCertificate> {
         None
+    }
+
+    /// Returns how the tickets of sessions are sealed. Called once for each configuration.
+    fn session_tickets(&self) -> SessionTickets {
+        SessionTickets::default()
     }
 
     /// Returns the certificate that answers an authority's TLS-ALPN-01 challenge for `server_name` (RFC 8737 §3): the client has offered

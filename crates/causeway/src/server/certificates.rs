@@ -19,7 +19,7 @@ use causeway_config::plan::{
     ManagedName, SignedName, StorageCleaning,
 };
 use causeway_engine::certificate::CertifiedKey;
-use causeway_engine::{ObtainedCertificate, SoughtCertificate};
+use causeway_engine::{ObtainedCertificate, SessionTickets, SoughtCertificate};
 use tokio::task::AbortHandle;
 
 use super::acme::{self, Attempt, Order, Renewals, blocking};
@@ -27,6 +27,7 @@ use super::fault::LoadFault;
 use super::on_demand::{self, NAMES_MAX, OnDemand, Permission};
 use super::staples::Staples;
 use super::storage;
+use super::tickets::Tickets;
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
 const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
@@ -87,6 +88,7 @@ pub(super) struct Custody {
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
     on_demand: Option<OnDemand>,
+    tickets: Arc<Tickets>,
     /// Answers the challenges of other servers with this storage.
     _challenges: Option<SharedChallenges>,
 }
@@ -98,11 +100,13 @@ impl Custody {
         wanted: &Certificates,
         loaded: Vec<Certificate>,
         storage: SharedStorage,
+        data: &Path,
         before: Option<&Self>,
     ) -> Result<Self, LoadFault> {
         let mut orders: Vec<_> =
             wanted.public.iter().map(|name| Order::new(name, key_kind(name.key), false, &storage)).collect();
         let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false)).collect();
+        let tickets_before = before.map(|before| Arc::clone(&before.tickets));
         let before = before.map(|before| Arc::clone(&before.keeper));
         // Names on demand stay, if the new configuration still provides for them.
         let known = before.as_ref().map(|before| before.names_on_demand()).unwrap_or_default();
@@ -124,13 +128,15 @@ impl Custody {
         };
         let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
         let names = on_demand.cloned();
+        let (setting, usual, data) = (wanted.session_tickets.clone(), storage.clone(), data.to_owned());
         let opened = tokio::task::spawn_blocking(move || {
             let permission = endpoint.map(|endpoint| Permission::new(&endpoint)).transpose();
             let getters = names.as_ref().map(on_demand::getters).transpose().map_err(LoadFault::OnDemand)?;
             let keeper = Keeper::open(plan, before.as_deref(), SystemTime::now())?;
-            Ok((keeper, permission.map_err(LoadFault::OnDemand)?, getters.unwrap_or_default()))
+            let tickets = Tickets::open(&setting, &usual, &data, tickets_before.as_deref())?;
+            Ok((keeper, permission.map_err(LoadFault::OnDemand)?, getters.unwrap_or_default(), tickets))
         });
-        let (keeper, permission, getters) = opened.await.map_err(|_| LoadFault::Broken).flatten()?;
+        let (keeper, permission, getters, tickets) = opened.await.map_err(|_| LoadFault::Broken).flatten()?;
         let keeper = Arc::new(keeper);
         // The previous custody keeps renewing until it is dropped, which happens after the engine has switched to this
         // one.
@@ -149,12 +155,23 @@ impl Custody {
         let names_max = wanted.cache_capacity.unwrap_or(NAMES_MAX);
         let on_demand =
             on_demand.map(|names| OnDemand::new(names, getters, permission, &keeper, &storage, &renewals, names_max));
-        Ok(Self { keeper, storage, renewal, cleaning, _staples: staples, renewals, on_demand, _challenges: challenges })
+        Ok(Self {
+            keeper,
+            storage,
+            renewal,
+            cleaning,
+            _staples: staples,
+            renewals,
+            on_demand,
+            tickets: Arc::new(tickets),
+            _challenges: challenges,
+        })
     }
 
     /// Returns the look-up for TLS handshakes. It sees renewed certificates at once.
     pub(super) fn finder(&self) -> Arc<dyn causeway_engine::Certificates> {
-        Arc::new(Finder { store: Arc::clone(self.keeper.store()), on_demand: self.on_demand.clone() })
+        let (store, tickets) = (Arc::clone(self.keeper.store()), self.tickets.session_tickets());
+        Arc::new(Finder { store, on_demand: self.on_demand.clone(), tickets })
     }
 
     /// Returns the certificates of the configuration.
@@ -201,6 +218,7 @@ impl Custody {
 struct Finder {
     store: Arc<Store>,
     on_demand: Option<OnDemand>,
+    tickets: SessionTickets,
 }
 
 impl fmt::Debug for Finder {
@@ -218,6 +236,10 @@ impl causeway_engine::Certificates for Finder {
 
     fn obtain(&self, sought: SoughtCertificate) -> Option<ObtainedCertificate> {
         self.on_demand.as_ref()?.obtain(sought)
+    }
+
+    fn session_tickets(&self) -> SessionTickets {
+        self.tickets.clone()
     }
 
     fn challenge(&self, server_name: &str) -> Option<Arc<CertifiedKey>> {

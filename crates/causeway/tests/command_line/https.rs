@@ -1,12 +1,15 @@
 //! Sites over TLS, requested by curl. Skipped without curl.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use super::client::{ReceivedResponse, get, send, send_body};
+use super::http2::program;
 use super::process::{Folder, ServerProcess};
 
 const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
@@ -261,6 +264,65 @@ fn on_demand() {
     assert_eq!(loaded.status, 200, "{}", loaded.body);
     assert_eq!(leaf(&folder, "good.example", port), before);
     assert_eq!(names(admin), known);
+}
+
+/// Sends a request by `openssl s_client`, with a stored session if there is one, and stores the last session. Returns whether the session was resumed.
+fn resumes(openssl: &Path, folder: &Folder, port: u16, session: &str) -> bool {
+    let file = folder.path(session);
+    let (file, at) = (file.to_str().unwrap(), format!("127.0.0.1:{port}"));
+    let mut command = Command::new(openssl);
+    command.args(["s_client", "-connect", &at, "-servername", "a.localhost", "-ign_eof", "-sess_out", file]);
+    if folder.path(session).exists() {
+        command.args(["-sess_in", file]);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let request = b"GET / HTTP/1.1\r\nHost: a.localhost\r\nConnection: close\r\n\r\n";
+    child.stdin.as_mut().unwrap().write_all(request).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("200 OK"), "{text}");
+    text.contains("Reused, TLSv1.3")
+}
+
+// Caddy's documentation of `session_tickets`: with the key source `distributed` a session resumes at another server with the same storage, and across
+// reloads; `disabled` makes every handshake a full one.
+#[test]
+fn session_tickets() {
+    let Some(openssl) = program("openssl") else { return };
+    let tls = |tickets: Value| json!({ "session_tickets": tickets });
+    let automatic = || json!({ "disable_redirects": true });
+    let folder = json_server("a.localhost", tls(json!({ "key_source": { "provider": "distributed" } })), automatic());
+    let [one, mut other] = [(); 2].map(|()| start_json(&folder));
+    assert!(folder.path(".local/share/causeway/stek/keys.json").exists());
+    assert!(!resumes(&openssl, &folder, one.port(), "session"));
+    assert!(resumes(&openssl, &folder, one.port(), "session"));
+    assert!(resumes(&openssl, &folder, other.port(), "session"));
+    let (port, admin) = (other.port(), other.admin_port());
+    let host = format!("Host: localhost:{admin}");
+    let load = ["Content-Type: application/json", "Cache-Control: must-revalidate", &host];
+    assert_eq!(send_body(admin, "POST /load", &load, &ask(admin, "/config/").body).status, 200);
+    assert!(resumes(&openssl, &folder, port, "session"));
+
+    let folder = json_server("a.localhost", tls(json!({ "disabled": true })), automatic());
+    let server = start_json(&folder);
+    assert!(!resumes(&openssl, &folder, server.port(), "session"));
+    assert!(!resumes(&openssl, &folder, server.port(), "session"));
+
+    // Each key opens tickets for two seconds, or longer on a busy machine.
+    let folder = json_server("a.localhost", tls(json!({ "rotation_interval": "1s", "max_keys": 2 })), automatic());
+    let server = start_json(&folder);
+    assert!(!resumes(&openssl, &folder, server.port(), "session"));
+    let kept = std::fs::read(folder.path("session")).unwrap();
+    let begun = Instant::now();
+    loop {
+        folder.write("copy", &kept);
+        if !resumes(&openssl, &folder, server.port(), "copy") {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "its key has not left");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 // CertMagic's `HTTPValidationHandler`: the server that receives ZeroSSL's request answers it with a file that another server with the same storage has

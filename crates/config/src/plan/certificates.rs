@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::https::OnDemand;
-use super::storage::Secret;
+use super::storage::{Secret, Storage};
 
 /// All certificates that must be ready before the sites can be served.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,6 +39,8 @@ pub struct Certificates {
     pub no_ocsp_for_sources: bool,
     /// How many names on demand have a certificate in memory; `None`: the default.
     pub cache_capacity: Option<usize>,
+    /// How the tickets of sessions are sealed.
+    pub session_tickets: SessionTickets,
 }
 
 /// How a name's certificate gets an OCSP response.
@@ -50,6 +52,35 @@ pub struct OcspStapling {
     pub overrides: Arc<BTreeMap<String, String>>,
     /// Whether the certificate obliges the server to send one (RFC 7633).
     pub must_staple: bool,
+}
+
+/// How the tickets of sessions are sealed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SessionTickets {
+    /// By keys of the process.
+    #[default]
+    Process,
+    /// There are none.
+    Disabled,
+    /// By keys that are replaced one after the other.
+    Rotating {
+        /// The time between two new keys, at least a second.
+        interval: Duration,
+        /// How many keys open tickets, from 1 to 64.
+        max_keys: usize,
+        /// Where the keys come from.
+        source: TicketKeySource,
+    },
+}
+
+/// The source of the keys of tickets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TicketKeySource {
+    /// This server.
+    #[default]
+    Standard,
+    /// A storage that several servers share; `None`: that of the configuration.
+    Distributed(Option<Storage>),
 }
 
 /// How often a storage is cleaned.

@@ -173,7 +173,7 @@ pub(super) fn read(written: Option<&Value>, build: &mut Build<'_>) -> Result<Sto
     }
 }
 
-fn storage(written: &Value, build: &mut Build<'_>) -> Result<Storage, BuildError> {
+pub(super) fn storage(written: &Value, build: &mut Build<'_>) -> Result<Storage, BuildError> {
     match written.get("module").and_then(Value::as_str) {
         Some("file_system") => {
             let FileSystemConfig { root, .. } = build.parse(written)?;

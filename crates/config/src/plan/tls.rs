@@ -2,15 +2,17 @@
 //!
 //! - `automation`: selects the issuer of a name
 //! - `dns`: DNS-01 and its provider
+//! - `tickets`: the keys of session tickets
 
 mod automation;
 mod dns;
+mod tickets;
 
 use causeway_pipeline::{Build, BuildError, punycode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::certificates::{CertificateSource, StorageCleaning};
+use super::certificates::{CertificateSource, SessionTickets, StorageCleaning};
 use super::refuse;
 
 pub(super) use automation::{Automation, AutomationPolicy, Issuer, matches_wildcard};
@@ -23,7 +25,7 @@ pub(super) struct TlsConfig {
     #[serde(default)]
     automation: Option<automation::AutomationConfig>,
     #[serde(default)]
-    session_tickets: Option<Map<String, Value>>,
+    session_tickets: tickets::SessionTicketsConfig,
     #[serde(default)]
     cache: CacheConfig,
     #[serde(default)]
@@ -104,16 +106,14 @@ pub(super) struct Tls {
     pub(super) no_ocsp_for_sources: bool,
     /// How many names on demand have a certificate in memory.
     pub(super) cache_capacity: Option<usize>,
+    pub(super) session_tickets: SessionTickets,
 }
 
 impl TlsConfig {
     pub(super) fn read(&self, build: &mut Build<'_>) -> Result<Tls, BuildError> {
         build.at("apps.tls", |build| {
             refuse("encrypted_client_hello", &self.encrypted_client_hello, build)?;
-            build.at("session_tickets", |build| {
-                let mut options = self.session_tickets.iter().flatten();
-                options.try_for_each(|(key, value)| refuse(key, &Some(value.clone()), build))
-            })?;
+            let session_tickets = build.at("session_tickets", |build| self.session_tickets.read(build))?;
             let cache_capacity = build.at("cache", |build| self.cache.read(build))?;
             let none = CertificatesConfig::default();
             let certificates = self.certificates.as_ref().unwrap_or(&none);
@@ -132,7 +132,7 @@ impl TlsConfig {
                 None => StorageCleaning::Default,
             };
             let no_ocsp_for_sources = self.disable_ocsp_stapling;
-            Ok(Tls { sources, automate, automation, cleaning, no_ocsp_for_sources, cache_capacity })
+            Ok(Tls { sources, automate, automation, cleaning, no_ocsp_for_sources, cache_capacity, session_tickets })
         })
     }
 }

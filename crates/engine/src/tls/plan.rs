@@ -12,7 +12,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, Resol
 use rustls::sign::CertifiedKey;
 
 use super::write_secret::WriteSecret;
-use super::{Certificates, ObtainedCertificate, SoughtCertificate, client, names};
+use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, client, names};
 
 /// The protocol name by which an authority verifies a TLS-ALPN-01 challenge (RFC 8737 §4).
 pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
@@ -34,8 +34,8 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// Encrypts and decrypts session tickets. The process has one, so a session resumes on any worker and across reloads; rustls
-/// rotates its keys.
+/// Encrypts and decrypts session tickets, unless a configuration sets others. The process has one, so a session resumes on any worker and
+/// across reloads; rustls rotates its keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Tickets(Arc<dyn ProducesTickets>);
 
@@ -81,13 +81,19 @@ impl TlsPlan {
         certificates: Option<&Arc<dyn Certificates>>,
         tickets: &Tickets,
     ) -> Result<Arc<[Option<Arc<Self>>]>, TlsError> {
+        // One choice for all listeners: a client may resume a session at another port.
+        let tickets = match certificates.map(|certificates| certificates.session_tickets()).unwrap_or_default() {
+            SessionTickets::Process => Some(Arc::clone(&tickets.0)),
+            SessionTickets::Disabled => None,
+            SessionTickets::Keys(keys) => Some(keys.ticketer()),
+        };
         specs
             .iter()
             .map(|spec| {
                 let Some(tls) = &spec.tls else { return Ok(None) };
                 let policy = |(number, policy): (usize, &TlsPolicy)| {
                     let wrong = |what| TlsError { listener: spec.socket.clone(), policy: number, what };
-                    let config = config(policy, spec.protocols, tickets).map_err(wrong)?;
+                    let config = config(policy, spec.protocols, tickets.as_ref()).map_err(wrong)?;
                     Ok(CompiledPolicy { spec: policy.clone(), config, serves_http1: spec.protocols.http1 })
                 };
                 let policies = tls.policies.iter().enumerate().map(policy).collect::<Result<_, _>>()?;
@@ -291,7 +297,11 @@ impl ResolvesServerCert for Nothing {
 ///
 /// # Errors
 /// A name is unknown, or no handshake could succeed.
-fn config(policy: &TlsPolicy, protocols: Protocols, tickets: &Tickets) -> Result<ServerConfig, String> {
+fn config(
+    policy: &TlsPolicy,
+    protocols: Protocols,
+    tickets: Option<&Arc<dyn ProducesTickets>>,
+) -> Result<ServerConfig, String> {
     let mut provider = default_provider();
     if !policy.cipher_suites.is_empty() {
         let chosen = policy.cipher_suites.iter().map(|name| {
@@ -334,12 +344,11 @@ fn config(policy: &TlsPolicy, protocols: Protocols, tickets: &Tickets) -> Result
     config.alpn_protocols = alpn;
     // Sessions are stateless: clients keep them as tickets, and the server stores none.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    if policy.client.is_none() {
-        config.ticketer = Arc::clone(&tickets.0);
-    } else {
+    match tickets {
+        Some(tickets) if policy.client.is_none() => config.ticketer = Arc::clone(tickets),
         // As in Caddy: without tickets, a client that authenticated for one server name cannot resume that session for
         // another.
-        config.send_tls13_tickets = 0;
+        _ => config.send_tls13_tickets = 0,
     }
     // RFC 8446 §8: early data can be replayed, so it is neither offered nor accepted.
     config.max_early_data_size = 0;

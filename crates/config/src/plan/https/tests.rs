@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::{
     AcmeIssuer, CertificateGetter, DnsChallenge, DnsProvider, Loaded, PropagationLimit, ProxySetting, PublicIssuer,
-    Secret, load_with,
+    Secret, TicketKeySource, load_with,
 };
 use super::*;
 
@@ -604,6 +604,33 @@ fn a_source_for_all_names() {
     }
 }
 
+// Caddy's JSON of `session_tickets`: 4 keys, one every 12 hours.
+#[test]
+fn session_tickets() {
+    let rotating = |hours: u64, max_keys, source| super::super::SessionTickets::Rotating {
+        interval: Duration::from_secs(hours * 3600),
+        max_keys,
+        source,
+    };
+    let own = TicketKeySource::Distributed(Some(super::super::Storage::FileSystem(Some("/s".into()))));
+    for (written, want) in [
+        (json!({}), super::super::SessionTickets::Process),
+        (json!({ "disable_rotation": true, "max_keys": 2 }), super::super::SessionTickets::Process),
+        (json!({ "disabled": true, "max_keys": 2 }), super::super::SessionTickets::Disabled),
+        (json!({ "max_keys": 2 }), rotating(12, 2, TicketKeySource::Standard)),
+        (json!({ "rotation_interval": "1h", "max_keys": -1 }), rotating(1, 4, TicketKeySource::Standard)),
+        (json!({ "key_source": { "provider": "standard" } }), rotating(12, 4, TicketKeySource::Standard)),
+        (json!({ "key_source": { "provider": "distributed" } }), rotating(12, 4, TicketKeySource::Distributed(None))),
+        (
+            json!({ "key_source": { "provider": "distributed", "storage": { "module": "file_system", "root": "/s" } } }),
+            rotating(12, 4, own),
+        ),
+    ] {
+        let config = json!({ "apps": { "tls": { "session_tickets": written } } });
+        assert_eq!(read(&config, &[]).unwrap().certificates.session_tickets, want, "{written}");
+    }
+}
+
 #[test]
 fn what_is_refused() {
     let unbuilt = |place: &str, found: &str| format!("{place}: found '{found}', expected nothing: this is not built");
@@ -625,7 +652,22 @@ fn what_is_refused() {
             "apps.tls.automation.on_demand.ask: found 'localhost/ask', expected a URL that begins with http:// or https://"
                 .to_owned(),
         ),
-        (tls(json!({ "session_tickets": { "max_keys": 4 } })), unbuilt("apps.tls.session_tickets.max_keys", "4")),
+        (
+            tls(json!({ "session_tickets": { "max_keys": 65 } })),
+            "apps.tls.session_tickets.max_keys: found '65', expected at most 64 keys".to_owned(),
+        ),
+        (
+            tls(json!({ "session_tickets": { "rotation_interval": "10ms" } })),
+            "apps.tls.session_tickets.rotation_interval: found '10 ms', expected at least 1s".to_owned(),
+        ),
+        (
+            tls(json!({ "session_tickets": { "key_source": { "provider": "moon" } } })),
+            "apps.tls.session_tickets.key_source: no stek module 'moon' is built into this version".to_owned(),
+        ),
+        (
+            tls(json!({ "session_tickets": { "key_source": { "provider": "distributed", "storage": { "module": "moon" } } } })),
+            "apps.tls.session_tickets.key_source.storage: no storage module 'moon' is built into this version".to_owned(),
+        ),
         (
             tls(json!({ "cache": { "capacity": -1 } })),
             "apps.tls.cache.capacity: found '-1', expected a number of certificates, or 0 for the default".to_owned(),
