@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::certificates::{CertificateAuthority, CertificateFiles};
-use super::refuse;
+use super::refuse_storage;
 use causeway_pipeline::build::DurationConfig;
 
 /// The ID of the default authority, which exists without being configured.
@@ -130,7 +130,7 @@ impl AuthorityConfig {
         if id.is_empty() {
             return Err(build.refuse("", "an id, as local"));
         }
-        refuse("storage", &self.storage, build)?;
+        refuse_storage(&self.storage, build)?;
         let lifetime =
             |build: &mut Build<'_>| self.intermediate_lifetime.as_ref().map(|span| span.duration(build)).transpose();
         let intermediate_lifetime = build.at("intermediate_lifetime", lifetime)?;

@@ -696,6 +696,13 @@ fn what_is_refused() {
             ),
         ),
         (
+            policy(json!({ "storage": { "module": "redis" } })),
+            format!(
+                "{at}.storage: found '{{\"module\":\"redis\"}}', expected nothing: all certificates are in one storage in this version; \
+                 docs/https.md, section \"Not implemented\""
+            ),
+        ),
+        (
             policy(json!({ "key_type": "p521" })),
             format!("{at}.key_type: found 'p521', expected ed25519, p256, p384, rsa2048 or rsa4096"),
         ),

@@ -13,7 +13,7 @@ use super::super::certificates::{
     AcmeIssuer, CertificateGetter, DnsProvider, KeyKind, OcspStapling, PreferredChains, ProxySetting, PublicIssuer,
     ZeroSslIssuer,
 };
-use super::super::refuse;
+use super::super::refuse_storage;
 use super::super::storage::Secret;
 use super::dns::{self, DnsDefaults};
 use super::{ascii, known};
@@ -450,7 +450,7 @@ impl AutomationPolicy {
 
 impl AutomationPolicyConfig {
     fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AutomationPolicy, BuildError> {
-        refuse("storage", &self.storage, build)?;
+        refuse_storage(&self.storage, build)?;
         let mut getters = Vec::new();
         for (index, written) in self.get_certificate.iter().enumerate() {
             getters.push(build.at(format!("get_certificate[{index}]"), |build| getter(written, build))?);
