@@ -1,12 +1,15 @@
 //! Functions of Sprig v3 (github.com/Masterminds/sprig), the library that Go's programs add to text/template.
 //!
 //! - `texts`: strings and lists of strings
+//! - `cases`: upper and lower case, words and lines; `letters`: characters as Go sees them
 //! - `numbers`: arithmetic, in 64-bit integers as Sprig's
 //! - `containers`: lists and dictionaries
 //! - `json`: JSON and Base64
 
+mod cases;
 mod containers;
 mod json;
+mod letters;
 mod numbers;
 mod texts;
 
@@ -26,7 +29,7 @@ const fn variadic(name: &'static str, parameters: &'static [Type], body: Body) -
     Row { name, signature: Signature::variadic(parameters), body }
 }
 
-pub(crate) static TABLES: &[&[Row]] = &[texts::ROWS, numbers::ROWS, containers::ROWS, json::ROWS, ROWS];
+pub(crate) static TABLES: &[&[Row]] = &[texts::ROWS, cases::ROWS, numbers::ROWS, containers::ROWS, json::ROWS, ROWS];
 
 /// Defaults and conditions.
 static ROWS: &[Row] = &[
@@ -52,6 +55,10 @@ fn is_empty(value: &Value) -> bool {
         Value::Object(_) => false,
         other => !other.is_true(),
     }
+}
+
+fn is_nil(value: &Value) -> bool {
+    matches!(value, Value::Absent | Value::Nil)
 }
 
 fn text(value: &Value) -> &[u8] {

@@ -74,6 +74,10 @@ pub(super) static ROWS: &[Row] = &[
         map.insert(text(&args[1]).into(), args[2].clone());
         Ok(args[0].clone())
     }),
+    variadic("tuple", ANY, |call, args| {
+        call.allocate(32 * args.len())?;
+        Ok(Value::list(args.to_vec()))
+    }),
     fixed("uniq", ANY, |call, args| {
         changed(call, &args[0], |items| {
             let mut kept = Vec::new();

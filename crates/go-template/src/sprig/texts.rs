@@ -1,30 +1,37 @@
-//! Strings.
+//! Strings: parts, search, replacement, joining and quoting.
 
-use super::{ANY, STRING, fixed, list, shown, text, variadic};
+use super::letters::{decode, letters};
+use super::{ANY, STRING, fixed, is_nil, list, shown, text, variadic};
 use crate::error::Failure;
 use crate::format::quoted;
 use crate::functions::{Call, Row, Type};
-use crate::value::Value;
+use crate::value::{Element, Map, Value};
 
 const TWO: &[Type] = &[Type::String, Type::String];
 const THREE: &[Type] = &[Type::String, Type::String, Type::String];
 const COUNTED: &[Type] = &[Type::Int, Type::String];
 
 pub(super) static ROWS: &[Row] = &[
+    fixed("abbrev", COUNTED, |call, args| Ok(abbreviated(call, 0, integer(&args[0]), text(&args[1]))?.into())),
+    fixed("abbrevboth", &[Type::Int, Type::Int, Type::String], |call, args| {
+        let (left, right) = (integer(&args[0]), integer(&args[1]));
+        if left > 0 && right < 7 {
+            return Ok(args[2].clone());
+        }
+        Ok(abbreviated(call, left, right, text(&args[2]))?.into())
+    }),
     variadic("cat", ANY, |call, args| joined(call, b" ", args)),
     fixed("contains", TWO, |_, args| Ok(Value::Bool(find(text(&args[1]), text(&args[0])).is_some()))),
     fixed("hasPrefix", TWO, |_, args| Ok(Value::Bool(text(&args[1]).starts_with(text(&args[0]))))),
     fixed("hasSuffix", TWO, |_, args| Ok(Value::Bool(text(&args[1]).ends_with(text(&args[0]))))),
+    fixed("hello", &[], |_, _| Ok("Hello!".into())),
     fixed("indent", COUNTED, |call, args| indented(call, args, b"")),
     fixed("join", &[Type::String, Type::Any], |call, args| match args[1].resolved() {
         Value::List(list) => joined(call, text(&args[0]), list.items()),
+        other if is_nil(&other) => Ok("".into()),
         other => Ok(shown(call, &other)?.into()),
     }),
-    fixed("lower", STRING, |_, args| Ok(string(&args[0]).to_lowercase().into())),
     fixed("nindent", COUNTED, |call, args| indented(call, args, b"\n")),
-    fixed("nospace", STRING, |_, args| {
-        Ok(string(&args[0]).chars().filter(|letter| !letter.is_whitespace()).collect::<String>().into())
-    }),
     fixed("plural", &[Type::String, Type::String, Type::Int], |_, args| {
         Ok(args[usize::from(args[2].as_integer() != Some(1))].clone())
     }),
@@ -34,43 +41,53 @@ pub(super) static ROWS: &[Row] = &[
         joined(call, b" ", &parts)
     }),
     fixed("repeat", COUNTED, |call, args| {
-        let count = usize::try_from(args[0].as_integer().unwrap_or_default()).map_err(|_| "a negative count")?;
+        let count = usize::try_from(integer(&args[0])).map_err(|_| "a negative count")?;
         let mut out = call.text();
         out.repeat(text(&args[1]), count)?;
         Ok(out.into_bytes().into())
     }),
     fixed("replace", THREE, |call, args| replaced(call, &args[2], text(&args[0]), text(&args[1]))),
     fixed("sortAlpha", ANY, |call, args| {
-        let list = list(&args[0])?;
-        let mut items = list.items().iter().map(|item| shown(call, item)).collect::<Result<Vec<_>, _>>()?;
+        let mut items = match &args[0] {
+            // A single value, also nil, becomes a list.
+            Value::Nil => vec![shown(call, &args[0])?],
+            value => strings(call, value)?,
+        };
+        // A comparison looks at as many bytes as two strings have in common.
+        let bytes = items.iter().map(Vec::len).sum::<usize>();
+        call.spend(
+            (items.len() + bytes / 8).saturating_mul(items.len().checked_ilog2().unwrap_or(0) as usize + 1) / 8,
+        )?;
         items.sort();
         Ok(Value::strings(items))
     }),
-    fixed("split", TWO, |call, args| {
-        let parts = parts(call, &args[1], text(&args[0]))?;
-        Ok(Value::map(parts.into_iter().enumerate().map(|(index, part)| (format!("_{index}"), Value::from(part)))))
+    fixed("split", TWO, |call, args| Ok(numbered(parts(call, &args[1], text(&args[0]), usize::MAX)?))),
+    fixed("splitList", TWO, |call, args| Ok(Value::strings(parts(call, &args[1], text(&args[0]), usize::MAX)?))),
+    fixed("splitn", &[Type::String, Type::Int, Type::String], |call, args| {
+        let count = usize::try_from(integer(&args[1])).unwrap_or(usize::MAX);
+        Ok(numbered(parts(call, &args[2], text(&args[0]), count)?))
     }),
-    fixed("splitList", TWO, |call, args| Ok(Value::strings(parts(call, &args[1], text(&args[0]))?))),
     variadic("squote", ANY, |call, args| {
         let quoted = |value: &Value| Ok::<_, Failure>(Value::from([b"'", &*shown(call, value)?, b"'"].concat()));
         let parts = args.iter().filter(|value| !is_nil(value)).map(quoted).collect::<Result<Vec<_>, _>>()?;
         joined(call, b" ", &parts)
     }),
     fixed("substr", &[Type::Int, Type::Int, Type::String], |_, args| {
-        let (text, number) = (text(&args[2]), |index: usize| args[index].as_integer().unwrap_or_default());
-        let end = usize::try_from(number(1)).unwrap_or(text.len()).min(text.len());
-        let start = usize::try_from(number(0)).unwrap_or(0);
-        Ok(text.get(start..end).ok_or("the start is after the end")?.into())
-    }),
-    fixed("title", STRING, |_, args| {
-        Ok(starts_of_words(&string(&args[0]), |letter| letter.to_uppercase().collect()).into())
+        let (start, end, text) = (integer(&args[0]), integer(&args[1]), text(&args[2]));
+        let position = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+        let part = if start < 0 {
+            text.get(..position(end))
+        } else if position(end) > text.len() {
+            text.get(position(start)..)
+        } else {
+            text.get(position(start)..position(end))
+        };
+        Ok(part.ok_or("slice bounds out of range")?.into())
     }),
     fixed("toString", ANY, |call, args| Ok(shown(call, &args[0])?.into())),
-    fixed("trim", STRING, |_, args| Ok(string(&args[0]).trim().into())),
-    fixed("trimAll", TWO, |_, args| {
-        let (set, text) = (string(&args[0]), string(&args[1]));
-        Ok(text.trim_matches(|letter| set.contains(letter)).into())
-    }),
+    fixed("toStrings", ANY, |call, args| Ok(Value::strings(strings(call, &args[0])?))),
+    fixed("trim", STRING, |_, args| Ok(trimmed(text(&args[0]), char::is_whitespace).into())),
+    fixed("trimAll", TWO, trim_all),
     fixed("trimPrefix", TWO, |_, args| {
         let text = text(&args[1]);
         Ok(text.strip_prefix(super::text(&args[0])).unwrap_or(text).into())
@@ -79,27 +96,71 @@ pub(super) static ROWS: &[Row] = &[
         let text = text(&args[1]);
         Ok(text.strip_suffix(super::text(&args[0])).unwrap_or(text).into())
     }),
+    fixed("trimall", TWO, trim_all),
     fixed("trunc", COUNTED, |_, args| {
-        let (text, count) = (text(&args[1]), args[0].as_integer().unwrap_or_default());
+        let (text, count) = (text(&args[1]), integer(&args[0]));
         let len = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX).min(text.len());
         Ok(if count < 0 { &text[text.len() - len..] } else { &text[..len] }.into())
     }),
-    fixed("untitle", STRING, |_, args| {
-        Ok(starts_of_words(&string(&args[0]), |letter| letter.to_lowercase().collect()).into())
-    }),
-    fixed("upper", STRING, |_, args| Ok(string(&args[0]).to_uppercase().into())),
 ];
 
-fn string(value: &Value) -> String {
-    String::from_utf8_lossy(text(value)).into_owned()
-}
-
-fn is_nil(value: &Value) -> bool {
-    matches!(value, Value::Absent | Value::Nil)
+fn integer(value: &Value) -> i64 {
+    value.as_integer().unwrap_or_default()
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     bstr::ByteSlice::find(text, wanted)
+}
+
+/// Shortens a text to `width` bytes, with three dots at its end, and at its start if `offset` is beyond the fourth byte.
+fn abbreviated(call: &Call<'_>, offset: i64, width: i64, text: &[u8]) -> Result<Vec<u8>, Failure> {
+    let Some(width) = usize::try_from(width).ok().filter(|width| (4..text.len()).contains(width)) else {
+        return Ok(text.to_vec());
+    };
+    let kept = width - 3;
+    // The offset moves left, so that the end of the text fills the width.
+    let offset = usize::try_from(offset).unwrap_or(0).min(text.len() - kept);
+    let mut out = call.text();
+    if offset <= 4 {
+        out.push(&text[..kept])?;
+        out.push(b"...")?;
+    } else if width >= 7 {
+        out.push(b"...")?;
+        if offset + kept < text.len() {
+            out.push(&abbreviated(call, 0, (width - 3) as i64, &text[offset..])?)?;
+        } else {
+            out.push(&text[text.len() - kept..])?;
+        }
+    }
+    Ok(out.into_bytes())
+}
+
+fn trimmed(text: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (letter, size) = decode(rest);
+        if !cut(letter) {
+            break;
+        }
+        rest = &rest[size..];
+    }
+    while !rest.is_empty() {
+        let (letter, size) = match bstr::decode_last_utf8(rest) {
+            (Some(letter), size) => (letter, size),
+            (None, _) => (char::REPLACEMENT_CHARACTER, 1),
+        };
+        if !cut(letter) {
+            break;
+        }
+        rest = &rest[..rest.len() - size];
+    }
+    rest
+}
+
+fn trim_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let set: std::collections::BTreeSet<char> = letters(text(&args[0])).collect();
+    call.spend(text(&args[0]).len())?;
+    Ok(trimmed(text(&args[1]), |letter| set.contains(&letter)).into())
 }
 
 /// Joins values, without those that are nil.
@@ -115,20 +176,47 @@ fn joined(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, 
     Ok(out.into_bytes().into())
 }
 
-/// Splits a text; an empty separator splits it into characters.
-fn parts(call: &Call<'_>, value: &Value, separator: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+/// Returns the texts of a list's elements without those that are nil, or that of a single value.
+fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, Failure> {
+    let items = match value.resolved() {
+        Value::List(_) => list(value)?.items().to_vec(),
+        other => vec![other],
+    };
+    call.allocate(size_of::<Value>().saturating_mul(items.len()))?;
+    items.iter().filter(|item| !is_nil(item)).map(|item| shown(call, item)).collect()
+}
+
+/// Splits a text into at most `count` parts; an empty separator splits it into characters.
+fn parts(call: &Call<'_>, value: &Value, separator: &[u8], count: usize) -> Result<Vec<Vec<u8>>, Failure> {
     let text = text(value);
     call.spend(text.len())?;
     call.allocate(text.len().saturating_mul(if separator.len() < 16 { 16 } else { 2 }))?;
-    if separator.is_empty() {
-        return Ok(string(value).chars().map(|letter| letter.to_string().into_bytes()).collect());
+    if count == 0 {
+        return Ok(Vec::new());
     }
-    Ok(bstr::ByteSlice::split_str(text, separator).map(<[u8]>::to_vec).collect())
+    if separator.is_empty() {
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while !rest.is_empty() {
+            let size = if parts.len() + 1 == count { rest.len() } else { decode(rest).1 };
+            let (part, after) = rest.split_at(size);
+            parts.push(part.to_vec());
+            rest = after;
+        }
+        return Ok(parts);
+    }
+    Ok(bstr::ByteSlice::splitn_str(text, count, separator).map(<[u8]>::to_vec).collect())
+}
+
+/// Makes a map with the keys `_0`, `_1` and so on.
+fn numbered(parts: Vec<Vec<u8>>) -> Value {
+    let entries = parts.into_iter().enumerate();
+    let entries = entries.map(|(index, part)| (format!("_{index}").into_bytes().into(), Value::from(part)));
+    Value::Map(Map::new(entries.collect(), Element::String))
 }
 
 fn replaced(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Value, Failure> {
     let mut out = call.text();
-    for (index, part) in parts(call, value, old)?.iter().enumerate() {
+    for (index, part) in parts(call, value, old, usize::MAX)?.iter().enumerate() {
         // As in Go, an empty text is found before each character and at the end.
         if index > 0 || old.is_empty() {
             out.push(new)?;
@@ -142,10 +230,11 @@ fn replaced(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Va
 }
 
 fn indented(call: &Call<'_>, args: &[Value], before: &[u8]) -> Result<Value, Failure> {
-    let count = usize::try_from(args[0].as_integer().unwrap_or_default()).map_err(|_| "a negative count")?;
+    let count = usize::try_from(integer(&args[0])).map_err(|_| "a negative count")?;
     let mut out = call.text();
     out.push(before)?;
     for (index, line) in text(&args[1]).split(|byte| *byte == b'\n').enumerate() {
+        call.spend(1)?;
         if index > 0 {
             out.push(b"\n")?;
         }
@@ -153,18 +242,4 @@ fn indented(call: &Call<'_>, args: &[Value], before: &[u8]) -> Result<Value, Fai
         out.push(line)?;
     }
     Ok(out.into_bytes().into())
-}
-
-/// Changes the first letter of each word.
-fn starts_of_words(text: &str, change: impl Fn(char) -> String) -> String {
-    let mut is_start = true;
-    let mut out = String::new();
-    for letter in text.chars() {
-        if std::mem::replace(&mut is_start, !letter.is_alphanumeric() && letter != '_' && letter != '\'') {
-            out.push_str(&change(letter));
-        } else {
-            out.push(letter);
-        }
-    }
-    out
 }
