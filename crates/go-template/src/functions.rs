@@ -158,8 +158,8 @@ pub(crate) struct Row {
 type Custom = Box<dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>>;
 
 /// The functions that templates can call.
-#[derive(Default)]
 pub struct Functions {
+    has_sprig: bool,
     custom: BTreeMap<String, (Signature, Custom)>,
 }
 
@@ -176,11 +176,23 @@ pub(crate) enum Found<'a> {
     Custom(Signature, &'a Custom),
 }
 
+impl Default for Functions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Functions {
-    /// Makes the set of the functions of the crate.
+    /// Makes the set of Go's functions and those of Sprig. Sprig's `slice`, which is for lists only, hides Go's.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self { has_sprig: true, custom: BTreeMap::new() }
+    }
+
+    /// Makes the set of the functions of Go's text/template alone.
+    #[must_use]
+    pub fn without_sprig() -> Self {
+        Self { has_sprig: false, custom: BTreeMap::new() }
     }
 
     /// Adds a function. It has precedence over one of the crate with the same name.
@@ -210,11 +222,8 @@ impl Functions {
             "or" => return Some(Found::Or),
             _ => {}
         }
-        sprig::TABLES
-            .iter()
-            .chain([&builtins::ROWS])
-            .find_map(|rows| rows.iter().find(|row| row.name == name))
-            .map(Found::Row)
+        let tables = if self.has_sprig { sprig::TABLES } else { &[] };
+        tables.iter().chain([&builtins::ROWS]).find_map(|rows| rows.iter().find(|row| row.name == name)).map(Found::Row)
     }
 }
 

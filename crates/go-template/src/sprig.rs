@@ -3,13 +3,16 @@
 //! - `texts`: strings and lists of strings
 //! - `cases`: upper and lower case, words and lines; `letters`: characters as Go sees them
 //! - `numbers`: arithmetic, in 64-bit integers as Sprig's
-//! - `containers`: lists and dictionaries
-//! - `json`: JSON and Base64
+//! - `lists`, `dicts`: lists and dictionaries; `equal`: equality of all values
+//! - `json`: JSON; `encodings`: Base64, Base32 and checksums
 
 mod cases;
-mod containers;
+mod dicts;
+mod encodings;
+mod equal;
 mod json;
 mod letters;
+mod lists;
 mod numbers;
 mod texts;
 
@@ -29,22 +32,37 @@ const fn variadic(name: &'static str, parameters: &'static [Type], body: Body) -
     Row { name, signature: Signature::variadic(parameters), body }
 }
 
-pub(crate) static TABLES: &[&[Row]] = &[texts::ROWS, cases::ROWS, numbers::ROWS, containers::ROWS, json::ROWS, ROWS];
+pub(crate) static TABLES: &[&[Row]] =
+    &[texts::ROWS, cases::ROWS, numbers::ROWS, lists::ROWS, dicts::ROWS, json::ROWS, encodings::ROWS, ROWS];
 
 /// Defaults and conditions.
 static ROWS: &[Row] = &[
     variadic("all", ANY, |_, args| Ok(Value::Bool(args.iter().all(|value| !is_empty(value))))),
     variadic("any", ANY, |_, args| Ok(Value::Bool(args.iter().any(|value| !is_empty(value))))),
     variadic("coalesce", ANY, |_, args| Ok(args.iter().find(|value| !is_empty(value)).cloned().unwrap_or(Value::Nil))),
+    fixed("deepEqual", &[Type::Any, Type::Any], |call, args| {
+        Ok(Value::Bool(equal::is_deeply_equal(call, &args[0], &args[1])?))
+    }),
     variadic("default", &[Type::Any, Type::Any], |_, args| {
         let given = args.get(1).filter(|value| !is_empty(value));
         Ok(given.unwrap_or(&args[0]).clone())
     }),
     fixed("empty", ANY, |_, args| Ok(Value::Bool(is_empty(&args[0])))),
     fixed("fail", STRING, |_, args| Err(String::from_utf8_lossy(text(&args[0])).into_owned().into())),
+    fixed("kindIs", &[Type::String, Type::Any], |_, args| {
+        Ok(Value::Bool(text(&args[0]) == args[1].kind_name().as_bytes()))
+    }),
     fixed("kindOf", ANY, |_, args| Ok(args[0].kind_name().into())),
     fixed("ternary", &[Type::Any, Type::Any, Type::Bool], |_, args| {
         Ok(args[usize::from(!matches!(args[2], Value::Bool(true)))].clone())
+    }),
+    fixed("typeIs", &[Type::String, Type::Any], |_, args| {
+        Ok(Value::Bool(text(&args[0]) == args[1].type_name().as_bytes()))
+    }),
+    fixed("typeIsLike", &[Type::String, Type::Any], |_, args| {
+        // The name may be that of the value that a pointer refers to.
+        let (wanted, name) = (text(&args[0]), args[1].type_name());
+        Ok(Value::Bool(wanted == name.as_bytes() || name.strip_prefix('*').is_some_and(|to| to.as_bytes() == wanted)))
     }),
     fixed("typeOf", ANY, |_, args| Ok(args[0].type_name().into())),
 ];

@@ -129,6 +129,11 @@ pub trait Object: std::fmt::Debug {
     fn text(&self) -> Option<String> {
         None
     }
+
+    /// Returns the string that JSON has for the object: that of Go's `MarshalJSON` or `MarshalText` method.
+    fn json_text(&self) -> Option<String> {
+        self.text()
+    }
 }
 
 /// A list of values: Go's slice.

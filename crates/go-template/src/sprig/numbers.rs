@@ -46,7 +46,7 @@ fn integer(value: i64) -> Value {
 }
 
 /// Converts as Sprig does: 0 for a value that is no number.
-fn int64(value: &Value) -> i64 {
+pub(super) fn int64(value: &Value) -> i64 {
     match value {
         Value::String(_) => {
             let text = std::str::from_utf8(text(value)).unwrap_or_default();

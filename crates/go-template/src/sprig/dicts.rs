@@ -1,0 +1,201 @@
+//! Dictionaries. `set`, `unset` and the functions that merge change one; the others return new ones.
+
+use super::{ANY, fixed, is_empty, is_nil, shown, text, variadic};
+use crate::budget::{Exhausted, VALUE_DEPTH_MAX};
+use crate::error::Failure;
+use crate::functions::{Call, Row, Type};
+use crate::value::{Element, List, Map, Value};
+
+const MAP_AND_NAME: &[Type] = &[Type::Map, Type::String];
+const MAPS: &[Type] = &[Type::Map, Type::Map];
+/// The bytes that an entry of a map occupies at most.
+const ENTRY_BYTES: usize = 64;
+
+pub(super) static ROWS: &[Row] = &[
+    fixed("deepCopy", ANY, deep_copy),
+    variadic("dict", ANY, |call, args| {
+        let mut pairs = Vec::new();
+        for pair in args.chunks(2) {
+            pairs.push((shown(call, &pair[0])?, pair.get(1).cloned().unwrap_or_else(|| "".into())));
+        }
+        call.allocate(ENTRY_BYTES * pairs.len())?;
+        Ok(Value::map(pairs))
+    }),
+    variadic("dig", ANY, dig),
+    fixed("get", MAP_AND_NAME, |_, args| Ok(map(&args[0])?.value(text(&args[1])).unwrap_or_else(|| "".into()))),
+    fixed("hasKey", MAP_AND_NAME, |_, args| Ok(Value::Bool(map(&args[0])?.value(text(&args[1])).is_some()))),
+    variadic("keys", &[Type::Map], |call, args| {
+        let mut keys = Vec::new();
+        for value in args {
+            let map = map(value)?;
+            call.allocate(ENTRY_BYTES * map.entries().len())?;
+            keys.extend(map.entries().keys().map(|key| Value::String(key.clone())));
+        }
+        Ok(Value::strings(keys))
+    }),
+    variadic("merge", MAPS, |call, args| merged(call, args, false)),
+    variadic("mergeOverwrite", MAPS, |call, args| merged(call, args, true)),
+    fixed("mustDeepCopy", ANY, deep_copy),
+    variadic("mustMerge", MAPS, |call, args| merged(call, args, false)),
+    variadic("mustMergeOverwrite", MAPS, |call, args| merged(call, args, true)),
+    variadic("omit", MAP_AND_NAME, |call, args| filtered(call, args, false)),
+    variadic("pick", MAP_AND_NAME, |call, args| filtered(call, args, true)),
+    variadic("pluck", &[Type::String, Type::Map], |call, args| {
+        call.allocate(size_of_val(args))?;
+        let maps = args[1..].iter().map(map).collect::<Result<Vec<_>, _>>()?;
+        Ok(Value::list(maps.iter().filter_map(|map| map.value(text(&args[0]))).collect()))
+    }),
+    fixed("set", &[Type::Map, Type::String, Type::Any], |call, args| {
+        insert(call, &map(&args[0])?, text(&args[1]).into(), args[2].clone())?;
+        Ok(args[0].clone())
+    }),
+    fixed("unset", MAP_AND_NAME, |_, args| {
+        map(&args[0])?.remove(text(&args[1]));
+        Ok(args[0].clone())
+    }),
+    fixed("values", &[Type::Map], |call, args| {
+        let map = map(&args[0])?;
+        call.allocate(size_of::<Value>() * map.entries().len())?;
+        let values = map.entries().values().cloned().collect();
+        Ok(Value::list(values))
+    }),
+];
+
+fn map(value: &Value) -> Result<Map, Failure> {
+    match value.resolved() {
+        Value::Map(map) => Ok(map),
+        other => Err(format!("wrong type: found {}, expected a dictionary", other.type_name()).into()),
+    }
+}
+
+/// Sets a key, unless the dictionary would then be within itself and never be freed.
+fn insert(call: &Call<'_>, map: &Map, key: std::sync::Arc<[u8]>, value: Value) -> Result<(), Failure> {
+    call.allocate(ENTRY_BYTES)?;
+    if reaches(call, &value, map)? {
+        return Err("a dictionary cannot be within itself".into());
+    }
+    map.insert(key, value);
+    Ok(())
+}
+
+/// Returns whether a dictionary is a value, or within it.
+fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, Failure> {
+    let mut pending = vec![value.clone()];
+    while let Some(value) = pending.pop() {
+        call.spend(1)?;
+        match value {
+            Value::Map(map) if map.is_same(target) => return Ok(true),
+            Value::Map(map) => pending.extend(map.entries().values().cloned()),
+            Value::List(list) => pending.extend_from_slice(list.items()),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the entries whose names are given, or the others.
+fn filtered(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, Failure> {
+    let map = map(&args[0])?;
+    let names: std::collections::BTreeSet<&[u8]> = args[1..].iter().map(text).collect();
+    call.allocate(ENTRY_BYTES * map.entries().len())?;
+    let entries = map.entries();
+    let kept = entries.iter().filter(|(key, _)| names.contains(&***key) == keeps_named);
+    Ok(Value::map(kept.map(|(key, value)| (key, value.clone()))))
+}
+
+fn merged(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, Failure> {
+    let target = map(&args[0])?;
+    for source in &args[1..] {
+        merge(call, &target, &map(source)?, overwrites, VALUE_DEPTH_MAX)?;
+    }
+    Ok(args[0].clone())
+}
+
+/// Mergo: adds the entries of `source` whose key the target does not have, or has with an empty value; if `overwrites`, all
+/// of them. Dictionaries within both are merged.
+fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u32) -> Result<(), Failure> {
+    let depth = depth.checked_sub(1).ok_or(Exhausted::ValueDepth)?;
+    let is_typed = target.element() != Element::Any && target.element() != source.element();
+    call.allocate(ENTRY_BYTES * source.entries().len())?;
+    let entries: Vec<_> = source.entries().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    for (key, value) in entries {
+        call.spend(1)?;
+        let old = target.value(&key);
+        let replaces = match (&value, old.as_ref().filter(|old| !is_empty(old))) {
+            (value, _) if is_nil(value) => overwrites,
+            (Value::Map(value), Some(Value::Map(old))) => {
+                merge(call, old, value, overwrites, depth)?;
+                false
+            }
+            (Value::Map(new), None) => {
+                // An empty dictionary gets the entries, and then gives way to the one that they are from.
+                if let Some(Value::Map(old)) = &old {
+                    merge(call, old, new, overwrites, depth)?;
+                }
+                true
+            }
+            (_, old) => overwrites || old.is_none(),
+        };
+        if replaces {
+            if is_typed {
+                return Err("reflect.Value.SetMapIndex: value is not assignable to type string".into());
+            }
+            insert(call, target, key, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    if is_nil(&args[0]) {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
+    copied(call, &args[0], VALUE_DEPTH_MAX)
+}
+
+/// Copies a value with all containers within it.
+fn copied(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, Failure> {
+    let depth = depth.checked_sub(1).ok_or(Exhausted::ValueDepth)?;
+    call.spend(1)?;
+    call.allocate(value.size())?;
+    Ok(match value {
+        Value::List(list) if list.is_nil() => value.clone(),
+        Value::List(list) => {
+            let items = list.items().iter().map(|item| copied(call, item, depth)).collect::<Result<_, _>>()?;
+            Value::List(List::new(items, list.element()))
+        }
+        Value::Map(map) => {
+            let entries = map.entries();
+            let entries = entries.iter().map(|(key, value)| Ok((key.clone(), copied(call, value, depth)?)));
+            Value::Map(Map::new(entries.collect::<Result<_, Failure>>()?, map.element()))
+        }
+        other => other.clone(),
+    })
+}
+
+/// Returns the value at the end of a path of keys, or the default that comes after them and before the dictionary.
+fn dig(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let [keys @ .., default, dict] = args else { return Err("dig needs at least three arguments".into()) };
+    if keys.is_empty() {
+        return Err("dig needs at least three arguments".into());
+    }
+    if let Some(key) = keys.iter().find(|key| key.as_bytes().is_none()) {
+        return Err(format!("interface conversion: interface {{}} is {}, not string", key.type_name()).into());
+    }
+    let mut step = dict.clone();
+    for key in keys {
+        let Value::Map(map) = &step else { return Err(not_a_map(&step)) };
+        if map.element() != Element::Any {
+            return Err(not_a_map(&step));
+        }
+        match map.value(text(key)) {
+            Some(value) => step = value,
+            None => return Ok(default.clone()),
+        }
+    }
+    Ok(step)
+}
+
+fn not_a_map(value: &Value) -> Failure {
+    format!("interface conversion: interface {{}} is {}, not map[string]interface {{}}", value.type_name()).into()
+}
