@@ -1,6 +1,6 @@
 //! Parses a template's text.
 
-mod number;
+pub(crate) mod number;
 mod quote;
 
 use std::collections::BTreeMap;

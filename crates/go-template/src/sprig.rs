@@ -2,11 +2,12 @@
 //!
 //! - `texts`: strings and lists of strings
 //! - `cases`: upper and lower case, words and lines; `letters`: characters as Go sees them
-//! - `numbers`: arithmetic, in 64-bit integers as Sprig's
+//! - `numbers`: arithmetic in 64-bit integers and floats; `decimals`: exact arithmetic of decimal numbers
 //! - `lists`, `dicts`: lists and dictionaries; `equal`: equality of all values
 //! - `json`: JSON; `encodings`: Base64, Base32 and checksums
 
 mod cases;
+mod decimals;
 mod dicts;
 mod encodings;
 mod equal;
@@ -32,8 +33,17 @@ const fn variadic(name: &'static str, parameters: &'static [Type], body: Body) -
     Row { name, signature: Signature::variadic(parameters), body }
 }
 
-pub(crate) static TABLES: &[&[Row]] =
-    &[texts::ROWS, cases::ROWS, numbers::ROWS, lists::ROWS, dicts::ROWS, json::ROWS, encodings::ROWS, ROWS];
+pub(crate) static TABLES: &[&[Row]] = &[
+    texts::ROWS,
+    cases::ROWS,
+    numbers::ROWS,
+    decimals::ROWS,
+    lists::ROWS,
+    dicts::ROWS,
+    json::ROWS,
+    encodings::ROWS,
+    ROWS,
+];
 
 /// Defaults and conditions.
 static ROWS: &[Row] = &[

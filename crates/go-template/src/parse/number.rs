@@ -105,7 +105,8 @@ pub(crate) fn float(text: &str) -> Option<f64> {
         Some(digits) => hexadecimal(digits)?,
         None => match plain.as_str() {
             "inf" | "infinity" => f64::INFINITY,
-            "nan" => f64::NAN,
+            // Only an infinity has a sign.
+            "nan" if rest.len() == text.len() => f64::NAN,
             _ if plain.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
                 let value = plain.parse::<f64>().ok()?;
                 value.is_finite().then_some(value)?

@@ -95,7 +95,7 @@ fn chunk(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     call.allocate(64 * items.len())?;
     let (count, mut chunks, mut rest) = (count as usize, Vec::new(), items.as_slice());
     while chunks.len() < count {
-        // The last one has what is left, or a whole size.
+        // The last one has the rest, or a whole size.
         let left = if chunks.len() + 1 == count { len % size } else { 0.0 };
         let wanted = if left == 0.0 { size } else { left };
         if wanted < 0.0 {

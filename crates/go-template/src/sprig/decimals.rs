@@ -1,0 +1,101 @@
+//! Arithmetic of decimal numbers of any length, as the library decimal of Go: `addf 0.1 0.2` is 0.3.
+
+use num_bigint::{BigInt, Sign};
+
+use super::numbers::float64;
+use super::{ANY, fixed, variadic};
+use crate::error::Failure;
+use crate::functions::{Call, Row, Type};
+use crate::value::Value;
+
+const TWO: &[Type] = &[Type::Any, Type::Any];
+/// The digits after the point of a quotient.
+const QUOTIENT_PLACES: i32 = 16;
+
+pub(super) static ROWS: &[Row] = &[
+    fixed("add1f", ANY, |call, args| calculated(call, 1.0, args, Decimal::plus)),
+    variadic("addf", ANY, |call, args| calculated(call, 0.0, args, Decimal::plus)),
+    variadic("divf", TWO, |call, args| calculated(call, float64(&args[0]), &args[1..], Decimal::divided)),
+    variadic("mulf", TWO, |call, args| calculated(call, float64(&args[0]), &args[1..], Decimal::times)),
+    variadic("subf", TWO, |call, args| {
+        calculated(call, float64(&args[0]), &args[1..], |a, b| {
+            a.plus(&Decimal { digits: -&b.digits, exponent: b.exponent })
+        })
+    }),
+];
+
+/// A number: `digits` times a power of ten.
+struct Decimal {
+    digits: BigInt,
+    exponent: i32,
+}
+
+type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, Failure>;
+
+/// Applies an operation to a number and each argument, and rounds the result to a float.
+fn calculated(call: &Call<'_>, first: f64, args: &[Value], operation: Operation) -> Result<Value, Failure> {
+    let mut result = Decimal::of(first)?;
+    for arg in args {
+        // Exact products grow with each factor, so they count as memory.
+        call.allocate(64 + usize::try_from(result.digits.bits() / 8).unwrap_or(usize::MAX))?;
+        result = operation(&result, &Decimal::of(float64(arg))?)?;
+    }
+    let text = format!("{}e{}", result.digits, result.exponent);
+    Ok(text.parse::<f64>().unwrap_or_default().into())
+}
+
+fn power(exponent: u32) -> BigInt {
+    BigInt::from(10).pow(exponent)
+}
+
+impl Decimal {
+    /// Takes the shortest digits that identify the float.
+    fn of(value: f64) -> Result<Self, Failure> {
+        if !value.is_finite() {
+            return Err("Cannot create a Decimal from a number that is not finite".into());
+        }
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let places = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+        let exponent = exponent.parse::<i32>().unwrap_or(0) - places as i32;
+        Ok(Self { digits: digits.replace('.', "").parse().unwrap_or_default(), exponent })
+    }
+
+    /// Returns the digits for a lower exponent.
+    fn with_exponent(&self, exponent: i32) -> BigInt {
+        &self.digits * power(self.exponent.abs_diff(exponent))
+    }
+
+    fn plus(&self, other: &Self) -> Result<Self, Failure> {
+        let exponent = self.exponent.min(other.exponent);
+        Ok(Self { digits: self.with_exponent(exponent) + other.with_exponent(exponent), exponent })
+    }
+
+    fn times(&self, other: &Self) -> Result<Self, Failure> {
+        let exponent = self.exponent.checked_add(other.exponent).ok_or("the exponent is too large")?;
+        Ok(Self { digits: &self.digits * &other.digits, exponent })
+    }
+
+    /// Divides, and rounds half away from 0.
+    fn divided(&self, other: &Self) -> Result<Self, Failure> {
+        if other.digits.sign() == Sign::NoSign {
+            return Err("decimal division by 0".into());
+        }
+        let shift = self.exponent - other.exponent + QUOTIENT_PLACES;
+        let scale = power(shift.unsigned_abs());
+        let (dividend, divisor) = if shift < 0 {
+            (self.digits.clone(), &other.digits * scale)
+        } else {
+            (&self.digits * scale, other.digits.clone())
+        };
+        let quotient = &dividend / &divisor;
+        let remainder = &dividend - &quotient * &divisor;
+        let is_half = remainder.magnitude() * 2_u32 >= *divisor.magnitude();
+        let away = match (is_half, dividend.sign() == divisor.sign()) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => -1,
+        };
+        Ok(Self { digits: quotient + away, exponent: -QUOTIENT_PLACES })
+    }
+}
