@@ -63,13 +63,16 @@ const ROOMS: &[Room] = &[
     // Text to text: the caller reads the files.
     Room { name: "nginx", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // A language of its own: the caller provides data, functions and the time.
-    Room { name: "go-template", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
+    Room { name: "go-template", may: &["go-regexp"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
+    // Text to text: patterns in Go's syntax for handlers and templates.
+    Room { name: "go-regexp", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room {
         name: "modules",
         may: &[
             "pipeline",
             "message",
             "fastcgi",
+            "go-regexp",
             "go-template",
             "httpgrpc",
             "log-output",

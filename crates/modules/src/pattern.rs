@@ -5,10 +5,11 @@
 
 use std::cell::RefCell;
 
+use causeway_go_regexp::as_characters;
 use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
 use regex::bytes::CaptureLocations;
 
-use crate::regexp::{Expression, as_characters};
+use crate::regexp::Expression;
 
 /// A regular expression, compiled at load. Each worker has its own copy, so no scratch memory is shared.
 pub(crate) struct Pattern(StateId<Search>);

@@ -1,15 +1,12 @@
 //! Regular expressions in Go's syntax, and the placeholders filled from their capture groups.
 //!
-//! - `syntax`: translates Go's syntax to that of the `regex` crate
-//!
 //! Each worker searches with its own copy, so requests share no memory and do not allocate. Text that is not valid
 //! UTF-8 is searched as in Go: each byte that is not part of a valid character counts as U+FFFD.
-
-mod syntax;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use causeway_go_regexp::{as_characters, before_repair, translate};
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, StateId};
 use regex::bytes::{CaptureLocations, Regex};
@@ -36,7 +33,7 @@ pub(crate) struct Expression {
 impl Expression {
     /// Compiles a pattern in Go's syntax; the error describes the mistake.
     pub(crate) fn read(pattern: &str) -> Result<Self, String> {
-        let translated = syntax::translate(pattern).map_err(|mistake| mistake.to_string())?;
+        let translated = translate(pattern).map_err(|mistake| mistake.to_string())?;
         let regex = Regex::new(&translated.pattern).map_err(|error| {
             // The `regex` crate's message spans several lines with a drawing of the position; the last line has the
             // reason.
@@ -170,41 +167,3 @@ impl Capturing {
         }
     }
 }
-
-/// Capacity in bytes that a worker keeps in its buffer for repaired text.
-const REPAIRED_KEPT_MAX: usize = 64 * 1024;
-
-/// Returns the text as Go's regexp package reads it: unchanged if it is valid UTF-8, else with each invalid byte
-/// replaced by U+FFFD. Allocates only in the second case.
-pub(crate) fn as_characters<'t>(text: &'t [u8], repaired: &'t mut Vec<u8>) -> &'t [u8] {
-    if std::str::from_utf8(text).is_ok() {
-        return text;
-    }
-    repaired.clear();
-    // One request with a large invalid text must not hold that memory for the worker's lifetime.
-    repaired.shrink_to(REPAIRED_KEPT_MAX);
-    for chunk in text.utf8_chunks() {
-        repaired.extend_from_slice(chunk.valid().as_bytes());
-        chunk.invalid().iter().for_each(|_| repaired.extend_from_slice("\u{fffd}".as_bytes()));
-    }
-    repaired
-}
-
-/// Maps an offset in the repaired text to the offset in the original text. O(length).
-#[cold]
-fn before_repair(text: &[u8], at: usize) -> usize {
-    let (mut from, mut to) = (0, 0);
-    for chunk in text.utf8_chunks() {
-        let (valid, invalid) = (chunk.valid().len(), chunk.invalid().len());
-        // Each invalid byte became three bytes of U+FFFD.
-        if at < to + valid + 3 * invalid {
-            return from + (at - to).min(valid) + (at - to).saturating_sub(valid) / 3;
-        }
-        from += valid + invalid;
-        to += valid + 3 * invalid;
-    }
-    from
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,6 @@
 use regex::bytes::Regex;
 
-use super::syntax::translate;
-use super::{as_characters, before_repair};
+use super::{as_characters, before_repair, translate};
 
 #[track_caller]
 fn regex(pattern: &str) -> Regex {

@@ -9,16 +9,18 @@ use std::fmt;
 /// The largest repetition count that Go accepts.
 const COUNT_MAX: u32 = 1000;
 
+/// A pattern for the crate `regex`.
 #[derive(Debug)]
-pub(super) struct Translated {
-    pub(super) pattern: String,
+pub struct Translated {
+    /// The pattern, for the crate's default options.
+    pub pattern: String,
     /// The names of the groups, the whole match first. The translated pattern contains no names.
-    pub(super) names: Vec<Option<Box<str>>>,
+    pub names: Vec<Option<Box<str>>>,
 }
 
 /// A syntax error, and its position: a 1-based index in characters.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub struct Mistake {
     at: usize,
     what: &'static str,
 }
@@ -29,7 +31,11 @@ impl fmt::Display for Mistake {
     }
 }
 
-pub(super) fn translate(go: &str) -> Result<Translated, Mistake> {
+/// Translates a pattern. The crate may still refuse the result, for example for a parenthesis without its other half.
+///
+/// # Errors
+/// If the crate would read the pattern in another way than Go, and Go refuses it.
+pub fn translate(go: &str) -> Result<Translated, Mistake> {
     let mut work = Translation { source: go, at: 0, out: String::with_capacity(go.len()), names: vec![None] };
     work.whole()?;
     Ok(Translated { pattern: work.out, names: work.names })
