@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::fmt;
 
+use crate::sprig::Expressions;
+
 /// The default of [`ExecutionLimits::steps_max`]: some seconds of work at most.
 pub const STEPS_DEFAULT: u64 = 10_000_000;
 /// The default of [`ExecutionLimits::memory_bytes_max`].
@@ -41,6 +43,8 @@ pub struct Budget {
     memory: Cell<usize>,
     output: Cell<usize>,
     pub(crate) depth: Cell<u32>,
+    /// Expressions that the execution has compiled, for its next use of them.
+    pub(crate) expressions: Expressions,
 }
 
 /// A bound that an execution has reached.
@@ -82,6 +86,7 @@ impl Budget {
             memory: Cell::new(limits.memory_bytes_max),
             output: Cell::new(limits.output_bytes_max),
             depth: Cell::new(0),
+            expressions: Expressions::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! - `cases`: upper and lower case, words and lines; `letters`: characters as Go sees them
 //! - `numbers`: arithmetic in 64-bit integers and floats; `decimals`: exact arithmetic of decimal numbers
 //! - `lists`, `dicts`: lists and dictionaries; `equal`: equality of all values
+//! - `paths`, `urls`, `versions`, `regexps`: paths, URLs, versions and regular expressions
 //! - `json`: JSON; `encodings`: Base64, Base32 and checksums
 
 mod cases;
@@ -15,7 +16,13 @@ mod json;
 mod letters;
 mod lists;
 mod numbers;
+mod paths;
+mod regexps;
 mod texts;
+mod urls;
+mod versions;
+
+pub(crate) use regexps::Expressions;
 
 use crate::error::Failure;
 use crate::functions::{Body, Call, Row, Signature, Type};
@@ -40,6 +47,10 @@ pub(crate) static TABLES: &[&[Row]] = &[
     decimals::ROWS,
     lists::ROWS,
     dicts::ROWS,
+    paths::ROWS,
+    urls::ROWS,
+    versions::ROWS,
+    regexps::ROWS,
     json::ROWS,
     encodings::ROWS,
     ROWS,

@@ -10,6 +10,7 @@ const TEMPLATES: &str = include_str!("corpus/execute/templates.txt");
 const EXPECTED: &str = include_str!("corpus/execute/expected.txt");
 const SPRIG: &str = include_str!("corpus/sprig/templates.txt");
 const SPRIG_EXPECTED: &str = include_str!("corpus/sprig/expected.txt");
+const SPRIG_NAMES: &str = include_str!("corpus/sprig/names.txt");
 
 /// The data of `corpus/execute/main.go`.
 fn data() -> Value {
@@ -75,6 +76,57 @@ fn sprig_executes_the_same() {
     assert!(faults.is_empty(), "{} differences\n{}", faults.len(), faults.join("\n"));
 }
 
+// Sprig, `TxtFuncMap`: each function is there but those that need a clock, random numbers, the environment, a resolver, or
+// much time.
+#[test]
+fn sprig_has_the_same_functions() {
+    let left_to_the_caller = [
+        "ago",
+        "bcrypt",
+        "buildCustomCert",
+        "date",
+        "dateInZone",
+        "dateModify",
+        "date_in_zone",
+        "date_modify",
+        "decryptAES",
+        "derivePassword",
+        "duration",
+        "durationRound",
+        "encryptAES",
+        "env",
+        "expandenv",
+        "genCA",
+        "genCAWithKey",
+        "genPrivateKey",
+        "genSelfSignedCert",
+        "genSelfSignedCertWithKey",
+        "genSignedCert",
+        "genSignedCertWithKey",
+        "getHostByName",
+        "htmlDate",
+        "htmlDateInZone",
+        "htpasswd",
+        "mustDateModify",
+        "mustToDate",
+        "must_date_modify",
+        "now",
+        "randAlpha",
+        "randAlphaNum",
+        "randAscii",
+        "randBytes",
+        "randInt",
+        "randNumeric",
+        "shuffle",
+        "toDate",
+        "unixEpoch",
+        "uuidv4",
+    ];
+    let functions = Functions::new();
+    let missing: Vec<&str> = SPRIG_NAMES.lines().filter(|name| !functions.contains(name)).collect();
+    assert_eq!(missing, left_to_the_caller);
+}
+
 // Sprig: `set` changes a dictionary for all that refer to it. One within itself would never be freed.
 #[test]
 fn a_dictionary_is_not_within_itself() {
@@ -104,6 +156,28 @@ fn bounds() {
             "need more memory",
         ),
         ("{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}", "exceeded maximum template depth"),
+        ("{{untilStep 0 9223372036854775807 1}}", "need more memory"),
+        ("{{seq 9223372036854775806}}", "need more memory"),
+        ("{{indent 9223372036854775807 \"a\\nb\"}}", "need more memory"),
+        ("{{indent 1000000 (repeat 100 \"\\n\")}}", "need more memory"),
+        ("{{wrapWith 1 (repeat 100000 \"-\") (repeat 100000 \"a\")}}", "need more memory"),
+        ("{{replace \"a\" (repeat 100000 \"-\") (repeat 100000 \"a\")}}", "need more memory"),
+        ("{{regexReplaceAll \"a\" (repeat 100000 \"a\") (repeat 100000 \"-\")}}", "need more memory"),
+        ("{{join (repeat 100000 \"-\") (until 100000)}}", "need more memory"),
+        ("{{$x := repeat 50000 \"a\"}}{{range 10000}}{{$_ := regexFindAll \"a\" $x -1}}{{end}}", "need"),
+        ("{{$l := until 10000}}{{uniq $l | len}}{{has 10001 $l}}", "needs more steps"),
+        ("{{$d := dict}}{{range 300}}{{$d = dict \"a\" $d}}{{end}}{{deepCopy $d}}", "nests deeper"),
+        ("{{$d := dict}}{{range 300}}{{$d = dict \"a\" $d}}{{end}}{{toJson $d}}", "nests deeper"),
+        ("{{$d := dict}}{{range 300}}{{$d = dict \"a\" $d}}{{end}}{{merge $d $d}}", "nests deeper"),
+        ("{{$l := list 1}}{{range 300}}{{$l = list $l}}{{end}}{{deepEqual $l (deepCopy $l)}}", "nests deeper"),
+        ("{{$l := list 1 1}}{{range 100}}{{$l = list $l $l}}{{end}}{{deepCopy $l}}", "need"),
+        ("{{$l := list 1 1}}{{range 100}}{{$l = list $l $l}}{{end}}{{toJson $l}}", "need"),
+        ("{{fromJson (repeat 300 \"[\")}}", "nests deeper"),
+        ("{{range $i, $_ := until 100000}}{{regexMatch (printf \"\\\\pL%d\" $i) \"a\"}}{{end}}", "needs more steps"),
+        (
+            "{{$x := 1.1}}{{range 100000}}{{$x = mulf 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1}}{{end}}",
+            "need",
+        ),
     ] {
         let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
         let text = String::from_utf8_lossy(&text);
@@ -174,7 +248,59 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.join(" "))
 }
 
+/// Arguments of any type, also extreme ones.
+fn argument() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "nil",
+        "true",
+        "0",
+        "1",
+        "-1",
+        "3",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1.5",
+        "-0.0",
+        "1e308",
+        "(float64 \"NaN\")",
+        "(float64 \"-Inf\")",
+        "(int64 5)",
+        "\"\"",
+        "\"a\"",
+        "\"Ab Cd_1\"",
+        "\"\\xff\\xfe\\xc3\"",
+        "\"ä\\u2028€\"",
+        "\"(a|b)*$\"",
+        "\"[\"",
+        "\"${1}\"",
+        "\"http://[::1%25x]:1/%41?#\"",
+        "\"^1.x || >2-a\"",
+        "\"1.2.3-a+b\"",
+        "\"[1,{\\\"a\\\":null}]\"",
+        "(list)",
+        "(rest list)",
+        "(list 1 nil \"a\" (list))",
+        "(until 3)",
+        "(split \",\" \"a,b\")",
+        "(chunk 1 (until 2))",
+        "(dict)",
+        "(dict \"a\" (dict \"b\" 1) \"scheme\" \"x\" \"host\" nil)",
+        "(semver \"1.2.3\")",
+        ".l",
+        ".",
+    ])
+}
+
 proptest! {
+    // Any function with any arguments ends without a panic, within its limits.
+    #[test]
+    fn any_call_ends(name in prop::sample::select(SPRIG_NAMES.lines().collect::<Vec<_>>()), arguments in prop::collection::vec(argument(), 0..5)) {
+        let limits = ExecutionLimits { steps_max: 20_000, memory_bytes_max: 200_000, output_bytes_max: 20_000 };
+        let call = format!("{{{{{name} {}}}}}", arguments.join(" "));
+        let (kind, output) = execute(call.as_bytes(), limits);
+        prop_assert!(kind != "output" || output.len() <= 20_000);
+    }
+
     // Any template ends, with an output or an error, within its limits.
     #[test]
     fn any_template_ends(text in pieces()) {

@@ -13,7 +13,7 @@ pub(super) static NUMBER: Category = Category(LazyLock::new(|| ranges(r"\pN")));
 pub(super) static PUNCTUATION: Category = Category(LazyLock::new(|| ranges(r"\pP")));
 pub(super) static TITLE: Category = Category(LazyLock::new(|| ranges(r"\p{Lt}")));
 pub(super) static UPPER: Category = Category(LazyLock::new(|| ranges(r"\p{Lu}")));
-static DIGIT: Category = Category(LazyLock::new(|| ranges(r"\p{Nd}")));
+pub(super) static DIGIT: Category = Category(LazyLock::new(|| ranges(r"\p{Nd}")));
 
 impl Category {
     pub(super) fn contains(&self, letter: char) -> bool {

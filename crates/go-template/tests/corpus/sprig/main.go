@@ -1,19 +1,27 @@
 // Reads templates, one quoted Go string a line, and writes what Go makes of each with Sprig's functions, quoted: the
-// output, or that it fails.
+// output, or that it fails. With the argument `names` it writes the names of Sprig's functions.
 package main
 
 import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"text/template"
 
 	"github.com/Masterminds/sprig/v3"
 )
 
 func main() {
+	if len(os.Args) > 1 {
+		names := slices.Sorted(maps.Keys(sprig.TxtFuncMap()))
+		fmt.Println(strings.Join(names, "\n"))
+		return
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		text, err := strconv.Unquote(lines.Text())
