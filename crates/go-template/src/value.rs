@@ -120,6 +120,11 @@ pub trait Object: std::fmt::Debug {
         Err(format!("{} has no method {name}", self.type_name()).into())
     }
 
+    /// Returns the object itself for functions of its owner, which know its type.
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
+
     /// Returns the list or map that the object is for `range`, `index`, `len`, fields and printing. `None` if it is a structure.
     fn underlying(&self) -> Option<Value> {
         None

@@ -185,6 +185,21 @@ fn bounds() {
     }
 }
 
+// Functions for deep values fit into the stack also in the deepest template.
+#[test]
+fn deep_values_in_deep_templates() {
+    let work = "{{$_ := toJson .}}{{$_ := deepCopy .}}{{$_ := merge (dict) . .}}{{$_ := deepEqual . (deepCopy .)}}\
+                {{$_ := print .}}{{$_ := fromJson (toPrettyJson .)}}{{$_ := mergeOverwrite (deepCopy .) .}}\
+                {{$_ := regexMatch (printf \"%sa%s\" (repeat 240 \"(\") (repeat 240 \")\")) \"a\"}}";
+    let text = format!(
+        "{{{{define \"r\"}}}}{work}{{{{template \"r\" .}}}}{{{{end}}}}\
+         {{{{$d := dict}}}}{{{{range 190}}}}{{{{$d = dict \"a\" $d}}}}{{{{end}}}}{{{{template \"r\" $d}}}}"
+    );
+    let (kind, text) = execute(text.as_bytes(), ExecutionLimits::default());
+    let text = String::from_utf8_lossy(&text);
+    assert!(kind == "error" && text.contains("exceeded maximum template depth"), "{kind} {text}");
+}
+
 /// Pieces of templates, in any order.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![

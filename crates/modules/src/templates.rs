@@ -2,7 +2,8 @@
 //!
 //! - `request`: the exchange, copied for the thread that executes the template
 //! - `data`: the same as values of the template language
-//! - `functions`, `files`, `include`, `front_matter`, `markdown`: Caddy's functions; `dates`: those of Sprig for times
+//! - `functions`, `files`, `include`, `front_matter`, `markdown`: Caddy's functions; `dates`, `random`: those of
+//!   Sprig for times, random values and passwords
 //!
 //! A template runs on a thread of the pool for blocking work: it may read files and compute. It uses placeholders by
 //! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
@@ -16,6 +17,7 @@ mod front_matter;
 mod functions;
 mod include;
 mod markdown;
+mod random;
 mod request;
 #[cfg(test)]
 mod tests;

@@ -332,13 +332,14 @@ struct VersionValue {
 }
 
 /// Returns the version of an argument, which is a pointer.
-fn argument(value: &Value) -> Result<Semver, Failure> {
-    match value {
-        Value::Object(object) if object.type_name() == "*semver.Version" => {
-            Semver::parse(&object.text().unwrap_or_default())
-        }
-        other => Err(format!("wrong type for value; expected *semver.Version; got {}", other.type_name()).into()),
+fn argument(value: &Value) -> Result<&Semver, Failure> {
+    if let Value::Object(object) = value
+        && let Some(found) = object.as_any().and_then(|object| object.downcast_ref::<VersionValue>())
+        && found.is_pointer
+    {
+        return Ok(&found.version);
     }
+    Err(format!("wrong type for value; expected *semver.Version; got {}", value.type_name()).into())
 }
 
 impl Object for VersionValue {
@@ -405,7 +406,7 @@ impl Object for VersionValue {
                 value(version.changed(|next| next.metadata = part))
             }
             _ => {
-                let order = version.compare(&argument(&arguments[0])?);
+                let order = version.compare(argument(&arguments[0])?);
                 Ok(match name {
                     "Compare" => Value::Int(order as i64),
                     "Equal" => Value::Bool(order == Ordering::Equal),
@@ -420,5 +421,9 @@ impl Object for VersionValue {
 
     fn text(&self) -> Option<String> {
         Some(self.version.to_string())
+    }
+
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
     }
 }

@@ -1,67 +1,203 @@
-//! Times: Sprig's functions for dates, and the methods of Go's `time.Time`, with Go's layouts.
+//! Times: Sprig's functions for dates, and the methods of Go's `time.Time`.
+//!
+//! - `layout`: the parts of Go's layouts; `format`, `parse`: a time by a layout, and back
+//! - `duration`: Go's durations
 
+mod duration;
+mod format;
+mod layout;
+mod parse;
+
+use std::any::Any;
 use std::rc::Rc;
 use std::time::SystemTime;
 
 use causeway_go_template::{Call, Failure, Functions, IntegerType, Object, Signature, Type, Value};
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::{SignedDuration, Timestamp, Zoned};
+
+use format::formatted;
+
+const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
+/// The layout of Go's `String`.
+const PRINTED: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
+
+/// The present, and the zone of times that have none.
+#[derive(Clone)]
+pub(super) struct Clock {
+    pub(super) now: fn() -> Timestamp,
+    pub(super) zone: TimeZone,
+}
+
+impl Clock {
+    pub(super) fn system() -> Self {
+        Self { now: Timestamp::now, zone: TimeZone::system() }
+    }
+
+    fn now(&self) -> ZonedTime {
+        ZonedTime::at((self.now)(), &self.zone)
+    }
+
+    /// Returns the nanoseconds since a time, saturated as Go's.
+    fn since(&self, time: &ZonedTime) -> i64 {
+        let difference = (self.now)().as_nanosecond() - time.at.timestamp().as_nanosecond();
+        difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+}
+
+type Function = fn(&Clock, &[Value]) -> Result<Value, Failure>;
 
 /// Adds the functions.
-pub(super) fn with(functions: Functions) -> Functions {
-    const TO_TEXT: Signature = Signature::fixed(&[Type::String, Type::Any]);
-    const IN_ZONE: Signature = Signature::fixed(&[Type::String, Type::Any, Type::String]);
-    const ANY: Signature = Signature::fixed(&[Type::Any]);
-    functions
-        .with("now", Signature::fixed(&[]), |_, _| Ok(time(Zoned::now())))
-        .with("date", TO_TEXT, |_, arguments| Ok(formatted(&moment(&arguments[1]), &text(&arguments[0])).into()))
-        .with("dateInZone", IN_ZONE, in_zone)
-        .with("date_in_zone", IN_ZONE, in_zone)
-        .with("htmlDate", ANY, |_, arguments| Ok(formatted(&moment(&arguments[0]), "2006-01-02").into()))
-        .with("unixEpoch", ANY, |_, arguments| Ok(moment(&arguments[0]).timestamp().as_second().to_string().into()))
+pub(super) fn with(functions: Functions, clock: &Clock) -> Functions {
+    const ANY: &[Type] = &[Type::Any];
+    const TEXTS: &[Type] = &[Type::String, Type::String];
+    const TEXT_AND_ANY: &[Type] = &[Type::String, Type::Any];
+    const IN_ZONE: &[Type] = &[Type::String, Type::Any, Type::String];
+    let table: &[(&str, &'static [Type], Function)] = &[
+        ("ago", ANY, ago),
+        ("date", TEXT_AND_ANY, |clock, args| in_zone(clock, &text(&args[0]), &args[1], "Local")),
+        ("dateInZone", IN_ZONE, |clock, args| in_zone(clock, &text(&args[0]), &args[1], &text(&args[2]))),
+        ("dateModify", TEXT_AND_ANY, modify),
+        ("date_in_zone", IN_ZONE, |clock, args| in_zone(clock, &text(&args[0]), &args[1], &text(&args[2]))),
+        ("date_modify", TEXT_AND_ANY, modify),
+        ("duration", ANY, |_, args| {
+            let seconds = match &args[0] {
+                Value::String(_) => duration::decimal(&text(&args[0])),
+                Value::Integer(seconds, IntegerType::Int64) => *seconds,
+                _ => 0,
+            };
+            Ok(duration::shown(seconds.wrapping_mul(1_000_000_000)).into())
+        }),
+        ("durationRound", ANY, |clock, args| {
+            let nanoseconds = match &args[0] {
+                Value::String(_) => duration::parse(&text(&args[0])).unwrap_or(0),
+                Value::Integer(nanoseconds, IntegerType::Int64) => *nanoseconds,
+                value => time(value).map_or(0, |time| clock.since(time)),
+            };
+            Ok(duration::rounded(nanoseconds).into())
+        }),
+        ("htmlDate", ANY, |clock, args| in_zone(clock, "2006-01-02", &args[0], "Local")),
+        ("htmlDateInZone", &[Type::Any, Type::String], |clock, args| {
+            in_zone(clock, "2006-01-02", &args[0], &text(&args[1]))
+        }),
+        ("mustDateModify", TEXT_AND_ANY, must_modify),
+        ("mustToDate", TEXTS, |clock, args| Ok(parse::parsed(&text(&args[0]), &text(&args[1]), &clock.zone)?.into())),
+        ("must_date_modify", TEXT_AND_ANY, must_modify),
+        ("now", &[], |clock, _| Ok(clock.now().into())),
+        ("toDate", TEXTS, |clock, args| {
+            // As in Sprig, a text of another form is the zero time.
+            let parsed = parse::parsed(&text(&args[0]), &text(&args[1]), &clock.zone);
+            Ok(parsed.unwrap_or_else(|_| ZonedTime::zero()).into())
+        }),
+        ("unixEpoch", ANY, |_, args| Ok(time(&args[0])?.at.timestamp().as_second().to_string().into())),
+    ];
+    table.iter().fold(functions, |functions, &(name, parameters, function)| {
+        let clock = clock.clone();
+        functions.with(name, Signature::fixed(parameters), move |call, arguments| {
+            // The longest part of a layout has three times as many bytes in the output.
+            call.allocate(
+                256 + 4 * arguments.iter().map(|value| value.as_bytes().map_or(0, <[u8]>::len)).sum::<usize>(),
+            )?;
+            function(&clock, arguments)
+        })
+    })
 }
 
 fn text(value: &Value) -> String {
     String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
 }
 
-/// Returns a time: one of Go's, or seconds since 1970. Anything else is the present, as in Sprig.
-fn moment(value: &Value) -> Zoned {
+/// Returns the time that a value is.
+fn time(value: &Value) -> Result<&ZonedTime, Failure> {
     if let Value::Object(object) = value
-        && let Some(seconds) = object.field(NANOSECONDS).and_then(|value| value.as_integer())
-        && let Ok(at) = Timestamp::from_nanosecond(i128::from(seconds))
+        && let Some(time) = object.as_any().and_then(|object| object.downcast_ref())
     {
-        let zone = object.field(ZONE).map(|zone| text(&zone)).and_then(|zone| TimeZone::get(&zone).ok());
-        return at.to_zoned(zone.unwrap_or_else(TimeZone::system));
+        return Ok(time);
     }
-    let at = value.as_integer().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    at.map_or_else(Zoned::now, |at| at.to_zoned(TimeZone::system()))
+    Err(format!("wrong type for value; expected time.Time; got {}", value.type_name()).into())
+}
+
+/// Returns a time: one of Go's, or seconds since 1970. Anything else is the present, as in Sprig.
+fn moment(clock: &Clock, value: &Value) -> Result<ZonedTime, Failure> {
+    match value {
+        Value::Int(seconds) | Value::Integer(seconds, IntegerType::Int64 | IntegerType::Int32) => {
+            let at = Timestamp::from_second(*seconds).map_err(|_| "the year of the time is beyond 9999")?;
+            Ok(ZonedTime::at(at, &clock.zone))
+        }
+        value => Ok(time(value).cloned().unwrap_or_else(|_| clock.now())),
+    }
 }
 
 /// Formats in a zone by its name; an unknown name is UTC, as in Sprig.
-fn in_zone(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
-    let zone = TimeZone::get(&text(&arguments[2])).unwrap_or(TimeZone::UTC);
-    Ok(formatted(&moment(&arguments[1]).with_time_zone(zone), &text(&arguments[0])).into())
+fn in_zone(clock: &Clock, layout: &str, value: &Value, zone: &str) -> Result<Value, Failure> {
+    let zone = match zone {
+        "" | "UTC" => TimeZone::UTC,
+        "Local" => clock.zone.clone(),
+        name => TimeZone::get(name).unwrap_or(TimeZone::UTC),
+    };
+    Ok(formatted(&ZonedTime::at(moment(clock, value)?.at.timestamp(), &zone), layout).into())
+}
+
+/// Adds a duration. As in Sprig, a text that is none changes nothing.
+fn modify(_: &Clock, args: &[Value]) -> Result<Value, Failure> {
+    let time = time(&args[1])?;
+    match duration::parse(&text(&args[0])) {
+        Ok(duration) => time.plus(duration),
+        Err(_) => Ok(time.clone().into()),
+    }
+}
+
+fn must_modify(_: &Clock, args: &[Value]) -> Result<Value, Failure> {
+    time(&args[1])?.plus(duration::parse(&text(&args[0]))?)
+}
+
+fn ago(clock: &Clock, args: &[Value]) -> Result<Value, Failure> {
+    const SECOND: i64 = 1_000_000_000;
+    let since = clock.since(&moment(clock, &args[0])?);
+    // To the next second, half away from 0.
+    let rest = since % SECOND;
+    let away = if rest.abs() * 2 >= SECOND { SECOND * rest.signum() } else { 0 };
+    Ok(duration::shown((since - rest).saturating_add(away)).into())
 }
 
 /// Returns a time of the system in UTC; one that is out of range is the start of 1970.
 pub(super) fn utc(at: SystemTime) -> Value {
-    time(Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(TimeZone::UTC))
+    let at = Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH);
+    ZonedTime::at(at, &TimeZone::UTC).into()
 }
-
-fn time(at: Zoned) -> Value {
-    Value::Object(Rc::new(Time(at)))
-}
-
-/// Fields by which the functions know a time again. No template can name them.
-const NANOSECONDS: &str = " nanoseconds";
-const ZONE: &str = " zone";
 
 /// Go's `time.Time`.
-#[derive(Debug)]
-struct Time(Zoned);
+#[derive(Clone, Debug)]
+struct ZonedTime {
+    at: Zoned,
+    /// The name of a zone that is no more than a name and an offset.
+    zone_name: Option<Rc<str>>,
+}
 
-impl Object for Time {
+impl ZonedTime {
+    fn at(at: Timestamp, zone: &TimeZone) -> Self {
+        Self { at: at.to_zoned(zone.clone()), zone_name: None }
+    }
+
+    /// Returns the start of the year 1, Go's zero value.
+    fn zero() -> Self {
+        Self::at(Timestamp::from_second(-62_135_596_800).unwrap_or(Timestamp::UNIX_EPOCH), &TimeZone::UTC)
+    }
+
+    fn plus(&self, nanoseconds: i64) -> Result<Value, Failure> {
+        let sum = self.at.checked_add(SignedDuration::from_nanos(nanoseconds));
+        let at = sum.map_err(|_| "the year of the time is beyond 9999")?;
+        Ok(Self { at, zone_name: self.zone_name.clone() }.into())
+    }
+}
+
+impl From<ZonedTime> for Value {
+    fn from(time: ZonedTime) -> Self {
+        Self::Object(Rc::new(time))
+    }
+}
+
+impl Object for ZonedTime {
     fn type_name(&self) -> &str {
         "time.Time"
     }
@@ -70,141 +206,57 @@ impl Object for Time {
         "struct"
     }
 
-    fn field(&self, name: &str) -> Option<Value> {
-        match name {
-            NANOSECONDS => i64::try_from(self.0.timestamp().as_nanosecond()).ok().map(Value::Int),
-            ZONE => Some(self.0.time_zone().iana_name().unwrap_or("UTC").into()),
-            _ => None,
-        }
-    }
-
     fn method(&self, name: &str) -> Option<Signature> {
         match name {
             "Format" => Some(Signature::fixed(&[Type::String])),
-            "Year" | "Month" | "Day" | "Hour" | "Minute" | "Second" | "Weekday" | "YearDay" | "Unix" | "UTC"
-            | "String" => Some(Signature::fixed(&[])),
+            "Year" | "Month" | "Day" | "Hour" | "Minute" | "Second" | "Nanosecond" | "Weekday" | "YearDay" | "Unix"
+            | "UnixMilli" | "UTC" | "IsZero" | "String" => Some(Signature::fixed(&[])),
             _ => None,
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
-        let at = &self.0;
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, Failure> {
+        let at = &self.at;
         Ok(match name {
-            "Format" => formatted(at, &text(&arguments[0])).into(),
+            "Format" => {
+                let layout = text(&arguments[0]);
+                call.allocate(256 + 4 * layout.len())?;
+                formatted(self, &layout).into()
+            }
             "Year" => Value::Int(at.year().into()),
             // Go prints a month and a day of the week by name.
-            "Month" => formatted(at, "January").into(),
-            "Weekday" => formatted(at, "Monday").into(),
+            "Month" => formatted(self, "January").into(),
+            "Weekday" => formatted(self, "Monday").into(),
             "Day" => Value::Int(at.day().into()),
             "Hour" => Value::Int(at.hour().into()),
             "Minute" => Value::Int(at.minute().into()),
             "Second" => Value::Int(at.second().into()),
+            "Nanosecond" => Value::Int(at.subsec_nanosecond().into()),
             "YearDay" => Value::Int(at.day_of_year().into()),
-            "Unix" => Value::Integer(at.timestamp().as_second(), IntegerType::Int64),
-            "UTC" => time(at.with_time_zone(TimeZone::UTC)),
-            _ => formatted(at, "2006-01-02 15:04:05.999999999 -0700 MST").into(),
+            "Unix" => {
+                Value::Integer(at.timestamp().as_nanosecond().div_euclid(1_000_000_000) as i64, IntegerType::Int64)
+            }
+            "UnixMilli" => {
+                Value::Integer(at.timestamp().as_nanosecond().div_euclid(1_000_000) as i64, IntegerType::Int64)
+            }
+            "UTC" => Self::at(at.timestamp(), &TimeZone::UTC).into(),
+            "IsZero" => Value::Bool(at.timestamp() == Self::zero().at.timestamp()),
+            _ => formatted(self, PRINTED).into(),
         })
     }
 
     fn text(&self) -> Option<String> {
-        Some(formatted(&self.0, "2006-01-02 15:04:05.999999999 -0700 MST"))
+        Some(formatted(self, PRINTED))
     }
-}
 
-/// The parts of Go's layouts, and the conversions of `strftime` for them; longer ones before their beginnings.
-const PARTS: &[(&str, &str)] = &[
-    ("January", "%B"),
-    ("Jan", "%b"),
-    ("Monday", "%A"),
-    ("Mon", "%a"),
-    ("MST", "%Z"),
-    ("2006", "%Y"),
-    ("002", "%j"),
-    ("01", "%m"),
-    ("02", "%d"),
-    ("03", "%I"),
-    ("04", "%M"),
-    ("05", "%S"),
-    ("06", "%y"),
-    ("15", "%H"),
-    ("_2", "%e"),
-    ("PM", "%p"),
-    ("pm", "%P"),
-    ("Z07:00", "%:z"),
-    ("-07:00", "%:z"),
-    ("Z0700", "%z"),
-    ("-0700", "%z"),
-    ("1", "%-m"),
-    ("2", "%-d"),
-    ("3", "%-I"),
-    ("4", "%-M"),
-    ("5", "%-S"),
-];
-
-/// Formats a time by Go's layout: an example, whose parts are replaced.
-fn formatted(at: &Zoned, layout: &str) -> String {
-    let mut out = String::new();
-    let mut rest = layout;
-    while !rest.is_empty() {
-        if let Some((fraction, after)) = fraction(rest, at) {
-            out.push_str(&fraction);
-            rest = after;
-            continue;
-        }
-        if let Some((part, conversion)) = PARTS.iter().find(|(part, _)| rest.starts_with(part)) {
-            let is_utc = part.starts_with('Z') && at.offset().seconds() == 0;
-            if is_utc {
-                out.push('Z');
-            } else {
-                out.push_str(&at.strftime(conversion).to_string());
-            }
-            rest = &rest[part.len()..];
-            continue;
-        }
-        let next = rest.chars().next().map_or(1, char::len_utf8);
-        out.push_str(&rest[..next]);
-        rest = &rest[next..];
+    fn json_text(&self) -> Option<String> {
+        Some(formatted(self, RFC3339))
     }
-    out
-}
 
-/// Formats a fraction of a second: `.000` with all digits, `.999` without zeros at the end. Returns it and the rest of the layout.
-fn fraction<'l>(layout: &'l str, at: &Zoned) -> Option<(String, &'l str)> {
-    let digits = layout.strip_prefix(['.', ','])?;
-    let kind = digits.chars().next().filter(|digit| matches!(digit, '0' | '9'))?;
-    let after = digits.trim_start_matches(kind);
-    let count = digits.len() - after.len();
-    // Go: a digit after it makes it another number.
-    if count > 9 || after.starts_with(|next: char| next.is_ascii_digit()) {
-        return None;
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
-    let all = format!("{:09}", at.subsec_nanosecond());
-    let shown = if kind == '9' { all[..count].trim_end_matches('0') } else { &all[..count] };
-    Some((if shown.is_empty() { String::new() } else { format!("{}{shown}", &layout[..1]) }, after))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Go, package time, "Constants": the parts of a layout.
-    #[test]
-    fn layouts() {
-        let at: Zoned = "2009-02-03T14:05:06.070809+01:00[Europe/Berlin]".parse().unwrap();
-        for (layout, want) in [
-            ("Mon Jan _2 15:04:05 2006", "Tue Feb  3 14:05:06 2009"),
-            ("Monday, 02-Jan-06 15:04:05 MST", "Tuesday, 03-Feb-09 14:05:06 CET"),
-            ("2006-01-02T15:04:05Z07:00", "2009-02-03T14:05:06+01:00"),
-            ("Mon, 02 Jan 2006 15:04:05 -0700", "Tue, 03 Feb 2009 14:05:06 +0100"),
-            ("3:04PM 3:04pm 03 1/2 4 5", "2:05PM 2:05pm 02 2/3 5 6"),
-            ("05.000 05.999999 05.999 05.0000", "06.070 06.070809 06.07 06.0708"),
-            ("002 day January", "034 day February"),
-            ("© 2006 ü %Y", "© 2009 ü %Y"),
-            ("", ""),
-        ] {
-            assert_eq!(formatted(&at, layout), want, "{layout}");
-        }
-        let utc = at.with_time_zone(TimeZone::UTC);
-        assert_eq!(formatted(&utc, "15:04Z07:00 Z0700 -07:00 MST"), "13:05Z Z +00:00 UTC");
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ use causeway_message::StatusCode;
 use super::data::Dot;
 use super::files::TemplateFolder;
 use super::request::Snapshot;
-use super::{dates, front_matter, markdown};
+use super::{dates, front_matter, markdown, random};
 
 /// Bytes of the message about a failure, for the log.
 const MESSAGE_BYTES_MAX: usize = 2048;
@@ -116,10 +116,43 @@ struct Shared {
 fn run(shared: &Rc<Shared>, name: &str, text: &[u8], dot: Dot, budget: &Budget) -> Result<Vec<u8>, String> {
     let set = Rc::new(TemplateSet::new().delimiters(&shared.delimiters[0], &shared.delimiters[1]));
     let functions = functions(shared, &set);
-    set.parse(name, text, &|name| functions.contains(name)).map_err(|error| error.to_string())?;
+    parse(&set, name, text, &functions)?;
     let mut output = Vec::new();
     let executed = set.execute_within(name, &functions, &Value::Object(Rc::new(dot)), budget, &mut output);
     executed.map(|()| output).map_err(|error| error.to_string())
+}
+
+/// Functions of Sprig that the server does not have: they make keys and certificates, encrypt, query resolvers, or read the
+/// environment. Of these, Caddy removes `expandenv`, and has an `env` of its own.
+const LEFT_OUT: [&str; 13] = [
+    "buildCustomCert",
+    "decryptAES",
+    "derivePassword",
+    "encryptAES",
+    "genCA",
+    "genCAWithKey",
+    "genPrivateKey",
+    "genSelfSignedCert",
+    "genSelfSignedCertWithKey",
+    "genSignedCert",
+    "genSignedCertWithKey",
+    "getHostByName",
+    "expandenv",
+];
+
+/// Parses a text and adds its templates to the set.
+fn parse(set: &TemplateSet, name: &str, text: &[u8], functions: &Functions) -> Result<(), String> {
+    let refused = Cell::new(None);
+    let is_function = |function: &str| {
+        refused.set(LEFT_OUT.iter().find(|left_out| **left_out == function));
+        functions.contains(function)
+    };
+    set.parse(name, text, &is_function).map_err(|mut error| {
+        if let Some(function) = refused.get() {
+            error.message = format!("function \"{function}\" is not in this server: see docs/templates.md");
+        }
+        error.to_string()
+    })
 }
 
 const NAME: Signature = Signature::fixed(&[Type::String]);
@@ -137,12 +170,10 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
     let import = move |call: &mut Call<'_>, arguments: &[Value]| {
         let set = into.upgrade().ok_or("its template is gone")?;
         let text = read(&importing, call, &arguments[0])?;
-        let known = functions(&importing, &set);
-        set.parse(&name(&importing.snapshot.request.path), &text, &|function| known.contains(function))
-            .map_err(|error| error.to_string())?;
+        parse(&set, &name(&importing.snapshot.request.path), &text, &functions(&importing, &set))?;
         Ok("".into())
     };
-    dates::with(Functions::new())
+    random::with(dates::with(Functions::new(), &dates::Clock::system()))
         .with("include", Signature::variadic(&[Type::String, Type::Any]), with(include))
         .with("import", NAME, import)
         .with("readFile", NAME, with(|shared, call, arguments| Ok(read(shared, call, &arguments[0])?.into())))

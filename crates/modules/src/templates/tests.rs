@@ -101,8 +101,8 @@ fn values_and_functions() {
         ("{{with splitFrontMatter \"+++\\nt = 2\\n+++\\nrest\"}}{{.Meta.t}}{{.Body}}{{end}}", "2\nrest"),
         ("{{with splitFrontMatter \"{\\n\\\"t\\\": 3\\n}\\nrest\"}}{{.Meta.t}}{{.Body}}{{end}}", "3\nrest"),
         (
-            "{{date \"2006-01-02\" 0 | len}} {{dateInZone \"2006-01-02 15:04\" 86400 \"UTC\"}} {{unixEpoch 5}}",
-            "10 1970-01-02 00:00 5",
+            "{{date \"2006-01-02\" 0 | len}} {{dateInZone \"2006-01-02 15:04\" 86400 \"UTC\"}} {{unixEpoch (toDate \"2006 MST\" \"1971 UTC\")}}",
+            "10 1970-01-02 00:00 31536000",
         ),
         (
             "{{if gt (now.Year) 2020}}{{now | date \"2006\" | len}}{{end}} {{default \"d\" \"\"}} {{list 1 2 | join \"-\"}}",
@@ -160,6 +160,8 @@ fn failures() {
         ("{{range 1000000000}}x{{end}}", 500),
         ("{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}", 500),
         ("{{humanize \"time:2006\" \"2020\"}}", 500),
+        ("{{genCA \"name\" 365}}", 500),
+        ("{{unixEpoch 5}}", 500),
     ] {
         let response = kit.send(&request(template));
         assert_eq!((response.status, response.text()), (status, &*format!("failed: {status}")), "{template}");
@@ -199,6 +201,21 @@ fn files() {
         "{{readFile \"../inner.txt\"}} {{fileExists \"../plain.txt\"}} {{fileExists \"/../../plain.txt\"}}",
         "inner false false",
     );
+}
+
+// docs/templates.md: Sprig's other functions are there, and the message about one that is not names that page.
+#[test]
+fn functions_that_are_left_out() {
+    let fails = json!({ "handler": "static_response", "body": "{http.error.message}" });
+    for function in ["genPrivateKey", "genCA", "encryptAES", "derivePassword", "getHostByName", "expandenv"] {
+        let body = format!("{{{{{function} \"x\"}}}}");
+        let page = json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });
+        let routes = json!([{ "handle": [{ "handler": "templates" }, page] }]);
+        let mut kit = Kit::with_errors(&registry(), &routes, &json!([{ "handle": [fails] }]));
+        let answer = kit.send(&Request::get("/"));
+        let want = format!("function \"{function}\" is not in this server: see docs/templates.md");
+        assert!(answer.status == 500 && answer.text().contains(&want), "{}", answer.text());
+    }
 }
 
 // A mistake in the configuration has its place.
