@@ -158,8 +158,8 @@ fn trimmed(text: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
 }
 
 fn trim_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    let set: std::collections::BTreeSet<char> = letters(text(&args[0])).collect();
     call.spend(text(&args[0]).len())?;
+    let set: std::collections::BTreeSet<char> = letters(text(&args[0])).collect();
     Ok(trimmed(text(&args[1]), |letter| set.contains(&letter)).into())
 }
 
