@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # In reading order
-//! - [`translate`], [`Translated`], [`Mistake`]: the syntax
+//! - [`translate()`], [`Translated`], [`Mistake`]: the syntax
 //! - [`as_characters`], [`before_repair`]: text that is not valid UTF-8
 
 mod repair;

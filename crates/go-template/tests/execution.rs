@@ -156,6 +156,18 @@ fn bounds() {
             "need more memory",
         ),
         ("{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}", "exceeded maximum template depth"),
+    ] {
+        let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
+        let text = String::from_utf8_lossy(&text);
+        assert!(kind == "error" && text.contains(want), "{template}: {kind} {text}");
+    }
+}
+
+// Functions whose results or work grow faster than their arguments keep the bounds too.
+#[test]
+fn sprig_keeps_the_bounds() {
+    let limits = ExecutionLimits { steps_max: 1_000_000, memory_bytes_max: 6 << 20, ..ExecutionLimits::default() };
+    for (template, want) in [
         ("{{untilStep 0 9223372036854775807 1}}", "need more memory"),
         ("{{seq 9223372036854775806}}", "need more memory"),
         ("{{indent 9223372036854775807 \"a\\nb\"}}", "need more memory"),
@@ -179,7 +191,7 @@ fn bounds() {
             "need",
         ),
     ] {
-        let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
+        let (kind, text) = execute(template.as_bytes(), limits);
         let text = String::from_utf8_lossy(&text);
         assert!(kind == "error" && text.contains(want), "{template}: {kind} {text}");
     }
