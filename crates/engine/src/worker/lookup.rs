@@ -1,9 +1,30 @@
 //! Look-ups in DNS, on a thread for names.
 
-use std::net::ToSocketAddrs as _;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 
 use causeway_dns as dns;
 use causeway_pipeline::worker::{DnsRecord, Families, LookupError, Question, Resolver};
+
+/// The file of names that the system's resolver reads.
+pub(super) const HOSTS: &str = "/etc/hosts";
+
+/// Resolves `host:port` with the system's resolver; blocks for as long as the servers take.
+///
+/// # Errors
+/// The resolver's.
+pub(super) fn resolve(address: &str, hosts: &Path) -> io::Result<Vec<SocketAddr>> {
+    // RFC 6761 §6.3: this name is always the loopback address. Without the file, as in a bare container, the resolver would
+    // ask a server in DNS.
+    if let Some(("localhost", port)) = address.rsplit_once(':')
+        && let Ok(port) = port.parse()
+        && !hosts.exists()
+    {
+        return Ok(vec![(Ipv6Addr::LOCALHOST, port).into(), (Ipv4Addr::LOCALHOST, port).into()]);
+    }
+    Ok(address.to_socket_addrs()?.collect())
+}
 
 /// Answers a question; blocks for as long as the servers take. `random` is the seed of all choices.
 ///
@@ -82,6 +103,23 @@ mod tests {
         assert_eq!(addresses("localhost", Families::Ipv4), Ok(vec![v4]));
         let error = addresses("127.0.0.1", Families::Ipv6).unwrap_err();
         assert_eq!(error.to_string(), "found no records of 127.0.0.1");
+    }
+
+    // RFC 6761 §6.3.
+    #[test]
+    fn localhost_needs_no_file() {
+        let ports = |hosts: &str| {
+            let found = resolve("localhost:80", Path::new(hosts)).unwrap();
+            assert!(found.iter().all(|address| address.ip().is_loopback()), "{found:?}");
+            found.iter().map(SocketAddr::port).collect::<Vec<_>>()
+        };
+        assert_eq!(ports("/nonexistent/hosts"), [80, 80]);
+        assert!(ports(HOSTS).iter().all(|port| *port == 80));
+        assert_eq!(
+            resolve("192.0.2.1:80", Path::new("/nonexistent/hosts")).unwrap(),
+            ["192.0.2.1:80".parse().unwrap()]
+        );
+        assert!(resolve("localhost:x", Path::new("/nonexistent/hosts")).is_err());
     }
 
     // A server whose name is unknown is a failure of the look-up.

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl Worker for Services {
     fn resolve(&self, address: &str) -> Result<Offloaded<io::Result<Vec<SocketAddr>>>, Busy> {
         let address = address.to_owned();
         let work = Work::of(WorkKind::Resolve).for_party("address", &address);
-        offload(self, work, move || Ok(address.to_socket_addrs()?.collect()))
+        offload(self, work, move || lookup::resolve(&address, Path::new(lookup::HOSTS)))
     }
 
     fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<Answer>, Busy> {
