@@ -1,4 +1,4 @@
-//! Packages: a `.deb`, and a tarball with a static program.
+//! Packages: a `.deb`, and a tarball with a static program for each architecture.
 //!
 //! - [`deb`]: the files of the Debian package, and `dpkg-deb` on them. Debian's own tool is on every machine that could install
 //!   the result; `cargo-deb` would be one more program to install, with a description of the package in its own format
@@ -15,12 +15,13 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 
 use crate::steps::House;
+use crate::tools;
 pub(crate) use check::step;
 
 const USAGE: &str = "usage: cargo xtask package [--binary FILE] [--out FOLDER]";
 
-/// The target of the static program.
-const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+/// The targets of the static programs.
+const STATIC_TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
 /// Runs `cargo xtask package`.
 pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
@@ -54,24 +55,32 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
         }
     };
     println!("{}", deb::build(&house, &program, &out, deb::Compression::Small)?.display());
-    match tarball(&house, &out)? {
-        Some(path) => println!("{}", path.display()),
-        None => println!(
-            "no tarball: the toolchain lacks the target {STATIC_TARGET}; `rustup target add {STATIC_TARGET}` adds it, and \
-             aws-lc needs musl-gcc (Debian: musl-tools)"
-        ),
+    for target in STATIC_TARGETS {
+        match tarball(&house, target, &program, &out)? {
+            Ok(path) => println!("{}", path.display()),
+            Err(lack) => println!("no tarball for {target}: {lack}"),
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds a tarball with the static program, the units, the pages and the scripts. `None` without the target's standard library.
-fn tarball(house: &House, out: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", STATIC_TARGET]).output()?;
+/// Builds a tarball with the static program, the units, the pages and the scripts. `native` is a program for this machine, which
+/// writes the pages. The inner error names a tool that is absent.
+fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Result<Result<PathBuf, String>> {
+    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output()?;
     if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
-        return Ok(None);
+        return Ok(Err(format!("`rustup target add {target}` installs its standard library")));
     }
+    // The libraries in C need a compiler for musl. That of zig is one for each architecture.
+    let build = if tools::find("cargo-zigbuild").is_some() {
+        "zigbuild"
+    } else if target.starts_with(std::env::consts::ARCH) && tools::find("musl-gcc").is_some() {
+        "build"
+    } else {
+        return Ok(Err("`pip install ziglang cargo-zigbuild` installs a C compiler for it".to_owned()));
+    };
     run(&mut house.cargo(&[
-        "build",
+        build,
         "--locked",
         "--profile",
         "dist",
@@ -80,11 +89,11 @@ fn tarball(house: &House, out: &Path) -> anyhow::Result<Option<PathBuf>> {
         "--bin",
         "causeway",
         "--target",
-        STATIC_TARGET,
+        target,
     ]))?;
-    let name = format!("causeway-{}-{STATIC_TARGET}", version(house)?);
+    let name = format!("causeway-{}-{target}", version(house)?);
     let folder = house.scratch("tarball")?.join(&name);
-    let program = house.target.join(STATIC_TARGET).join("dist/causeway");
+    let program = house.target.join(target).join("dist/causeway");
     install(&program, &folder.join("causeway"), 0o755)?;
     for file in ["causeway.service", "causeway-api.service", "Caddyfile", "index.html"] {
         install(&house.root.join("packaging").join(file), &folder.join(file), 0o644)?;
@@ -92,7 +101,7 @@ fn tarball(house: &House, out: &Path) -> anyhow::Result<Option<PathBuf>> {
     for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
         install(&house.root.join(license), &folder.join(license), 0o644)?;
     }
-    pages(&program, &folder.join("man"), &folder.join("completions"))?;
+    pages(native, &folder.join("man"), &folder.join("completions"))?;
     let path = out.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--create", "--gzip", "--file"]).arg(&path);
@@ -103,7 +112,7 @@ fn tarball(house: &House, out: &Path) -> anyhow::Result<Option<PathBuf>> {
         .arg(out_of(&folder)?)
         .arg(&name)
         .current_dir(&house.root))?;
-    Ok(Some(path))
+    Ok(Ok(path))
 }
 
 fn out_of(folder: &Path) -> anyhow::Result<&Path> {
