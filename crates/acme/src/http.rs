@@ -6,16 +6,20 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
+use hyper::body::Body as _;
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, Request, Response};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::ResolvesClientCert;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
@@ -60,23 +64,32 @@ impl HttpClient {
     /// # Errors
     /// If the roots cannot be read.
     pub fn through(proxy: &ProxyChoice, root: Option<&Path>) -> Result<Self, HttpError> {
-        let builder = match root {
-            None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(HttpError::SystemRoots)?,
-            Some(path) => HttpsConnectorBuilder::new().with_tls_config(trusting(path)?),
-        };
-        let connector = Connector::new(proxy)?;
-        Ok(Self::over(builder.https_or_http().enable_http1().wrap_connector(connector)))
+        let roots: Vec<_> = root.map(Path::to_owned).into_iter().collect();
+        Ok(Self::over(configured(&roots)?, Connector::new(proxy)?))
+    }
+
+    /// Makes a client that trusts the certificates in the PEM files `roots`, or the system's roots if there are none, and presents `identity`
+    /// to servers that request a client's certificate. Blocks on disk for some milliseconds.
+    ///
+    /// # Errors
+    /// If the roots cannot be read.
+    pub fn with_identity(roots: &[PathBuf], identity: Option<Arc<CertifiedKey>>) -> Result<Self, HttpError> {
+        let mut config = configured(roots)?;
+        if let Some(identity) = identity {
+            config.client_auth_cert_resolver = Arc::new(Presented(identity));
+        }
+        Ok(Self::over(config, Connector::new(&ProxyChoice::Direct)?))
     }
 
     /// Makes a client for a server that listens on a Unix socket. The host of its URLs, which are `http` ones, is only a name in requests.
     pub fn unix(socket: &Path) -> Self {
         let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-        let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
-        Self::over(builder.wrap_connector(Connector::Unix(socket.into())))
+        Self::over(config, Connector::Unix(socket.into()))
     }
 
-    fn over(connector: HttpsConnector<Connector>) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+    fn over(config: ClientConfig, connector: Connector) -> Self {
+        let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
+        let client = Client::builder(TokioExecutor::new()).build(builder.wrap_connector(connector));
         Self { client, limit: LIMIT, body_bytes_max: BODY_BYTES_MAX }
     }
 
@@ -107,6 +120,10 @@ impl HttpClient {
         let exchange = async {
             let response = self.client.request(request).await.map_err(|error| HttpError::Exchange(Box::new(error)))?;
             let (head, body) = response.into_parts();
+            // By the declared length, before the first byte is read.
+            if body.size_hint().lower() > self.body_bytes_max as u64 {
+                return Err(HttpError::TooLong(self.body_bytes_max));
+            }
             let body = Limited::new(body, self.body_bytes_max).collect().await.map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     HttpError::TooLong(self.body_bytes_max)
@@ -126,14 +143,37 @@ impl fmt::Debug for HttpClient {
     }
 }
 
-fn trusting(path: &Path) -> Result<ClientConfig, HttpError> {
-    let no_roots = || HttpError::Roots(path.to_owned());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|_| no_roots())? {
-        roots.add(certificate.map_err(|_| no_roots())?).map_err(|_| no_roots())?;
+/// Presents one certificate to every server.
+#[derive(Debug)]
+struct Presented(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Presented {
+    /// As Go's client with one certificate, this ignores the authorities that the server names: the server decides.
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
     }
-    if roots.is_empty() {
-        return Err(no_roots());
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the configuration of a client that trusts the certificates in these files, or the system's roots without any.
+fn configured(paths: &[PathBuf]) -> Result<ClientConfig, HttpError> {
+    if paths.is_empty() {
+        let builder = ClientConfig::builder().try_with_platform_verifier().map_err(HttpError::SystemRoots)?;
+        return Ok(builder.with_no_client_auth());
+    }
+    let mut roots = RootCertStore::empty();
+    for path in paths {
+        let no_roots = || HttpError::Roots(path.clone());
+        let before = roots.len();
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|_| no_roots())? {
+            roots.add(certificate.map_err(|_| no_roots())?).map_err(|_| no_roots())?;
+        }
+        if roots.len() == before {
+            return Err(no_roots());
+        }
     }
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
@@ -143,7 +183,7 @@ fn trusting(path: &Path) -> Result<ClientConfig, HttpError> {
 pub struct HttpRequest {
     method: Method,
     url: String,
-    headers: Vec<(&'static str, String)>,
+    headers: Vec<(HeaderName, String)>,
     body: Bytes,
 }
 
@@ -161,8 +201,18 @@ impl HttpRequest {
     /// Adds a header. `name` is in lower case.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+        self.headers.push((HeaderName::from_static(name), value.into()));
         self
+    }
+
+    /// Adds a header whose name is not known at build time, in any case.
+    ///
+    /// # Errors
+    /// The name is not a token.
+    pub fn named_header(mut self, name: &str, value: impl Into<String>) -> Result<Self, HttpError> {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| HttpError::HeaderName(name.to_owned()))?;
+        self.headers.push((name, value.into()));
+        Ok(self)
     }
 
     /// Adds `Authorization: Bearer TOKEN`.
@@ -197,9 +247,14 @@ impl HttpRequest {
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("Causeway"));
         for (name, value) in self.headers {
             // Some values are secrets, so the error does not show them.
-            let mut value = HeaderValue::from_str(&value).map_err(|_| HttpError::Header(name))?;
-            value.set_sensitive(name == "authorization");
-            request.headers_mut().append(HeaderName::from_static(name), value);
+            let value = HeaderValue::from_str(&value);
+            let mut value = value.map_err(|_| HttpError::Header(name.as_str().to_owned()))?;
+            value.set_sensitive(name == AUTHORIZATION);
+            if name == USER_AGENT {
+                request.headers_mut().insert(name, value);
+            } else {
+                request.headers_mut().append(name, value);
+            }
         }
         Ok(request)
     }
@@ -253,7 +308,9 @@ pub enum HttpError {
     /// The URL is not an absolute one with the scheme `http` or `https`.
     Url(String),
     /// This header's value contains a control character.
-    Header(&'static str),
+    Header(String),
+    /// This is not the name of a header.
+    HeaderName(String),
     /// The system's roots cannot be used.
     SystemRoots(rustls::Error),
     /// This file contains no root certificates as PEM, or cannot be read.
@@ -271,6 +328,7 @@ impl fmt::Display for HttpError {
         match self {
             Self::Url(url) => write!(f, "found the URL '{url}', expected one such as https://api.example/path"),
             Self::Header(name) => write!(f, "the value of the header '{name}' contains a control character"),
+            Self::HeaderName(name) => write!(f, "found '{name}', expected the name of a header"),
             Self::SystemRoots(error) => write!(f, "cannot use the system's root certificates: {error}"),
             Self::Roots(path) => write!(f, "{}: found no root certificates, expected a PEM file", path.display()),
             Self::Exchange(error) => {

@@ -31,6 +31,19 @@ impl Language {
         }
     }
 
+    /// Returns the language for a `Content-Type`: JSON if it is empty, or else that of the adapter which the subtype names.
+    ///
+    /// # Errors
+    /// It is not a media type, or names an unknown adapter.
+    pub fn by_content_type(content_type: &str) -> Result<Self, UnknownLanguage> {
+        let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match media_type.split_once('/') {
+            None if media_type.is_empty() => Ok(Self::Json),
+            None => Err(UnknownLanguage::Malformed),
+            Some((_, adapter)) => Self::by_adapter(adapter).ok_or_else(|| UnknownLanguage::Adapter(adapter.to_owned())),
+        }
+    }
+
     /// The name of Caddy's adapter; empty for JSON.
     pub fn adapter(self) -> &'static str {
         match self {
@@ -39,6 +52,27 @@ impl Language {
         }
     }
 }
+
+/// The reason why a `Content-Type` selects no language. Displays Caddy's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownLanguage {
+    /// It is not a media type.
+    Malformed,
+    /// There is no adapter of this name.
+    Adapter(String),
+}
+
+impl fmt::Display for UnknownLanguage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("malformed Content-Type"),
+            Self::Adapter(name) => write!(f, "unrecognized config adapter '{name}'"),
+        }
+    }
+}
+
+impl std::error::Error for UnknownLanguage {}
 
 /// A configuration as text.
 #[derive(Debug, Clone)]

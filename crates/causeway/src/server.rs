@@ -9,6 +9,7 @@
 //! - `certificates`: the certificates of the current configuration, obtained and renewed
 //! - `acme`: those of public authorities; `on_demand`: those for which a handshake waits
 //! - `storage`: opens the storage of certificates
+//! - `pull`: pulls configurations from another server
 //! - `measures`: the metrics of the process and the server
 //! - `source`: the file that the configuration was read from
 //! - `autosave`: the path of the last loaded configuration, for the next start
@@ -29,6 +30,7 @@ mod getters;
 mod ids;
 mod measures;
 mod on_demand;
+mod pull;
 mod source;
 mod staples;
 mod storage;
@@ -62,6 +64,7 @@ pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
 pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, Stopping};
 pub use fault::{ChangeFault, LoadFault};
 pub use ids::IdFault;
+pub use pull::PullFault;
 pub use source::ConfigFile;
 pub use storage::open_storage;
 pub use tree::{TreeFault, Verb};
@@ -70,7 +73,9 @@ pub use upgrade::{Handover, SuccessorStart, UpgradeFault, UpgradeOffer};
 use crate::admin::{self, Admin, AdminState, Rules};
 use certificates::{Custody, Reader};
 use conflicts::{refuse_conflicts, written};
+pub(crate) use control::CONFIG_BYTES_MAX;
 use control::{Command, WAITING_MAX};
+use pull::{PullTask, PulledConfig, Puller};
 
 /// Time limit for the admin API's in-flight responses after its listener closes.
 const ADMIN_GRACE: Duration = Duration::from_secs(10);
@@ -145,6 +150,8 @@ pub struct Server {
     grace: Duration,
     shutdown_delay: Duration,
     follows: Option<ConfigFile>,
+    /// Pulls the next configuration.
+    pulling: Option<PullTask>,
     fixed: Fixed,
     control: Control,
     commands: mpsc::Receiver<Command>,
@@ -232,6 +239,7 @@ impl Server {
         // The API opens before the engine starts: if a later step fails, dropping it closes its socket again.
         let admin = rules.map(|rules| Admin::open(rules, fixed.admin_state(&control), handed.admin)).transpose()?;
         let custody = fixed.custody(&loaded, certificates, None).await?;
+        let (puller, pulled) = fixed.pull(&loaded, &By::Owner).await?;
         let secure = secure(&loaded);
         let spec = EngineSpec {
             workers,
@@ -261,6 +269,7 @@ impl Server {
             grace: fixed.grace.unwrap_or(loaded.grace),
             shutdown_delay: loaded.shutdown_delay,
             follows,
+            pulling: puller.map(|puller| puller.start(pulled, control.clone())),
             fixed,
             control,
             commands,
@@ -350,6 +359,7 @@ impl Server {
     /// Drains the sites, then closes the admin API. From here on every command fails because the server is stopping.
     async fn end(mut self, done: oneshot::Sender<()>) {
         (self.fixed.stages)(&Stage::Stopping);
+        self.pulling = None;
         // Dropping a queued command drops its reply channel, so its caller gets `LoadFault::Stopping`.
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
@@ -417,6 +427,7 @@ impl Server {
     async fn leave(mut self, process: u32) {
         let grace = self.grace.as_secs();
         tracing::info!("process {process} serves now; requests of this process have {grace} s to end");
+        self.pulling = None;
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
         self.engine.leave();
@@ -432,7 +443,12 @@ impl Server {
     }
 
     async fn load(&mut self, load: LoadRequest) -> Result<(), LoadFault> {
-        self.replaced(json!({ "config": load.config }), load.force).await?;
+        if load.by == By::Pull && Some(&load.config) == self.tree.get("config") {
+            // Quietly: this is the usual result of a poll.
+            tracing::debug!("the pulled configuration is unchanged");
+            return Ok(());
+        }
+        self.replaced(json!({ "config": load.config }), load.force, &load.by).await?;
         self.changed(&load.by);
         Ok(())
     }
@@ -445,7 +461,7 @@ impl Server {
         // Change a copy, so that a failure at any step leaves the current tree intact.
         let mut tree = self.tree.clone();
         tree::change(&mut tree, change.verb, &path, change.value)?;
-        self.replaced(tree, change.force).await.map_err(ChangeFault::Load)?;
+        self.replaced(tree, change.force, &change.by).await.map_err(ChangeFault::Load)?;
         self.changed(&change.by);
         Ok(())
     }
@@ -495,9 +511,9 @@ impl Server {
     }
 
     /// Serves the configuration in `tree`, and records a refusal in the metrics.
-    async fn replaced(&mut self, tree: Value, force: Force) -> Result<(), LoadFault> {
+    async fn replaced(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadFault> {
         (self.fixed.stages)(&Stage::Loading);
-        let replaced = self.replace(tree, force).await;
+        let replaced = self.replace(tree, force, by).await;
         match &replaced {
             Ok(()) => (self.fixed.stages)(&Stage::Loaded(&self.places.borrow())),
             Err(fault) => {
@@ -510,7 +526,7 @@ impl Server {
 
     /// Serves the configuration in `tree`. Does nothing when it is unchanged and `force` allows that. Every step that
     /// can fail comes before the first change.
-    async fn replace(&mut self, tree: Value, force: Force) -> Result<(), LoadFault> {
+    async fn replace(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadFault> {
         let config = tree.get("config").cloned().unwrap_or_default();
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {
             tracing::info!("the configuration is unchanged");
@@ -518,6 +534,7 @@ impl Server {
         }
         let Compiled { ids, loaded, logs, certificates } = self.fixed.compile(config).await?;
         let custody = self.fixed.custody(&loaded, certificates, Some(&self.custody)).await?;
+        let (puller, pulled) = self.fixed.pull(&loaded, by).await?;
         let secure = secure(&loaded);
         let before = self.admin_address();
         let change = self.prepare_admin(&loaded).await?;
@@ -552,7 +569,9 @@ impl Server {
         self.ids = ids;
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
-        self.keep(tree, loaded.admin.persist).await;
+        self.keep(tree, loaded.admin.persist && *by != By::Pull).await;
+        // The former configuration's loader may be the one that waits for the end of this load.
+        self.pulling = puller.map(|puller| puller.start(pulled, self.control.clone()));
         admin::configuration_changed();
         match self.engine.places() {
             [] => tracing::info!("serving another configuration, which names no site"),
@@ -638,6 +657,18 @@ impl Fixed {
         Custody::open(&loaded.certificates, certificates, storage, &self.data, before).await
     }
 
+    /// Returns the puller of the next configuration, and the configuration that it pulls at once.
+    async fn pull(&self, loaded: &Loaded, by: &By) -> Result<(Option<Puller>, Option<PulledConfig>), LoadFault> {
+        let Some(pull) = &loaded.admin.pull else { return Ok((None, None)) };
+        let puller = Puller::new(pull, &self.directives, &self.environment);
+        let fault = |fault| LoadFault::Pull(puller.name().to_owned(), fault);
+        if *by == By::Pull && puller.is_immediate() {
+            return Err(fault(PullFault::Recursive));
+        }
+        let pulled = puller.pull_at_once().await.map_err(fault)?;
+        Ok((Some(puller), pulled))
+    }
+
     /// Returns the admin API's rules under this configuration; `None` when it is off.
     fn rules(&self, loaded: &Loaded) -> Option<Rules> {
         let admin = &loaded.admin;
@@ -673,6 +704,7 @@ fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compil
     let loaded = plan::load_with(&config, registry, &|sources, storage| reader.names_of(sources, storage))
         .map_err(LoadFault::Config)?;
     acme::check(&loaded.certificates).map_err(LoadFault::Config)?;
+    pull::check(loaded.admin.pull.as_ref()).map_err(LoadFault::Config)?;
     Ok(Compiled { ids, loaded, logs, certificates: reader.into_read() })
 }
 

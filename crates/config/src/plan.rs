@@ -28,7 +28,7 @@ use causeway_pipeline::{Build, BuildError, ListenerSpec, MetricsSpec, Plan, Prot
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-pub use admin::{Admin, AdminAddress, Switch};
+pub use admin::{Admin, AdminAddress, ConfigPull, HttpLoader, LoaderCredentials, Switch};
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSource, Certificates,
     DnsChallenge, DnsProvider, KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, ProxySetting,

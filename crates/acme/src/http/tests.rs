@@ -36,6 +36,22 @@ async fn a_response_has_bounds() {
     assert!(matches!(slow, Err(HttpError::Slow(_))));
 }
 
+// A header whose name comes from a configuration. A second User-Agent would be a list, which it is not (RFC 9110 §10.1.5).
+#[tokio::test]
+async fn headers_of_any_name() {
+    let double = Double::new(&[("200 OK", "")]).await;
+    let request = HttpRequest::get(&double.url).named_header("X-Key", "a").unwrap().named_header("x-key", "b").unwrap();
+    let request = request.named_header("User-Agent", "tester").unwrap();
+    HttpClient::new(None).unwrap().send(request).await.unwrap();
+    let received = &double.received()[0];
+    let values = |name: &str| {
+        received.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| &**value).collect::<Vec<_>>()
+    };
+    assert_eq!((values("x-key"), values("user-agent")), (vec!["a", "b"], vec!["tester"]));
+    let refused = HttpRequest::get(&double.url).named_header("a b", "").err().unwrap();
+    assert_eq!(refused.to_string(), "found 'a b', expected the name of a header");
+}
+
 #[tokio::test]
 async fn mistakes_are_errors_without_secrets() {
     let client = HttpClient::new(None).unwrap();

@@ -17,10 +17,9 @@ use serde_json::{Map, Value, json};
 use super::answer::{AdminResponse, MediaType, warnings};
 use super::{AdminState, causal};
 use crate::document::{AdaptedDocument, Document, Language, log_warnings};
-use crate::server::{Attempt, By, CertificateStatus, Change, ChangeFault, Force, LoadFault, LoadRequest, Status, Verb};
-
-/// Largest configuration, 64 MiB. A larger one gets status 413.
-const BODY_BYTES_MAX: usize = 64 << 20;
+use crate::server::{
+    Attempt, By, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeFault, Force, LoadFault, LoadRequest, Status, Verb,
+};
 
 /// A command of the API, without the request's body.
 pub(super) enum AdminCommand {
@@ -66,7 +65,7 @@ impl AdminCommand {
     pub(super) fn body_bytes_max(&self) -> usize {
         match self {
             Self::Causal(_) | Self::Upgrade { .. } => causal::BODY_BYTES_MAX,
-            _ => BODY_BYTES_MAX,
+            _ => CONFIG_BYTES_MAX,
         }
     }
 }
@@ -285,7 +284,7 @@ impl CommandContext {
         by: By,
     ) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
-        let text = text(body, BODY_BYTES_MAX).await?;
+        let text = text(body, CONFIG_BYTES_MAX).await?;
         // DEVIATES from Caddy, which treats an empty body as `null` and stops serving: a client whose file is missing
         // sends an empty body.
         if text.is_empty() {
@@ -316,7 +315,7 @@ impl CommandContext {
 
     async fn adapt(&self, content_type: &str, body: Option<IncomingBody>) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
-        let text = text(body, BODY_BYTES_MAX).await?;
+        let text = text(body, CONFIG_BYTES_MAX).await?;
         if language == Language::Json {
             let value = self.parsed(text).await?.map_err(|words| AdminResponse::error(400, words))?;
             return Ok(AdminResponse::json(&json!({ "result": value })));
@@ -330,7 +329,7 @@ impl CommandContext {
 
     /// Parses the value that a change sets. An empty body means null.
     async fn value(&self, body: Option<IncomingBody>) -> Result<Value, AdminResponse> {
-        let text = text(body, BODY_BYTES_MAX).await?;
+        let text = text(body, CONFIG_BYTES_MAX).await?;
         if text.is_empty() {
             return Ok(Value::Null);
         }
@@ -449,15 +448,9 @@ fn status_of(fault: &LoadFault) -> u16 {
     }
 }
 
-/// Returns the configuration's language for a media type: JSON unless the subtype names another adapter.
+/// Returns the configuration's language for a media type.
 fn language(content_type: &str) -> Result<Language, AdminResponse> {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match media_type.split_once('/') {
-        None if media_type.is_empty() => Ok(Language::Json),
-        None => Err(AdminResponse::error(400, "malformed Content-Type")),
-        Some((_, adapter)) => Language::by_adapter(adapter)
-            .ok_or_else(|| AdminResponse::error(400, format!("unrecognized config adapter '{adapter}'"))),
-    }
+    Language::by_content_type(content_type).map_err(|unknown| AdminResponse::error(400, unknown.to_string()))
 }
 
 /// Reads the whole body. Beyond `bytes_max` the error is status 413.

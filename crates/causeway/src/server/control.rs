@@ -15,6 +15,9 @@ use super::upgrade::UpgradeFault;
 /// Commands queued before senders have to wait. Each may carry a whole configuration.
 pub(super) const WAITING_MAX: usize = 16;
 
+/// Largest configuration that another program sends, as text: 64 MiB.
+pub(crate) const CONFIG_BYTES_MAX: usize = 64 << 20;
+
 /// A handle to a running server. The server executes commands one at a time, in the order of their arrival.
 #[derive(Clone)]
 pub struct Control(mpsc::Sender<Command>);
@@ -47,6 +50,9 @@ pub enum By {
     /// A client of the API, with the source file if the request names one. When it is a different file, the server
     /// stops following its own.
     Peer(Option<ConfigFile>),
+    /// The running configuration, which pulls the next one (`admin.config.load`). As Caddy documents it, the next one is not kept for
+    /// `run --resume`, and must not pull another one at once.
+    Pull,
 }
 
 /// A change to one value of the configuration.

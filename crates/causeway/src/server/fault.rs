@@ -7,6 +7,7 @@ use causeway_engine::StartError;
 use causeway_pipeline::ListeningSocket;
 
 use super::ids::IdFault;
+use super::pull::PullFault;
 use super::tree::TreeFault;
 
 /// The reason why a configuration is not served.
@@ -21,6 +22,8 @@ pub enum LoadFault {
     Certificates(causeway_certs::Error),
     /// A client for an endpoint of on-demand TLS cannot be made.
     OnDemand(causeway_acme::http::HttpError),
+    /// The configuration pulls another one from this URL, which has none.
+    Pull(String, PullFault),
     /// A site cannot bind its address, or the system cannot start a worker thread.
     Sites(StartError),
     /// The admin API cannot bind the address that the configuration or the environment sets.
@@ -48,6 +51,7 @@ impl fmt::Display for LoadFault {
             Self::Config(error) => error.fmt(f),
             Self::Certificates(error) => error.fmt(f),
             Self::OnDemand(error) => write!(f, "on-demand TLS: {error}"),
+            Self::Pull(from, fault) => write!(f, "pulling a configuration from {from}: {fault}"),
             Self::Sites(error) => error.fmt(f),
             Self::Admin(address, StartError::Bind(bind)) => {
                 write!(f, "the admin API cannot listen on {address}: ")?;

@@ -8,6 +8,7 @@
 //! - `slow_clients`: minimum rates of transfers
 //! - `service_manager`: inherited sockets, and messages to systemd
 //! - `api`: the admin API, call by call; `api_loads`: loads on a running server
+//! - `remote_admin`: configurations that a server pulls, its identity, and the remote admin API
 //! - `causal`: the causal profiler, through the API and with its command
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
 //! - `background`: `start`, `stop`, `reload`, and the small commands
@@ -67,6 +68,7 @@ mod proxy_protocol;
 mod quick;
 mod rate_limits;
 mod redis;
+mod remote_admin;
 mod reverse_proxy;
 mod run;
 mod service_manager;

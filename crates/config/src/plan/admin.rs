@@ -2,13 +2,20 @@
 //!
 //! All of Caddy's keys are known. A key that is not implemented is rejected by its path, so that an operator cannot
 //! rely on a remote endpoint that does not exist.
+//!
+//! - `pull`: the server that a configuration is pulled from
 
+mod pull;
+
+use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{Build, BuildError, ListeningSocket, Registry};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::storage::{self, Storage};
 use super::{RootConfig, address};
+
+pub use pull::{ConfigPull, HttpLoader, LoaderCredentials};
 
 /// The configuration of the admin API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +30,8 @@ pub struct Admin {
     pub origins: Option<Vec<String>>,
     /// Whether the configuration is saved for `run --resume`.
     pub persist: bool,
+    /// The server that has the next configuration.
+    pub pull: Option<ConfigPull>,
 }
 
 /// On or off.
@@ -70,7 +79,7 @@ struct PersistenceConfig {
     #[serde(default)]
     load: Option<Value>,
     #[serde(default)]
-    load_delay: Option<Value>,
+    load_delay: Option<DurationConfig>,
 }
 
 #[derive(Deserialize, Default)]
@@ -141,10 +150,9 @@ impl AdminConfig {
             refuse_present(key, value.as_ref(), expected, build)?;
         }
         let config = self.config.as_ref();
-        build.at("config", |build| {
-            let expected = "nothing: configuration loaders are not built";
-            refuse_present("load", config.and_then(|config| config.load.as_ref()), expected, build)?;
-            refuse_present("load_delay", config.and_then(|config| config.load_delay.as_ref()), expected, build)
+        let pull = build.at("config", |build| match config {
+            Some(config) => pull::read(config.load.as_ref(), config.load_delay.as_ref(), build),
+            None => Ok(None),
         })?;
         let listen = match &*self.listen {
             "" => None,
@@ -156,6 +164,7 @@ impl AdminConfig {
             enforce_origin: self.enforce_origin,
             origins: self.origins.clone(),
             persist: config.and_then(|config| config.persist).unwrap_or(true),
+            pull,
         })
     }
 }
@@ -189,7 +198,8 @@ mod tests {
     // Caddy's documentation of `admin`: on at localhost:2019 by default, `config.persist` on.
     #[test]
     fn what_is_said_of_the_admin_api() {
-        let silent = Admin { switch: Switch::On, listen: None, enforce_origin: false, origins: None, persist: true };
+        let silent =
+            Admin { switch: Switch::On, listen: None, enforce_origin: false, origins: None, persist: true, pull: None };
         let at = |host: &str, listen: &str| {
             let listen = AdminAddress { host: host.into(), listen: AdminAddress::parse(listen, "").unwrap().listen };
             Admin { listen: Some(listen), ..silent.clone() }
@@ -254,14 +264,6 @@ mod tests {
             (
                 json!({ "admin": { "remote": {} } }),
                 "admin.remote: found '{}', expected nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\"",
-            ),
-            (
-                json!({ "admin": { "config": { "load": { "module": "http" } } } }),
-                "admin.config.load: found '{\"module\":\"http\"}', expected nothing: configuration loaders are not built",
-            ),
-            (
-                json!({ "admin": { "config": { "load_delay": "1s" } } }),
-                "admin.config.load_delay: found '\"1s\"', expected nothing: configuration loaders are not built",
             ),
             (
                 json!({ "storage": { "module": "consul" } }),

@@ -1,0 +1,344 @@
+//! Pulls configurations from another server: `admin.config.load`.
+//!
+//! ```text
+//!            ┌─────────── failed, refused or unchanged ───────────┐
+//!            ▼                                                    │
+//!  load_delay ──► request, repeated for a moment ──► adapt ──► load ──► the new configuration's own `load`, if any
+//! ```
+//! Without `load_delay` the request is a part of the load of the configuration that has the loader: if it fails, that configuration is
+//! refused.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, LIMIT, Method};
+use causeway_certs::LoadedSource;
+use causeway_config::caddyfile::Directives;
+use causeway_config::plan::{CertificateFiles, ConfigPull, HttpLoader, LoadError, LoaderCredentials};
+use causeway_engine::certificate::CertifiedKey;
+use causeway_pipeline::BuildError;
+use causeway_pipeline::build::Problem;
+use tokio::task::AbortHandle;
+
+use super::Environment;
+use super::acme::blocking;
+use super::control::{By, CONFIG_BYTES_MAX, Control, Force, LoadRequest};
+use crate::document::{AdaptedDocument, Document, Language, UnknownLanguage, log_warnings};
+
+/// Attempts of one pull, and the pause between two; Caddy's numbers.
+const ATTEMPTS_MAX: usize = 10;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
+/// No attempt begins later than this after the first: a server that lets each attempt time out gets one.
+const ATTEMPTS_FOR: Duration = Duration::from_secs(5);
+/// The shortest pause between two pulls, so that a unit forgotten in `load_delay` does not flood a server.
+const DELAY_MIN: Duration = Duration::from_millis(100);
+
+/// The reason why a server has no configuration for this one.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PullFault {
+    /// The client's certificate or key cannot be read.
+    Credentials(causeway_certs::Error),
+    /// The request could not be sent, or its response is not complete.
+    Exchange(HttpError),
+    /// A status that comes with no configuration.
+    Status(u16),
+    /// The response selects no configuration adapter.
+    Language(UnknownLanguage),
+    /// The response is empty.
+    Empty,
+    /// The response is not UTF-8.
+    NoText,
+    /// The response is JSON, but not an object.
+    NoObject,
+    /// The response is not in its language: the reason, with its place.
+    Mistake(String),
+    /// Adapting the response failed inside the server; its thread has reported the panic.
+    Broken(String),
+    /// A pulled configuration pulls another one at once.
+    Recursive,
+}
+
+impl PullFault {
+    /// Whether another attempt may succeed a moment later.
+    fn is_brief(&self) -> bool {
+        match self {
+            Self::Exchange(HttpError::Exchange(_) | HttpError::Slow(_)) => true,
+            // As in Caddy.
+            Self::Status(status) => !(200..500).contains(status),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for PullFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credentials(error) => error.fmt(f),
+            Self::Exchange(error) => error.fmt(f),
+            Self::Status(status @ 300..400) => {
+                write!(f, "found status {status}, expected a configuration: redirects are not followed")
+            }
+            Self::Status(status) => write!(f, "found status {status}, expected a configuration"),
+            Self::Language(unknown) => unknown.fmt(f),
+            Self::Empty => f.write_str("found an empty response, expected a configuration"),
+            Self::NoText => f.write_str("found bytes that are not UTF-8, expected a configuration"),
+            Self::NoObject => f.write_str("found JSON that is not an object, expected a configuration"),
+            Self::Mistake(words) | Self::Broken(words) => f.write_str(words),
+            Self::Recursive => f.write_str(
+                "found a `load` without `load_delay` in a pulled configuration, expected a delay: it would pull again at once",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PullFault {}
+
+/// Everything that a configuration with a loader needs to pull another one.
+#[derive(Clone)]
+pub(super) struct Puller {
+    loader: Arc<HttpLoader>,
+    /// `None`: one pull, while the configuration is loaded.
+    delay: Option<Duration>,
+    /// The URL without the parts that may hold secrets.
+    name: Arc<str>,
+    directives: Arc<Directives>,
+    environment: Environment,
+}
+
+/// A configuration that a server has sent, adapted.
+pub(super) struct PulledConfig {
+    document: Document,
+    adapted: AdaptedDocument,
+}
+
+/// The background work of a configuration's loader. Dropping it ends the work.
+pub(super) struct PullTask(AbortHandle);
+
+impl Drop for PullTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Checks the settings of a loader, as far as the configuration's own code does not.
+pub(super) fn check(pull: Option<&ConfigPull>) -> Result<(), LoadError> {
+    let Some(adapter) = pull.map(|pull| &*pull.loader.adapter) else { return Ok(()) };
+    if Language::by_adapter(adapter).is_some() {
+        return Ok(());
+    }
+    let problem = Problem::Value { found: adapter.to_owned(), expected: "caddyfile or json".into() };
+    Err(BuildError { path: "admin.config.load.adapter".to_owned(), problem }.into())
+}
+
+impl Puller {
+    pub(super) fn new(pull: &ConfigPull, directives: &Arc<Directives>, environment: &Environment) -> Self {
+        Self {
+            loader: Arc::new(pull.loader.clone()),
+            delay: pull.delay.map(|delay| delay.max(DELAY_MIN)),
+            name: name_of(&pull.loader.url).into(),
+            directives: Arc::clone(directives),
+            environment: Arc::clone(environment),
+        }
+    }
+
+    /// The server's URL, for messages.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Pulls the configuration now, if it is a part of the load.
+    ///
+    /// # Errors
+    /// The last attempt's reason.
+    pub(super) async fn pull_at_once(&self) -> Result<Option<PulledConfig>, PullFault> {
+        match self.delay {
+            None => self.pull().await.map(Some),
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Whether a load of this configuration includes a pull.
+    pub(super) fn is_immediate(&self) -> bool {
+        self.delay.is_none()
+    }
+
+    /// Loads `pulled`, or else pulls again and again. Must run in the server's runtime.
+    pub(super) fn start(self, pulled: Option<PulledConfig>, control: Control) -> PullTask {
+        let work = async move {
+            match (pulled, self.delay) {
+                (Some(pulled), _) => {
+                    if let Err(words) = self.load(pulled, &control).await {
+                        tracing::error!("{words}; keeping the configuration that pulled it");
+                    }
+                }
+                (None, Some(delay)) => self.poll(delay, &control).await,
+                (None, None) => {}
+            }
+        };
+        PullTask(tokio::spawn(work).abort_handle())
+    }
+
+    /// Pulls and loads until another configuration replaces this one, which aborts the task.
+    async fn poll(&self, delay: Duration, control: &Control) {
+        // The last cause, so that a repeated one is logged once.
+        let mut complaint = String::new();
+        while !control.is_stopping() {
+            tokio::time::sleep(delay).await;
+            let done = match self.pull().await {
+                Ok(pulled) => self.load(pulled, control).await,
+                Err(fault) => Err(format!("pulling a configuration from {}: {fault}", self.name)),
+            };
+            match done {
+                Ok(()) if complaint.is_empty() => {}
+                Ok(()) => {
+                    tracing::info!("{} has a configuration that can be served again", self.name);
+                    complaint.clear();
+                }
+                Err(words) if words != complaint => {
+                    tracing::error!("{words}; keeping the current configuration");
+                    complaint = words;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Loads a configuration, unless it is the running one.
+    async fn load(&self, pulled: PulledConfig, control: &Control) -> Result<(), String> {
+        let PulledConfig { document, adapted } = pulled;
+        let request = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: By::Pull };
+        control.load(request).await.map_err(|fault| document.explain_fault(&adapted, &fault))
+    }
+
+    async fn pull(&self) -> Result<PulledConfig, PullFault> {
+        let loader = Arc::clone(&self.loader);
+        // The files of roots and certificates are read again each time, so that renewed ones are used.
+        let client = blocking(move || client(&loader)).await.map_err(PullFault::Broken)??;
+        let response = self.response(&client).await?;
+        let language = match &*self.loader.adapter {
+            "" => Language::by_content_type(response.header("content-type").unwrap_or_default()),
+            adapter => Language::by_content_type(&format!("text/{adapter}")),
+        };
+        let language = language.map_err(PullFault::Language)?;
+        let (name, directives) = (self.name.to_string(), Arc::clone(&self.directives));
+        let environment = Arc::clone(&self.environment);
+        let adapt = move || adapt(name, &response, language, &directives, &environment);
+        blocking(adapt).await.map_err(PullFault::Broken)?
+    }
+
+    /// Returns the first response with a status of success, after several attempts if necessary.
+    async fn response(&self, client: &HttpClient) -> Result<HttpResponse, PullFault> {
+        let begun = Instant::now();
+        let mut attempt = 1;
+        loop {
+            let fault = match self.request() {
+                Ok(request) => match client.send(request).await {
+                    Ok(response) if response.status.is_success() => return Ok(response),
+                    Ok(response) => PullFault::Status(response.status.as_u16()),
+                    Err(error) => PullFault::Exchange(error),
+                },
+                Err(error) => PullFault::Exchange(error),
+            };
+            if !fault.is_brief() || attempt == ATTEMPTS_MAX || begun.elapsed() >= ATTEMPTS_FOR {
+                return Err(fault);
+            }
+            tracing::debug!(attempt, "pulling a configuration from {}: {fault}", self.name);
+            attempt += 1;
+            tokio::time::sleep(ATTEMPT_PAUSE).await;
+        }
+    }
+
+    fn request(&self) -> Result<HttpRequest, HttpError> {
+        let HttpLoader { method, url, headers, .. } = &*self.loader;
+        // The plan has checked that it is a token.
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
+        let request = HttpRequest::new(method, url.clone());
+        headers.iter().try_fold(request, |request, (name, value)| request.named_header(name, value.0.clone()))
+    }
+}
+
+/// Makes the client of one pull. Blocks on disk.
+fn client(loader: &HttpLoader) -> Result<HttpClient, PullFault> {
+    let credentials = match &loader.credentials {
+        LoaderCredentials::Anonymous => None,
+        LoaderCredentials::Files(files) => Some(read(files)?),
+    };
+    let client = HttpClient::with_identity(&loader.roots, credentials).map_err(PullFault::Exchange)?;
+    Ok(client.limit(loader.limit.unwrap_or(LIMIT)).body_bytes_max(CONFIG_BYTES_MAX))
+}
+
+fn read(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, PullFault> {
+    let CertificateFiles { certificate, key } = files.clone();
+    let key = key.unwrap_or_else(|| certificate.clone());
+    let loaded =
+        causeway_certs::load(&[LoadedSource::Files { certificate: certificate.clone(), key, tags: Vec::new() }]);
+    let first = loaded.map_err(PullFault::Credentials)?.into_iter().next();
+    let missing = || causeway_certs::Error::BadCertificate(certificate.display().to_string(), "it is empty".to_owned());
+    first.map(|certificate| certificate.signed()).ok_or_else(|| PullFault::Credentials(missing()))
+}
+
+/// Adapts a response. May take long, and may read the files that a Caddyfile imports.
+fn adapt(
+    name: String,
+    response: &HttpResponse,
+    language: Language,
+    directives: &Directives,
+    environment: &Environment,
+) -> Result<PulledConfig, PullFault> {
+    if response.body.is_empty() {
+        return Err(PullFault::Empty);
+    }
+    let text = std::str::from_utf8(&response.body).map_err(|_| PullFault::NoText)?;
+    let document = Document { name, text: text.to_owned(), language };
+    let adapted = document.adapt(directives, &**environment);
+    let mut adapted = adapted.map_err(|mistake| PullFault::Mistake(mistake.to_string()))?;
+    if !adapted.json.is_object() {
+        return Err(PullFault::NoObject);
+    }
+    adapted.warnings.extend(document.root_warnings(&adapted.json));
+    log_warnings(&adapted.warnings);
+    Ok(PulledConfig { document, adapted })
+}
+
+/// Returns a URL without user information, query and fragment.
+fn name_of(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_secrets() {
+        for (url, want) in [
+            ("http://a.example", "http://a.example"),
+            ("https://user:password@a.example:1/x?key=1#y", "https://a.example:1/x"),
+            ("http://a.example?key=1@b", "http://a.example"),
+            ("http://a.example/x@y", "http://a.example/x@y"),
+        ] {
+            assert_eq!(name_of(url), want);
+        }
+    }
+
+    // Caddy repeats a request after a failed connection and after statuses outside of 200 to 499.
+    #[test]
+    fn causes_that_may_be_brief() {
+        let brief = |status| PullFault::Status(status).is_brief();
+        assert_eq!([100, 301, 404, 499, 500, 503].map(brief), [true, false, false, false, true, true]);
+        assert!(PullFault::Exchange(HttpError::Slow(LIMIT)).is_brief());
+        for lasting in [
+            PullFault::Exchange(HttpError::TooLong(1)),
+            PullFault::Exchange(HttpError::Url(String::new())),
+            PullFault::Empty,
+        ] {
+            assert!(!lasting.is_brief(), "{lasting:?}");
+        }
+    }
+}
