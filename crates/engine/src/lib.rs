@@ -47,5 +47,5 @@ pub use server::{Engine, EngineSpec, Pools, Pulse, StartError};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;
 pub use tls::{
-    Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, TicketKeys, TlsError, certificate,
+    Certificates, ClientTrust, ObtainedCertificate, SessionTickets, SoughtCertificate, TicketKeys, TlsError, certificate,
 };

@@ -43,6 +43,7 @@ use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
 
+pub use client::ClientTrust;
 pub(crate) use connect::{Connected, Connector};
 pub(crate) use handshake::{Secured, begin};
 pub use plan::TlsError;

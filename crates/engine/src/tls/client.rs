@@ -1,9 +1,11 @@
 //! Client authentication: Caddy's four modes as rustls verifiers.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use causeway_pipeline::{ClientAuthentication, ClientAuthenticationMode as Mode};
 use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -44,6 +46,42 @@ pub(super) fn verifier(
     Ok(Arc::new(Shown { chain, authorities, leaves, is_mandatory, provider: Arc::clone(provider) }))
 }
 
+/// Certificates that stand for clients: those with the same key, and those whose certificates lead to one of them. For the choice
+/// among the clients that a listener with `RequireAndVerify` has admitted.
+#[derive(Debug, Clone)]
+pub struct ClientTrust {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// The keys of the certificates, as SubjectPublicKeyInfo.
+    keys: Vec<Vec<u8>>,
+}
+
+impl ClientTrust {
+    /// `certificates` are in DER.
+    ///
+    /// # Errors
+    /// There is none, or one is malformed: the reason, with its index.
+    pub fn new(certificates: &[Vec<u8>]) -> Result<Self, String> {
+        let mode = Mode::RequireAndVerify;
+        let spec = ClientAuthentication { mode, authorities: certificates.to_vec(), leaves: Vec::new() };
+        let verifier = verifier(&spec, &Arc::new(default_provider()))?;
+        let keys = certificates.iter().filter_map(|der| version1::public_key(&CertificateDer::from(&der[..])));
+        Ok(Self { verifier, keys: keys.collect() })
+    }
+
+    /// Whether the certificates stand for the client that has proved to have the key of `leaf`. `intermediates` are the other
+    /// certificates that the client sent: they count only as far as signatures lead through them. Costs a few signature checks.
+    pub fn includes(&self, leaf: &[u8], intermediates: &[Box<[u8]>], now: SystemTime) -> bool {
+        let leaf = CertificateDer::from(leaf);
+        if version1::public_key(&leaf).is_some_and(|key| self.keys.contains(&key)) {
+            return true;
+        }
+        let intermediates: Vec<_> = intermediates.iter().map(|der| CertificateDer::from(&der[..])).collect();
+        // A clock before 1970 verifies nothing.
+        let Ok(now) = now.duration_since(SystemTime::UNIX_EPOCH) else { return false };
+        self.verifier.verify_client_cert(&leaf, &intermediates, UnixTime::since_unix_epoch(now)).is_ok()
+    }
+}
+
 /// Verifies a client's certificate. The client always proves that it has the certificate's key; the mode decides whether the
 /// chain must lead to an authority, and a list of leaves may restrict the certificate further.
 #[derive(Debug)]
@@ -74,8 +112,12 @@ impl ClientCertVerifier for Shown {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         if let Some(chain) = &self.chain {
-            // webpki refuses X.509 version 1, which Go accepts and old client certificates have.
-            if version1::is_version1(leaf) {
+            // As Go: a certificate in the pool is its own chain. webpki refuses it as a leaf if it is marked as a CA, which
+            // self-signed certificates usually are.
+            if self.authorities.iter().any(|authority| authority[..] == **leaf) {
+                version1::verify_listed(leaf, now)?;
+            } else if version1::is_version1(leaf) {
+                // webpki refuses X.509 version 1, which Go accepts and old client certificates have.
                 let algorithms = &self.provider.signature_verification_algorithms;
                 version1::verify_client(leaf, &self.authorities, now, algorithms)?;
             } else {
@@ -117,5 +159,67 @@ impl ClientCertVerifier for Shown {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+
+    use super::*;
+
+    type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+    fn authority(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Issuer {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        change(&mut params);
+        Issuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    }
+
+    fn signed(by: &Issuer) -> Vec<u8> {
+        let params = CertificateParams::new(["client".to_owned()]).unwrap();
+        params.signed_by(&KeyPair::generate().unwrap(), by).unwrap().der().to_vec()
+    }
+
+    // Go's x509.Verify: a certificate in the pool is a chain by itself, if it is valid and for clients.
+    #[test]
+    fn a_listed_certificate_is_its_own_chain() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let verify = |listed: &Issuer, now: Duration| {
+            let authorities = vec![listed.der().to_vec()];
+            let spec = ClientAuthentication { mode: Mode::RequireAndVerify, authorities, leaves: Vec::new() };
+            let verifier = verifier(&spec, &Arc::new(default_provider())).unwrap();
+            verifier.verify_client_cert(listed.der(), &[], UnixTime::since_unix_epoch(now)).map(|_| ())
+        };
+        let ca = authority("ca", |_| {});
+        assert_eq!(verify(&ca, now), Ok(()));
+        assert_eq!(verify(&ca, Duration::from_secs(1)), Err(CertificateError::NotValidYet.into()));
+        for (usage, want) in [
+            (ExtendedKeyUsagePurpose::ClientAuth, Ok(())),
+            (ExtendedKeyUsagePurpose::Any, Ok(())),
+            (ExtendedKeyUsagePurpose::ServerAuth, Err(CertificateError::InvalidPurpose.into())),
+        ] {
+            let listed = authority("ca", |params| params.extended_key_usages = vec![usage.clone()]);
+            assert_eq!(verify(&listed, now), want, "{usage:?}");
+        }
+    }
+
+    // A certificate that a client merely sends proves nothing: anyone can have it.
+    #[test]
+    fn clients_that_certificates_stand_for() {
+        let (ours, other) = (authority("ours", |_| {}), authority("other", |_| {}));
+        let trust = ClientTrust::new(&[ours.der().to_vec()]).unwrap();
+        let now = SystemTime::now();
+        let (member, stranger) = (signed(&ours), signed(&other));
+        assert!(trust.includes(ours.der(), &[], now));
+        assert!(trust.includes(&member, &[], now));
+        assert!(!trust.includes(&stranger, &[], now));
+        assert!(!trust.includes(&stranger, &[ours.der()[..].into(), member[..].into()], now));
+        assert!(!trust.includes(b"no certificate", &[ours.der()[..].into()], now));
+        assert!(!trust.includes(&member, &[], SystemTime::UNIX_EPOCH - Duration::from_secs(1)));
+        assert!(ClientTrust::new(&[]).is_err() && ClientTrust::new(&[vec![0x30, 0]]).is_err());
     }
 }

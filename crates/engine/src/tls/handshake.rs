@@ -434,13 +434,16 @@ impl Handshake {
     /// Builds the transport and passes the connection to `carry`, which starts its own task.
     fn hand_over(self, session: ServerSession, name: Option<Box<str>>, carry: impl FnOnce(Secured)) {
         let Session { tls, inbound, .. } = session;
+        // Go's server gets the whole chain too, and the remote admin API grants permissions by its authorities.
+        let chain = tls.peer_certificates().unwrap_or_default();
         let facts = TlsFacts {
             version: names::version_name(tls.protocol_version()),
             cipher_suite: tls.negotiated_cipher_suite().map_or("", names::suite_name),
             protocol: tls.alpn_protocol().and_then(names::protocol).unwrap_or(""),
             server_name: name,
             resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
-            client_certificate: tls.peer_certificates().and_then(|chain| Some(chain.first()?.as_ref().into())),
+            client_certificate: chain.first().map(|leaf| leaf.as_ref().into()),
+            client_intermediates: chain.iter().skip(1).map(|known| known.as_ref().into()).collect(),
         };
         let Ok((secrets, keys)) = tls.dangerous_into_kernel_connection() else {
             tracing::error!(peer = %self.ends, "rustls exported no keys after a TLS handshake");

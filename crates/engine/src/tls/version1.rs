@@ -98,6 +98,22 @@ pub(super) fn verify_client(
     if is_signed { Ok(()) } else { Err(CertificateError::UnknownIssuer.into()) }
 }
 
+/// Verifies a client's certificate that is itself one of the authorities, of any version: it is valid at `now`, and its extended key
+/// usages, if it has any, include client authentication (RFC 5280 §4.2.1.12).
+pub(super) fn verify_listed(client: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let leaf = parse(client)?;
+    verify_time(&leaf, now)?;
+    match leaf.extended_key_usage().map_err(|_| BAD)? {
+        Some(usage) if !usage.value.client_auth && !usage.value.any => Err(CertificateError::InvalidPurpose.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the SubjectPublicKeyInfo of a certificate in DER; `None` when it does not parse.
+pub(super) fn public_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    Some(parse(certificate).ok()?.public_key().raw.to_vec())
+}
+
 /// Checks the validity period, both ends included.
 fn verify_time(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error> {
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);

@@ -156,7 +156,7 @@ const ACTS: &[(&str, Enter)] = &[
     ("tls", |cx, _| {
         let arrival = cx.arrival();
         let facts = arrival.tls.as_deref().map(|facts| {
-            let TlsFacts { version, cipher_suite, protocol, server_name, resumed, client_certificate } = facts;
+            let TlsFacts { version, cipher_suite, protocol, server_name, resumed, client_certificate, .. } = facts;
             let certificate = client_certificate.as_ref().map(|certificate| certificate.der().len());
             format!("{version} {cipher_suite} {protocol} {server_name:?} {resumed} {certificate:?}")
         });

@@ -32,6 +32,7 @@ fn facts() -> TlsFacts {
         server_name: Some("a.test".into()),
         resumed: false,
         client_certificate: None,
+        client_intermediates: Vec::new(),
     }
 }
 
