@@ -3,6 +3,7 @@
 //! In reading order:
 //! - [`Admin`]: the listener, with a plan that consists of one handler
 //! - `rules`: the checks of Host and Origin
+//! - `remote`: the clients of the remote listener, and their permissions
 //! - `handler`: the handler; parses a request into a command
 //! - `work`: executes commands on the server
 //! - `causal`: executes commands on the causal profiler
@@ -13,6 +14,7 @@
 mod answer;
 mod causal;
 mod handler;
+mod remote;
 mod rules;
 mod work;
 
@@ -27,9 +29,10 @@ use causeway_pipeline::{BoundAddress, Build, ListenerSpec, Metrics, Plan, Regist
 use serde_json::json;
 
 pub(crate) use causal::configuration_changed;
-pub(crate) use rules::Rules;
+pub(crate) use remote::RemoteGuard;
+pub(crate) use rules::{Access, Rules};
 
-use crate::server::{Control, Environment, LoadFault};
+use crate::server::{AdminListener, Control, Environment, LoadFault};
 use handler::AdminHandler;
 
 /// Idle timeout between requests of a connection; Caddy's value.
@@ -48,25 +51,35 @@ pub(crate) struct AdminState {
 
 /// The admin API's listener and engine.
 pub(crate) struct Admin {
-    rules: Rules,
+    listener: AdminListener,
     state: Arc<AdminState>,
     engine: Engine,
 }
 
 impl Admin {
     /// Binds the address, or takes the sockets of a former process, and starts to serve requests.
-    pub(crate) fn open(rules: Rules, state: Arc<AdminState>, handed: Vec<HandedSockets>) -> Result<Self, LoadFault> {
-        let (listeners, plan) = listener_and_plan(&rules, &state);
-        let spec = EngineSpec { workers: 1, listeners, plan, certificates: None, blocking: BLOCKING };
+    pub(crate) fn open(
+        listener: AdminListener,
+        state: Arc<AdminState>,
+        handed: Vec<HandedSockets>,
+    ) -> Result<Self, LoadFault> {
+        let (listeners, plan) = listener_and_plan(&listener.rules, &state);
+        let certificates = listener.certificates.clone();
+        let spec = EngineSpec { workers: 1, listeners, plan, certificates, blocking: BLOCKING };
         let engine = Engine::start_with(spec, handed);
         match engine {
-            Ok(engine) => Ok(Self { rules, state, engine }),
-            Err(error) => Err(LoadFault::Admin(rules.address, error)),
+            Ok(engine) => Ok(Self { listener, state, engine }),
+            Err(error) => Err(LoadFault::Admin(listener.rules.address, error)),
         }
     }
 
     pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
+        &self.listener.rules
+    }
+
+    /// Returns the rules and the certificates.
+    pub(crate) fn listener(&self) -> &AdminListener {
+        &self.listener
     }
 
     /// Returns the bound address.
@@ -74,23 +87,23 @@ impl Admin {
         self.engine.places().first().cloned()
     }
 
-    /// Serves `rules` on their address, and still on the old one: [`apply_rules`](Self::apply_rules) then drops one of
-    /// the two.
-    pub(crate) async fn widen(&mut self, rules: &Rules) -> Result<(), LoadFault> {
-        let (mut listeners, plan) = listener_and_plan(rules, &self.state);
-        if rules.address.listen != self.rules.address.listen {
+    /// Serves `wanted` on its address, and still on the old one: [`apply`](Self::apply) then drops one of the two.
+    pub(crate) async fn widen(&mut self, wanted: &AdminListener) -> Result<(), LoadFault> {
+        let (address, old) = (&wanted.rules.address, &self.listener.rules.address);
+        let (mut listeners, plan) = listener_and_plan(&wanted.rules, &self.state);
+        if address.listen != old.listen {
             // The old address stays open, so that a failed load can return to it.
-            listeners.push(ListenerSpec { socket: self.rules.address.listen.clone(), ..listeners[0].clone() });
+            listeners.push(ListenerSpec { socket: old.listen.clone(), ..listeners[0].clone() });
         }
-        let widened = self.engine.reload(listeners, plan, None).await;
-        widened.map_err(|error| LoadFault::Admin(rules.address.clone(), error))
+        let widened = self.engine.reload(listeners, plan, wanted.certificates.clone()).await;
+        widened.map_err(|error| LoadFault::Admin(address.clone(), error))
     }
 
-    /// Serves `rules`, on their address only.
-    pub(crate) async fn apply_rules(&mut self, rules: Rules) {
-        let (listeners, plan) = listener_and_plan(&rules, &self.state);
-        match self.engine.reload(listeners, plan, None).await {
-            Ok(()) => self.rules = rules,
+    /// Serves `wanted`, on its address only.
+    pub(crate) async fn apply(&mut self, wanted: AdminListener) {
+        let (listeners, plan) = listener_and_plan(&wanted.rules, &self.state);
+        match self.engine.reload(listeners, plan, wanted.certificates.clone()).await {
+            Ok(()) => self.listener = wanted,
             // The socket is already open, so only the system itself can fail here.
             Err(error) => tracing::error!("the admin API keeps its previous rules: {error}"),
         }
@@ -128,6 +141,7 @@ fn listener_and_plan(rules: &Rules, state: &Arc<AdminState>) -> (Vec<ListenerSpe
     let spec = ServerSpec { is_progress: false, ..ServerSpec::new("admin", &routes) };
     let server = build.server(&spec).expect("the routes above are right");
     let timeouts = Timeouts { keep_alive: KEEP_ALIVE, ..Timeouts::default() };
-    let listener = ListenerSpec { timeouts, ..ListenerSpec::new(rules.address.listen.clone(), server) };
+    let tls = rules.tls();
+    let listener = ListenerSpec { timeouts, tls, ..ListenerSpec::new(rules.address.listen.clone(), server) };
     (vec![listener], Arc::new(build.finish()))
 }

@@ -13,6 +13,7 @@
 //! - `measures`: the metrics of the process and the server
 //! - `source`: the file that the configuration was read from
 //! - `autosave`: the path of the last loaded configuration, for the next start
+//! - `admins`: the listeners of the admin API
 //! - `conflicts`: detects address conflicts between sites and the admin API
 //! - `fault`: the reasons for refusing a configuration
 //!
@@ -20,6 +21,7 @@
 //! configuration sets its address.
 
 mod acme;
+mod admins;
 mod autosave;
 mod builder;
 mod certificates;
@@ -48,14 +50,13 @@ use std::time::{Duration, Instant};
 
 use causeway_certs::{Certificate, Lasting, replace};
 use causeway_config::caddyfile::Directives;
-use causeway_config::plan::{self, AdminAddress, Loaded};
+use causeway_config::plan::{self, AdminAddress, LoadError, Loaded};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse};
 use causeway_modules::logs::{self, Logs};
 use causeway_modules::trace;
 use causeway_pipeline::{BoundAddress, Build, BuildError, Registry};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
 
 pub use acme::Attempt;
 pub use autosave::autosave_path;
@@ -70,15 +71,14 @@ pub use storage::open_storage;
 pub use tree::{TreeFault, Verb};
 pub use upgrade::{Handover, SuccessorStart, UpgradeFault, UpgradeOffer};
 
-use crate::admin::{self, Admin, AdminState, Rules};
+use crate::admin::{self, Access, AdminState, RemoteGuard, Rules};
+pub(crate) use admins::AdminListener;
+use admins::{AdminListeners, Admins};
 use certificates::{Custody, Reader};
-use conflicts::{refuse_conflicts, written};
+use conflicts::written;
 pub(crate) use control::CONFIG_BYTES_MAX;
 use control::{Command, WAITING_MAX};
-use pull::{PullTask, PulledConfig, Puller};
-
-/// Time limit for the admin API's in-flight responses after its listener closes.
-const ADMIN_GRACE: Duration = Duration::from_secs(10);
+use pull::{PullTask, PulledConfig, Puller, ServerIdentity};
 
 /// Time limit for writing the queued log lines at the end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
@@ -142,9 +142,9 @@ pub struct Server {
     /// The bound addresses, each with whether it serves TLS.
     places: watch::Sender<BoundAddresses>,
     custody: Custody,
-    admin: Option<Admin>,
-    /// Closing admin listeners which still have responses in flight.
-    retiring: JoinSet<()>,
+    /// The certificates of the server's identity.
+    identity: Option<Custody>,
+    admins: Admins,
     tree: Value,
     ids: Ids,
     grace: Duration,
@@ -181,21 +181,11 @@ struct Fixed {
 struct Compiled {
     ids: Ids,
     loaded: Loaded,
+    /// The clients of the remote admin API.
+    remote: Option<Rules>,
     logs: Arc<Logs>,
     /// Certificates that the configuration loads from files.
     certificates: Vec<Certificate>,
-}
-
-/// The change that a load makes to the admin API. Every step that can fail has succeeded by then.
-enum AdminChange {
-    /// No change.
-    Keep,
-    /// The rules or the address change. Until [`Admin::apply_rules`] the new rules apply at both the old and the new address.
-    Widened(Rules),
-    /// The admin API was off and is opened.
-    Opened(Box<Admin>),
-    /// The admin API is closed.
-    Close,
 }
 
 impl Server {
@@ -230,16 +220,14 @@ impl Server {
         } = settings;
         let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, logs, stages, successor };
         let (control, commands) = Control::channel();
-        let Compiled { ids, loaded, logs, certificates } = fixed.compile(config.clone()).await?;
-        let rules = fixed.rules(&loaded);
-        refuse_conflicts(
-            loaded.listeners.iter().map(|listener| listener.socket.clone()),
-            rules.iter().map(|rules| &rules.address),
-        )?;
-        // The API opens before the engine starts: if a later step fails, dropping it closes its socket again.
-        let admin = rules.map(|rules| Admin::open(rules, fixed.admin_state(&control), handed.admin)).transpose()?;
+        let Compiled { ids, loaded, remote, logs, certificates } = fixed.compile(config.clone()).await?;
+        let identity = fixed.identity(&loaded, None).await?;
+        let wanted = fixed.admin_listeners(&loaded, remote, identity.as_ref());
+        wanted.refuse_conflicts(loaded.listeners.iter().map(|listener| listener.socket.clone()))?;
+        // The API opens before the engine starts: if a later step fails, dropping it closes its sockets again.
+        let admins = Admins::open(wanted, &fixed.admin_state(&control), handed.admin)?;
         let custody = fixed.custody(&loaded, certificates, None).await?;
-        let (puller, pulled) = fixed.pull(&loaded, &By::Owner).await?;
+        let (puller, pulled) = fixed.pull(&loaded, &By::Owner, identity.as_ref()).await?;
         let secure = secure(&loaded);
         let spec = EngineSpec {
             workers,
@@ -262,8 +250,8 @@ impl Server {
             places: watch::Sender::new(places(&engine, &secure)),
             engine,
             custody,
-            admin,
-            retiring: JoinSet::new(),
+            identity,
+            admins,
             tree: Value::Null,
             ids,
             grace: fixed.grace.unwrap_or(loaded.grace),
@@ -306,12 +294,20 @@ impl Server {
     /// Returns the authorities that sign certificates for the sites, each with the place of the root certificate that
     /// clients must trust.
     pub fn authorities(&self) -> Vec<(String, String)> {
-        self.custody.roots()
+        let mut roots = self.custody.roots();
+        let more = self.identity.as_ref().map(Custody::roots).unwrap_or_default();
+        roots.extend(more.into_iter().filter(|root| !self.custody.roots().contains(root)));
+        roots
     }
 
     /// Returns the admin API's bound address; `None` while the API is off.
     pub fn admin_address(&self) -> Option<BoundAddress> {
-        self.admin.as_ref().and_then(Admin::address)
+        self.admins.local_address()
+    }
+
+    /// Returns the bound address of the admin API for clients with a certificate; `None` while it is off.
+    pub fn remote_admin_address(&self) -> Option<BoundAddress> {
+        self.admins.remote_address()
     }
 
     /// Executes commands until one of them stops the server, then drains in-flight exchanges.
@@ -331,9 +327,10 @@ impl Server {
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
+                Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Status(reply) => drop(reply.send(self.status())),
-                Command::Certificates(reply) => drop(reply.send(self.custody.names())),
+                Command::Certificates(reply) => drop(reply.send(self.certificates())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
                     Ok(process) => {
@@ -370,10 +367,8 @@ impl Server {
         self.engine.drain(self.grace).await;
         // Not before: when the stop command came through the API, its response is still to be sent.
         let _ = done.send(());
-        if let Some(admin) = self.admin {
-            self.retiring.spawn(admin.close(ADMIN_GRACE));
-        }
-        while self.retiring.join_next().await.is_some() {}
+        self.admins.close();
+        self.admins.closed().await;
         // The last spans must be sent when the process ends, and the last lines be in their files.
         let _ = tokio::task::spawn_blocking(|| trace::flush_all(TRACE_GRACE)).await;
         let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
@@ -382,9 +377,7 @@ impl Server {
     /// Makes the files of Unix sockets this server's, after it has taken the place of another one.
     pub fn own(&mut self) {
         self.engine.own();
-        if let Some(admin) = &mut self.admin {
-            admin.own();
-        }
+        self.admins.own();
     }
 
     /// Lets another process take the place of this one. Returns its id once it serves. Meanwhile commands that change the
@@ -396,10 +389,7 @@ impl Server {
     ) -> Result<u32, UpgradeFault> {
         let start = self.fixed.successor.as_ref().ok_or(UpgradeFault::Embedded)?;
         let sites = self.engine.lend().await.map_err(UpgradeFault::Sockets)?;
-        let admin = match &self.admin {
-            Some(admin) => admin.lend().await.map_err(UpgradeFault::Sockets)?,
-            None => Vec::new(),
-        };
+        let admin = self.admins.lend().await.map_err(UpgradeFault::Sockets)?;
         let config = self.tree.get("config").cloned().unwrap_or_default();
         let (follows, sockets) = (self.follows.clone(), Handover { sites, admin });
         let is_withdrawn = Arc::new(AtomicBool::new(false));
@@ -412,8 +402,9 @@ impl Server {
             };
             match command {
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
+                Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Status(reply) => drop(reply.send(self.status())),
-                Command::Certificates(reply) => drop(reply.send(self.custody.names())),
+                Command::Certificates(reply) => drop(reply.send(self.certificates())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 command => {
                     is_withdrawn.fetch_or(matches!(command, Command::Stop(..)), Ordering::Relaxed);
@@ -431,14 +422,11 @@ impl Server {
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
         self.engine.leave();
-        if let Some(mut admin) = self.admin.take() {
-            admin.leave();
-            // At once, so that the other process answers all further requests.
-            self.retiring.spawn(admin.close(ADMIN_GRACE));
-        }
+        // At once, so that the other process answers all further requests.
+        self.admins.leave();
         // The last request of an idle connection has the other half of the time.
         self.engine.drain_patiently(self.grace, self.grace / 2).await;
-        while self.retiring.join_next().await.is_some() {}
+        self.admins.closed().await;
         let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
     }
 
@@ -464,6 +452,14 @@ impl Server {
         self.replaced(tree, change.force, &change.by).await.map_err(ChangeFault::Load)?;
         self.changed(&change.by);
         Ok(())
+    }
+
+    /// Describes every name whose certificate the server obtains, sorted by name.
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        let mut names = self.custody.names();
+        names.extend(self.identity.iter().flat_map(Custody::names));
+        names.sort_by(|one, other| one.record.name.cmp(&other.record.name));
+        names
     }
 
     fn status(&self) -> Status {
@@ -532,37 +528,44 @@ impl Server {
             tracing::info!("the configuration is unchanged");
             return Ok(());
         }
-        let Compiled { ids, loaded, logs, certificates } = self.fixed.compile(config).await?;
+        let Compiled { ids, loaded, remote, logs, certificates } = self.fixed.compile(config).await?;
         let custody = self.fixed.custody(&loaded, certificates, Some(&self.custody)).await?;
-        let (puller, pulled) = self.fixed.pull(&loaded, by).await?;
+        let identity = self.fixed.identity(&loaded, self.identity.as_ref()).await?;
+        let (puller, pulled) = self.fixed.pull(&loaded, by, identity.as_ref()).await?;
         let secure = secure(&loaded);
-        let before = self.admin_address();
-        let change = self.prepare_admin(&loaded).await?;
+        let before = (self.admin_address(), self.remote_admin_address());
+        let wanted = self.fixed.admin_listeners(&loaded, remote, identity.as_ref());
+        let sites = loaded.listeners.iter().map(|listener| listener.socket.clone());
+        let current_sites = self.engine.places().iter().map(written);
+        let state = self.fixed.admin_state(&self.control);
+        let change = self.admins.prepare(wanted, &state, sites, current_sites).await?;
         if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder())).await {
             // Withdraw the wider rules: the configuration stays as it was.
-            if let (AdminChange::Widened(_), Some(admin)) = (change, &mut self.admin) {
-                admin.apply_rules(admin.rules().clone()).await;
-            }
+            self.admins.withdraw(change).await;
             return Err(LoadFault::Sites(error));
         }
         // The engine serves the new configuration now; no later step can fail the load.
-        let known = self.custody.roots();
+        let known = self.authorities();
         self.custody = custody;
+        self.identity = identity;
         self.custody.serve();
         measures::install_certificates(self.fixed.registry.metrics(), self.custody.store());
         self.fixed.registry.metrics().loaded(true);
         self.places.send_replace(places(&self.engine, &secure));
-        for (id, root) in self.custody.roots().iter().filter(|root| !known.contains(root)) {
+        for (id, root) in self.authorities().iter().filter(|root| !known.contains(root)) {
             tracing::info!("{}", root_words(id, root));
         }
-        self.commit_admin(change).await;
+        self.admins.commit(change).await;
         match self.admin_address() {
-            after if after == before => {}
+            after if after == before.0 => {}
             Some(address) => tracing::info!("the admin API is on {} now", address_text(&address)),
             None => tracing::info!("the admin API is off now"),
         }
-        // Collect closed admin listeners, so that repeated loads do not accumulate them.
-        while self.retiring.try_join_next().is_some() {}
+        match self.remote_admin_address() {
+            after if after == before.1 => {}
+            Some(address) => tracing::info!("the remote admin API is on https://{address} now"),
+            None => tracing::info!("the remote admin API is off now"),
+        }
         logs.activate();
         (self.fixed.logs)(&logs);
         loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
@@ -581,44 +584,6 @@ impl Server {
             }
         }
         Ok(())
-    }
-
-    async fn prepare_admin(&mut self, loaded: &Loaded) -> Result<AdminChange, LoadFault> {
-        let rules = self.fixed.rules(loaded);
-        let (now, next) =
-            (self.admin.as_ref().map(|admin| &admin.rules().address), rules.as_ref().map(|rules| &rules.address));
-        let sites = loaded.listeners.iter().map(|listener| listener.socket.clone());
-        refuse_conflicts(sites, now.into_iter().chain(next))?;
-        // The engine closes the listeners of removed sites only after the API has bound its address, so the API must
-        // not use the address of a current site either.
-        refuse_conflicts(self.engine.places().iter().map(written), next.into_iter())?;
-        Ok(match (&mut self.admin, rules) {
-            (None, None) => AdminChange::Keep,
-            (Some(admin), Some(rules)) if *admin.rules() == rules => AdminChange::Keep,
-            (Some(admin), Some(rules)) => {
-                // Both addresses stay open until the engine has reloaded, so that the load can still be withdrawn.
-                admin.widen(&rules).await?;
-                AdminChange::Widened(rules)
-            }
-            (None, Some(rules)) => {
-                AdminChange::Opened(Box::new(Admin::open(rules, self.fixed.admin_state(&self.control), Vec::new())?))
-            }
-            (Some(_), None) => AdminChange::Close,
-        })
-    }
-
-    async fn commit_admin(&mut self, change: AdminChange) {
-        match (change, &mut self.admin) {
-            (AdminChange::Widened(rules), Some(admin)) => admin.apply_rules(rules).await,
-            (AdminChange::Opened(admin), _) => self.admin = Some(*admin),
-            (AdminChange::Close, _) => {
-                if let Some(admin) = self.admin.take() {
-                    // Not awaited: the response to this very request may be one of those in flight.
-                    self.retiring.spawn(admin.close(ADMIN_GRACE));
-                }
-            }
-            (AdminChange::Keep | AdminChange::Widened(_), _) => {}
-        }
     }
 
     async fn keep(&mut self, mut tree: Value, persist: bool) {
@@ -657,10 +622,26 @@ impl Fixed {
         Custody::open(&loaded.certificates, certificates, storage, &self.data, before).await
     }
 
+    /// Obtains the certificates of the server's identity, reusing those of `before`.
+    async fn identity(&self, loaded: &Loaded, before: Option<&Custody>) -> Result<Option<Custody>, LoadFault> {
+        let Some(identity) = &loaded.admin.identity else { return Ok(None) };
+        let storage = storage::open(&loaded.storage, &self.data)?;
+        Custody::open(&identity.certificates, Vec::new(), storage, &self.data, before).await.map(Some)
+    }
+
     /// Returns the puller of the next configuration, and the configuration that it pulls at once.
-    async fn pull(&self, loaded: &Loaded, by: &By) -> Result<(Option<Puller>, Option<PulledConfig>), LoadFault> {
+    async fn pull(
+        &self,
+        loaded: &Loaded,
+        by: &By,
+        identity: Option<&Custody>,
+    ) -> Result<(Option<Puller>, Option<PulledConfig>), LoadFault> {
         let Some(pull) = &loaded.admin.pull else { return Ok((None, None)) };
-        let puller = Puller::new(pull, &self.directives, &self.environment);
+        let names = loaded.admin.identity.iter().flat_map(|identity| &identity.identifiers);
+        let identity = identity.zip(names.into_iter().next());
+        let identity =
+            identity.map(|(custody, name)| ServerIdentity { certificates: custody.finder(), name: name.clone() });
+        let puller = Puller::new(pull, &self.directives, &self.environment, identity);
         let fault = |fault| LoadFault::Pull(puller.name().to_owned(), fault);
         if *by == By::Pull && puller.is_immediate() {
             return Err(fault(PullFault::Recursive));
@@ -669,12 +650,19 @@ impl Fixed {
         Ok((Some(puller), pulled))
     }
 
+    /// Returns the listeners of the admin API under this configuration.
+    fn admin_listeners(&self, loaded: &Loaded, remote: Option<Rules>, identity: Option<&Custody>) -> AdminListeners {
+        let local = self.rules(loaded).map(|rules| AdminListener { rules, certificates: None });
+        let certificates = identity.map(Custody::finder);
+        AdminListeners { local, remote: remote.map(|rules| AdminListener { rules, certificates }) }
+    }
+
     /// Returns the admin API's rules under this configuration; `None` when it is off.
     fn rules(&self, loaded: &Loaded) -> Option<Rules> {
         let admin = &loaded.admin;
         let address = admin.listen.as_ref().or(self.admin.as_ref()).filter(|_| admin.switch == plan::Switch::On)?;
         let (address, origins) = (address.clone(), admin.origins.clone());
-        Some(Rules { address, enforce_origin: admin.enforce_origin, origins })
+        Some(Rules { address, access: Access::Local { enforce_origin: admin.enforce_origin, origins } })
     }
 
     fn admin_state(&self, control: &Control) -> Arc<AdminState> {
@@ -704,8 +692,20 @@ fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compil
     let loaded = plan::load_with(&config, registry, &|sources, storage| reader.names_of(sources, storage))
         .map_err(LoadFault::Config)?;
     acme::check(&loaded.certificates).map_err(LoadFault::Config)?;
+    if let Some(identity) = &loaded.admin.identity {
+        acme::check(&identity.certificates).map_err(LoadFault::Config)?;
+    }
+    let remote = remote_rules(&loaded.admin).map_err(LoadFault::Config)?;
     pull::check(loaded.admin.pull.as_ref()).map_err(LoadFault::Config)?;
-    Ok(Compiled { ids, loaded, logs, certificates: reader.into_read() })
+    Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
+}
+
+/// Returns the rules of the remote admin API; `None` when there is none.
+fn remote_rules(admin: &plan::Admin) -> Result<Option<Rules>, LoadError> {
+    let Some(remote) = &admin.remote else { return Ok(None) };
+    let identifiers = admin.identity.as_ref().map_or(&[][..], |identity| &identity.identifiers);
+    let guard = Arc::new(RemoteGuard::new(remote, identifiers)?);
+    Ok(Some(Rules { address: remote.listen.clone(), access: Access::Remote(guard) }))
 }
 
 /// Opens the logs before the rest is compiled, so that a mistake in them has its place in `logging`.

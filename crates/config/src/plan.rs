@@ -28,7 +28,10 @@ use causeway_pipeline::{Build, BuildError, ListenerSpec, MetricsSpec, Plan, Prot
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-pub use admin::{Admin, AdminAddress, ConfigPull, HttpLoader, LoaderCredentials, Switch};
+pub use admin::{
+    Admin, AdminAddress, ConfigPull, HttpLoader, Identity, LoaderCredentials, RemoteAccess, RemoteAdmin,
+    RemotePermission, Switch,
+};
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSource, Certificates,
     DnsChallenge, DnsProvider, KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, ProxySetting,
@@ -208,6 +211,9 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         let json = &json["apps"]["http"]["servers"][name];
         servers.push(server.prepare(name, json, &mut tls.sources, &mut build)?);
     }
+    let admin = admin.with_identity(config.admin.as_ref(), &tls, &authorities, &mut build)?;
+    let has_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
+    let others = if has_challenges { https::OtherChallenges::Some } else { https::OtherChallenges::None };
     let loaded = names_of(&tls.sources, &storage).map_err(LoadError::Certificates)?;
     let unbuilt = http.servers.iter().filter(|(_, server)| server.names_http3());
     let mut notes: Vec<_> = unbuilt
@@ -219,7 +225,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     }));
     let no_logs = Map::new();
     let logs = config.logging.as_ref().map_or(&no_logs, |logging| &logging.logs);
-    let surroundings = Surroundings { logs, ports, tls: &tls, loaded: &loaded };
+    let surroundings = Surroundings { logs, ports, tls: &tls, loaded: &loaded, others };
     notes.extend(tls.automation.notes());
     let Served { listeners, managed, public, on_demand } =
         serve(servers, &surroundings, &mut authorities, &mut notes, &mut build)?;
@@ -281,6 +287,7 @@ struct Surroundings<'c> {
     tls: &'c tls::Tls,
     /// The names in the operator's certificates.
     loaded: &'c [String],
+    others: https::OtherChallenges,
 }
 
 /// The servers' listeners, and the names that need a certificate of a local or a public authority.
@@ -299,7 +306,7 @@ fn serve(
     notes: &mut Vec<String>,
     build: &mut Build<'_>,
 ) -> Result<Served, LoadError> {
-    let Surroundings { logs, ports, tls, loaded } = *surroundings;
+    let Surroundings { logs, ports, tls, loaded, others } = *surroundings;
     let policies: Vec<_> = servers.iter_mut().map(|server| server.policies.take()).collect();
     let mut sites: Vec<_> = servers
         .iter()
@@ -313,7 +320,7 @@ fn serve(
             access_log: server.written.access_log(logs),
         })
         .collect();
-    let arranged = https::arrange(&mut sites, ports, tls, loaded, authorities, build)?;
+    let arranged = https::arrange(&mut sites, ports, tls, loaded, authorities, others, build)?;
     let sites: Vec<_> = sites.into_iter().map(|site| (site.policies, site.inserted)).collect();
     let mut listeners = Vec::new();
     for (server, (policies, inserted)) in servers.into_iter().zip(sites) {

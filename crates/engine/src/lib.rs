@@ -47,5 +47,6 @@ pub use server::{Engine, EngineSpec, Pools, Pulse, StartError};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;
 pub use tls::{
-    Certificates, ClientTrust, ObtainedCertificate, SessionTickets, SoughtCertificate, TicketKeys, TlsError, certificate,
+    Certificates, ClientTrust, ObtainedCertificate, SessionTickets, SoughtCertificate, TicketKeys, TlsError,
+    certificate,
 };

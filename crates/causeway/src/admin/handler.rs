@@ -1,6 +1,7 @@
 //! The admin listener's handler: checks the client, then parses the request into a command.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use causeway_message::{Method, NameRef, names};
 use causeway_modules::cache::Purge;
@@ -8,6 +9,7 @@ use causeway_pipeline::metrics::Format;
 use causeway_pipeline::{Context, Ends, Handler, Step};
 
 use super::answer::AdminResponse;
+use super::remote::{RemoteClient, RemoteGuard, canonical};
 use super::rules::{Guard, Rules};
 use super::work::{AdminCommand, AuthorityForm, perform};
 use super::{AdminState, causal};
@@ -48,7 +50,14 @@ impl Handler for AdminHandler {
         };
         let body = cx.take_body();
         let state = Arc::clone(&self.state);
-        let work = perform(ask, body, Arc::clone(&state), cx.worker().clone());
+        let remote = self.guard.remote().map(|guard| (Arc::clone(guard), RemoteClient::of(cx)));
+        let (worker, at_work) = (cx.worker().clone(), Arc::clone(&state));
+        let work = async move {
+            match resolved(ask, remote, &at_work).await {
+                Ok(ask) => perform(ask, body, at_work, worker).await,
+                Err(answer) => answer,
+            }
+        };
         cx.wait(work, move |cx, answer: AdminResponse| {
             if let Some(endpoint) = endpoint {
                 answer.count(cx, endpoint, &state.metrics);
@@ -56,6 +65,22 @@ impl Handler for AdminHandler {
             answer.step(cx)
         })
     }
+}
+
+/// Replaces `/id/NAME` in a command of a remote client by the path that it stands for now, if the client may use that path: as in Caddy,
+/// a permission for the name alone is not enough.
+async fn resolved(
+    mut ask: AdminCommand,
+    remote: Option<(Arc<RemoteGuard>, Option<RemoteClient>)>,
+    state: &AdminState,
+) -> Result<AdminCommand, AdminResponse> {
+    let (AdminCommand::Read { path } | AdminCommand::Change { path, .. }) = &mut ask else { return Ok(ask) };
+    if let Some((guard, client)) = remote.filter(|_| path.starts_with("/id/")) {
+        // The path that was checked is the one that is used, even if the name moves meanwhile.
+        *path = state.control.resolve(path.clone()).await.map_err(|fault| AdminResponse::fault(&fault))?;
+        guard.check(client.as_ref(), path, SystemTime::now())?;
+    }
+    Ok(ask)
 }
 
 /// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
@@ -211,17 +236,9 @@ fn nothing_at(path: &str) -> AdminResponse {
 /// Returns the canonical path to redirect to when `path` is not canonical. As in Caddy, empty and dot segments are
 /// removed, and the roots end in a slash.
 fn elsewhere(path: &str) -> Option<String> {
-    let mut segments = Vec::new();
-    for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
-        if segment == ".." {
-            segments.pop();
-        } else {
-            segments.push(segment);
-        }
-    }
-    let mut clean = format!("/{}", segments.join("/"));
+    let mut clean = canonical(path);
     let is_root = matches!(&*clean, "/config" | "/id");
-    if !segments.is_empty() && (path.ends_with('/') || is_root) {
+    if clean != "/" && (path.ends_with('/') || is_root) {
         clean.push('/');
     }
     (clean != path).then_some(clean)

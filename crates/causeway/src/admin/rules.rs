@@ -3,11 +3,14 @@
 //! A page may send requests to any address, and its domain may resolve to this server (DNS rebinding). `Host` then
 //! names the page's domain. A page cannot forge `Origin` and `Sec-Fetch-Mode`.
 
+use std::sync::Arc;
+
 use causeway_config::plan::AdminAddress;
 use causeway_message::{FieldValue, Method, NameRef, names};
-use causeway_pipeline::Context;
+use causeway_pipeline::{Context, TlsSpec};
 
 use super::answer::AdminResponse;
+use super::remote::RemoteGuard;
 
 const SEC_FETCH_MODE: NameRef<'static> = NameRef::Other("Sec-Fetch-Mode");
 const SEC_FETCH_SITE: NameRef<'static> = NameRef::Other("Sec-Fetch-Site");
@@ -15,12 +18,30 @@ const METHODS: FieldValue<'static> = FieldValue::from_static("OPTIONS, GET, POST
 const FIELDS: FieldValue<'static> = FieldValue::from_static("Content-Type, Content-Length, Cache-Control");
 const TRUE: FieldValue<'static> = FieldValue::from_static("true");
 
-/// The admin API's address, and the origins it accepts, as configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The address of a listener of the admin API, and the clients that it accepts.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rules {
     pub(crate) address: AdminAddress,
-    pub(crate) enforce_origin: bool,
-    pub(crate) origins: Option<Vec<String>>,
+    pub(crate) access: Access,
+}
+
+/// The clients that a listener accepts, as configured.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Access {
+    /// All except pages of other origins.
+    Local { enforce_origin: bool, origins: Option<Vec<String>> },
+    /// Those with a certificate.
+    Remote(Arc<RemoteGuard>),
+}
+
+impl Rules {
+    /// Returns the TLS settings; `None` for cleartext.
+    pub(super) fn tls(&self) -> Option<TlsSpec> {
+        match &self.access {
+            Access::Local { .. } => None,
+            Access::Remote(guard) => Some(guard.tls()),
+        }
+    }
 }
 
 /// The rules in the form that requests are checked against.
@@ -29,6 +50,8 @@ pub(super) struct Guard {
     trusted: Vec<Trusted>,
     enforce_host: bool,
     enforce_origin: bool,
+    /// The check of clients' certificates, which comes before the others.
+    remote: Option<Arc<RemoteGuard>>,
 }
 
 /// An accepted host, with the scheme that its pages must have; an empty scheme accepts any.
@@ -59,10 +82,19 @@ impl Host {
 
 impl Guard {
     pub(super) fn new(rules: &Rules) -> Self {
+        let (enforce_origin, origins) = match &rules.access {
+            Access::Local { enforce_origin, origins } => (*enforce_origin, origins),
+            // As in Caddy: any host, because the handshake identifies the client; and no origin, so no page of a browser that has such a
+            // certificate.
+            Access::Remote(guard) => {
+                let remote = Some(Arc::clone(guard));
+                return Self { trusted: Vec::new(), enforce_host: false, enforce_origin: false, remote };
+            }
+        };
         let AdminAddress { host, listen } = &rules.address;
         let ip = listen.address().and_then(|address| address.host);
         let of_any_scheme = |host| Trusted { scheme: String::new(), host };
-        let trusted = match &rules.origins {
+        let trusted = match origins {
             Some(origins) => origins.iter().map(|origin| trusted(origin)).collect(),
             // As in Caddy: browsers open no Unix sockets, and no name resolves to one. The permission bits of its file decide.
             None if listen.address().is_none() => Vec::new(),
@@ -73,7 +105,7 @@ impl Guard {
         };
         // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no host.
         let everywhere = host.is_empty() || ip.is_none_or(|ip| ip.is_unspecified());
-        Self { trusted, enforce_host: !everywhere, enforce_origin: rules.enforce_origin }
+        Self { trusted, enforce_host: !everywhere, enforce_origin, remote: None }
     }
 
     /// Whether the user opened a page of the API directly in a browser. The browser then sends no `Origin`. A page of
@@ -87,6 +119,7 @@ impl Guard {
         };
         let is = |name: NameRef<'_>, value: &str| head.fields().get(name) == Some(value.as_bytes());
         !self.enforce_origin
+            && self.remote.is_none()
             && is_page
             && head.method() == Method::Get
             && head.fields().get(names::ORIGIN).is_none()
@@ -94,9 +127,17 @@ impl Guard {
             && is(SEC_FETCH_SITE, "none")
     }
 
+    /// Returns the check of clients' certificates, if there is one.
+    pub(super) fn remote(&self) -> Option<&Arc<RemoteGuard>> {
+        self.remote.as_ref()
+    }
+
     /// Returns an error for a client that may not use the API. Sets the CORS fields that let an accepted origin's page
     /// read the response.
     pub(super) fn check(&self, cx: &mut Context) -> Result<(), AdminResponse> {
+        if let Some(remote) = &self.remote {
+            remote.check_request(cx)?;
+        }
         let port = cx.arrival().ends.local().map_or(0, |local| local.port());
         let fields = cx.head().fields();
         let text = |name: NameRef<'_>| fields.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
@@ -170,7 +211,7 @@ mod tests {
     fn guard(listen: &str, origins: Option<&[&str]>) -> Guard {
         let address = AdminAddress::parse(listen, "").unwrap();
         let origins = origins.map(|origins| origins.iter().map(|&origin| origin.to_owned()).collect());
-        Guard::new(&Rules { address, enforce_origin: false, origins })
+        Guard::new(&Rules { address, access: Access::Local { enforce_origin: false, origins } })
     }
 
     // Caddy's documentation of `admin.origins`: the default is the listener's address; hosts are compared

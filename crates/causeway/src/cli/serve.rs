@@ -166,6 +166,9 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         if let Some(address) = server.admin_address() {
             output::note(&format!("The admin API is on {}", url(&address, false)));
         }
+        if let Some(address) = server.remote_admin_address() {
+            output::note(&format!("The remote admin API is on {}", url(&address, true)));
+        }
         if serving.site == SiteKind::Answer {
             let addresses = server.addresses().iter();
             let lines: Vec<_> = addresses.map(|address| format!("Server address: {address}")).collect();

@@ -115,6 +115,8 @@ pub(super) enum Command {
     Load(LoadRequest, Reply<Result<(), LoadFault>>),
     Change(Change, Reply<Result<(), ChangeFault>>),
     Read(String, Reply<Result<Excerpt, ChangeFault>>),
+    /// Resolves `/id/NAME` to a path below `/config`.
+    Resolve(String, Reply<Result<String, ChangeFault>>),
     Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
     Status(Reply<Status>),
     Certificates(Reply<Vec<CertificateStatus>>),
@@ -160,6 +162,15 @@ impl Control {
     pub async fn read(&self, path: String) -> Result<Excerpt, ChangeFault> {
         let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
         self.ask(|reply| Command::Read(path, reply)).await.unwrap_or(stopping)
+    }
+
+    /// Returns the path below `/config` for one below `/id`, and others unchanged.
+    ///
+    /// # Errors
+    /// When no object has the name.
+    pub(crate) async fn resolve(&self, path: String) -> Result<String, ChangeFault> {
+        let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
+        self.ask(|reply| Command::Resolve(path, reply)).await.unwrap_or(stopping)
     }
 
     /// Returns the data of a certificate authority; `None` when there is none with this id, or the server is gone.

@@ -40,6 +40,8 @@ const DELAY_MIN: Duration = Duration::from_millis(100);
 pub enum PullFault {
     /// The client's certificate or key cannot be read.
     Credentials(causeway_certs::Error),
+    /// The server's identity has no certificate yet.
+    NoIdentity,
     /// The request could not be sent, or its response is not complete.
     Exchange(HttpError),
     /// A status that comes with no configuration.
@@ -76,6 +78,7 @@ impl fmt::Display for PullFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Credentials(error) => error.fmt(f),
+            Self::NoIdentity => f.write_str("the server's identity has no certificate yet"),
             Self::Exchange(error) => error.fmt(f),
             Self::Status(status @ 300..400) => {
                 write!(f, "found status {status}, expected a configuration: redirects are not followed")
@@ -105,6 +108,15 @@ pub(super) struct Puller {
     name: Arc<str>,
     directives: Arc<Directives>,
     environment: Environment,
+    identity: Option<ServerIdentity>,
+}
+
+/// The certificates of the server's identity.
+#[derive(Clone)]
+pub(super) struct ServerIdentity {
+    pub(super) certificates: Arc<dyn causeway_engine::Certificates>,
+    /// The name of the certificate to present.
+    pub(super) name: String,
 }
 
 /// A configuration that a server has sent, adapted.
@@ -133,8 +145,15 @@ pub(super) fn check(pull: Option<&ConfigPull>) -> Result<(), LoadError> {
 }
 
 impl Puller {
-    pub(super) fn new(pull: &ConfigPull, directives: &Arc<Directives>, environment: &Environment) -> Self {
+    /// `identity` is for loaders that present the server's own certificate.
+    pub(super) fn new(
+        pull: &ConfigPull,
+        directives: &Arc<Directives>,
+        environment: &Environment,
+        identity: Option<ServerIdentity>,
+    ) -> Self {
         Self {
+            identity,
             loader: Arc::new(pull.loader.clone()),
             delay: pull.delay.map(|delay| delay.max(DELAY_MIN)),
             name: name_of(&pull.loader.url).into(),
@@ -213,9 +232,9 @@ impl Puller {
     }
 
     async fn pull(&self) -> Result<PulledConfig, PullFault> {
-        let loader = Arc::clone(&self.loader);
+        let (loader, identity) = (Arc::clone(&self.loader), self.identity.clone());
         // The files of roots and certificates are read again each time, so that renewed ones are used.
-        let client = blocking(move || client(&loader)).await.map_err(PullFault::Broken)??;
+        let client = blocking(move || client(&loader, identity.as_ref())).await.map_err(PullFault::Broken)??;
         let response = self.response(&client).await?;
         let language = match &*self.loader.adapter {
             "" => Language::by_content_type(response.header("content-type").unwrap_or_default()),
@@ -260,9 +279,13 @@ impl Puller {
 }
 
 /// Makes the client of one pull. Blocks on disk.
-fn client(loader: &HttpLoader) -> Result<HttpClient, PullFault> {
+fn client(loader: &HttpLoader, identity: Option<&ServerIdentity>) -> Result<HttpClient, PullFault> {
     let credentials = match &loader.credentials {
         LoaderCredentials::Anonymous => None,
+        LoaderCredentials::Identity => {
+            let found = identity.and_then(|identity| identity.certificates.find(Some(&identity.name), &[]));
+            Some(found.ok_or(PullFault::NoIdentity)?)
+        }
         LoaderCredentials::Files(files) => Some(read(files)?),
     };
     let client = HttpClient::with_identity(&loader.roots, credentials).map_err(PullFault::Exchange)?;

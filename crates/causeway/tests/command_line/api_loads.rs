@@ -118,7 +118,7 @@ fn a_load_that_fails_changes_nothing() {
         (
             "application/json",
             "{\"admin\": {\"remote\": {}}}".into(),
-            format!("{new}admin.remote: found '{{}}', expected nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\""),
+            format!("{new}admin.remote: found 'no identity', expected an `admin.identity` with one of `identifiers` at least"),
         ),
         (
             "text/caddyfile",

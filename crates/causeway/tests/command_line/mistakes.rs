@@ -189,7 +189,7 @@ fn in_json() {
         ),
         (
             "{\"admin\": {\"remote\": {}}}",
-            "config.json: admin.remote: found '{}', expected nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\"",
+            "config.json: admin.remote: found 'no identity', expected an `admin.identity` with one of `identifiers` at least",
         ),
     ] {
         let folder = Folder::with(&[("config.json", text)]);

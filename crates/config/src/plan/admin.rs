@@ -4,21 +4,29 @@
 //! rely on a remote endpoint that does not exist.
 //!
 //! - `pull`: the server that a configuration is pulled from
+//! - `identity`: the certificates of the server itself
+//! - `remote`: the listener for clients with a certificate
 
+mod identity;
 mod pull;
+mod remote;
 
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{Build, BuildError, ListeningSocket, Registry};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::certificates::CertificateAuthority;
 use super::storage::{self, Storage};
-use super::{RootConfig, address};
+use super::tls::Tls;
+use super::{LoadError, RootConfig, address};
 
+pub use identity::Identity;
 pub use pull::{ConfigPull, HttpLoader, LoaderCredentials};
+pub use remote::{RemoteAccess, RemoteAdmin, RemotePermission};
 
 /// The configuration of the admin API.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Admin {
     /// Whether the admin API is enabled.
     pub switch: Switch,
@@ -32,6 +40,10 @@ pub struct Admin {
     pub persist: bool,
     /// The server that has the next configuration.
     pub pull: Option<ConfigPull>,
+    /// The names of the server itself.
+    pub identity: Option<Identity>,
+    /// The listener for clients with a certificate.
+    pub remote: Option<RemoteAdmin>,
 }
 
 /// On or off.
@@ -66,9 +78,9 @@ pub(super) struct AdminConfig {
     #[serde(default)]
     config: Option<PersistenceConfig>,
     #[serde(default)]
-    identity: Option<Value>,
+    identity: Option<identity::IdentityConfig>,
     #[serde(default)]
-    remote: Option<Value>,
+    remote: Option<remote::RemoteConfig>,
 }
 
 #[derive(Deserialize, Default)]
@@ -124,10 +136,8 @@ impl std::fmt::Display for AdminAddress {
     }
 }
 
-const IDENTITY_UNBUILT: &str =
-    "nothing: the server's identity is not built; docs/admin-api.md, section \"From another machine\"";
-const REMOTE_UNBUILT: &str =
-    "nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\"";
+/// The identity that other settings need.
+const IDENTITY_NEEDED: &str = "an `admin.identity` with one of `identifiers` at least";
 
 pub(super) fn read(config: &RootConfig, build: &mut Build<'_>) -> Result<(Admin, Storage), BuildError> {
     let admin = build.at("admin", |build| match &config.admin {
@@ -142,16 +152,45 @@ pub(super) fn read(config: &RootConfig, build: &mut Build<'_>) -> Result<(Admin,
     Ok((admin, storage))
 }
 
+impl Admin {
+    /// Adds the identity that `written` describes. `authorities`: those of the configuration.
+    pub(super) fn with_identity(
+        mut self,
+        written: Option<&AdminConfig>,
+        tls: &Tls,
+        authorities: &[CertificateAuthority],
+        build: &mut Build<'_>,
+    ) -> Result<Self, LoadError> {
+        if let Some(identity) = written.and_then(|written| written.identity.as_ref()) {
+            // `Build::at` has errors of one type only.
+            let mut read = Ok(());
+            build.at("admin.identity", |build| {
+                match identity.read(tls, authorities, build) {
+                    Ok(identity) => self.identity = Some(identity),
+                    Err(LoadError::Build(error)) => return Err(error),
+                    Err(other) => read = Err(other),
+                }
+                Ok(())
+            })?;
+            read?;
+        }
+        Ok(self)
+    }
+}
+
 impl AdminConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<Admin, BuildError> {
-        for (key, value, expected) in
-            [("identity", &self.identity, IDENTITY_UNBUILT), ("remote", &self.remote, REMOTE_UNBUILT)]
-        {
-            refuse_present(key, value.as_ref(), expected, build)?;
-        }
+        let has_identity = self.identity.as_ref().is_some_and(|identity| !identity.identifiers.is_empty());
+        let remote = match &self.remote {
+            Some(_) if !has_identity => {
+                return build.at("remote", |build| Err(build.refuse("no identity", IDENTITY_NEEDED)));
+            }
+            Some(remote) => Some(build.at("remote", |build| remote.read(build))?),
+            None => None,
+        };
         let config = self.config.as_ref();
         let pull = build.at("config", |build| match config {
-            Some(config) => pull::read(config.load.as_ref(), config.load_delay.as_ref(), build),
+            Some(config) => pull::read(config.load.as_ref(), config.load_delay.as_ref(), has_identity, build),
             None => Ok(None),
         })?;
         let listen = match &*self.listen {
@@ -165,6 +204,8 @@ impl AdminConfig {
             origins: self.origins.clone(),
             persist: config.and_then(|config| config.persist).unwrap_or(true),
             pull,
+            identity: None,
+            remote,
         })
     }
 }
@@ -198,8 +239,16 @@ mod tests {
     // Caddy's documentation of `admin`: on at localhost:2019 by default, `config.persist` on.
     #[test]
     fn what_is_said_of_the_admin_api() {
-        let silent =
-            Admin { switch: Switch::On, listen: None, enforce_origin: false, origins: None, persist: true, pull: None };
+        let silent = Admin {
+            switch: Switch::On,
+            listen: None,
+            enforce_origin: false,
+            origins: None,
+            persist: true,
+            pull: None,
+            identity: None,
+            remote: None,
+        };
         let at = |host: &str, listen: &str| {
             let listen = AdminAddress { host: host.into(), listen: AdminAddress::parse(listen, "").unwrap().listen };
             Admin { listen: Some(listen), ..silent.clone() }
@@ -258,12 +307,8 @@ mod tests {
                 "admin.listen: found ':1-2', expected one address: the admin API listens on one port",
             ),
             (
-                json!({ "admin": { "identity": {} } }),
-                "admin.identity: found '{}', expected nothing: the server's identity is not built; docs/admin-api.md, section \"From another machine\"",
-            ),
-            (
-                json!({ "admin": { "remote": {} } }),
-                "admin.remote: found '{}', expected nothing: the remote admin endpoint is not built; docs/admin-api.md, section \"From another machine\"",
+                json!({ "admin": { "remote": {}, "identity": {} } }),
+                "admin.remote: found 'no identity', expected an `admin.identity` with one of `identifiers` at least",
             ),
             (
                 json!({ "storage": { "module": "consul" } }),

@@ -28,6 +28,13 @@ pub(super) struct Ports {
     pub(super) https: u16,
 }
 
+/// Whether names that are not those of sites have HTTP-01 challenges.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OtherChallenges {
+    None,
+    Some,
+}
+
 /// A server's `automatic_https`.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -117,6 +124,7 @@ pub(super) fn arrange(
     tls: &Tls,
     loaded: &[String],
     authorities: &mut Vec<CertificateAuthority>,
+    others: OtherChallenges,
     build: &mut Build<'_>,
 ) -> Result<Arranged, LoadError> {
     let mut arranged = Arranged::default();
@@ -179,7 +187,7 @@ pub(super) fn arrange(
     {
         add_local(authorities);
     }
-    if !arranged.public.is_empty() || arranged.on_demand.is_some() {
+    if !arranged.public.is_empty() || arranged.on_demand.is_some() || others == OtherChallenges::Some {
         redirects::answer_challenges(sites, &mut arranged.remaining, ports);
     }
     Ok(arranged)
@@ -243,6 +251,11 @@ fn add_local(authorities: &mut Vec<CertificateAuthority>) {
 /// Selects the authorities that sign a name's certificate.
 fn signed(name: String, automation: &Automation) -> SignedName {
     let (policy, issuer) = issuer(&name, automation);
+    signed_by(name, &policy, issuer)
+}
+
+/// Combines a name with its policy and the first issuer by it.
+pub(super) fn signed_by(name: String, policy: &AutomationPolicy, issuer: Issuer) -> SignedName {
     if let Issuer::Internal { authority, lifetime, by_root } = issuer {
         return SignedName::Local(ManagedName {
             name,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::certificates::{CertificateSource, SessionTickets, StorageCleaning};
 use super::refuse;
 
-pub(super) use automation::{Automation, AutomationPolicy, Issuer, matches_wildcard};
+pub(super) use automation::{Automation, AutomationPolicy, Issuer, matches_wildcard, read_issuers};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -101,6 +101,8 @@ pub(super) struct Tls {
     /// Names to manage even if no site uses them.
     pub(super) automate: Vec<String>,
     pub(super) automation: Automation,
+    /// The settings that issuers have in common.
+    pub(super) dns: dns::DnsDefaults,
     pub(super) cleaning: StorageCleaning,
     /// Whether the certificates of `sources` get no OCSP response.
     pub(super) no_ocsp_for_sources: bool,
@@ -132,7 +134,16 @@ impl TlsConfig {
                 None => StorageCleaning::Default,
             };
             let no_ocsp_for_sources = self.disable_ocsp_stapling;
-            Ok(Tls { sources, automate, automation, cleaning, no_ocsp_for_sources, cache_capacity, session_tickets })
+            Ok(Tls {
+                sources,
+                automate,
+                automation,
+                dns: defaults,
+                cleaning,
+                no_ocsp_for_sources,
+                cache_capacity,
+                session_tickets,
+            })
         })
     }
 }

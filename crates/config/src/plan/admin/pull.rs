@@ -49,6 +49,8 @@ pub struct HttpLoader {
 pub enum LoaderCredentials {
     /// None.
     Anonymous,
+    /// The certificate of the server's identity.
+    Identity,
     /// The certificate in these files.
     Files(CertificateFiles),
 }
@@ -89,6 +91,7 @@ struct LoaderTlsConfig {
 pub(super) fn read(
     load: Option<&Value>,
     delay: Option<&DurationConfig>,
+    has_identity: bool,
     build: &mut Build<'_>,
 ) -> Result<Option<ConfigPull>, BuildError> {
     let delay = build.at("load_delay", |build| delay.map(|delay| delay.duration(build)).transpose())?;
@@ -96,7 +99,7 @@ pub(super) fn read(
     let loader = build.at("load", |build| match load.get("module").and_then(Value::as_str) {
         Some("http") => {
             let written: HttpLoaderConfig = build.parse(load)?;
-            written.read(build)
+            written.read(has_identity, build)
         }
         Some(name) => Err(build.error(Problem::UnknownModule { kind: "config_loaders", name: name.to_owned() })),
         None => Err(build.refuse(load.to_string(), "an object with a 'module' key, as {\"module\": \"http\"}")),
@@ -105,7 +108,7 @@ pub(super) fn read(
 }
 
 impl HttpLoaderConfig {
-    fn read(&self, build: &mut Build<'_>) -> Result<HttpLoader, BuildError> {
+    fn read(&self, has_identity: bool, build: &mut Build<'_>) -> Result<HttpLoader, BuildError> {
         let method = match known(&self.method, build) {
             method if method.is_empty() => "GET".to_owned(),
             method if is_token(&method) => method,
@@ -126,7 +129,7 @@ impl HttpLoaderConfig {
             headers: build.at("header", |build| self.headers(build))?,
             limit: limit.filter(|limit| !limit.is_zero()),
             adapter: known(&self.adapter, build),
-            credentials: build.at("tls", |build| tls.credentials(build))?,
+            credentials: build.at("tls", |build| tls.credentials(has_identity, build))?,
             roots: tls.root_ca_pem_files.iter().map(|path| known(path, build).into()).collect(),
         })
     }
@@ -154,10 +157,14 @@ impl HttpLoaderConfig {
 }
 
 impl LoaderTlsConfig {
-    fn credentials(&self, build: &mut Build<'_>) -> Result<LoaderCredentials, BuildError> {
-        if self.use_server_identity {
-            let expected = super::IDENTITY_UNBUILT;
-            return build.at("use_server_identity", |build| Err(build.refuse("true", expected)));
+    fn credentials(&self, has_identity: bool, build: &mut Build<'_>) -> Result<LoaderCredentials, BuildError> {
+        match (self.use_server_identity, has_identity) {
+            (true, true) => return Ok(LoaderCredentials::Identity),
+            (true, false) => {
+                let expected = super::IDENTITY_NEEDED;
+                return build.at("use_server_identity", |build| Err(build.refuse("no identity", expected)));
+            }
+            (false, _) => {}
         }
         let certificate = known(&self.client_certificate_file, build);
         let key = known(&self.client_certificate_key_file, build);
@@ -290,6 +297,10 @@ mod tests {
             (
                 with("tls", json!({ "client_certificate_key_file": "k" })),
                 "load.tls.client_certificate_file: found '', expected the certificate's file",
+            ),
+            (
+                with("tls", json!({ "use_server_identity": true })),
+                "load.tls.use_server_identity: found 'no identity', expected an `admin.identity` with one of `identifiers` at least",
             ),
             (
                 json!({ "load_delay": "-1s" }),

@@ -282,25 +282,14 @@ impl Automation {
 
     /// The DNS providers of all issuers.
     pub(in super::super) fn dns_providers(&self) -> impl Iterator<Item = &DnsProvider> {
-        let issuers = self.policies.iter().flat_map(|policy| &policy.issuers);
-        issuers.filter_map(|issuer| match issuer {
-            Issuer::Public(public) => public.dns().map(|dns| &dns.provider),
-            Issuer::Internal { .. } => None,
-        })
+        self.policies.iter().flat_map(AutomationPolicy::dns_providers)
     }
 
     /// All issuers by ACME, with their JSON paths.
     pub(in super::super) fn acme_issuers(&self) -> Vec<(String, AcmeIssuer)> {
         let mut all = Vec::new();
         for (policy_index, policy) in self.policies.iter().enumerate() {
-            for (index, issuer) in policy.issuers.iter().enumerate() {
-                if let Issuer::Public(PublicIssuer::Acme(acme)) = issuer {
-                    all.push((
-                        format!("apps.tls.automation.policies[{policy_index}].issuers[{index}]"),
-                        AcmeIssuer::clone(acme),
-                    ));
-                }
-            }
+            all.extend(policy.acme_issuers(&format!("apps.tls.automation.policies[{policy_index}]")));
         }
         all
     }
@@ -441,6 +430,24 @@ impl OnDemandConfig {
 }
 
 impl AutomationPolicy {
+    /// Its issuers by ACME, with their JSON paths; `path` is the policy's.
+    pub(in super::super) fn acme_issuers(&self, path: &str) -> impl Iterator<Item = (String, AcmeIssuer)> {
+        self.issuers.iter().enumerate().filter_map(move |(index, issuer)| match issuer {
+            Issuer::Public(PublicIssuer::Acme(acme)) => {
+                Some((format!("{path}.issuers[{index}]"), AcmeIssuer::clone(acme)))
+            }
+            Issuer::Public(_) | Issuer::Internal { .. } => None,
+        })
+    }
+
+    /// The DNS providers of its issuers.
+    pub(in super::super) fn dns_providers(&self) -> impl Iterator<Item = &DnsProvider> {
+        self.issuers.iter().filter_map(|issuer| match issuer {
+            Issuer::Public(public) => public.dns().map(|dns| &dns.provider),
+            Issuer::Internal { .. } => None,
+        })
+    }
+
     /// Whether clients can choose the names that a public authority has to sign: the policy covers more names than it lists.
     fn invites_abuse(&self) -> bool {
         let is_open = self.subjects.is_empty() || self.subjects.iter().any(|subject| subject.starts_with('*'));
@@ -460,10 +467,7 @@ impl AutomationPolicyConfig {
             let expected = "ed25519, p256, p384, rsa2048 or rsa4096";
             KeyKind::by_name(&key_type).ok_or_else(|| build.refuse(key_type, expected))
         })?;
-        let mut issuers = Vec::new();
-        for (index, written) in self.issuers.iter().enumerate() {
-            issuers.push(build.at(format!("issuers[{index}]"), |build| issuer(written, defaults, build))?);
-        }
+        let issuers = build.at("issuers", |build| read_issuers(&self.issuers, defaults, build))?;
         Ok(AutomationPolicy {
             subjects: self.subjects.iter().map(|subject| ascii(subject, build)).collect::<Result<_, _>>()?,
             issuers,
@@ -515,6 +519,19 @@ fn getter(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Certifi
         Some(name) => Err(build.error(Problem::UnknownModule { kind: "get_certificate", name: name.to_owned() })),
         None => Err(build.refuse(json.to_string(), "an object with a 'via' key, as {\"via\": \"tailscale\"}")),
     }
+}
+
+/// Reads a list of issuers.
+pub(in super::super) fn read_issuers(
+    written: &[Map<String, Value>],
+    defaults: &DnsDefaults,
+    build: &mut Build<'_>,
+) -> Result<Vec<Issuer>, BuildError> {
+    let mut issuers = Vec::with_capacity(written.len());
+    for (index, written) in written.iter().enumerate() {
+        issuers.push(build.at(format!("[{index}]"), |build| issuer(written, defaults, build))?);
+    }
+    Ok(issuers)
 }
 
 fn issuer(written: &Map<String, Value>, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Issuer, BuildError> {

@@ -28,7 +28,7 @@ struct DnsChallengeConfig {
 
 /// The members of `apps.tls` that DNS challenges fall back to.
 #[derive(Debug, Default)]
-pub(super) struct DnsDefaults {
+pub(in super::super) struct DnsDefaults {
     pub(super) provider: Option<DnsProvider>,
     pub(super) resolvers: Vec<String>,
 }
