@@ -92,7 +92,7 @@ impl RemoteGuard {
         self.check(RemoteClient::of(cx).as_ref(), &path, SystemTime::now())?;
         // Dot segments that were percent-encoded: the check above has resolved them, the endpoints do not. Others are redirected.
         let is_plain = |path: &str| matches!(path.strip_prefix(&*canonical(path)), Some("" | "/"));
-        if is_plain(cx.head().target().path()) && !is_plain(&path) && path != "/" {
+        if is_plain(cx.head().target().path()) && !is_plain(&path) {
             return Err(AdminResponse::error(403, NO_PATH));
         }
         Ok(())
