@@ -9,14 +9,14 @@
 //! refused.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, LIMIT, Method};
-use causeway_certs::LoadedSource;
 use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{CertificateFiles, ConfigPull, HttpLoader, LoadError, LoaderCredentials};
-use causeway_engine::certificate::CertifiedKey;
+use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use tokio::task::AbortHandle;
@@ -38,8 +38,8 @@ const DELAY_MIN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PullFault {
-    /// The client's certificate or key cannot be read.
-    Credentials(causeway_certs::Error),
+    /// The file of the client's certificate or key cannot be used: the reason.
+    Credentials(PathBuf, String),
     /// The server's identity has no certificate yet.
     NoIdentity,
     /// The request could not be sent, or its response is not complete.
@@ -77,7 +77,7 @@ impl PullFault {
 impl fmt::Display for PullFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Credentials(error) => error.fmt(f),
+            Self::Credentials(path, why) => write!(f, "{}: {why}", path.display()),
             Self::NoIdentity => f.write_str("the server's identity has no certificate yet"),
             Self::Exchange(error) => error.fmt(f),
             Self::Status(status @ 300..400) => {
@@ -292,14 +292,16 @@ fn client(loader: &HttpLoader, identity: Option<&ServerIdentity>) -> Result<Http
     Ok(client.limit(loader.limit.unwrap_or(LIMIT)).body_bytes_max(CONFIG_BYTES_MAX))
 }
 
+/// Reads a client's certificate. Without the checks of a site's certificate, whose names matter.
 fn read(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, PullFault> {
-    let CertificateFiles { certificate, key } = files.clone();
-    let key = key.unwrap_or_else(|| certificate.clone());
-    let loaded =
-        causeway_certs::load(&[LoadedSource::Files { certificate: certificate.clone(), key, tags: Vec::new() }]);
-    let first = loaded.map_err(PullFault::Credentials)?.into_iter().next();
-    let missing = || causeway_certs::Error::BadCertificate(certificate.display().to_string(), "it is empty".to_owned());
-    first.map(|certificate| certificate.signed()).ok_or_else(|| PullFault::Credentials(missing()))
+    let CertificateFiles { certificate, key } = files;
+    let key = key.as_ref().unwrap_or(certificate);
+    let bad = |path: &Path, why: &dyn fmt::Display| PullFault::Credentials(path.to_owned(), why.to_string());
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain: Vec<_> = chain.map_err(|error| bad(certificate, &format!("{error}; expected a certificate as PEM")))?;
+    let key_der = PrivateKeyDer::from_pem_file(key);
+    let key_der = key_der.map_err(|error| bad(key, &format!("{error}; expected a key as PEM")))?;
+    certified_key(chain, key_der).map(Arc::new).map_err(|error| bad(certificate, &error))
 }
 
 /// Adapts a response. May take long, and may read the files that a Caddyfile imports.

@@ -343,6 +343,22 @@ fn a_pull_with_the_servers_identity() {
     let mut server = bench.folder.start(&["run", "--config", "ours.json", "--workers", "1"]);
     let line = server.line_with("keeping the configuration that pulled it");
     assert!(line.contains("unknown field `body`"), "{line}");
+    // A client's certificate from files: without names, about which the certificate of a site would be warned.
+    bench.certify("owner", &[]);
+    let mut by_files = ours.clone();
+    let mut access = theirs["admin"]["remote"]["access_control"].clone();
+    access[0]["public_keys"] = json!([bench.public_key("owner")]);
+    by_files["admin"]["config"]["load"]["url"] = json!(format!("https://localhost:{own}/config/"));
+    by_files["admin"]["config"]["load"]["tls"] = json!({
+        "client_certificate_file": "owner.pem", "client_certificate_key_file": "owner.key", "root_ca_pem_files": ["root.pem"],
+    });
+    let mut source = config(free_port(), "x", own, &access);
+    source["admin"]["listen"] = json!("localhost:0");
+    let _source = bench.start(&source);
+    bench.folder.write("files.json", by_files.to_string());
+    let mut server = bench.folder.start(&["run", "--config", "files.json", "--workers", "1"]);
+    let line = server.line_with("keeping the configuration that pulled it");
+    assert!(line.contains("is in use by another program"), "{line}");
     let mut none = ours;
     none["admin"]["config"]["load"]["tls"]["use_server_identity"] = json!(false);
     bench.folder.write("none.json", none.to_string());

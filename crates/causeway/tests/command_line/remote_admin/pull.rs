@@ -201,6 +201,11 @@ fn a_pull_at_once_that_fails_refuses_its_configuration() {
     gone["admin"]["config"]["load"]["tls"] = json!({ "root_ca_pem_files": ["absent.pem"] });
     let answer = load(&gone);
     assert!(answer.body.contains("absent.pem: found no root certificates, expected a PEM file"), "{}", answer.body);
+    // The files hold no PEM.
+    gone["admin"]["config"]["load"]["tls"] =
+        json!({ "client_certificate_file": "config.json", "client_certificate_key_file": "config.json" });
+    let answer = load(&gone);
+    assert!(answer.body.contains("config.json: no items found; expected a key as PEM"), "{}", answer.body);
     gone["admin"]["config"]["load"]["adapter"] = json!("yaml");
     let answer = load(&gone);
     assert!(
