@@ -63,6 +63,8 @@ pub(super) struct AdminResponse {
     status: u16,
     etag: Option<String>,
     location: Option<String>,
+    /// The methods of the path, for 405.
+    allow: Option<&'static str>,
     body: Vec<u8>,
     /// Media type of a non-empty body.
     kind: MediaType,
@@ -73,7 +75,15 @@ pub(super) struct AdminResponse {
 impl AdminResponse {
     /// Status 200 without a body.
     pub(super) fn done() -> Self {
-        Self { status: 200, etag: None, location: None, body: Vec::new(), kind: MediaType::Json, error: None }
+        Self {
+            status: 200,
+            etag: None,
+            location: None,
+            allow: None,
+            body: Vec::new(),
+            kind: MediaType::Json,
+            error: None,
+        }
     }
 
     /// Status 200 with a JSON body.
@@ -109,6 +119,16 @@ impl AdminResponse {
     /// An error response.
     pub(super) fn error(status: u16, words: impl Into<String>) -> Self {
         Self::error_with(status, words, &[])
+    }
+
+    /// The response to a method that the path does not have (RFC 9110 §15.5.6).
+    pub(super) fn not_allowed(allow: &'static str) -> Self {
+        Self::not_allowed_with(allow, "method not allowed")
+    }
+
+    /// As [`not_allowed`](Self::not_allowed), with another message.
+    pub(super) fn not_allowed_with(allow: &'static str, words: impl Into<String>) -> Self {
+        Self { allow: Some(allow), ..Self::error(405, words) }
     }
 
     /// An error response that includes the adapter's warnings.
@@ -190,6 +210,9 @@ impl AdminResponse {
         };
         set(names::ETAG.into(), &self.etag);
         set(names::LOCATION.into(), &self.location);
+        if let Some(allow) = self.allow {
+            response.set(names::ALLOW, FieldValue::from_static(allow));
+        }
         let status = StatusCode::new(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Step::Respond(Response::chunk(status, Chunk::from(self.body)))
     }

@@ -78,7 +78,6 @@ pub(super) fn parse_command(
     method: Method,
     query: Option<&str>,
 ) -> Option<Result<ProfileCommand, AdminResponse>> {
-    let wrong_method = || Err(AdminResponse::error(405, "method not allowed"));
     let query = query.filter(|query| !query.is_empty());
     Some(match (path, method) {
         ("/causal", Method::Get) => match query {
@@ -91,7 +90,8 @@ pub(super) fn parse_command(
         ("/causal/stop", Method::Post) => stop(query.unwrap_or_default()),
         ("/causal/status", Method::Get) => Ok(ProfileCommand::Status),
         ("/causal/report", Method::Get) => report(query.unwrap_or_default()),
-        ("/causal" | "/causal/start" | "/causal/stop" | "/causal/status" | "/causal/report", _) => wrong_method(),
+        ("/causal" | "/causal/status" | "/causal/report", _) => Err(AdminResponse::not_allowed("GET")),
+        ("/causal/start" | "/causal/stop", _) => Err(AdminResponse::not_allowed("POST")),
         _ => return None,
     })
 }

@@ -129,7 +129,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
     };
     let only_post = |ask| match method {
         Method::Post => Ok(ask),
-        _ => Err(AdminResponse::error(405, "method not allowed")),
+        _ => Err(AdminResponse::not_allowed("POST")),
     };
     let content_type = text(names::CONTENT_TYPE.into());
     let force = match head.fields().has_token(names::CACHE_CONTROL, "must-revalidate") {
@@ -157,7 +157,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
                 // A malformed path is a 404 for every method.
                 ["ca", id, ..] if id.is_empty() || steps.len() > 3 => Err(nothing_at(place)),
                 ["ca", _, last] if last != "certificates" => Err(nothing_at(place)),
-                ["ca", ..] if method != Method::Get => Err(AdminResponse::error(405, "method not allowed")),
+                ["ca", ..] if method != Method::Get => Err(AdminResponse::not_allowed("GET")),
                 ["ca", id] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Json }),
                 ["ca", id, _] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Pem }),
                 _ => Err(nothing_at(place)),
@@ -172,7 +172,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
             let accept = head.fields().get(names::ACCEPT).unwrap_or_default();
             Ok(AdminCommand::Metrics(Format::accepted(accept)))
         }
-        "/metrics" => Err(AdminResponse::error(405, "method not allowed")),
+        "/metrics" => Err(AdminResponse::not_allowed("GET, HEAD")),
         "/causeway/status" if method == Method::Get => Ok(AdminCommand::Status),
         "/causeway/certificates" if method == Method::Get => Ok(AdminCommand::Certificates),
         "/reverse_proxy/upstreams" if method == Method::Get => Ok(AdminCommand::Upstreams),
@@ -182,10 +182,10 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
             Method::Delete => purge(target.query().unwrap_or_default())
                 .map(AdminCommand::Purge)
                 .map_err(|words| AdminResponse::error(400, words)),
-            _ => Err(AdminResponse::error(405, "method not allowed")),
+            _ => Err(AdminResponse::not_allowed("GET, DELETE")),
         },
         "/debug/vars" | "/causeway/status" | "/causeway/certificates" | "/reverse_proxy/upstreams" => {
-            Err(AdminResponse::error(405, "method not allowed"))
+            Err(AdminResponse::not_allowed("GET"))
         }
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
             let verb = match method {
@@ -194,7 +194,10 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
                 Method::Put => Verb::Put,
                 Method::Patch => Verb::Patch,
                 Method::Delete => Verb::Delete,
-                other => return Err(AdminResponse::error(405, format!("method {} not allowed", other.as_str()))),
+                other => {
+                    let words = format!("method {} not allowed", other.as_str());
+                    return Err(AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", words));
+                }
             };
             // A page of another origin may send other content types without a CORS preflight.
             if verb != Verb::Delete && !content_type.contains("/json") {

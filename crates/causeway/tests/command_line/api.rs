@@ -101,6 +101,19 @@ fn reading() {
     check(admin, "POST /causeway/status", &[], "", 405, json!("method not allowed"));
     check(admin, "TRACE /config/", &[], "", 405, json!("method TRACE not allowed"));
     check(admin, "HEAD /config/", &[], "", 405, json!(""));
+    // RFC 9110 §15.5.6: a 405 lists the methods.
+    for (line, want) in [
+        ("GET /load", "POST"),
+        ("OPTIONS /config/", "GET, POST, PUT, PATCH, DELETE"),
+        ("POST /metrics", "GET, HEAD"),
+        ("POST /pki/ca/local", "GET"),
+        ("POST /causeway/cache", "GET, DELETE"),
+        ("POST /causal", "GET"),
+        ("GET /causal/stop", "POST"),
+    ] {
+        let answer = call(admin, line, &[], "");
+        assert_eq!((answer.status, answer.field("Allow").as_deref()), (405, Some(want)), "{line}");
+    }
 }
 
 // POST appends to an array or sets, PUT inserts or creates, PATCH replaces, DELETE removes.
