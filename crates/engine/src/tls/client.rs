@@ -23,27 +23,42 @@ pub(super) fn verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let is_mandatory = matches!(spec.mode, Mode::Require | Mode::RequireAndVerify);
-    let chain = match spec.mode {
-        Mode::Request | Mode::Require => None,
-        Mode::VerifyIfGiven | Mode::RequireAndVerify => {
-            // Without an authority no client could ever be verified: a mistake that must not wait for the first client.
-            if spec.authorities.is_empty() {
-                return Err("found no authority to verify clients' certificates with, expected at least one".into());
-            }
-            let mut roots = RootCertStore::empty();
-            for (number, authority) in spec.authorities.iter().enumerate() {
-                roots
-                    .add(CertificateDer::from(&authority[..]))
-                    .map_err(|error| format!("authority {number} is not a certificate that can be trusted: {error}"))?;
-            }
-            let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-            // `verify_if_given`: no certificate is allowed, a bad one is not.
-            let builder = if is_mandatory { builder } else { builder.allow_unauthenticated() };
-            Some(builder.build().map_err(|error| error.to_string())?)
+    let verifies = matches!(spec.mode, Mode::VerifyIfGiven | Mode::RequireAndVerify);
+    // Without an authority no client could ever be verified: a mistake that must not wait for the first client.
+    if verifies && spec.authorities.is_empty() {
+        return Err("found no authority to verify clients' certificates with, expected at least one".into());
+    }
+    let (mut chains, mut all) = (Vec::new(), RootCertStore::empty());
+    for (number, authority) in spec.authorities.iter().enumerate().filter(|_| verifies) {
+        let authority = CertificateDer::from(authority.clone());
+        all.add(authority.clone())
+            .map_err(|error| format!("authority {number} is not a certificate that can be trusted: {error}"))?;
+        // webpki checks neither of a trust anchor: without this, each listed client could sign certificates for others.
+        if !version1::may_sign(&authority) {
+            continue;
         }
-    };
-    let (authorities, leaves) = (spec.authorities.clone(), spec.leaves.clone());
-    Ok(Arc::new(Shown { chain, authorities, leaves, is_mandatory, provider: Arc::clone(provider) }))
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone()).map_err(|error| error.to_string())?;
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        let verifier = builder.build().map_err(|error| error.to_string())?;
+        chains.push(TrustedAuthority { certificate: authority, verifier });
+    }
+    Ok(Arc::new(Shown {
+        verifies,
+        chains,
+        hints: all.subjects(),
+        authorities: spec.authorities.clone(),
+        leaves: spec.leaves.clone(),
+        is_mandatory,
+        provider: Arc::clone(provider),
+    }))
+}
+
+/// An authority with the verifier of the chains that lead to it. One for each, since an authority counts only within its dates.
+#[derive(Debug)]
+struct TrustedAuthority {
+    certificate: CertificateDer<'static>,
+    verifier: Arc<dyn ClientCertVerifier>,
 }
 
 /// Certificates that stand for clients: those with the same key, and those whose certificates lead to one of them. For the choice
@@ -71,14 +86,18 @@ impl ClientTrust {
     /// Whether the certificates stand for the client that has proved to have the key of `leaf`. `intermediates` are the other
     /// certificates that the client sent: they count only as far as signatures lead through them. Costs a few signature checks.
     pub fn includes(&self, leaf: &[u8], intermediates: &[Box<[u8]>], now: SystemTime) -> bool {
-        let leaf = CertificateDer::from(leaf);
+        // A clock before 1970 verifies nothing.
+        let Ok(now) = now.duration_since(SystemTime::UNIX_EPOCH) else { return false };
+        let (leaf, now) = (CertificateDer::from(leaf), UnixTime::since_unix_epoch(now));
+        // It may have expired since the handshake.
+        if version1::verify_dates(&leaf, now).is_err() {
+            return false;
+        }
         if version1::public_key(&leaf).is_some_and(|key| self.keys.contains(&key)) {
             return true;
         }
         let intermediates: Vec<_> = intermediates.iter().map(|der| CertificateDer::from(&der[..])).collect();
-        // A clock before 1970 verifies nothing.
-        let Ok(now) = now.duration_since(SystemTime::UNIX_EPOCH) else { return false };
-        self.verifier.verify_client_cert(&leaf, &intermediates, UnixTime::since_unix_epoch(now)).is_ok()
+        self.verifier.verify_client_cert(&leaf, &intermediates, now).is_ok()
     }
 }
 
@@ -86,14 +105,41 @@ impl ClientTrust {
 /// chain must lead to an authority, and a list of leaves may restrict the certificate further.
 #[derive(Debug)]
 struct Shown {
-    /// Verifies the chain; `None` in the modes that do not.
-    chain: Option<Arc<dyn ClientCertVerifier>>,
-    /// The authorities that `chain` trusts, for certificates of version 1.
+    /// Whether the mode verifies the chain.
+    verifies: bool,
+    /// The authorities that may sign.
+    chains: Vec<TrustedAuthority>,
+    /// The subjects of all authorities.
+    hints: Vec<DistinguishedName>,
+    /// All authorities: each is also its own chain.
     authorities: Vec<Vec<u8>>,
     /// The only leaves allowed; empty allows all.
     leaves: Vec<Vec<u8>>,
     is_mandatory: bool,
     provider: Arc<CryptoProvider>,
+}
+
+impl Shown {
+    /// Verifies that a chain leads to one of the authorities within its dates, as Go does. The error is that of the authority that came
+    /// closest.
+    fn verify_chain(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let unknown = Error::from(CertificateError::UnknownIssuer);
+        let mut closest = unknown.clone();
+        for TrustedAuthority { certificate, verifier } in &self.chains {
+            let verified = verifier.verify_client_cert(leaf, intermediates, now);
+            match verified.and_then(|_| version1::verify_dates(certificate, now)) {
+                Ok(()) => return Ok(()),
+                Err(error) if error != unknown => closest = error,
+                Err(_) => {}
+            }
+        }
+        Err(closest)
+    }
 }
 
 impl ClientCertVerifier for Shown {
@@ -102,7 +148,7 @@ impl ClientCertVerifier for Shown {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.chain.as_ref().map_or(&[], |chain| chain.root_hint_subjects())
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -111,7 +157,7 @@ impl ClientCertVerifier for Shown {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        if let Some(chain) = &self.chain {
+        if self.verifies {
             // As Go: a certificate in the pool is its own chain. webpki refuses it as a leaf if it is marked as a CA, which
             // self-signed certificates usually are.
             if self.authorities.iter().any(|authority| authority[..] == **leaf) {
@@ -121,7 +167,7 @@ impl ClientCertVerifier for Shown {
                 let algorithms = &self.provider.signature_verification_algorithms;
                 version1::verify_client(leaf, &self.authorities, now, algorithms)?;
             } else {
-                chain.verify_client_cert(leaf, intermediates, now)?;
+                self.verify_chain(leaf, intermediates, now)?;
             }
         }
         // Compared as a whole, byte by byte: a leaf in the list is pinned.
@@ -166,7 +212,9 @@ impl ClientCertVerifier for Shown {
 mod tests {
     use std::time::Duration;
 
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    };
 
     use super::*;
 
@@ -205,6 +253,37 @@ mod tests {
             let listed = authority("ca", |params| params.extended_key_usages = vec![usage.clone()]);
             assert_eq!(verify(&listed, now), want, "{usage:?}");
         }
+    }
+
+    // Go's x509.Verify, RFC 5280 §6.1.4: a listed certificate signs others only if it is an authority by its extensions, and within
+    // its dates. Else one client could name itself as another, or renew its own certificate.
+    #[test]
+    fn only_authorities_sign() {
+        let now = UnixTime::now();
+        let verify = |listed: &Issuer, leaf: &[u8], now: UnixTime| {
+            let authorities = vec![authority("other", |_| {}).der().to_vec(), listed.der().to_vec()];
+            let spec = ClientAuthentication { mode: Mode::RequireAndVerify, authorities, leaves: Vec::new() };
+            let verifier = verifier(&spec, &Arc::new(default_provider())).unwrap();
+            assert_eq!(verifier.root_hint_subjects().len(), 2);
+            verifier.verify_client_cert(&CertificateDer::from(leaf), &[], now).map(|_| ())
+        };
+        let usual = authority("usual", |_| {});
+        assert_eq!(verify(&usual, &signed(&usual), now), Ok(()));
+        let with_usage = authority("usage", |params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]);
+        assert_eq!(verify(&with_usage, &signed(&with_usage), now), Ok(()));
+        for (case, change) in [
+            ("a client", (|params| params.is_ca = IsCa::NoCa) as fn(&mut CertificateParams)),
+            ("explicitly none", |params| params.is_ca = IsCa::ExplicitNoCa),
+            ("another usage", |params| params.key_usages = vec![KeyUsagePurpose::DigitalSignature]),
+        ] {
+            let listed = authority("alice", change);
+            assert!(verify(&listed, &signed(&listed), now).is_err(), "{case}");
+        }
+        let expired = authority("expired", |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
+        assert!(verify(&expired, &signed(&expired), now).is_err());
+        // On an open connection too.
+        let trust = ClientTrust::new(&[expired.der().to_vec()]).unwrap();
+        assert!(!trust.includes(expired.der(), &[], SystemTime::now()));
     }
 
     // A certificate that a client merely sends proves nothing: anyone can have it.

@@ -109,6 +109,22 @@ pub(super) fn verify_listed(client: &CertificateDer<'_>, now: UnixTime) -> Resul
     }
 }
 
+/// Returns whether a certificate may be the issuer of others by Go's rules, which are those of RFC 5280 §6.1.4: it is a CA by
+/// basicConstraints, and its key usages, if it has any, include the signing of certificates. Version 1 has no such fields.
+pub(super) fn may_sign(certificate: &CertificateDer<'_>) -> bool {
+    let Ok(certificate) = parse(certificate) else { return false };
+    let has_usage = || match certificate.key_usage() {
+        Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
+        Err(_) => false,
+    };
+    certificate.version() == X509Version::V1 || certificate.is_ca() && has_usage()
+}
+
+/// Checks that a certificate is valid at `now`.
+pub(super) fn verify_dates(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    verify_time(&parse(certificate)?, now)
+}
+
 /// Returns the SubjectPublicKeyInfo of a certificate in DER; `None` when it does not parse.
 pub(super) fn public_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(parse(certificate).ok()?.public_key().raw.to_vec())
