@@ -59,11 +59,17 @@ pub(crate) struct WaitingCall {
 
 impl UpstreamPool {
     pub(crate) fn new(core: Rc<Core>, address: &str, transport: &Arc<Transport>) -> Rc<Self> {
+        // A Unix socket is reached directly, and must not get the proxy's credentials.
+        let transport = if transport.network_proxy.is_some() && address.starts_with(connect::UNIX) {
+            Arc::new(Transport { network_proxy: None, ..Transport::clone(transport) })
+        } else {
+            Arc::clone(transport)
+        };
         Rc::new_cyclic(|this| Self {
             core,
             address: address.into(),
             speaks_http2: Cell::new(transport.versions == Versions::Http2),
-            transport: Arc::clone(transport),
+            transport,
             links: Links::default(),
             waiting: RefCell::default(),
             connector: RefCell::default(),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use causeway_pipeline::{Roots, TlsClient, TlsPolicy, TlsSpec, Versions};
+use causeway_pipeline::{NetworkProxy, NetworkProxyProtocol, Roots, TlsClient, TlsPolicy, TlsSpec, Versions};
 use socket2::{Domain, SockAddr, Socket, Type};
 use support::TestServer;
 use support::forward::wish;
@@ -71,6 +71,29 @@ fn requests_on_one_connection_after_another() {
 }
 
 // unix(7): a name in the abstract namespace begins with a zero byte, which Caddy writes as `@`.
+// A network proxy is for connections over TCP; its credentials are not for the application at the socket.
+#[test]
+fn without_the_network_proxy() {
+    let (server, place) = (TestServer::start(|_| {}), Place::new());
+    let origin = on_socket(
+        place.listen(),
+        vec![|peer| {
+            let head = peer.head();
+            assert!(head.starts_with("GET /") && !head.contains("Proxy-Authorization"), "{head}");
+            peer.answer("direct");
+        }],
+    );
+    let target = target("forward", &place.address(), |transport| {
+        transport.network_proxy = Some(Arc::new(NetworkProxy {
+            protocol: NetworkProxyProtocol::Http,
+            address: "192.0.2.1:3128".to_owned(),
+            credentials: Some(("user".to_owned(), "secret".to_owned())),
+        }));
+    });
+    assert_eq!(server.client().get(&target).text(), "direct");
+    origin.join().unwrap();
+}
+
 #[test]
 fn the_abstract_namespace() {
     use std::os::linux::net::SocketAddrExt as _;

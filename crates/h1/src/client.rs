@@ -37,6 +37,8 @@ const _: () = assert!(size_of::<Client>() <= 72);
 /// A forward proxy as the peer of a [`Client`].
 #[derive(Clone, Default)]
 pub struct ForwardProxy {
+    /// The authority of all requests, in place of that of their heads: clients must not choose where the proxy connects to.
+    pub authority: Box<str>,
     /// The value of Proxy-Authorization (RFC 9110 §11.7.2), if the proxy requires one.
     pub authorization: Option<Box<str>>,
 }
@@ -44,7 +46,7 @@ pub struct ForwardProxy {
 // By hand, so that no log contains the password.
 impl fmt::Debug for ForwardProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForwardProxy").finish_non_exhaustive()
+        f.debug_struct("ForwardProxy").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
@@ -202,10 +204,10 @@ impl Client {
     }
 
     /// Sends a request's head. The target is sent in origin form or as `*`, or in absolute form to a
-    /// [proxy](Self::through); Host is the head's authority. The machine writes the fields that frame the message
-    /// or describe the connection and drops those of `head`, except `TE: trailers`; it also drops Expect.
-    /// [`Framing::Tunnel`] requests another protocol: the one in the head's Upgrade field, or with CONNECT a tunnel
-    /// to the target.
+    /// [proxy](Self::through); Host is the head's authority, or the one for the proxy. The machine writes the
+    /// fields that frame the message or describe the connection and drops those of `head`, except `TE: trailers`;
+    /// it also drops Expect. [`Framing::Tunnel`] requests another protocol: the one in the head's Upgrade field, or
+    /// with CONNECT a tunnel to the target.
     ///
     /// Before it reuses a connection, the caller must pass all received bytes to [`Client::handle_bytes`]. Bytes that
     /// the peer sent before the request would otherwise be parsed as its response.

@@ -133,7 +133,7 @@ fn an_http_proxy() {
         let answer = get(server.port(), "/a?b=c");
         assert_eq!((answer.status, &*answer.body), (200, "forwarded"));
     }
-    assert_eq!(double.requests(), ["GET http://localhost/a?b=c HTTP/1.1"; 2]);
+    assert_eq!(double.requests(), ["GET http://up.test:8000/a?b=c HTTP/1.1"; 2]);
     // Without credentials: the proxy's response to a tunnel's request is no response of the upstream.
     let server = proxy(&with(""), &format!("https://{address}"), "");
     assert_eq!(get(server.port(), "/").status, 502);

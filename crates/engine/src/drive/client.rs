@@ -93,7 +93,7 @@ impl<T: Transport> ClientConnection<T> {
         let spec = Arc::clone(pool.transport());
         Self {
             line: Line::new(Rc::clone(pool.core()), transport),
-            machine: ClientMachine::new(is_http2, &spec),
+            machine: ClientMachine::new(is_http2, &spec, pool.address()),
             head: ResponseHead::new(StatusCode::OK),
             calls: Vec::new(),
             origin: Origin { pool: Rc::downgrade(pool), link, address: Rc::clone(pool.address()), spec, remote },
@@ -188,9 +188,7 @@ impl<T: Transport> ClientConnection<T> {
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
                     self.has_unsent_head = true;
-                    if self.calls.is_empty() {
-                        self.liveness = Liveness::now();
-                    }
+                    self.liveness.open_call(self.calls.is_empty());
                     let upstream = (Rc::clone(&self.origin.address), &*self.origin.spec);
                     self.calls.push(UpstreamCall::new(stream, call, wake, (body, framing), is_retry, upstream));
                 }

@@ -36,7 +36,8 @@ macro_rules! each {
 }
 
 impl ClientMachine {
-    pub(crate) fn new(is_http2: bool, transport: &Transport) -> Self {
+    /// `address` is the upstream's, `host:port`.
+    pub(crate) fn new(is_http2: bool, transport: &Transport, address: &str) -> Self {
         let (head_bytes_max, trailers_bytes_max) = (transport.head_bytes_max, transport.trailers_bytes_max);
         // Boxed, so that a connection is not as large as the largest of the machines.
         if transport.fastcgi.is_some() {
@@ -50,7 +51,11 @@ impl ClientMachine {
             let limits = h1::Limits { head_bytes_max, trailers_bytes_max, ..h1::Limits::default() };
             let machine = h1::Client::new(Rc::new(limits));
             Self::Http1(Box::new(match transport.forward_proxy() {
-                Some(proxy) => machine.through(h1::ForwardProxy { authorization: network_proxy::authorization(proxy) }),
+                Some(proxy) => machine.through(h1::ForwardProxy {
+                    // RFC 9110 §4.2.3: the default port is left out.
+                    authority: address.strip_suffix(":80").unwrap_or(address).into(),
+                    authorization: network_proxy::authorization(proxy),
+                }),
                 None => machine,
             }))
         }

@@ -24,7 +24,7 @@ use crate::transport::keepalive;
 use crate::worker::Core;
 
 /// The network of Unix sockets in an upstream's address.
-const UNIX: &str = "unix/";
+pub(super) const UNIX: &str = "unix/";
 /// The pause before the next attempt to connect to a Unix socket whose queue of connections is full.
 const SOCKET_FULL_PAUSE: Duration = Duration::from_millis(10);
 

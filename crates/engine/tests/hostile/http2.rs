@@ -432,6 +432,12 @@ fn pings() {
             p.await_frame(kind::PING);
             assert_eq!(p.frames_to_the_end(), [0; 0]);
         },
+        // Each client gives up before the limit; together they have waited long enough.
+        |p| {
+            begin(p);
+            p.await_frame(kind::PING);
+            assert!(p.frames_to_the_end().iter().all(|kind| matches!(*kind, kind::HEADERS | kind::RST_STREAM)));
+        },
     ]);
     wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
@@ -441,6 +447,13 @@ fn pings() {
     assert_eq!(ask(&server, &target(&origin)), whole(200, "late"));
     std::thread::sleep(6 * interval);
     assert_eq!(ask(&server, &target(&origin)), whole(502, ""));
+    let end = std::time::Instant::now() + crate::PATIENCE;
+    while !origin.is_over() {
+        assert!(std::time::Instant::now() < end, "the dead connection is kept");
+        let mut client = server.client();
+        client.ask(&target(&origin));
+        std::thread::sleep(interval / 2);
+    }
     origin.end();
     all_home(&server);
 }

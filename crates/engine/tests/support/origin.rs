@@ -54,6 +54,11 @@ impl Origin {
         }
     }
 
+    /// Whether all scripts have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Returns a target that the server forwards to this origin.
     pub(crate) fn target(&self) -> String {
         format!("/forward/{}", self.port)

@@ -18,7 +18,12 @@ pub(super) fn request_head(
 ) -> Option<()> {
     let (method, target, fields) = (head.method(), head.target(), head.fields());
     let is_connect = method == Method::Connect;
-    let authority = head.sendable_authority()?;
+    // A tunnel by CONNECT has its destination in the target.
+    let proxy = proxy.filter(|_| !is_connect);
+    let authority = match proxy {
+        Some(proxy) => &proxy.authority,
+        None => head.sendable_authority()?,
+    };
     check_target(method, target)?;
     // RFC 9110 §9.3.6: CONNECT has no content; §7.8: a switch needs the name of the new protocol.
     let goes = match framing {
@@ -33,7 +38,7 @@ pub(super) fn request_head(
     out.reserve(own + fields.bytes() + fields.len() * 48);
     out.put(method.as_str().as_bytes());
     out.put_byte(b' ');
-    if proxy.is_some() && !is_connect {
+    if proxy.is_some() {
         out.put(b"http://");
         out.put(authority.as_bytes());
         // RFC 9112 §3.2.4: for a whole server the path is absent.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
@@ -43,7 +43,9 @@ impl PendingCall {
     /// Counts the end of the call for the circuit breaker of its upstream. Further ends have no effect.
     pub(super) fn settle(&self, cx: &Context, end: CallEnd) {
         let now = cx.worker().now();
-        let took = now.saturating_duration_since(self.began);
+        // Content that streams arrives as slowly as its client sends it, which is no delay of the upstream.
+        let is_streamed = self.has_content && self.local.plan.request_buffers.is_none();
+        let took = if is_streamed { Duration::ZERO } else { now.saturating_duration_since(self.began) };
         self.backend.facts(&self.local.plan).settle(self.admission.take(), end, took, now);
     }
 }

@@ -7,6 +7,7 @@ use sfv::{BareItem, Item, KeyRef, List, ListEntry, Parser, StringRef, TokenRef};
 
 use super::ReverseProxyPlan;
 use super::carriage::Carriage;
+use super::switch::Switch;
 
 const NAME: NameRef<'_> = NameRef::Other("Incremental");
 /// The error type of RFC 10036 §5 in Proxy-Status.
@@ -28,19 +29,20 @@ pub(super) fn is_marked(fields: &FieldMap) -> bool {
 /// # Errors
 /// 501 (RFC 10036 §4.1).
 pub(super) fn check_request(cx: &mut Context, plan: &ReverseProxyPlan) -> Result<(), Fault> {
-    let method = cx.head().method();
+    let needs_length = matches!(plan.carriage, Carriage::FastCgi(_)) && cx.body_len().is_none();
+    if plan.request_buffers.is_none() && !needs_length || !is_marked(cx.head().fields()) {
+        return Ok(());
+    }
     let has_content = match cx.body_len() {
         Some(bytes) => bytes > 0,
         None => !matches!(
-            method,
+            cx.head().method(),
             Method::Get | Method::Head | Method::Options | Method::Delete | Method::Trace | Method::Connect
         ),
     };
-    let needs_length = matches!(plan.carriage, Carriage::FastCgi(_)) && cx.body_len().is_none();
-    if has_content && (plan.request_buffers.is_some() || needs_length) && is_marked(cx.head().fields()) {
-        return Err(refuse(cx, plan, None));
-    }
-    Ok(())
+    // Of these, nothing is read first either.
+    let is_forwarded_without = plan.drops_body || !matches!(Switch::of(cx), Ok(Switch::None));
+    if has_content && !is_forwarded_without { Err(refuse(cx, plan, None)) } else { Ok(()) }
 }
 
 /// Returns the fault for a message that cannot be forwarded incrementally, and sets Proxy-Status (RFC 9209) on its

@@ -225,6 +225,7 @@ fn network_proxy(text: &str, build: &Build<'_>) -> Result<NetworkProxy, BuildErr
 fn without_credentials(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        (None, Some((_, rest))) => format!("…@{rest}"),
         _ => url.to_owned(),
     }
 }

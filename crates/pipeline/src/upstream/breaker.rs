@@ -26,8 +26,9 @@ use super::status::millis;
 const SLOTS: u32 = 10;
 /// The whole, for [`BreakerSettings::error_share`] and [`LatencyLimit::slow_share`].
 pub const SHARE_WHOLE: u32 = 10_000;
-/// Milliseconds for which no other request probes an upstream while a probe has no result.
-const PROBE_MS: u64 = 30_000;
+/// The shortest and the longest time in milliseconds for which no other request probes an upstream while a probe has no result. Between
+/// them it is the trip's: a long upload as the probe keeps a healthy upstream away no longer than a failure.
+const PROBE_MS: (u64, u64) = (1000, 30_000);
 
 /// When a breaker opens and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,7 +225,7 @@ impl CircuitBreaker {
             if now < state.until {
                 return None;
             }
-            let probing = BreakerState { phase: StoredPhase::Probing, until: now + PROBE_MS, ..state }.pack();
+            let probing = BreakerState { phase: StoredPhase::Probing, until: now + self.probe_ms(), ..state }.pack();
             match self.state.compare_exchange(word, probing, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let change = (state.phase == StoredPhase::Open).then_some(BreakerChange::HalfOpened);
@@ -233,6 +234,11 @@ impl CircuitBreaker {
                 Err(seen) => word = seen,
             }
         }
+    }
+
+    fn probe_ms(&self) -> u64 {
+        let (least, most) = PROBE_MS;
+        u64::try_from(self.settings.trip.as_millis()).unwrap_or(most).clamp(least, most)
     }
 
     /// Counts the end of a request that took so long. Returns the change that it makes.

@@ -17,11 +17,22 @@ pub(super) struct Liveness {
     seen: Instant,
     /// The time of a PING since then.
     pinged: Option<Instant>,
+    /// A call was opened since then.
+    is_unanswered: bool,
 }
 
 impl Liveness {
     pub(super) fn now() -> Self {
-        Self { seen: clock::now(), pinged: None }
+        Self { seen: clock::now(), pinged: None, is_unanswered: false }
+    }
+
+    /// A call is opened. Its time begins now, unless an earlier call had no answer either: short calls that their clients give up one
+    /// after the other must not hide a dead upstream.
+    pub(super) fn open_call(&mut self, is_first: bool) {
+        if is_first && !self.is_unanswered {
+            *self = Self::now();
+        }
+        self.is_unanswered = true;
     }
 }
 

@@ -162,12 +162,12 @@ fn probes_without_result() {
     drop(probe);
     let (first, change) = breaker.admit(end).expect("another probe");
     assert_eq!(change, None, "it was half-open already");
-    end += Duration::from_millis(PROBE_MS);
+    end += Duration::from_millis(breaker.probe_ms());
     assert!(breaker.admit(end - QUICK).is_none());
     let (second, _) = breaker.admit(end).expect("the place of the first one");
     drop(first);
     assert!(breaker.admit(end).is_none(), "the second one has it");
-    let later = end + Duration::from_millis(PROBE_MS);
+    let later = end + Duration::from_millis(breaker.probe_ms());
     let (third, _) = breaker.admit(later).expect("the place of the second one");
     assert_eq!(breaker.settle(second, CallOutcome::Succeeded, QUICK, later), Some(BreakerChange::Closed));
     assert_eq!(breaker.settle(third, CallOutcome::Failed, QUICK, later), None, "it is closed already");
