@@ -104,10 +104,13 @@ fn text(value: &Value) -> &[u8] {
     value.as_bytes().unwrap_or_default()
 }
 
-/// Returns the text of any value, as `%v` prints it.
+/// Returns the text of any value, as `%v` prints it. Also the copy of a string uses memory: a list can have one string many times.
 fn shown(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, Failure> {
     match value {
-        Value::String(text) => Ok(text.to_vec()),
+        Value::String(text) => {
+            call.allocate(text.len())?;
+            Ok(text.to_vec())
+        }
         other => print::print(call.budget(), std::slice::from_ref(other)),
     }
 }

@@ -186,6 +186,20 @@ fn sprig_keeps_the_bounds() {
         ("{{$l := list 1 1}}{{range 100}}{{$l = list $l $l}}{{end}}{{toJson $l}}", "need"),
         ("{{fromJson (repeat 300 \"[\")}}", "nests deeper"),
         ("{{range $i, $_ := until 100000}}{{regexMatch (printf \"\\\\pL%d\" $i) \"a\"}}{{end}}", "needs more steps"),
+        // Copies of one long string.
+        ("{{$s := repeat 1000000 \"k\"}}{{toStrings (list $s $s $s $s $s $s) | len}}", "need more memory"),
+        ("{{$s := repeat 1000000 \"k\"}}{{sortAlpha (list $s $s $s $s $s $s) | len}}", "need more memory"),
+        ("{{quote (repeat 1100000 \"k\") | len}}", "need more memory"),
+        ("{{squote (repeat 1300000 \"k\") | len}}", "need more memory"),
+        (
+            "{{$k := repeat 1000000 \"k\"}}{{$l := list}}{{range 6}}{{$l = list $l (dict $k 1)}}{{end}}",
+            "need more memory",
+        ),
+        ("{{$k := repeat 1000000 \"k\"}}{{$d := dict}}{{range 6}}{{$_ := set $d $k 1}}{{end}}", "need more memory"),
+        (
+            "{{$k := repeat 1000000 \"k\"}}{{$d := dict $k 1}}{{range 1000}}{{$_ := pick $d $k}}{{$_ := omit $d $k}}{{end}}",
+            "needs more steps",
+        ),
         (
             "{{$x := 1.1}}{{range 100000}}{{$x = mulf 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1}}{{end}}",
             "need",

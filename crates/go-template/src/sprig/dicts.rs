@@ -1,10 +1,12 @@
 //! Dictionaries. `set`, `unset` and the functions that merge change one; the others return new ones.
 
+use std::sync::Arc;
+
 use super::{ANY, fixed, is_empty, is_nil, shown, text, variadic};
 use crate::budget::{Exhausted, VALUE_DEPTH_MAX};
 use crate::error::Failure;
 use crate::functions::{Call, Row, Type};
-use crate::value::{Element, List, Map, Value};
+use crate::value::{Element, List, Map, Tree, Value};
 
 const MAP_AND_NAME: &[Type] = &[Type::Map, Type::String];
 const MAPS: &[Type] = &[Type::Map, Type::Map];
@@ -14,12 +16,12 @@ const ENTRY_BYTES: usize = 64;
 pub(super) static ROWS: &[Row] = &[
     fixed("deepCopy", ANY, deep_copy),
     variadic("dict", ANY, |call, args| {
-        let mut pairs = Vec::new();
+        call.allocate(ENTRY_BYTES * args.len().div_ceil(2))?;
+        let mut entries = Tree::new();
         for pair in args.chunks(2) {
-            pairs.push((shown(call, &pair[0])?, pair.get(1).cloned().unwrap_or_else(|| "".into())));
+            entries.insert(key(call, &pair[0])?, pair.get(1).cloned().unwrap_or_else(|| "".into()));
         }
-        call.allocate(ENTRY_BYTES * pairs.len())?;
-        Ok(Value::map(pairs))
+        Ok(Value::Map(Map::new(entries, Element::Any)))
     }),
     variadic("dig", ANY, dig),
     fixed("get", MAP_AND_NAME, |_, args| Ok(map(&args[0])?.value(text(&args[1])).unwrap_or_else(|| "".into()))),
@@ -46,7 +48,7 @@ pub(super) static ROWS: &[Row] = &[
         Ok(Value::list(maps.iter().filter_map(|map| map.value(text(&args[0]))).collect()))
     }),
     fixed("set", &[Type::Map, Type::String, Type::Any], |call, args| {
-        insert(call, &map(&args[0])?, text(&args[1]).into(), args[2].clone())?;
+        insert(call, &map(&args[0])?, key(call, &args[1])?, args[2].clone())?;
         Ok(args[0].clone())
     }),
     fixed("unset", MAP_AND_NAME, |_, args| {
@@ -68,8 +70,20 @@ fn map(value: &Value) -> Result<Map, Failure> {
     }
 }
 
+/// Returns the key of a new entry. It shares the bytes of a string, but is charged as a copy: the dictionary compares it with
+/// other keys, which takes as long.
+fn key(call: &Call<'_>, value: &Value) -> Result<Arc<[u8]>, Failure> {
+    match value {
+        Value::String(text) => {
+            call.allocate(text.len())?;
+            Ok(Arc::clone(text))
+        }
+        other => Ok(shown(call, other)?.into()),
+    }
+}
+
 /// Sets a key, unless the dictionary would then be within itself and never be freed.
-fn insert(call: &Call<'_>, map: &Map, key: std::sync::Arc<[u8]>, value: Value) -> Result<(), Failure> {
+fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<(), Failure> {
     call.allocate(ENTRY_BYTES)?;
     if reaches(call, &value, map)? {
         return Err("a dictionary cannot be within itself".into());
@@ -96,11 +110,15 @@ fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, Failure
 /// Returns the entries whose names are given, or the others.
 fn filtered(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, Failure> {
     let map = map(&args[0])?;
-    let names: std::collections::BTreeSet<&[u8]> = args[1..].iter().map(text).collect();
-    call.allocate(ENTRY_BYTES * map.entries().len())?;
     let entries = map.entries();
+    call.allocate(ENTRY_BYTES * entries.len())?;
+    // Finding a name compares it with others.
+    let keys = args[1..].iter().map(text).chain(entries.keys().map(|key| &**key));
+    call.spend(keys.map(|key| 1 + key.len() / 64).sum())?;
+    let names: std::collections::BTreeSet<&[u8]> = args[1..].iter().map(text).collect();
     let kept = entries.iter().filter(|(key, _)| names.contains(&***key) == keeps_named);
-    Ok(Value::map(kept.map(|(key, value)| (key, value.clone()))))
+    let kept = kept.map(|(key, value)| (Arc::clone(key), value.clone()));
+    Ok(Value::Map(Map::new(kept.collect(), Element::Any)))
 }
 
 fn merged(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, Failure> {

@@ -36,7 +36,11 @@ pub(super) static ROWS: &[Row] = &[
         Ok(args[usize::from(args[2].as_integer() != Some(1))].clone())
     }),
     variadic("quote", ANY, |call, args| {
-        let shown = |value: &Value| Ok::<_, Failure>(Value::from(quoted(&shown(call, value)?)));
+        let shown = |value: &Value| {
+            let text = quoted(&shown(call, value)?);
+            call.allocate(text.len())?;
+            Ok::<_, Failure>(Value::from(text))
+        };
         let parts = args.iter().filter(|value| !is_nil(value)).map(shown).collect::<Result<Vec<_>, _>>()?;
         joined(call, b" ", &parts)
     }),
@@ -171,7 +175,10 @@ fn joined(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, 
         if index > 0 {
             out.push(separator)?;
         }
-        out.push(&shown(call, value)?)?;
+        match value {
+            Value::String(text) => out.push(text)?,
+            other => out.push(&shown(call, other)?)?,
+        }
     }
     Ok(out.into_bytes().into())
 }
