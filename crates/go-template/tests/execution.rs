@@ -200,6 +200,9 @@ fn sprig_keeps_the_bounds() {
             "{{$k := repeat 1000000 \"k\"}}{{$d := dict $k 1}}{{range 1000}}{{$_ := pick $d $k}}{{$_ := omit $d $k}}{{end}}",
             "needs more steps",
         ),
+        // The groups of an expression.
+        ("{{regexMatch (repeat 400 \"(a)\") \"b\"}}", "need more memory"),
+        ("{{regexReplaceAll (repeat 100 \"(a)?\") (repeat 10000 \"a\") \"\"}}", "needs more steps"),
         (
             "{{$x := 1.1}}{{range 100000}}{{$x = mulf 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1}}{{end}}",
             "need",

@@ -89,6 +89,8 @@ impl TextPattern {
             Err(fault) => return Ok(Err(format!("error parsing regexp: {fault}").into())),
         };
         call.spend(64 * pattern.states)?;
+        // A search keeps the two ends of each group for each state, before and after a character.
+        call.allocate(pattern.states.saturating_mul(pattern.names.len()).saturating_mul(4 * size_of::<usize>()))?;
         let mut known = known.borrow_mut();
         if known.len() == EXPRESSIONS_MAX {
             known.remove(0);
@@ -278,10 +280,12 @@ fn replaced(call: &Call<'_>, args: &[Value], replacement: Replacement) -> Result
     };
     call.allocate(size_of_val(with.as_slice()))?;
     let mut groups = pattern.regex.capture_locations();
+    // A search copies the ends of the groups from state to state.
+    let share_of_groups = 1 + pattern.names.len() / 4;
     let mut out = call.text();
     let (mut at, mut end_before) = (0, 0);
     while at <= subject.text.len() {
-        pattern.spend(call, subject.text.len() - at, at == 0)?;
+        pattern.spend(call, (subject.text.len() - at).saturating_mul(share_of_groups), at == 0)?;
         let Some(found) = pattern.regex.captures_read_at(&mut groups, &subject.text, at) else { break };
         out.push(subject.part(end_before..found.start()))?;
         // An empty match directly after another one is not replaced.
