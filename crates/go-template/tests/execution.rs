@@ -203,6 +203,7 @@ fn sprig_keeps_the_bounds() {
         // The groups of an expression.
         ("{{regexMatch (repeat 400 \"(a)\") \"b\"}}", "need more memory"),
         ("{{regexReplaceAll (repeat 100 \"(a)?\") (repeat 10000 \"a\") \"\"}}", "needs more steps"),
+        ("{{regexReplaceAll \"b\" \"a\" (repeat 200000 \"$\")}}", "need more memory"),
         (
             "{{$x := 1.1}}{{range 100000}}{{$x = mulf 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1}}{{end}}",
             "need",

@@ -276,9 +276,14 @@ fn replaced(call: &Call<'_>, args: &[Value], replacement: Replacement) -> Result
     let (pattern, subject) = (TextPattern::compile(call, &args[0])??, Subject::of(call, &args[1])?);
     let with = match replacement {
         Replacement::Literal => vec![ReplacementPiece::Text(text(&args[2]))],
-        Replacement::Template => pieces(text(&args[2]), &pattern.names),
+        Replacement::Template => {
+            // Each `$` ends a piece and begins another, which may be found among the names of the groups.
+            let dollars = text(&args[2]).iter().filter(|byte| **byte == b'$').count();
+            call.allocate((2 * dollars + 1).saturating_mul(size_of::<ReplacementPiece<'_>>()))?;
+            call.spend(dollars.saturating_mul(1 + pattern.names.len() / 8))?;
+            pieces(text(&args[2]), &pattern.names)
+        }
     };
-    call.allocate(size_of_val(with.as_slice()))?;
     let mut groups = pattern.regex.capture_locations();
     // A search copies the ends of the groups from state to state.
     let share_of_groups = 1 + pattern.names.len() / 4;
