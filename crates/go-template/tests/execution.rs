@@ -204,6 +204,8 @@ fn sprig_keeps_the_bounds() {
         ("{{regexMatch (repeat 400 \"(a)\") \"b\"}}", "need more memory"),
         ("{{regexReplaceAll (repeat 100 \"(a)?\") (repeat 10000 \"a\") \"\"}}", "needs more steps"),
         ("{{regexReplaceAll \"b\" \"a\" (repeat 200000 \"$\")}}", "need more memory"),
+        // Each search looks at the whole rest.
+        ("{{regexFindAll \"a[^b]{30}.*b|a\" (repeat 5000 \"a\") -1 | len}}", "needs more steps"),
         (
             "{{$x := 1.1}}{{range 100000}}{{$x = mulf 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1}}{{end}}",
             "need",

@@ -118,11 +118,12 @@ impl TextPattern {
         Ok(Self { regex, names: translated.names, states })
     }
 
-    /// Uses the steps of a search to the end of the subject.
+    /// Uses the steps of a search to the end of the subject, which is the first one or a repeated one.
     fn spend(&self, call: &Call<'_>, bytes: usize, is_first: bool) -> Result<(), Failure> {
-        // One search is linear. All searches for many matches may each look at the rest, but most of them do not.
-        let share = if is_first { 64 } else { 2048 };
-        Ok(call.spend(1 + bytes.saturating_mul(self.states.max(8)) / share)?)
+        // One search is linear. Each search for a further match may look at the whole rest, but most of them do not. Few states
+        // are fast to search with.
+        let (states, share) = if is_first { (self.states.max(8), 64) } else { (self.states, 256) };
+        Ok(call.spend(1 + bytes.saturating_mul(states) / share)?)
     }
 }
 
