@@ -206,6 +206,15 @@ fn sprig_keeps_the_bounds() {
         ("{{regexReplaceAll \"b\" \"a\" (repeat 200000 \"$\")}}", "need more memory"),
         // Each search looks at the whole rest.
         ("{{regexFindAll \"a[^b]{30}.*b|a\" (repeat 5000 \"a\") -1 | len}}", "needs more steps"),
+        // Comparisons of long keys.
+        (
+            "{{$k := repeat 1000000 \"k\"}}{{$a := dict $k 1}}{{$b := dict (print $k) 1}}{{range 1000}}{{$_ := deepEqual $a $b}}{{end}}",
+            "needs more steps",
+        ),
+        (
+            "{{$k := repeat 1000000 \"k\"}}{{$d := dict (print $k) 1}}{{range 1000}}{{$_ := hasKey $d $k}}{{end}}",
+            "needs more steps",
+        ),
         (
             "{{$x := 1.1}}{{range 100000}}{{$x = mulf 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1}}{{end}}",
             "need",

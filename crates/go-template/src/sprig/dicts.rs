@@ -24,8 +24,8 @@ pub(super) static ROWS: &[Row] = &[
         Ok(Value::Map(Map::new(entries, Element::Any)))
     }),
     variadic("dig", ANY, dig),
-    fixed("get", MAP_AND_NAME, |_, args| Ok(map(&args[0])?.value(text(&args[1])).unwrap_or_else(|| "".into()))),
-    fixed("hasKey", MAP_AND_NAME, |_, args| Ok(Value::Bool(map(&args[0])?.value(text(&args[1])).is_some()))),
+    fixed("get", MAP_AND_NAME, |call, args| Ok(found(call, &args[0], &args[1])?.unwrap_or_else(|| "".into()))),
+    fixed("hasKey", MAP_AND_NAME, |call, args| Ok(Value::Bool(found(call, &args[0], &args[1])?.is_some()))),
     variadic("keys", &[Type::Map], |call, args| {
         let mut keys = Vec::new();
         for value in args {
@@ -44,6 +44,7 @@ pub(super) static ROWS: &[Row] = &[
     variadic("pick", MAP_AND_NAME, |call, args| filtered(call, args, true)),
     variadic("pluck", &[Type::String, Type::Map], |call, args| {
         call.allocate(size_of_val(args))?;
+        call.spend((text(&args[0]).len() / 64).saturating_mul(args.len()))?;
         let maps = args[1..].iter().map(map).collect::<Result<Vec<_>, _>>()?;
         Ok(Value::list(maps.iter().filter_map(|map| map.value(text(&args[0]))).collect()))
     }),
@@ -51,7 +52,8 @@ pub(super) static ROWS: &[Row] = &[
         insert(call, &map(&args[0])?, key(call, &args[1])?, args[2].clone())?;
         Ok(args[0].clone())
     }),
-    fixed("unset", MAP_AND_NAME, |_, args| {
+    fixed("unset", MAP_AND_NAME, |call, args| {
+        call.spend(text(&args[1]).len() / 64)?;
         map(&args[0])?.remove(text(&args[1]));
         Ok(args[0].clone())
     }),
@@ -68,6 +70,12 @@ fn map(value: &Value) -> Result<Map, Failure> {
         Value::Map(map) => Ok(map),
         other => Err(format!("wrong type: found {}, expected a dictionary", other.type_name()).into()),
     }
+}
+
+/// Returns the value of a key. Comparing keys takes time.
+fn found(call: &Call<'_>, dictionary: &Value, key: &Value) -> Result<Option<Value>, Failure> {
+    call.spend(text(key).len() / 64)?;
+    Ok(map(dictionary)?.value(text(key)))
 }
 
 /// Returns the key of a new entry. It shares the bytes of a string, but is charged as a copy: the dictionary compares it with
@@ -137,7 +145,7 @@ fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u
     call.allocate(ENTRY_BYTES * source.entries().len())?;
     let entries: Vec<_> = source.entries().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     for (key, value) in entries {
-        call.spend(1)?;
+        call.spend(1 + key.len() / 64)?;
         let old = target.value(&key);
         let replaces = match (&value, old.as_ref().filter(|old| !is_empty(old))) {
             (value, _) if is_nil(value) => overwrites,
@@ -192,7 +200,7 @@ fn copied(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, Failure> 
 }
 
 /// Returns the value at the end of a path of keys, or the default that comes after them and before the dictionary.
-fn dig(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn dig(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let [keys @ .., default, dict] = args else { return Err("dig needs at least three arguments".into()) };
     if keys.is_empty() {
         return Err("dig needs at least three arguments".into());
@@ -206,6 +214,7 @@ fn dig(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
         if map.element() != Element::Any {
             return Err(not_a_map(&step));
         }
+        call.spend(text(key).len() / 64)?;
         match map.value(text(key)) {
             Some(value) => step = value,
             None => return Ok(default.clone()),

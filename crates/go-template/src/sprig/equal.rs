@@ -1,6 +1,7 @@
 //! Go's `reflect.DeepEqual`: equality in type and content.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::budget::{Exhausted, VALUE_DEPTH_MAX};
 use crate::error::Failure;
@@ -51,7 +52,7 @@ fn is_equal(call: &Call<'_>, a: &Value, b: &Value, depth: u32) -> Result<bool, F
                 return Ok(true);
             }
             for ((a_key, a), (b_key, b)) in a_entries.iter().zip(b_entries.iter()) {
-                if a_key != b_key || !is_equal(call, a, b, depth)? {
+                if !is_same_key(call, a_key, b_key)? || !is_equal(call, a, b, depth)? {
                     return Ok(false);
                 }
             }
@@ -63,4 +64,13 @@ fn is_equal(call: &Call<'_>, a: &Value, b: &Value, depth: u32) -> Result<bool, F
         }
         _ => false,
     })
+}
+
+/// Returns whether two keys are equal. Copies of a dictionary share the bytes of their keys.
+fn is_same_key(call: &Call<'_>, a: &Arc<[u8]>, b: &Arc<[u8]>) -> Result<bool, Failure> {
+    if Arc::ptr_eq(a, b) {
+        return Ok(true);
+    }
+    call.spend(a.len().min(b.len()) / 64)?;
+    Ok(a == b)
 }
