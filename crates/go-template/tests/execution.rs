@@ -215,6 +215,8 @@ fn sprig_keeps_the_bounds() {
             "{{$k := repeat 1000000 \"k\"}}{{$d := dict (print $k) 1}}{{range 1000}}{{$_ := hasKey $d $k}}{{end}}",
             "needs more steps",
         ),
+        ("{{splitList \"\" (repeat 100000 \"a\") | len}}", "need more memory"),
+        ("{{splitList \",\" (repeat 100000 \",\") | len}}", "need more memory"),
         (
             "{{$x := 1.1}}{{range 100000}}{{$x = mulf 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1 1.1}}{{end}}",
             "need",

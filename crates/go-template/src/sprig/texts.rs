@@ -10,6 +10,8 @@ use crate::value::{Element, Map, Value};
 const TWO: &[Type] = &[Type::String, Type::String];
 const THREE: &[Type] = &[Type::String, Type::String, Type::String];
 const COUNTED: &[Type] = &[Type::Int, Type::String];
+/// The bytes that a part of a split text occupies beside its own: the value, the counters, and its key in a dictionary.
+const PART_BYTES: usize = 112;
 
 pub(super) static ROWS: &[Row] = &[
     fixed("abbrev", COUNTED, |call, args| Ok(abbreviated(call, 0, integer(&args[0]), text(&args[1]))?.into())),
@@ -65,11 +67,15 @@ pub(super) static ROWS: &[Row] = &[
         items.sort();
         Ok(Value::strings(items))
     }),
-    fixed("split", TWO, |call, args| Ok(numbered(parts(call, &args[1], text(&args[0]), usize::MAX)?))),
-    fixed("splitList", TWO, |call, args| Ok(Value::strings(parts(call, &args[1], text(&args[0]), usize::MAX)?))),
+    fixed("split", TWO, |call, args| numbered(call, &parts(call, &args[1], text(&args[0]), usize::MAX)?)),
+    fixed("splitList", TWO, |call, args| {
+        let parts = parts(call, &args[1], text(&args[0]), usize::MAX)?;
+        allocate_parts(call, &parts)?;
+        Ok(Value::strings(parts))
+    }),
     fixed("splitn", &[Type::String, Type::Int, Type::String], |call, args| {
         let count = usize::try_from(integer(&args[1])).unwrap_or(usize::MAX);
-        Ok(numbered(parts(call, &args[2], text(&args[0]), count)?))
+        numbered(call, &parts(call, &args[2], text(&args[0]), count)?)
     }),
     variadic("squote", ANY, |call, args| {
         let quoted = |value: &Value| Ok::<_, Failure>(Value::from([b"'", &*shown(call, value)?, b"'"].concat()));
@@ -194,7 +200,7 @@ fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 /// Splits a text into at most `count` parts; an empty separator splits it into characters.
-fn parts(call: &Call<'_>, value: &Value, separator: &[u8], count: usize) -> Result<Vec<Vec<u8>>, Failure> {
+fn parts<'t>(call: &Call<'_>, value: &'t Value, separator: &[u8], count: usize) -> Result<Vec<&'t [u8]>, Failure> {
     let text = text(value);
     call.spend(text.len())?;
     call.allocate(text.len().saturating_mul(if separator.len() < 16 { 16 } else { 2 }))?;
@@ -206,19 +212,25 @@ fn parts(call: &Call<'_>, value: &Value, separator: &[u8], count: usize) -> Resu
         while !rest.is_empty() {
             let size = if parts.len() + 1 == count { rest.len() } else { decode(rest).1 };
             let (part, after) = rest.split_at(size);
-            parts.push(part.to_vec());
+            parts.push(part);
             rest = after;
         }
         return Ok(parts);
     }
-    Ok(bstr::ByteSlice::splitn_str(text, count, separator).map(<[u8]>::to_vec).collect())
+    Ok(bstr::ByteSlice::splitn_str(text, count, separator).collect())
+}
+
+/// Uses the memory of parts as values of their own. A short one occupies far more than its bytes.
+fn allocate_parts(call: &Call<'_>, parts: &[&[u8]]) -> Result<(), Failure> {
+    Ok(call.allocate(parts.iter().map(|part| PART_BYTES + part.len()).sum())?)
 }
 
 /// Makes a map with the keys `_0`, `_1` and so on.
-fn numbered(parts: Vec<Vec<u8>>) -> Value {
-    let entries = parts.into_iter().enumerate();
-    let entries = entries.map(|(index, part)| (format!("_{index}").into_bytes().into(), Value::from(part)));
-    Value::Map(Map::new(entries.collect(), Element::String))
+fn numbered(call: &Call<'_>, parts: &[&[u8]]) -> Result<Value, Failure> {
+    allocate_parts(call, parts)?;
+    let entries = parts.iter().enumerate();
+    let entries = entries.map(|(index, part)| (format!("_{index}").into_bytes().into(), Value::from(*part)));
+    Ok(Value::Map(Map::new(entries.collect(), Element::String)))
 }
 
 fn replaced(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Value, Failure> {
