@@ -1,5 +1,6 @@
 //! Versions by Semantic Versioning, and constraints on them, as the Go library Masterminds/semver.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::rc::Rc;
@@ -188,15 +189,16 @@ struct Constraint {
     is_patch_open: bool,
 }
 
+/// Replaces each `1 - 2` by two constraints, in one pass: a text may have very many of them.
+fn without_ranges(text: &str) -> Option<Cow<'_, str>> {
+    Some(RANGE.as_ref()?.replace_all(text, ">= ${1}, <= ${11} "))
+}
+
 /// Parses constraints: alternatives, each of which has constraints that all hold.
 fn constraints(text: &str) -> Result<Vec<Vec<Constraint>>, Failure> {
     const IMPOSSIBLE: &str = "the patterns of constraints do not compile";
     let (all, each) = (ALL.as_ref().ok_or(IMPOSSIBLE)?, EACH.as_ref().ok_or(IMPOSSIBLE)?);
-    let mut rewritten = text.to_owned();
-    for range in RANGE.as_ref().ok_or(IMPOSSIBLE)?.captures_iter(text) {
-        let part = |group: usize| range.get(group).map_or("", |part| part.as_str());
-        rewritten = rewritten.replacen(part(0), &format!(">= {}, <= {} ", part(1), part(11)), 1);
-    }
+    let rewritten = without_ranges(text).ok_or(IMPOSSIBLE)?;
     let alternative = |part: &str| {
         if !all.is_match(part) {
             return Err(Failure::from(format!("improper constraint: {part}")));
@@ -425,5 +427,26 @@ impl Object for VersionValue {
 
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Masterminds/semver, "Hyphen Range Comparisons": each range is replaced where it is, also one that is there again.
+    #[test]
+    fn ranges_of_versions() {
+        for (text, want) in [
+            ("1.2 - 3.4.5", ">= 1.2, <= 3.4.5 "),
+            ("1 - 2 || 1 - 2", ">= 1, <= 2 ||>= 1, <= 2 "),
+            ("^1 || 3 - 4 || 1-2", "^1 ||>= 3, <= 4 || 1-2"),
+            ("> 1", "> 1"),
+        ] {
+            assert_eq!(without_ranges(text).as_deref(), Some(want), "{text}");
+        }
+        let text = "1 - 2 || ".repeat(10_000);
+        let many = without_ranges(&text).unwrap();
+        assert!(many.split(' ').filter(|part| part.ends_with(">=")).count() == 10_000 && !many.contains('-'));
     }
 }
