@@ -56,6 +56,16 @@ fn the_present() {
     }
 }
 
+// A zone's name is short: the output has it as often as the layout.
+#[test]
+fn names_of_zones_are_short() {
+    assert_eq!(executed("{{(toDate \"MST\" \"GMT+03\").Format \"MST\"}}").as_deref(), Ok("GMT+03"));
+    for name in ["GMT+0000003", "+0000003"] {
+        let time = executed(&format!("{{{{(toDate \"MST\" \"{name}\").Format \"MST\"}}}}"));
+        assert!(!time.is_ok_and(|time| time.contains("000")), "{name}");
+    }
+}
+
 // Times beyond the year 9999, which Go has, are errors.
 #[test]
 fn times_out_of_range() {
