@@ -1,6 +1,6 @@
 //! `markdown`: GitHub's Markdown to HTML, with footnotes and the ids of headings, as Caddy's goldmark writes it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,9 +25,10 @@ pub(super) fn render(text: &str, call: &mut Call<'_>) -> Result<Value, Failure> 
     Ok(markdown_to_html_with_plugins(text, &options, &plugins).into())
 }
 
-/// Writes headings with ids. The ids are unique in one document. The lock is never contended; the library demands one.
+/// Writes headings with ids. The ids are unique in one document: for each it has the next number to try after an equal heading, so that
+/// equal headings do not try the same numbers again. The lock is never contended; the library demands one.
 #[derive(Default)]
-struct Headings(Mutex<BTreeSet<String>>);
+struct Headings(Mutex<BTreeMap<String, usize>>);
 
 impl HeadingAdapter for Headings {
     fn enter(&self, output: &mut dyn Write, heading: &HeadingMeta, _: Option<Sourcepos>) -> fmt::Result {
@@ -50,9 +51,43 @@ impl Headings {
         let id: String = content.trim().bytes().filter_map(change).collect();
         let id = if id.is_empty() { "heading".to_owned() } else { id };
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free = (0..).map(|number| if number == 0 { id.clone() } else { format!("{id}-{number}") });
-        let id = free.find(|id| !taken.contains(id)).unwrap_or_default();
-        taken.insert(id.clone());
-        id
+        let free = match taken.get(&id) {
+            None => id,
+            Some(&next) => {
+                let mut numbered = (next..).map(|number| (number, format!("{id}-{number}")));
+                let (number, free) = numbered.find(|(_, id)| !taken.contains_key(id)).unwrap_or_default();
+                taken.insert(id, number + 1);
+                free
+            }
+        };
+        taken.insert(free.clone(), 1);
+        free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // goldmark, `parser.IDs`: the first free number follows an id that there is.
+    #[test]
+    fn ids_are_unique() {
+        let headings = Headings::default();
+        for (content, want) in [
+            ("A", "a"),
+            ("a", "a-1"),
+            ("A-1", "a-1-1"),
+            ("a", "a-2"),
+            ("a-3", "a-3"),
+            ("a", "a-4"),
+            ("a-1", "a-1-2"),
+            ("!", "heading"),
+            ("heading", "heading-1"),
+        ] {
+            assert_eq!(headings.id(content), want);
+        }
+        // As many as a template may have.
+        let ids = (0..100_000).map(|_| headings.id("many")).collect::<std::collections::BTreeSet<_>>();
+        assert!(ids.len() == 100_000 && ids.contains("many-99999"));
     }
 }
