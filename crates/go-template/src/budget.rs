@@ -90,6 +90,12 @@ impl Budget {
         }
     }
 
+    /// Returns the steps that are left.
+    #[must_use]
+    pub fn steps_left(&self) -> u64 {
+        self.steps.get()
+    }
+
     /// Uses steps: one for each element that a function looks at.
     ///
     /// # Errors

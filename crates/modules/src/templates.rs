@@ -266,6 +266,7 @@ fn again(
     wanted: Wanted,
     left: u32,
 ) -> Step {
+    known.steps_used = wanted.steps_used;
     for name in wanted.placeholders {
         let value = cx.with_scratch(|cx, text| {
             cx.render_placeholder(plan.placeholders, &name, text);

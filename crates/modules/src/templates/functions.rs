@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_go_template::{Budget, Call, ExecutionLimits, Failure, Functions, Signature, TemplateSet, Type, Value};
+use causeway_go_template::{
+    Budget, Call, ExecutionLimits, Failure, Functions, STEPS_DEFAULT, Signature, TemplateSet, Type, Value,
+};
 use causeway_message::StatusCode;
 
 use super::data::Dot;
@@ -32,6 +34,8 @@ pub(super) struct Wanted {
     pub(super) placeholders: BTreeSet<String>,
     /// URIs of the server whose responses `httpInclude` executes.
     pub(super) includes: BTreeSet<String>,
+    /// Steps of all executions so far.
+    pub(super) steps_used: u64,
 }
 
 /// The values that the worker has supplied.
@@ -40,6 +44,8 @@ pub(super) struct Known {
     pub(super) placeholders: BTreeMap<String, Vec<u8>>,
     /// The content of each response, or why there is none.
     pub(super) includes: BTreeMap<String, Result<Vec<u8>, String>>,
+    /// Steps of the executions before this one. All executions of a response together keep the limit.
+    pub(super) steps_used: u64,
 }
 
 /// A change of the response's fields. Names are valid and in Go's canonical form, values are valid.
@@ -75,8 +81,11 @@ pub(super) fn execute(snapshot: &Arc<Snapshot>, known: &Arc<Known>, delimiters: 
     });
     let dot = Dot { snapshot: Arc::clone(snapshot), arguments: Value::list(Vec::new()), changes };
     let name = String::from_utf8_lossy(&snapshot.request.path);
-    let executed = run(&shared, &name, &snapshot.text, dot, &Budget::new(ExecutionLimits::default()));
-    let unknown = shared.unknown.take();
+    let steps_max = STEPS_DEFAULT.saturating_sub(known.steps_used);
+    let budget = Budget::new(ExecutionLimits { steps_max, ..ExecutionLimits::default() });
+    let executed = run(&shared, &name, &snapshot.text, dot, &budget);
+    let mut unknown = shared.unknown.take();
+    unknown.steps_used = STEPS_DEFAULT - budget.steps_left();
     if !unknown.placeholders.is_empty() || !unknown.includes.is_empty() {
         // A failure may come from the values that are missing.
         return Ok(Executed::Unknown(unknown));

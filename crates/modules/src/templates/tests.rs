@@ -169,6 +169,23 @@ fn failures() {
     }
 }
 
+// The executions that placeholders cause have the steps of one execution.
+#[test]
+fn steps_of_all_executions() {
+    let mut kit = kit(json!({}));
+    // Each round uses a million steps.
+    let template = |rounds: u32| {
+        format!(
+            "{{{{$s := repeat 1000000 \"a\"}}}}{{{{range {rounds}}}}}{{{{$_ := splitList \"{}\" $s}}}}{{{{end}}}}\
+             {{{{ph \"http.request.method\"}}}}",
+            "b".repeat(16)
+        )
+    };
+    check(&mut kit, &template(4), "GET");
+    assert_eq!(kit.send(&request(&template(6))).status, 500);
+    check(&mut kit, &template(6).replace("ph ", "print "), "http.request.method");
+}
+
 // Caddy: files are those below the root. http.Dir: a name with `..` does not lead out of it.
 #[test]
 fn files() {
