@@ -238,7 +238,10 @@ fn execute(
             let needs_body = wanted.placeholders.iter().any(|name| is_body(name));
             let evaluate = move |cx: &mut Context| again(cx, plan, snapshot, status, known, wanted, left - 1);
             match needs_body {
-                true => cx.with_body_text(evaluate),
+                true => cx.with_body_text(|cx, read| match read {
+                    Ok(()) => evaluate(cx),
+                    Err(fault) => fail(cx, fault),
+                }),
                 false => evaluate(cx),
             }
         }

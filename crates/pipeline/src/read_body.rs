@@ -54,15 +54,15 @@ fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
 
 impl Context {
     /// Reads the request's body for `{http.request.body}`, and then continues with `then`: for handlers that know only at
-    /// run time that the placeholder is used. Fails with 413 beyond 16 MiB.
-    pub fn with_body_text(&mut self, then: impl FnOnce(&mut Self) -> Step + 'static) -> Step {
+    /// run time that the placeholder is used. The fault is 413 beyond 16 MiB.
+    pub fn with_body_text(&mut self, then: impl FnOnce(&mut Self, Result<(), Fault>) -> Step + 'static) -> Step {
         if self.body_text().is_some() || self.read_held_body() {
-            return then(self);
+            return then(self, Ok(()));
         }
-        let Some(body) = self.take_body() else { return then(self) };
-        self.wait(ReadBody::new(body, TEXT_BYTES_MAX), move |cx, read| match keep(cx, read, Excess::IsText) {
-            Ok(()) => then(cx),
-            Err(fault) => Step::Fail(fault),
+        let Some(body) = self.take_body() else { return then(self, Ok(())) };
+        self.wait(ReadBody::new(body, TEXT_BYTES_MAX), move |cx, read| {
+            let kept = keep(cx, read, Excess::IsText);
+            then(cx, kept)
         })
     }
 }

@@ -73,6 +73,9 @@ fn the_body_of_a_request() {
     let broken = Request::new("POST", "/").content("a").body_fails(BodyFault::Malformed);
     let response = kit.send(&broken.field("T", template).field("Type", "text/html"));
     assert_eq!((response.status, response.text()), (400, "failed: 400"));
+    for field in ["Etag", "Last-Modified", "Accept-Ranges"] {
+        assert_eq!(response.values(field).count(), 0, "{field}");
+    }
 }
 
 // Caddy's documentation, templates: the values of the request, the placeholders, and the functions for texts.
