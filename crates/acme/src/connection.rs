@@ -65,7 +65,7 @@ impl Connection {
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpError> {
         // RFC 8555 §6.1. The URLs come from the authority's directory.
         if request.uri().scheme_str() != Some("https") {
-            return Err(HttpError::Url(request.uri().to_string()));
+            return Err(HttpError::url(&request.uri().to_string()));
         }
         *self.last() = LastResponse::default();
         let response = self.http.exchange(request).await?;

@@ -239,10 +239,10 @@ impl HttpRequest {
     /// The URL is not an absolute one, or a header's value contains a control character.
     pub(crate) fn into_hyper(self) -> Result<Request<Full<Bytes>>, HttpError> {
         let request = Request::builder().method(self.method).uri(&self.url).body(Full::new(self.body));
-        let Ok(mut request) = request else { return Err(HttpError::Url(self.url)) };
+        let Ok(mut request) = request else { return Err(HttpError::url(&self.url)) };
         let uri = request.uri();
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
-            return Err(HttpError::Url(self.url));
+            return Err(HttpError::url(&self.url));
         }
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("Causeway"));
         for (name, value) in self.headers {
@@ -258,6 +258,27 @@ impl HttpRequest {
         }
         Ok(request)
     }
+}
+
+/// Returns the scheme, host, port and path of a URL, for messages. User information, query and fragment may hold secrets.
+///
+/// The URL may be malformed: without a valid host and port, this returns only the scheme.
+pub fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // `user:password@host/path`, with a forgotten scheme.
+        return url.rsplit_once('@').map_or(url, |(_, rest)| rest).to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let is_address = place.starts_with('[');
+    let port = place.rsplit_once(':').map(|(_, port)| port).filter(|port| !(is_address && port.ends_with(']')));
+    // A password with an unescaped `/`, `?` or `#` ends the authority early, so the user stands where a host should and the password where a
+    // port should.
+    if port.is_some_and(|port| !port.bytes().all(|byte| byte.is_ascii_digit())) {
+        return format!("{scheme}://...");
+    }
+    format!("{scheme}://{place}{path}")
 }
 
 /// A response: the status, the headers, and the whole body.
@@ -305,7 +326,7 @@ impl HttpResponse {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The URL is not an absolute one with the scheme `http` or `https`.
+    /// The URL is not an absolute one with the scheme `http` or `https`. In the form of [`without_secrets`].
     Url(String),
     /// This header's value contains a control character.
     Header(String),
@@ -321,6 +342,12 @@ pub enum HttpError {
     Slow(Duration),
     /// The response's body is longer than this number of bytes.
     TooLong(usize),
+}
+
+impl HttpError {
+    pub(crate) fn url(url: &str) -> Self {
+        Self::Url(without_secrets(url))
+    }
 }
 
 impl fmt::Display for HttpError {

@@ -52,12 +52,33 @@ async fn headers_of_any_name() {
     assert_eq!(refused.to_string(), "found 'a b', expected the name of a header");
 }
 
+#[test]
+fn urls_without_secrets() {
+    for (url, want) in [
+        ("http://a.example", "http://a.example"),
+        ("https://user:password@a.example:1/x?key=1#y", "https://a.example:1/x"),
+        ("http://a.example?key=1@b", "http://a.example"),
+        ("http://a.example/x@y", "http://a.example/x@y"),
+        ("http://u@[::1]/", "http://[::1]/"),
+        ("http://[::1]:80/", "http://[::1]:80/"),
+        ("user:password@a.example/x", "a.example/x"),
+        ("https://user:pass/word@a.example/", "https://..."),
+        ("https://user:pass?word@a.example/", "https://..."),
+        ("", ""),
+    ] {
+        assert_eq!(without_secrets(url), want);
+    }
+}
+
 #[tokio::test]
 async fn mistakes_are_errors_without_secrets() {
     let client = HttpClient::new(None).unwrap();
     for url in ["", "/a", "ftp://a.example/", "https://", "http://a b/"] {
         assert!(matches!(client.send(HttpRequest::get(url)).await, Err(HttpError::Url(_))), "{url}");
     }
+    let error = client.send(HttpRequest::get("ftp://user:word@a.example/b?key=word")).await.unwrap_err();
+    assert_eq!(error.to_string(), "found the URL 'ftp://a.example/b', expected one such as https://api.example/path");
+    assert!(!format!("{error:?}").contains("word"), "{error:?}");
     let error = client.send(HttpRequest::get("http://127.0.0.1/").bearer("secret\n")).await.unwrap_err().to_string();
     assert_eq!(error, "the value of the header 'authorization' contains a control character");
     // Nothing listens on a port that was just released.

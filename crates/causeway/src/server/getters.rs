@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_acme::http::{HttpClient, HttpError, HttpRequest, StatusCode};
+use causeway_acme::http::{HttpClient, HttpError, HttpRequest, StatusCode, without_secrets};
 use causeway_config::plan::CertificateGetter;
 use causeway_engine::SoughtCertificate;
 use causeway_engine::certificate::CertifiedKey;
@@ -24,6 +24,9 @@ const TAILSCALE_LIMIT: Duration = Duration::from_secs(50);
 const BODY_BYTES_MAX: usize = 256 * 1024;
 /// How much of an error's text the log has, in characters.
 const ERROR_CHARS_MAX: usize = 200;
+/// How many cipher suites and how many signature schemes of a ClientHello a query has. Usual clients list fewer than 50; a hostile one could
+/// list so many thousands that the URL is too long.
+const CODES_MAX: usize = 256;
 /// The host in requests to Tailscale's daemon, which has no other name.
 const TAILSCALE_HOST: &str = "http://local-tailscaled.sock";
 
@@ -120,10 +123,7 @@ impl Getter {
 impl fmt::Display for Getter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            // Without the query, which may hold a secret.
-            CertificateGetter::Http(url) => {
-                write!(f, "get_certificate {}", url.split(['?', '#']).next().unwrap_or_default())
-            }
+            CertificateGetter::Http(url) => write!(f, "get_certificate {}", without_secrets(url)),
             CertificateGetter::Tailscale => write!(f, "Tailscale's daemon at {}", socket().display()),
         }
     }
@@ -142,7 +142,8 @@ fn certificate(text: &[u8], place: &str) -> Result<Arc<CertifiedKey>, GetterFaul
 
 /// Adds the facts of the ClientHello to a URL's query, in place of parameters of these names.
 fn with_query(url: &str, sought: &SoughtCertificate) -> String {
-    let hex = |numbers: &[u16]| numbers.iter().map(|number| format!("{number:x}")).collect::<Vec<_>>().join(",");
+    let hex =
+        |codes: &[u16]| codes.iter().take(CODES_MAX).map(|code| format!("{code:x}")).collect::<Vec<_>>().join(",");
     let facts = [
         ("cipher_suites", Some(hex(&sought.cipher_suites))),
         ("local_ip", sought.local.map(|ip| ip.to_string())),
@@ -230,5 +231,25 @@ mod tests {
         let bare =
             SoughtCertificate { server_name: None, local: None, signature_schemes: vec![], cipher_suites: vec![] };
         assert_eq!(with_query("http://c/?", &bare), "http://c/?cipher_suites=&server_name=&signature_schemes=");
+    }
+
+    // A ClientHello may list 32,767 cipher suites.
+    #[test]
+    fn long_lists_are_cut() {
+        let codes = vec![0x1301; 32_767];
+        let sought = SoughtCertificate {
+            server_name: None,
+            local: None,
+            signature_schemes: codes.clone(),
+            cipher_suites: codes,
+        };
+        let url = with_query("http://c/", &sought);
+        assert_eq!(url.matches("1301").count(), 2 * CODES_MAX);
+    }
+
+    #[test]
+    fn the_name_of_a_source_has_no_secrets() {
+        let source = CertificateGetter::Http("https://user:password@c.example/get?key=a".to_owned());
+        assert_eq!(Getter::new(&source).unwrap().to_string(), "get_certificate https://c.example/get");
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_acme::http::{HttpClient, HttpError, HttpRequest};
+use causeway_acme::http::{HttpClient, HttpError, HttpRequest, without_secrets};
 use causeway_certs::{Certificate, Keeper, SharedStorage};
 use causeway_config::plan::{self, CertificateGetter, SignedName};
 use causeway_engine::certificate::CertifiedKey;
@@ -65,7 +65,8 @@ impl Permission {
                 Some(response.status.is_success())
             }
             Err(error) => {
-                tracing::error!("{name}: cannot ask {} whether it may have a certificate: {error}", self.endpoint);
+                let endpoint = without_secrets(&self.endpoint);
+                tracing::error!("{name}: cannot ask {endpoint} whether it may have a certificate: {error}");
                 None
             }
         }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, LIMIT, Method};
+use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, LIMIT, Method, without_secrets};
 use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{CertificateFiles, ConfigPull, HttpLoader, LoadError, LoaderCredentials};
 use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
@@ -156,7 +156,7 @@ impl Puller {
             identity,
             loader: Arc::new(pull.loader.clone()),
             delay: pull.delay.map(|delay| delay.max(DELAY_MIN)),
-            name: name_of(&pull.loader.url).into(),
+            name: without_secrets(&pull.loader.url).into(),
             directives: Arc::clone(directives),
             environment: Arc::clone(environment),
         }
@@ -327,30 +327,9 @@ fn adapt(
     Ok(PulledConfig { document, adapted })
 }
 
-/// Returns a URL without user information, query and fragment.
-fn name_of(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_without_secrets() {
-        for (url, want) in [
-            ("http://a.example", "http://a.example"),
-            ("https://user:password@a.example:1/x?key=1#y", "https://a.example:1/x"),
-            ("http://a.example?key=1@b", "http://a.example"),
-            ("http://a.example/x@y", "http://a.example/x@y"),
-        ] {
-            assert_eq!(name_of(url), want);
-        }
-    }
 
     // Caddy repeats a request after a failed connection and after statuses outside of 200 to 499.
     #[test]
