@@ -1,16 +1,18 @@
 //! Session tickets (RFC 8446 §4.6.1, RFC 5077 §4): a client keeps its session, sealed by a key of the server.
 //!
-//! A ticket is `NAME NONCE SESSION TAG`: 16 bytes that select the key, 12 random bytes, the sealed session, 16 bytes.
+//! A ticket is `NAME NONCE SEALED TAG`: 16 bytes that select the key, 12 random bytes, the sealed time and session, 16 bytes. The time is
+//! that of the ticket, as 8 bytes.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hmac, rand};
 use rustls::server::ProducesTickets;
 
 const NAME_BYTES: usize = 16;
+const TIME_BYTES: usize = size_of::<u64>();
 /// RFC 8446 §4.6.1: a week at most.
 const LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -95,14 +97,38 @@ impl ProducesTickets for SharedKeys {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.keys().first()?.seal(plain)
+        self.encrypt_at(plain, SystemTime::now())
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        // The name decides, so that a wrong ticket costs one decryption at most.
-        let (name, rest) = cipher.split_first_chunk::<NAME_BYTES>()?;
-        self.keys().iter().find(|key| key.name == *name)?.open(rest)
+        self.decrypt_at(cipher, SystemTime::now())
     }
+}
+
+impl SharedKeys {
+    fn encrypt_at(&self, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let plain = [&seconds(now).to_be_bytes()[..], session].concat();
+        self.keys().first()?.seal(plain)
+    }
+
+    fn decrypt_at(&self, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        // The name decides, so that a wrong ticket costs one decryption at most.
+        let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
+        let mut session = self.keys().iter().find(|key| key.name == *name)?.open(rest)?;
+        let sealed_at = u64::from_be_bytes(*session.first_chunk::<TIME_BYTES>()?);
+        // RFC 8446 §4.6.1: a client caches no ticket for longer than a week. A server must check that, because a key may seal and open for longer,
+        // and rustls uses the age of a session only for early data. A ticket from the far future is of a server with a wrong clock.
+        if seconds(now).abs_diff(sealed_at) > LIFETIME_MAX.as_secs() {
+            return None;
+        }
+        session.drain(..TIME_BYTES);
+        Some(session)
+    }
+}
+
+/// Seconds since 1970: servers that share keys have this time in common.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// One key. AES-GCM-SIV, because servers that share a key cannot count its nonces together: random ones may repeat there without harm
@@ -121,14 +147,13 @@ impl TicketKey {
         Some(Self { name, key: LessSafeKey::new(key) })
     }
 
-    fn seal(&self, plain: &[u8]) -> Option<Vec<u8>> {
+    /// Seals `text` in place, as the library requires.
+    fn seal(&self, mut text: Vec<u8>) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
-        // In place, as the library requires; a session has some hundred bytes.
-        let mut sealed = plain.to_vec();
         let nonce_of_key = Nonce::assume_unique_for_key(nonce);
-        self.key.seal_in_place_append_tag(nonce_of_key, Aad::from(self.name), &mut sealed).ok()?;
-        Some([&self.name[..], &nonce, &sealed].concat())
+        self.key.seal_in_place_append_tag(nonce_of_key, Aad::from(self.name), &mut text).ok()?;
+        Some([&self.name[..], &nonce, &text].concat())
     }
 
     fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
@@ -169,6 +194,22 @@ mod tests {
         assert!(TicketKeys::new(&[], HOUR).is_none());
         let long = TicketKeys::new(&[first], 1000 * HOUR).unwrap();
         assert_eq!((ticketer.lifetime(), long.ticketer().lifetime()), (3600, 604_800));
+    }
+
+    // RFC 8446 §4.6.1: a week at most, however long its key lives.
+    #[test]
+    fn tickets_expire() {
+        let keys = TicketKeys::new(&[[1; 32]], 1000 * HOUR).unwrap();
+        let now = SystemTime::now();
+        let ticket = keys.0.encrypt_at(b"session", now).unwrap();
+        let after = |age| keys.0.decrypt_at(&ticket, now + age).is_some();
+        assert_eq!([HOUR, LIFETIME_MAX, LIFETIME_MAX + HOUR].map(after), [true, true, false]);
+        // Clocks of servers differ.
+        let before = |age| keys.0.decrypt_at(&ticket, now - age).is_some();
+        assert_eq!([HOUR, LIFETIME_MAX + HOUR].map(before), [true, false]);
+        // A ticket that is sealed by the key and too short for a time.
+        let short = keys.0.keys()[0].seal(b"session".to_vec()).unwrap();
+        assert_eq!(keys.0.decrypt_at(&short, now), None);
     }
 
     // A ticket comes from the peer: any bytes.
