@@ -176,13 +176,18 @@ impl AdminResponse {
         metrics.administered(endpoint, cx.original().method(), self.status, self.error.is_some());
     }
 
-    /// Logs the request. Refused changes and forbidden clients are warnings, so that operators see them.
+    /// Whether the client, and not only its request, was refused.
+    fn refuses_client(&self) -> bool {
+        matches!(self.status, 401 | 403)
+    }
+
+    /// Logs the request. Refused changes and refused clients are warnings, so that operators see them. Another failed read is no event for
+    /// an operator.
     fn log(&self, cx: &Context) {
         let (method, path) = (cx.head().method(), cx.head().target().path());
         let (status, peer) = (self.status, &cx.arrival().ends);
         match &self.error {
-            // A failed read is no event for the operator, except when the client was refused.
-            Some(error) if !method.is_safe() || status == 403 => {
+            Some(error) if !method.is_safe() || self.refuses_client() => {
                 let error = on_one_line(error);
                 tracing::warn!("admin API: {} {path} from {peer}: {status}: {error}", method.as_str());
             }
@@ -237,4 +242,15 @@ pub(super) fn warnings(warnings: &[Warning]) -> Value {
         .iter()
         .map(|warning| json!({ "file": &*warning.at.file, "line": warning.at.line, "message": warning.message }));
     list.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_clients() {
+        let refuses = |status| AdminResponse::error(status, "").refuses_client();
+        assert_eq!([400, 401, 403, 404, 500].map(refuses), [false, true, true, false, false]);
+    }
 }
