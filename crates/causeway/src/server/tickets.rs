@@ -48,6 +48,9 @@ struct KeyRecord {
     keys: Vec<TicketSecret>,
     /// Seconds since 1970.
     next_rotation: u64,
+    /// The interval of the server that made the newest key. 0 in records of servers that do not store it.
+    #[serde(default)]
+    interval_s: u64,
 }
 
 impl Tickets {
@@ -79,7 +82,7 @@ impl Tickets {
         let (rotation, is_known) = match known.filter(is_same) {
             Some(known) => (Arc::clone(known), true),
             None => {
-                let mut record = KeyRecord { keys: Vec::new(), next_rotation: 0 };
+                let mut record = KeyRecord { keys: Vec::new(), next_rotation: 0, interval_s: 0 };
                 record.rotate(*interval, *max_keys, SystemTime::now())?;
                 let keys = TicketKeys::new(&record.keys, *interval * u32::try_from(*max_keys).unwrap_or(1));
                 let keys = keys.ok_or(Error::Random)?;
@@ -117,10 +120,9 @@ impl Rotation {
     /// Replaces the keys when they are due, until it is aborted. `has_failed`: the storage has failed, and the log has that.
     async fn run(self: Arc<Self>, mut has_failed: bool) {
         loop {
-            let due = SystemTime::UNIX_EPOCH + Duration::from_secs(locked(&self.record).next_rotation);
-            let left = due.duration_since(SystemTime::now()).unwrap_or_default();
-            tokio::time::sleep(if has_failed { STORAGE_PAUSE } else { left.min(SLEEP_MAX) }).await;
-            if !has_failed && SystemTime::now() < due {
+            let left = || locked(&self.record).left(self.interval, SystemTime::now());
+            tokio::time::sleep(if has_failed { STORAGE_PAUSE } else { left().min(SLEEP_MAX) }).await;
+            if !has_failed && !left().is_zero() {
                 continue;
             }
             let at_work = Arc::clone(&self);
@@ -148,7 +150,7 @@ impl Rotation {
     fn refresh(&self, now: SystemTime) -> Result<(), Error> {
         let Some(storage) = &self.storage else {
             let mut record = locked(&self.record);
-            if record.is_due(now) {
+            if record.is_due(self.interval, now) {
                 record.rotate(self.interval, self.max_keys, now)?;
                 self.keys.replace(&record.keys);
             }
@@ -165,10 +167,10 @@ impl Rotation {
             None
         });
         let record = match found {
-            Some(found) if !found.is_due(now) => found,
+            Some(found) if !found.is_due(self.interval, now) => found,
             found => {
                 let mut record = found.unwrap_or_else(|| locked(&self.record).clone());
-                if record.is_due(now) {
+                if record.is_due(self.interval, now) {
                     record.rotate(self.interval, self.max_keys, now)?;
                 }
                 let text =
@@ -194,15 +196,26 @@ impl KeyRecord {
         }
     }
 
-    fn is_due(&self, now: SystemTime) -> bool {
-        seconds(now) >= self.next_rotation
+    fn is_due(&self, interval: Duration, now: SystemTime) -> bool {
+        self.left(interval, now).is_zero()
+    }
+
+    /// Returns the time until the next key is due; zero if it is. `interval` is that of this server.
+    fn left(&self, interval: Duration, now: SystemTime) -> Duration {
+        let left = Duration::from_secs(self.next_rotation.saturating_sub(seconds(now)));
+        // The server that made the last key may have a longer interval than this one.
+        let longest = interval.max(Duration::from_secs(self.interval_s));
+        // Twice, so that clocks may differ. A time beyond that comes from a server whose clock was wrong: without this bound its key would
+        // seal tickets until then.
+        if left > longest.saturating_mul(2) { Duration::ZERO } else { left }
     }
 
     /// Puts a new key before the others.
     fn rotate(&mut self, interval: Duration, max_keys: usize, now: SystemTime) -> Result<(), Error> {
         self.keys.insert(0, TicketKeys::generate().ok_or(Error::Random)?);
         self.keys.truncate(max_keys.max(1));
-        self.next_rotation = seconds(now).saturating_add(interval.as_secs().max(1));
+        self.interval_s = interval.as_secs().max(1);
+        self.next_rotation = seconds(now).saturating_add(self.interval_s);
         Ok(())
     }
 }
@@ -220,7 +233,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn rotation(storage: &SharedStorage, now: SystemTime) -> Rotation {
-        let mut record = KeyRecord { keys: Vec::new(), next_rotation: 0 };
+        let mut record = KeyRecord { keys: Vec::new(), next_rotation: 0, interval_s: 0 };
         record.rotate(HOUR, 2, now).unwrap();
         let keys = TicketKeys::new(&record.keys, HOUR).unwrap();
         Rotation { interval: HOUR, max_keys: 2, storage: Some(storage.clone()), record: Mutex::new(record), keys }
@@ -252,12 +265,13 @@ mod tests {
             assert_eq!((keys(&one).len(), keys(&one)[1]), (2, before), "{round}");
             before = keys(&one)[0];
         }
+        let later = now + HOUR * 3;
         // A damaged value is replaced by the keys in use.
         for damaged in ["", "{}", r#"{"keys":[],"next_rotation":1}"#, "\u{0}"] {
             let in_use = keys(&one);
             storage.store(STORED, damaged.as_bytes(), Lasting::No).unwrap();
-            one.refresh(now).unwrap();
-            other.refresh(now).unwrap();
+            one.refresh(later).unwrap();
+            other.refresh(later).unwrap();
             assert_eq!((keys(&one), keys(&other)), (in_use.clone(), in_use), "{damaged}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
@@ -267,6 +281,31 @@ mod tests {
         assert!(one.refresh(now + HOUR * 9).is_err());
         assert_eq!(keys(&one), in_use);
         std::fs::remove_file(&folder).unwrap();
+    }
+
+    // A value of the storage may be anything, and a server with a wrong clock stores a time in the far future.
+    #[test]
+    fn times_of_the_next_rotation() {
+        let now = SystemTime::UNIX_EPOCH + HOUR * 1000;
+        let at = |hours: u32| seconds(SystemTime::UNIX_EPOCH + HOUR * hours);
+        for (next_rotation, interval_s, left) in [
+            (0, 0, Duration::ZERO),
+            (at(1000), 0, Duration::ZERO),
+            (at(1000) + 1, 0, Duration::from_secs(1)),
+            (at(1001), at(1), HOUR),
+            (at(1002), 0, HOUR * 2),
+            (at(1002) + 1, 0, Duration::ZERO),
+            (at(1010), at(10), HOUR * 10),
+            (at(1021), at(10), Duration::ZERO),
+            (u64::MAX, at(1), Duration::ZERO),
+            (i64::MAX as u64 + 1, 0, Duration::ZERO),
+        ] {
+            let record = KeyRecord { keys: Vec::new(), next_rotation, interval_s };
+            assert_eq!(record.left(HOUR, now), left, "{next_rotation} {interval_s}");
+            assert_eq!(record.is_due(HOUR, now), left.is_zero());
+        }
+        let old = KeyRecord::parse(format!("{{\"keys\":[{:?}],\"next_rotation\":7}}", [1; 32]).as_bytes());
+        assert_eq!(old, Ok(KeyRecord { keys: vec![[1; 32]], next_rotation: 7, interval_s: 0 }));
     }
 
     // A reload ends no session: with equal settings the keys stay.
