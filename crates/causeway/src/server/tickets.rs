@@ -1,5 +1,6 @@
 //! The keys of session tickets that a configuration sets: made here or shared in a storage, and replaced one after the other.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -43,7 +44,7 @@ struct Rotation {
 }
 
 /// The keys, newest first, and the time of the next one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct KeyRecord {
     keys: Vec<TicketSecret>,
     /// Seconds since 1970.
@@ -185,6 +186,15 @@ impl Rotation {
     }
 }
 
+impl fmt::Debug for KeyRecord {
+    /// The keys are secrets, so this shows only their number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keys, next_rotation, interval_s } = self;
+        let mut record = f.debug_struct("KeyRecord");
+        record.field("keys", &keys.len()).field("next_rotation", next_rotation).field("interval_s", interval_s).finish()
+    }
+}
+
 impl KeyRecord {
     /// # Errors
     /// The reason why the text is no record.
@@ -306,6 +316,12 @@ mod tests {
         }
         let old = KeyRecord::parse(format!("{{\"keys\":[{:?}],\"next_rotation\":7}}", [1; 32]).as_bytes());
         assert_eq!(old, Ok(KeyRecord { keys: vec![[1; 32]], next_rotation: 7, interval_s: 0 }));
+    }
+
+    #[test]
+    fn no_key_is_shown() {
+        let record = KeyRecord { keys: vec![[170; 32]; 3], next_rotation: 7, interval_s: 1 };
+        assert_eq!(format!("{record:?}"), "KeyRecord { keys: 3, next_rotation: 7, interval_s: 1 }");
     }
 
     // A reload ends no session: with equal settings the keys stay.
