@@ -72,12 +72,13 @@ pub use tree::{TreeFault, Verb};
 pub use upgrade::{Handover, SuccessorStart, UpgradeFault, UpgradeOffer};
 
 use crate::admin::{self, Access, AdminState, RemoteGuard, Rules};
+use crate::document::log_warnings;
 pub(crate) use admins::AdminListener;
 use admins::{AdminListeners, Admins};
 use certificates::{Custody, Reader};
 use conflicts::written;
 pub(crate) use control::CONFIG_BYTES_MAX;
-use control::{Command, WAITING_MAX};
+use control::{Command, Generation, PulledLoad, WAITING_MAX};
 use pull::{PullTask, PulledConfig, Puller, ServerIdentity};
 
 /// Time limit for writing the queued log lines at the end.
@@ -152,6 +153,8 @@ pub struct Server {
     follows: Option<ConfigFile>,
     /// Pulls the next configuration.
     pulling: Option<PullTask>,
+    /// That of the current configuration.
+    generation: Generation,
     fixed: Fixed,
     control: Control,
     commands: mpsc::Receiver<Command>,
@@ -257,7 +260,8 @@ impl Server {
             grace: fixed.grace.unwrap_or(loaded.grace),
             shutdown_delay: loaded.shutdown_delay,
             follows,
-            pulling: puller.map(|puller| puller.start(pulled, control.clone())),
+            pulling: puller.map(|puller| puller.start(pulled, Generation::default(), control.clone())),
+            generation: Generation::default(),
             fixed,
             control,
             commands,
@@ -325,6 +329,7 @@ impl Server {
             match command {
                 // The caller may have gone away by now; the command is executed anyway.
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
+                Command::LoadPulled(load, reply) => drop(reply.send(self.load_pulled(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
@@ -431,13 +436,23 @@ impl Server {
     }
 
     async fn load(&mut self, load: LoadRequest) -> Result<(), LoadFault> {
-        if load.by == By::Pull && Some(&load.config) == self.tree.get("config") {
+        self.replaced(json!({ "config": load.config }), load.force, &load.by).await?;
+        self.changed(&load.by);
+        Ok(())
+    }
+
+    async fn load_pulled(&mut self, load: PulledLoad) -> Result<(), LoadFault> {
+        // An operator's configuration, which came first, must stay.
+        if load.generation != self.generation {
+            return Err(LoadFault::Outdated);
+        }
+        if Some(&load.config) == self.tree.get("config") {
             // Quietly: this is the usual result of a poll.
             tracing::debug!("the pulled configuration is unchanged");
             return Ok(());
         }
-        self.replaced(json!({ "config": load.config }), load.force, &load.by).await?;
-        self.changed(&load.by);
+        self.replaced(json!({ "config": load.config }), Force::IfChanged, &By::Pull).await?;
+        log_warnings(&load.warnings);
         Ok(())
     }
 
@@ -573,8 +588,9 @@ impl Server {
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
         self.keep(tree, loaded.admin.persist && *by != By::Pull).await;
+        self.generation = self.generation.next();
         // The former configuration's loader may be the one that waits for the end of this load.
-        self.pulling = puller.map(|puller| puller.start(pulled, self.control.clone()));
+        self.pulling = puller.map(|puller| puller.start(pulled, self.generation, self.control.clone()));
         admin::configuration_changed();
         match self.engine.places() {
             [] => tracing::info!("serving another configuration, which names no site"),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use causeway_config::caddyfile::Warning;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -109,10 +110,34 @@ pub struct Status {
     pub panics: u64,
 }
 
+/// A request of the running configuration's loader to load what it has pulled, unless the server has it already.
+pub(super) struct PulledLoad {
+    /// Caddy's JSON.
+    pub(super) config: Value,
+    /// Logged if the configuration is loaded.
+    pub(super) warnings: Vec<Warning>,
+    /// The generation of the configuration that pulls. Refused unless it is the current one: this request may wait in the channel while
+    /// another configuration is loaded.
+    pub(super) generation: Generation,
+}
+
+/// Counts the configurations that took effect, so that each has a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Generation(u64);
+
+impl Generation {
+    pub(super) fn next(self) -> Self {
+        // One each nanosecond would take 500 years.
+        Self(self.0.wrapping_add(1))
+    }
+}
+
 type Reply<T> = oneshot::Sender<T>;
 
 pub(super) enum Command {
     Load(LoadRequest, Reply<Result<(), LoadFault>>),
+    /// Loads a pulled configuration.
+    LoadPulled(PulledLoad, Reply<Result<(), LoadFault>>),
     Change(Change, Reply<Result<(), ChangeFault>>),
     Read(String, Reply<Result<Excerpt, ChangeFault>>),
     /// Resolves `/id/NAME` to a path below `/config`.
@@ -144,6 +169,14 @@ impl Control {
     /// Returns the reason when the configuration is refused; the previous one stays in effect.
     pub async fn load(&self, load: LoadRequest) -> Result<(), LoadFault> {
         self.ask(|reply| Command::Load(load, reply)).await.unwrap_or(Err(LoadFault::Stopping))
+    }
+
+    /// Loads a pulled configuration as a whole.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and [`LoadFault::Outdated`].
+    pub(super) async fn load_pulled(&self, load: PulledLoad) -> Result<(), LoadFault> {
+        self.ask(|reply| Command::LoadPulled(load, reply)).await.unwrap_or(Err(LoadFault::Stopping))
     }
 
     /// Changes one value of the configuration and loads the result.

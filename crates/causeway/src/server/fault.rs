@@ -24,6 +24,8 @@ pub enum LoadFault {
     OnDemand(causeway_acme::http::HttpError),
     /// The configuration pulls another one from this URL, which has none.
     Pull(String, PullFault),
+    /// The configuration that pulled this one has been replaced in the meantime.
+    Outdated,
     /// A site cannot bind its address, or the system cannot start a worker thread.
     Sites(StartError),
     /// The admin API cannot bind the address that the configuration or the environment sets.
@@ -52,6 +54,7 @@ impl fmt::Display for LoadFault {
             Self::Certificates(error) => error.fmt(f),
             Self::OnDemand(error) => write!(f, "on-demand TLS: {error}"),
             Self::Pull(from, fault) => write!(f, "pulling a configuration from {from}: {fault}"),
+            Self::Outdated => f.write_str("another configuration has replaced the one that pulled this"),
             Self::Sites(error) => error.fmt(f),
             Self::Admin(address, StartError::Bind(bind)) => {
                 write!(f, "the admin API cannot listen on {address}: ")?;

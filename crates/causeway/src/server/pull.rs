@@ -23,8 +23,8 @@ use tokio::task::AbortHandle;
 
 use super::Environment;
 use super::acme::blocking;
-use super::control::{By, CONFIG_BYTES_MAX, Control, Force, LoadRequest};
-use crate::document::{AdaptedDocument, Document, Language, UnknownLanguage, log_warnings};
+use super::control::{CONFIG_BYTES_MAX, Control, Generation, PulledLoad};
+use crate::document::{AdaptedDocument, Document, Language, UnknownLanguage};
 
 /// Attempts of one pull, and the pause between two; Caddy's numbers.
 const ATTEMPTS_MAX: usize = 10;
@@ -183,16 +183,16 @@ impl Puller {
         self.delay.is_none()
     }
 
-    /// Loads `pulled`, or else pulls again and again. Must run in the server's runtime.
-    pub(super) fn start(self, pulled: Option<PulledConfig>, control: Control) -> PullTask {
+    /// Loads `pulled`, or else pulls again and again, for the configuration of this generation. Must run in the server's runtime.
+    pub(super) fn start(self, pulled: Option<PulledConfig>, generation: Generation, control: Control) -> PullTask {
         let work = async move {
             match (pulled, self.delay) {
                 (Some(pulled), _) => {
-                    if let Err(words) = self.load(pulled, &control).await {
+                    if let Err(words) = self.load(pulled, generation, &control).await {
                         tracing::error!("{words}; keeping the configuration that pulled it");
                     }
                 }
-                (None, Some(delay)) => self.poll(delay, &control).await,
+                (None, Some(delay)) => self.poll(delay, generation, &control).await,
                 (None, None) => {}
             }
         };
@@ -200,13 +200,13 @@ impl Puller {
     }
 
     /// Pulls and loads until another configuration replaces this one, which aborts the task.
-    async fn poll(&self, delay: Duration, control: &Control) {
+    async fn poll(&self, delay: Duration, generation: Generation, control: &Control) {
         // The last cause, so that a repeated one is logged once.
         let mut complaint = String::new();
         while !control.is_stopping() {
             tokio::time::sleep(delay).await;
             let done = match self.pull().await {
-                Ok(pulled) => self.load(pulled, control).await,
+                Ok(pulled) => self.load(pulled, generation, control).await,
                 Err(fault) => Err(format!("pulling a configuration from {}: {fault}", self.name)),
             };
             match done {
@@ -225,10 +225,12 @@ impl Puller {
     }
 
     /// Loads a configuration, unless it is the running one.
-    async fn load(&self, pulled: PulledConfig, control: &Control) -> Result<(), String> {
-        let PulledConfig { document, adapted } = pulled;
-        let request = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: By::Pull };
-        control.load(request).await.map_err(|fault| document.explain_fault(&adapted, &fault))
+    async fn load(&self, pulled: PulledConfig, generation: Generation, control: &Control) -> Result<(), String> {
+        let PulledConfig { document, mut adapted } = pulled;
+        // The server logs the warnings: it knows whether it has this configuration already, and the end of its load aborts this task.
+        let warnings = std::mem::take(&mut adapted.warnings);
+        let load = PulledLoad { config: adapted.json.clone(), warnings, generation };
+        control.load_pulled(load).await.map_err(|fault| document.explain_fault(&adapted, &fault))
     }
 
     async fn pull(&self) -> Result<PulledConfig, PullFault> {
@@ -323,13 +325,13 @@ fn adapt(
         return Err(PullFault::NoObject);
     }
     adapted.warnings.extend(document.root_warnings(&adapted.json));
-    log_warnings(&adapted.warnings);
     Ok(PulledConfig { document, adapted })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::{By, Force, LoadFault, LoadRequest, Server};
 
     // Caddy repeats a request after a failed connection and after statuses outside of 200 to 499.
     #[test]
@@ -344,5 +346,27 @@ mod tests {
         ] {
             assert!(!lasting.is_brief(), "{lasting:?}");
         }
+    }
+
+    // A pull and an operator's load may end at the same time. The operator's configuration, which may not pull at all, stays.
+    #[tokio::test]
+    async fn a_pull_of_a_replaced_configuration_is_refused() {
+        let server = Server::builder().json(serde_json::json!({})).workers(1).start().await.unwrap();
+        let control = server.control();
+        let config = |grace: &str| serde_json::json!({ "apps": { "http": { "grace_period": grace } } });
+        let pulled = |grace: &str, generation| {
+            let load = PulledLoad { config: config(grace), warnings: Vec::new(), generation };
+            control.load_pulled(load)
+        };
+        let first = Generation::default();
+        let load = LoadRequest { config: config("1s"), force: Force::IfChanged, by: By::Peer(None) };
+        // Both are in the channel before the server executes one.
+        let (loaded, refused) = tokio::join!(control.load(load), pulled("2s", first));
+        assert!(matches!((loaded, refused), (Ok(()), Err(LoadFault::Outdated))));
+        let current = async || control.read("/config/apps/http/grace_period".to_owned()).await.unwrap().json;
+        assert_eq!(current().await, b"\"1s\"\n");
+        pulled("3s", first.next()).await.unwrap();
+        assert_eq!(current().await, b"\"3s\"\n");
+        server.stop().await;
     }
 }

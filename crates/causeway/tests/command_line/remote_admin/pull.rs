@@ -254,6 +254,17 @@ fn polling() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(server.unread_lines(), Vec::<String>::new());
+    // A warning is logged with the load, and not at each poll.
+    let mut warned = with("third");
+    let handlers = &mut warned["apps"]["http"]["servers"]["s"]["routes"][0]["handle"];
+    handlers.as_array_mut().unwrap().insert(0, json!({ "handler": "vars", "root": "/absent" }));
+    theirs.answer("", &warned.to_string());
+    server.line_with("found the root '/absent', expected a folder that can be read");
+    let before = theirs.requests();
+    while theirs.requests() < before + 3 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.unread_lines(), Vec::<String>::new());
     theirs.answer("", &config(port, "last").to_string());
     until(port, "last");
     std::thread::sleep(Duration::from_millis(300));
