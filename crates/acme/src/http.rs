@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, USER_AGENT};
-use hyper::{HeaderMap, Request, Response};
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Request, Response, Uri};
 use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use percent_encoding::percent_decode_str;
 use rustls::client::ResolvesClientCert;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, SignatureScheme};
@@ -116,7 +119,8 @@ impl HttpClient {
     }
 
     /// As [`send`](Self::send).
-    pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpError> {
+    pub(crate) async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpError> {
+        authorize(&mut request);
         let exchange = async {
             let response = self.client.request(request).await.map_err(|error| HttpError::Exchange(Box::new(error)))?;
             let (head, body) = response.into_parts();
@@ -158,6 +162,24 @@ impl ResolvesClientCert for Presented {
     }
 }
 
+/// Moves the user information of the URL into an `Authorization`, unless there is one. As Go's client: hyper would drop it silently.
+fn authorize<B>(request: &mut Request<B>) {
+    let mut parts = request.uri().clone().into_parts();
+    let authority = parts.authority.as_ref().map_or("", Authority::as_str);
+    let Some((user, place)) = authority.rsplit_once('@') else { return };
+    // RFC 3986 §3.2.1: each of both parts is percent-encoded. RFC 7617 §2: the bytes, with a colon also without a password.
+    let (user, password) = user.split_once(':').unwrap_or((user, ""));
+    let user: Vec<u8> = percent_decode_str(user).chain([b':']).chain(percent_decode_str(password)).collect();
+    let value = HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(user)));
+    // Without it in the URL, requests of all users share connections.
+    parts.authority = place.parse().ok();
+    if let (Ok(mut value), Ok(uri)) = (value, Uri::from_parts(parts)) {
+        *request.uri_mut() = uri;
+        value.set_sensitive(true);
+        request.headers_mut().entry(AUTHORIZATION).or_insert(value);
+    }
+}
+
 /// Returns the configuration of a client that trusts the certificates in these files, or the system's roots without any.
 fn configured(paths: &[PathBuf]) -> Result<ClientConfig, HttpError> {
     if paths.is_empty() {
@@ -188,7 +210,8 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// A request without a body. `url` is absolute, with the scheme `http` or `https`.
+    /// A request without a body. `url` is absolute, with the scheme `http` or `https`. Its `user:password@` is sent as Basic credentials,
+    /// unless the request has an `Authorization`.
     pub fn new(method: Method, url: impl Into<String>) -> Self {
         Self { method, url: url.into(), headers: Vec::new(), body: Bytes::new() }
     }

@@ -52,6 +52,28 @@ async fn headers_of_any_name() {
     assert_eq!(refused.to_string(), "found 'a b', expected the name of a header");
 }
 
+// RFC 3986 §3.2.1 and RFC 7617 §2; as Go's client, an Authorization of the request comes first.
+#[tokio::test]
+async fn credentials_in_urls() {
+    let double = Double::new(&[("200 OK", ""); 5]).await;
+    let client = HttpClient::new(None).unwrap();
+    let place = double.url.strip_prefix("http://").unwrap();
+    for (user, want) in [
+        ("Aladdin:open%20sesame@", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+        ("a:b:c@", "Basic YTpiOmM="),
+        ("a@", "Basic YTo="),
+        ("", ""),
+    ] {
+        client.send(HttpRequest::get(format!("http://{user}{place}/x?y"))).await.unwrap();
+        let received = double.received().pop().unwrap();
+        assert_eq!((&*received.line, received.header("authorization")), ("GET /x?y", want), "{user}");
+        assert_eq!(received.header("host"), place);
+    }
+    client.send(HttpRequest::get(format!("http://a:b@{place}/")).bearer("token")).await.unwrap();
+    let received = double.received().pop().unwrap();
+    assert_eq!(received.header("authorization"), "Bearer token");
+}
+
 #[test]
 fn urls_without_secrets() {
     for (url, want) in [
