@@ -15,6 +15,9 @@ pub(crate) struct Arguments<'t> {
     first: Option<&'t Operand>,
 }
 
+/// Bytes of a function's texts that are read in the time of one step.
+const BYTES_PER_STEP: usize = 32;
+
 const NONE: Arguments<'static> = Arguments { operands: &[], first: None };
 
 impl<'t> State<'t> {
@@ -277,6 +280,9 @@ impl<'t> State<'t> {
         if let Some(last) = last {
             values.push(self.typed(last, parameter(given - 1))?);
         }
+        // Functions read their texts to the ends, also those with small results such as `contains`.
+        let bytes: usize = values.iter().filter_map(Value::as_bytes).map(<[u8]>::len).sum();
+        self.bounded(self.budget.spend(bytes / BYTES_PER_STEP))?;
         Ok(values)
     }
 

@@ -215,6 +215,9 @@ fn sprig_keeps_the_bounds() {
             "{{$k := repeat 1000000 \"k\"}}{{$d := dict (print $k) 1}}{{range 1000}}{{$_ := hasKey $d $k}}{{end}}",
             "needs more steps",
         ),
+        // Functions that read long texts and return little.
+        ("{{$s := repeat 1000000 \"k\"}}{{range 1000}}{{$_ := contains \"x\" $s}}{{end}}", "needs more steps"),
+        ("{{$s := repeat 1000000 \"k\"}}{{range 1000}}{{$_ := trimAll \"k\" $s}}{{end}}", "needs more steps"),
         ("{{splitList \"\" (repeat 100000 \"a\") | len}}", "need more memory"),
         ("{{splitList \",\" (repeat 100000 \",\") | len}}", "need more memory"),
         (
