@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 
 pub use admin::{
     Admin, AdminAddress, ConfigPull, HttpLoader, Identity, LoaderCredentials, RemoteAccess, RemoteAdmin,
-    RemotePermission, Switch,
+    RemotePermission, Switch, canonical_path,
 };
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSource, Certificates,

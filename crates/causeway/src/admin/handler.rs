@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use causeway_config::plan::canonical_path;
 use causeway_message::{Method, NameRef, names};
 use causeway_modules::cache::Purge;
 use causeway_pipeline::metrics::Format;
 use causeway_pipeline::{Context, Ends, Handler, Step};
 
 use super::answer::AdminResponse;
-use super::remote::{RemoteClient, RemoteGuard, canonical};
+use super::remote::{RemoteClient, RemoteGuard};
 use super::rules::{Guard, Rules};
 use super::work::{AdminCommand, AuthorityForm, perform};
 use super::{AdminState, causal};
@@ -239,7 +240,7 @@ fn nothing_at(path: &str) -> AdminResponse {
 /// Returns the canonical path to redirect to when `path` is not canonical. As in Caddy, empty and dot segments are
 /// removed, and the roots end in a slash.
 fn elsewhere(path: &str) -> Option<String> {
-    let mut clean = canonical(path);
+    let mut clean = canonical_path(path);
     let is_root = matches!(&*clean, "/config" | "/id");
     if clean != "/" && (path.ends_with('/') || is_root) {
         clean.push('/');

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use causeway_config::plan::{LoadError, RemoteAccess, RemoteAdmin, RemotePermission};
+use causeway_config::plan::{LoadError, RemoteAccess, RemoteAdmin, RemotePermission, canonical_path};
 use causeway_engine::ClientTrust;
 use causeway_pipeline::build::Problem;
 use causeway_pipeline::{BuildError, ClientAuthentication, ClientAuthenticationMode, Context, TlsPolicy, TlsSpec};
@@ -91,7 +91,7 @@ impl RemoteGuard {
         let path = String::from_utf8_lossy(cx.path());
         self.check(RemoteClient::of(cx).as_ref(), &path, SystemTime::now())?;
         // Dot segments that were percent-encoded: the check above has resolved them, the endpoints do not. Others are redirected.
-        let is_plain = |path: &str| matches!(path.strip_prefix(&*canonical(path)), Some("" | "/"));
+        let is_plain = |path: &str| matches!(path.strip_prefix(&*canonical_path(path)), Some("" | "/"));
         if is_plain(cx.head().target().path()) && !is_plain(&path) {
             return Err(AdminResponse::error(403, NO_PATH));
         }
@@ -138,7 +138,7 @@ impl RemoteGuard {
 /// Whether a request's path is `allowed` or below it, at a boundary of segments. As in Caddy, an allowed path with a slash at its end
 /// does not include the path without it.
 fn is_below(path: &str, allowed: &str) -> bool {
-    let (clean, clean_allowed) = (canonical(path), canonical(allowed));
+    let (clean, clean_allowed) = (canonical_path(path), canonical_path(allowed));
     if allowed.is_empty() || clean_allowed == "/" {
         return true;
     }
@@ -146,19 +146,6 @@ fn is_below(path: &str, allowed: &str) -> bool {
         return !allowed.ends_with('/') || path.ends_with('/');
     }
     clean.strip_prefix(&*clean_allowed).is_some_and(|rest| rest.starts_with('/'))
-}
-
-/// Returns a path without empty and dot segments, and without a slash at its end unless it is `/`.
-pub(super) fn canonical(path: &str) -> String {
-    let mut segments = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            segment => segments.push(segment),
-        }
-    }
-    format!("/{}", segments.join("/"))
 }
 
 #[cfg(test)]

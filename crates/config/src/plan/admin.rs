@@ -23,7 +23,7 @@ use super::{LoadError, RootConfig, address};
 
 pub use identity::Identity;
 pub use pull::{ConfigPull, HttpLoader, LoaderCredentials};
-pub use remote::{RemoteAccess, RemoteAdmin, RemotePermission};
+pub use remote::{RemoteAccess, RemoteAdmin, RemotePermission, canonical_path};
 
 /// The configuration of the admin API.
 #[derive(Debug, Clone, PartialEq)]

@@ -113,7 +113,7 @@ impl PermissionConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<RemotePermission, BuildError> {
         for (index, path) in self.paths.iter().flatten().enumerate() {
             // As in Caddy: another spelling would match no request.
-            let canonical = canonical(path);
+            let canonical = canonical_path(path);
             if !path.is_empty() && *path != canonical && path.strip_suffix('/') != Some(&*canonical) {
                 let expected = format!("a path without empty and dot segments, such as {canonical}");
                 return build.at(format!("paths[{index}]"), |build| Err(build.refuse(&**path, expected)));
@@ -131,7 +131,7 @@ impl PermissionConfig {
 }
 
 /// Returns an absolute path without empty and dot segments, and without a slash at its end unless it is `/`.
-fn canonical(path: &str) -> String {
+pub fn canonical_path(path: &str) -> String {
     let mut segments = Vec::new();
     for segment in path.split('/') {
         match segment {
