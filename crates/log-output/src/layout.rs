@@ -1,11 +1,13 @@
 //! Times in Go's notation for layouts, as configurations write them: `2006-01-02T15:04:05.000Z07:00`.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
+
+use crate::go_layout::{Digits, LayoutPart, MONTHS, OffsetForm, WEEKDAYS, Zeros, next_part};
 
 /// The zone in which times are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,130 +29,21 @@ pub struct TimeLayout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(Box<str>),
-    Part(Part),
-    /// A fraction of a second after a `.` or `,`, with this number of digits.
-    Fraction {
-        separator: char,
-        digits: usize,
-        /// Without zeros at the end.
-        is_trimmed: bool,
-    },
+    Part(LayoutPart),
 }
-
-/// A part of a time, named after its form in a layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Year,
-    YearShort,
-    MonthName,
-    MonthNameShort,
-    MonthPadded,
-    Month,
-    WeekdayName,
-    WeekdayNameShort,
-    Day,
-    DaySpaced,
-    DayPadded,
-    YearDaySpaced,
-    YearDayPadded,
-    Hour,
-    Hour12,
-    Hour12Padded,
-    Minute,
-    MinutePadded,
-    Second,
-    SecondPadded,
-    Half,
-    HalfLower,
-    ZoneName,
-    /// `-0700` and its kin.
-    Offset(OffsetForm),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct OffsetForm {
-    /// `Z07:00`: UTC is `Z`.
-    has_z: bool,
-    has_colons: bool,
-    /// 1: hours; 2: and minutes; 3: and seconds.
-    parts: u8,
-}
-
-/// The forms of each part, a longer form before its prefixes.
-const FORMS: &[(&str, Part)] = &[
-    ("January", Part::MonthName),
-    ("Jan", Part::MonthNameShort),
-    ("Monday", Part::WeekdayName),
-    ("Mon", Part::WeekdayNameShort),
-    ("MST", Part::ZoneName),
-    ("002", Part::YearDayPadded),
-    ("01", Part::MonthPadded),
-    ("02", Part::DayPadded),
-    ("03", Part::Hour12Padded),
-    ("04", Part::MinutePadded),
-    ("05", Part::SecondPadded),
-    ("06", Part::YearShort),
-    ("15", Part::Hour),
-    ("1", Part::Month),
-    ("2006", Part::Year),
-    ("2", Part::Day),
-    ("__2", Part::YearDaySpaced),
-    ("_2", Part::DaySpaced),
-    ("3", Part::Hour12),
-    ("4", Part::Minute),
-    ("5", Part::Second),
-    ("PM", Part::Half),
-    ("pm", Part::HalfLower),
-    ("-070000", offset(false, false, 3)),
-    ("-07:00:00", offset(false, true, 3)),
-    ("-0700", offset(false, false, 2)),
-    ("-07:00", offset(false, true, 2)),
-    ("-07", offset(false, false, 1)),
-    ("Z070000", offset(true, false, 3)),
-    ("Z07:00:00", offset(true, true, 3)),
-    ("Z0700", offset(true, false, 2)),
-    ("Z07:00", offset(true, true, 2)),
-    ("Z07", offset(true, false, 1)),
-];
-
-const fn offset(has_z: bool, has_colons: bool, parts: u8) -> Part {
-    Part::Offset(OffsetForm { has_z, has_colons, parts })
-}
-
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 impl TimeLayout {
     /// Compiles a layout. Every text is one: text without parts of a time is written unchanged.
     pub fn new(layout: &str, zone: Zone) -> Self {
-        let (mut pieces, mut text, mut rest) = (Vec::new(), String::new(), layout);
-        while let Some(first) = rest.chars().next() {
-            let Some((piece, len)) = part_at(rest) else {
-                text.push(first);
-                rest = &rest[first.len_utf8()..];
-                continue;
-            };
+        let (mut pieces, mut rest) = (Vec::new(), layout);
+        loop {
+            let (text, part) = next_part(rest);
             if !text.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut text).into()));
+                pieces.push(Piece::Text(text.into()));
             }
-            pieces.push(piece);
-            rest = &rest[len..];
-        }
-        if !text.is_empty() {
-            pieces.push(Piece::Text(text.into()));
+            let Some((part, after)) = part else { break };
+            pieces.push(Piece::Part(part));
+            rest = after;
         }
         Self { pieces: pieces.into(), zone: zone.time_zone() }
     }
@@ -163,12 +56,12 @@ impl TimeLayout {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Part(Part::ZoneName) => out.extend_from_slice(info.abbreviation().as_bytes()),
-                Piece::Part(Part::Offset(form)) => write_offset(*form, info.offset(), out),
-                Piece::Part(part) => write_part(*part, local, out),
-                Piece::Fraction { separator, digits, is_trimmed } => {
-                    fraction(*separator, *digits, *is_trimmed, local.subsec_nanosecond().unsigned_abs(), out);
+                Piece::Part(LayoutPart::ZoneName) => out.extend_from_slice(info.abbreviation().as_bytes()),
+                Piece::Part(LayoutPart::Offset(form)) => write_offset(*form, info.offset(), out),
+                Piece::Part(LayoutPart::Fraction(separator, digits, zeros)) => {
+                    fraction(*separator, *digits, *zeros, local.subsec_nanosecond().unsigned_abs(), out);
                 }
+                Piece::Part(part) => write_part(*part, local, out),
             }
         }
     }
@@ -180,28 +73,6 @@ impl TimeLayout {
         // All pieces are UTF-8.
         String::from_utf8_lossy(&out).into_owned()
     }
-}
-
-/// Returns the part at the start of `rest`, and its length in bytes.
-fn part_at(rest: &str) -> Option<(Piece, usize)> {
-    if let Some(separator @ ('.' | ',')) = rest.chars().next() {
-        let digit = rest[1..].bytes().next().filter(|byte| matches!(byte, b'0' | b'9'))?;
-        let digits = rest[1..].bytes().take_while(|byte| *byte == digit).count();
-        // Further digits make it a number of another kind, such as a second after a point.
-        let is_fraction = !rest[1 + digits..].bytes().next().is_some_and(|byte| byte.is_ascii_digit());
-        let fraction = Piece::Fraction { separator, digits, is_trimmed: digit == b'9' };
-        return is_fraction.then_some((fraction, 1 + digits));
-    }
-    // Go reads the year in `_2006`, not a day.
-    if rest.starts_with("_2006") {
-        return None;
-    }
-    let (form, part) = FORMS.iter().find(|(form, part)| {
-        let is_short_name = matches!(part, Part::MonthNameShort | Part::WeekdayNameShort);
-        rest.strip_prefix(form)
-            .is_some_and(|after| !is_short_name || !after.starts_with(|next: char| next.is_ascii_lowercase()))
-    })?;
-    Some((Piece::Part(*part), form.len()))
 }
 
 /// Returns the instant of a time, 1970 for one that is out of range.
@@ -223,38 +94,41 @@ impl Zone {
     }
 }
 
-fn write_part(part: Part, at: DateTime, out: &mut Vec<u8>) {
+fn write_part(part: LayoutPart, at: DateTime, out: &mut Vec<u8>) {
     let name = |names: &[&'static str], index: i8| names[usize::from(index.unsigned_abs())];
+    let month = name(&MONTHS, at.month() - 1);
+    let weekday = name(&WEEKDAYS, at.weekday().to_sunday_zero_offset());
     let hour12 = match at.hour() % 12 {
         0 => 12,
         hour => hour,
     };
     // Writing to a vector cannot fail.
     let _ = match part {
-        Part::Year => write!(out, "{:04}", at.year()),
-        Part::YearShort => write!(out, "{:02}", at.year().rem_euclid(100)),
-        Part::MonthName => write!(out, "{}", name(&MONTHS, at.month() - 1)),
-        Part::MonthNameShort => write!(out, "{}", &name(&MONTHS, at.month() - 1)[..3]),
-        Part::MonthPadded => write!(out, "{:02}", at.month()),
-        Part::Month => write!(out, "{}", at.month()),
-        Part::WeekdayName => write!(out, "{}", name(&DAYS, at.weekday().to_sunday_zero_offset())),
-        Part::WeekdayNameShort => write!(out, "{}", &name(&DAYS, at.weekday().to_sunday_zero_offset())[..3]),
-        Part::Day => write!(out, "{}", at.day()),
-        Part::DaySpaced => write!(out, "{:2}", at.day()),
-        Part::DayPadded => write!(out, "{:02}", at.day()),
-        Part::YearDaySpaced => write!(out, "{:3}", at.date().day_of_year()),
-        Part::YearDayPadded => write!(out, "{:03}", at.date().day_of_year()),
-        Part::Hour => write!(out, "{:02}", at.hour()),
-        Part::Hour12 => write!(out, "{hour12}"),
-        Part::Hour12Padded => write!(out, "{hour12:02}"),
-        Part::Minute => write!(out, "{}", at.minute()),
-        Part::MinutePadded => write!(out, "{:02}", at.minute()),
-        Part::Second => write!(out, "{}", at.second()),
-        Part::SecondPadded => write!(out, "{:02}", at.second()),
-        Part::Half => write!(out, "{}", if at.hour() < 12 { "AM" } else { "PM" }),
-        Part::HalfLower => write!(out, "{}", if at.hour() < 12 { "am" } else { "pm" }),
-        Part::ZoneName | Part::Offset(_) => Ok(()),
+        LayoutPart::Year => write!(out, "{:04}", at.year()),
+        LayoutPart::YearShort => write!(out, "{:02}", at.year().rem_euclid(100)),
+        LayoutPart::MonthName => out.write_all(month.as_bytes()),
+        LayoutPart::MonthShort => out.write_all(&month.as_bytes()[..3]),
+        LayoutPart::WeekdayName => out.write_all(weekday.as_bytes()),
+        LayoutPart::WeekdayShort => out.write_all(&weekday.as_bytes()[..3]),
+        LayoutPart::Month(digits) => write_number(at.month().into(), digits, 2, out),
+        LayoutPart::Day(digits) => write_number(at.day().into(), digits, 2, out),
+        LayoutPart::YearDay(digits) => write_number(at.date().day_of_year(), digits, 3, out),
+        LayoutPart::Hour => write!(out, "{:02}", at.hour()),
+        LayoutPart::Hour12(digits) => write_number(hour12.into(), digits, 2, out),
+        LayoutPart::Minute(digits) => write_number(at.minute().into(), digits, 2, out),
+        LayoutPart::Second(digits) => write_number(at.second().into(), digits, 2, out),
+        LayoutPart::HalfUpper => write!(out, "{}", if at.hour() < 12 { "AM" } else { "PM" }),
+        LayoutPart::HalfLower => write!(out, "{}", if at.hour() < 12 { "am" } else { "pm" }),
+        LayoutPart::ZoneName | LayoutPart::Offset(_) | LayoutPart::Fraction(..) => Ok(()),
     };
+}
+
+fn write_number(number: i16, digits: Digits, width: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    match digits {
+        Digits::Plain => write!(out, "{number}"),
+        Digits::Space => write!(out, "{number:width$}"),
+        Digits::Zero => write!(out, "{number:0width$}"),
+    }
 }
 
 fn write_offset(form: OffsetForm, offset: Offset, out: &mut Vec<u8>) {
@@ -265,7 +139,7 @@ fn write_offset(form: OffsetForm, offset: Offset, out: &mut Vec<u8>) {
     }
     out.push(if seconds < 0 { b'-' } else { b'+' });
     let seconds = seconds.unsigned_abs();
-    for (index, part) in [seconds / 3600, seconds / 60 % 60, seconds % 60].iter().enumerate().take(form.parts.into()) {
+    for (index, part) in [seconds / 3600, seconds / 60 % 60, seconds % 60].iter().enumerate().take(form.numbers) {
         if index > 0 && form.has_colons {
             out.push(b':');
         }
@@ -273,12 +147,12 @@ fn write_offset(form: OffsetForm, offset: Offset, out: &mut Vec<u8>) {
     }
 }
 
-fn fraction(separator: char, digits: usize, is_trimmed: bool, nanoseconds: u32, out: &mut Vec<u8>) {
+fn fraction(separator: char, digits: usize, zeros: Zeros, nanoseconds: u32, out: &mut Vec<u8>) {
     let start = out.len();
     let _ = write!(out, "{separator}{nanoseconds:09}");
     // Beyond nanoseconds all digits are zero.
     out.resize(start + 1 + digits, b'0');
-    if is_trimmed {
+    if zeros == Zeros::Cut {
         while out.len() > start + 1 && out.last() == Some(&b'0') {
             out.pop();
         }

@@ -1,11 +1,10 @@
 //! Times: Sprig's functions for dates, and the methods of Go's `time.Time`.
 //!
-//! - `layout`: the parts of Go's layouts; `format`, `parse`: a time by a layout, and back
+//! - `format`, `parse`: a time by a layout of Go, and back
 //! - `duration`: Go's durations
 
 mod duration;
 mod format;
-mod layout;
 mod parse;
 
 use std::any::Any;

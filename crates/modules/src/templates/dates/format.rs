@@ -1,23 +1,8 @@
 //! A time by a layout.
 
-use super::ZonedTime;
-use super::layout::{Digits, LayoutPart, OffsetForm, Zeros, next_part};
+use causeway_log_output::go_layout::{Digits, LayoutPart, MONTHS, OffsetForm, WEEKDAYS, Zeros, next_part};
 
-pub(super) const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-pub(super) const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+use super::ZonedTime;
 
 /// Formats a time by Go's layout: an example, whose parts are replaced.
 pub(super) fn formatted(time: &ZonedTime, layout: &str) -> String {

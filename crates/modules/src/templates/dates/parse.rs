@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
+use causeway_log_output::go_layout::{Digits, LayoutPart, MONTHS, OffsetForm, WEEKDAYS, Zeros, next_part};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
 use super::ZonedTime;
-use super::format::{MONTHS, WEEKDAYS};
-use super::layout::{Digits, LayoutPart, OffsetForm, Zeros, next_part};
 
 /// The numbers of a text; those that it does not have are `None`.
 #[derive(Default)]

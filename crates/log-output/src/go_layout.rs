@@ -1,25 +1,42 @@
-//! Go's layouts: a time is written as the second of January 2006, 15:04:05, in a zone 7 hours west of UTC.
+//! The parts of Go's layouts: a time is written as the second of January 2006, 15:04:05, in a zone 7 hours west of UTC (Go, package
+//! time, Layout).
 
 /// A part of a layout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum LayoutPart {
+pub enum LayoutPart {
+    /// `January`.
     MonthName,
+    /// `Jan`.
     MonthShort,
+    /// `1`, `01`.
     Month(Digits),
+    /// `Monday`.
     WeekdayName,
+    /// `Mon`.
     WeekdayShort,
+    /// `2`, `_2`, `02`.
     Day(Digits),
+    /// `__2`, `002`.
     YearDay(Digits),
+    /// `15`.
     Hour,
+    /// `3`, `03`.
     Hour12(Digits),
+    /// `4`, `04`.
     Minute(Digits),
+    /// `5`, `05`.
     Second(Digits),
+    /// `2006`.
     Year,
-    /// The last two digits.
+    /// `06`: the last two digits.
     YearShort,
+    /// `PM`.
     HalfUpper,
+    /// `pm`.
     HalfLower,
+    /// `MST`.
     ZoneName,
+    /// `-0700` and its kin.
     Offset(OffsetForm),
     /// A fraction of a second: its separator, its digits, and whether zeros at its end are written.
     Fraction(char, usize, Zeros),
@@ -27,27 +44,52 @@ pub(super) enum LayoutPart {
 
 /// How a number with fewer digits than its width is filled up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Digits {
+pub enum Digits {
+    /// Not at all.
     Plain,
+    /// With spaces.
     Space,
+    /// With zeros.
     Zero,
 }
 
+/// Whether a fraction has zeros at its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Zeros {
+pub enum Zeros {
+    /// `.000`: with them.
     Kept,
+    /// `.999`: without them.
     Cut,
 }
 
 /// The form of an offset from UTC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct OffsetForm {
+pub struct OffsetForm {
     /// Whether UTC is `Z`.
-    pub(super) has_z: bool,
-    pub(super) has_colons: bool,
+    pub has_z: bool,
+    /// Whether colons are between the numbers.
+    pub has_colons: bool,
     /// 1 for hours, 2 for hours and minutes, 3 for seconds too.
-    pub(super) numbers: usize,
+    pub numbers: usize,
 }
+
+/// The names of the months.
+pub const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+/// The names of the weekdays, from Sunday.
+pub const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// The parts with a fixed text; longer ones before their beginnings. Go's order decides between the others.
 const TEXTS: &[(&str, LayoutPart)] = &[
@@ -78,7 +120,7 @@ const TEXTS: &[(&str, LayoutPart)] = &[
 const OFFSETS: &[(&str, usize)] = &[("070000", 3), ("07:00:00", 3), ("0700", 2), ("07:00", 2), ("07", 1)];
 
 /// Returns the text before the next part, the part, and the layout after it.
-pub(super) fn next_part(layout: &str) -> (&str, Option<(LayoutPart, &str)>) {
+pub fn next_part(layout: &str) -> (&str, Option<(LayoutPart, &str)>) {
     for (at, _) in layout.char_indices() {
         let rest = &layout[at..];
         // The year has precedence over the day, and the underscore before it is literal.
