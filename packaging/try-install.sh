@@ -4,7 +4,7 @@
 set -eux
 
 ip link set lo up
-dpkg --install /tmp/causeway.deb
+dpkg --install /srv/causeway.deb
 getent passwd causeway | grep ':/var/lib/causeway:/usr/sbin/nologin$'
 test -L /etc/systemd/system/multi-user.target.wants/causeway.service
 test ! -e /etc/systemd/system/multi-user.target.wants/causeway-api.service
@@ -40,7 +40,7 @@ wait $server
 trap - EXIT
 
 # An upgrade keeps the changed configuration, and a removal keeps it too; a purge leaves nothing.
-dpkg --install /tmp/causeway.deb
+dpkg --install /srv/causeway.deb
 grep changed /etc/causeway/Caddyfile
 dpkg --remove causeway
 grep changed /etc/causeway/Caddyfile

@@ -75,7 +75,7 @@ const STEPS: &[TestStep] = &[
     },
     TestStep {
         name: "package",
-        says: "the Debian package, installed into a clean Debian",
+        says: "the Debian package in a clean Debian and under systemd; the container",
         part: StepList::Whole,
         run: package::step,
     },

@@ -31,6 +31,12 @@ pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"
 pub(crate) const PHP_FPM: Tool = Tool { program: "php-fpm", packages: &["php-fpm", "php-cli"] };
 /// A peer of the tests of storage.
 pub(crate) const REDIS: Tool = Tool { program: "redis-server", packages: &["redis-server"] };
+/// Makes the clean Debian that the package is installed into.
+pub(crate) const MMDEBSTRAP: Tool = Tool { program: "mmdebstrap", packages: &["mmdebstrap"] };
+/// Builds the container's image without a daemon.
+pub(crate) const BUILDAH: Tool = Tool { program: "buildah", packages: &["buildah"] };
+/// Debian's own checks of packages.
+pub(crate) const LINTIAN: Tool = Tool { program: "lintian", packages: &["lintian"] };
 /// The peer of the tests that move configurations over, and a front of Unix sockets.
 pub(crate) const NGINX: Tool = Tool { program: "nginx", packages: &["nginx-light"] };
 

@@ -1,4 +1,5 @@
-//! The step `package`: builds the Debian package from the program of the tests, and installs it into a clean Debian.
+//! The step `package`: builds the Debian package from the program of the tests, and installs it into a clean Debian; builds the
+//! container's image, and runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use super::{deb, run};
+use super::{deb, install, run, write};
 use crate::report::{Done, Halt};
 use crate::stage::Stage;
 use crate::steps::House;
@@ -31,8 +32,8 @@ const CONTENT: &[&str] = &[
     "/usr/share/zsh/vendor-completions/_causeway",
 ];
 
-/// Programs that the clean Debian needs for `try-install.sh`, beyond those that every Debian has.
-const PACKAGES: &str = "adduser,curl,ca-certificates,init-system-helpers,iproute2,libgcc-s1";
+/// Programs that the clean Debian needs for `try-install.sh` and `try-systemd.sh`, beyond those that every Debian has.
+const PACKAGES: &str = "adduser,curl,ca-certificates,init-system-helpers,iproute2,libgcc-s1,systemd";
 
 /// Runs the step.
 pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
@@ -51,24 +52,30 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     if units(stage, house, &out)? {
         done.push("units");
     }
-    if tools::find("lintian").is_some() {
-        let mut lintian = Command::new("lintian");
-        // Root runs the tests of a container.
-        stage.run({
-            lintian.args(["--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(&package);
-            lintian
-        })?;
-        done.push("lintian");
-    }
-    let lacking = match clean_debian(stage, house)? {
-        Ok(debian) => {
-            install(stage, house, &package, &debian)?;
-            done.push("installation");
-            String::new()
+    let mut lacking = String::new();
+    let mut optional = |name: &'static str, outcome: Result<(), Halt>| {
+        match outcome {
+            Ok(()) => done.push(name),
+            Err(Halt::Nothing(why)) => lacking.push_str(&format!("; no {name}: {why}")),
+            // With `--install` every tool should be there.
+            Err(Halt::Lacks(why)) if !house.install => lacking.push_str(&format!("; no {name}: {why}")),
+            Err(halt) => return Err(halt),
         }
-        Err(why) => format!("; no installation: {why}"),
+        Ok(())
     };
+    optional("lintian", lintian(stage, house, &package))?;
+    optional("installation", installation(stage, house, &package))?;
+    optional("systemd", systemd(stage, house, &package))?;
+    optional("container", container(stage, house))?;
     Ok(Done::saying(format!("{}{lacking}", done.join(", "))))
+}
+
+/// Runs Debian's own checks of packages.
+fn lintian(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt> {
+    let mut lintian = Command::new(tools::LINTIAN.need(stage, house)?);
+    // Root runs the tests of a container.
+    lintian.args(["--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(package);
+    stage.run(lintian).map(drop)
 }
 
 /// Compares the names of the files, and the owner and permissions of all entries.
@@ -137,39 +144,51 @@ fn units(stage: &mut Stage, house: &House, out: &Path) -> Result<bool, Halt> {
     Ok(true)
 }
 
-/// Returns an archive of a clean Debian, which is kept for later runs, or the reason why there is none.
-fn clean_debian(stage: &mut Stage, house: &House) -> Result<Result<PathBuf, String>, Halt> {
-    let is_root = run(Command::new("id").arg("-u"))?.trim() == "0";
-    if !is_root {
-        return Ok(Err("it needs root".into()));
+/// Fails, with the reason, unless this process may change roots and networks.
+fn need_namespaces() -> Result<(), Halt> {
+    if run(Command::new("id").arg("-u"))?.trim() != "0" {
+        return Err(Halt::Lacks("it needs root".to_owned()));
     }
-    if let Some(missing) =
-        ["mmdebstrap", "unshare", "chroot"].into_iter().find(|program| tools::find(program).is_none())
-    {
-        return Ok(Err(format!("it needs {missing}")));
+    match ["unshare", "chroot", "ip"].into_iter().find(|program| tools::find(program).is_none()) {
+        Some(missing) => Err(Halt::Lacks(format!("it needs {missing}"))),
+        None => Ok(()),
     }
+}
+
+/// Returns a command that runs `script` with its own network, so that its ports are free, and with its own mounts and processes, so
+/// that nothing of it remains. `$0` of the script is `root`.
+fn apart(script: &str, root: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child"]);
+    command.args(["sh", "-c", script]).arg(root);
+    command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
+    command
+}
+
+/// Returns an archive of a clean Debian, which is kept for later runs.
+fn clean_debian(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
+    need_namespaces()?;
+    let mmdebstrap = tools::MMDEBSTRAP.need(stage, house)?;
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let Some(suite) = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")) else {
-        return Ok(Err("this Debian has no code name".into()));
+        return Err(Halt::Lacks("this Debian has no code name".to_owned()));
     };
     // The program is linked to the libraries of this machine, so the clean Debian is of the same release.
     let archive = house.target.join(format!("debian-{suite}.tar"));
     if !archive.exists() {
         stage.note("making a clean Debian");
         let part = archive.with_extension("part.tar");
-        let mut make = Command::new("mmdebstrap");
+        let mut make = Command::new(mmdebstrap);
         make.args(["--quiet", "--variant=essential", &format!("--include={PACKAGES}"), suite]).arg(&part);
         // The machine's own sources, since its network may reach no other.
         if let Some(sources) = sources() {
             make.arg(sources);
         }
-        if let Err(Halt::Failed(output)) = stage.run(make) {
-            let last = output.lines().rev().find(|line| line.starts_with("E: ")).unwrap_or("mmdebstrap failed");
-            return Ok(Err(format!("no clean Debian could be made: {last}")));
-        }
+        stage.run(make)?;
         fs::rename(&part, &archive)?;
     }
-    Ok(Ok(archive))
+    Ok(archive)
 }
 
 /// The file with the machine's sources of packages.
@@ -179,23 +198,76 @@ fn sources() -> Option<&'static str> {
         .find(|path| Path::new(path).exists())
 }
 
-/// Installs the package into the clean Debian, and uses it there.
-fn install(stage: &mut Stage, house: &House, package: &Path, debian: &Path) -> Result<(), Halt> {
+/// Unpacks a clean Debian, and puts the package and these scripts into its folder `/srv`, which systemd leaves alone.
+fn unpacked(stage: &mut Stage, house: &House, package: &Path, scripts: &[&str]) -> Result<PathBuf, Halt> {
+    let debian = clean_debian(stage, house)?;
     let root = house.scratch("debian")?;
-    stage.note("installing the package into a clean Debian");
     let mut unpack = Command::new("tar");
     unpack.arg("--extract").arg("--file").arg(debian).arg("--directory").arg(&root);
     stage.run(unpack)?;
-    fs::copy(package, root.join("tmp/causeway.deb"))?;
-    fs::copy(house.root.join("packaging/try-install.sh"), root.join("tmp/try-install.sh"))?;
-    let mut command = Command::new("unshare");
-    // Its own network, so that port 80 is free; its own mounts and processes, so that nothing of it remains.
-    command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]);
-    command.arg(r#"mount -t proc proc "$0/proc" && exec chroot "$0" sh /tmp/try-install.sh"#).arg(&root);
-    command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
-    let done = stage.run(command);
+    fs::copy(package, root.join("srv/causeway.deb"))?;
+    for script in scripts {
+        fs::copy(house.root.join("packaging").join(script), root.join("srv").join(script))?;
+    }
+    Ok(root)
+}
+
+/// Installs the package into a clean Debian without a running systemd, and uses it there.
+fn installation(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt> {
+    let root = unpacked(stage, house, package, &["try-install.sh"])?;
+    stage.note("installing the package into a clean Debian");
+    let done = stage.run(apart(r#"mount -t proc proc "$0/proc" && exec chroot "$0" sh /srv/try-install.sh"#, &root));
     // Root's files would be in the way of a later run by another user.
     fs::remove_dir_all(&root).context("cannot remove the clean Debian")?;
+    done.map(drop)
+}
+
+/// Boots systemd in a clean Debian, and installs, uses and upgrades the service there.
+fn systemd(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt> {
+    let root = unpacked(stage, house, package, &["boot-systemd.sh", "try-systemd.sh"])?;
+    stage.note("booting systemd");
+    let done = stage.run(apart(r#"exec sh "$0/srv/boot-systemd.sh" "$0""#, &root));
+    let log = fs::read_to_string(root.join("srv/try.log"));
+    fs::remove_dir_all(&root).context("cannot remove the clean Debian")?;
+    match (done, log) {
+        (Ok(_), Ok(_)) => Ok(()),
+        (Err(Halt::Failed(output)), Ok(log)) => Err(Halt::Failed(output + &log)),
+        (Err(halt), Ok(_)) => Err(halt),
+        // Without it the script has not begun: this machine's kernel or its permissions do not suffice.
+        (Ok(output) | Err(Halt::Failed(output)), Err(_)) => {
+            let last = output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            Err(Halt::Nothing(format!("systemd does not boot here: {last}")))
+        }
+        (Err(halt), Err(_)) => Err(halt),
+    }
+}
+
+/// Builds the last stage of the Containerfile from the program of the tests and the libraries that it is linked to, in place of the
+/// static program of the first stage, whose base image needs a registry; and runs the image.
+fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
+    need_namespaces()?;
+    let buildah = tools::BUILDAH.need(stage, house)?;
+    let folder = house.scratch("container")?;
+    let first = folder.join("first-stage");
+    let root = first.join("root-of-container");
+    fs::create_dir_all(root.join("var/lib/causeway"))?;
+    fs::create_dir_all(root.join("tmp"))?;
+    install(Path::new("/etc/ssl/certs/ca-certificates.crt"), &first.join("etc/ssl/certs/ca-certificates.crt"), 0o644)?;
+    let program = house.target.join("debug/causeway");
+    for library in run(Command::new("ldd").arg(&program))?.split_whitespace().filter(|word| word.starts_with('/')) {
+        install(Path::new(library), &root.join(library.trim_start_matches('/')), 0o755)?;
+    }
+    install(&program, &first.join("source/target/dist/causeway"), 0o755)?;
+    write(&root.join("etc/causeway/Caddyfile"), ":8080\nrespond \"Causeway runs in this container\"\n", 0o644)?;
+
+    stage.note("building and running the container");
+    fs::copy(house.root.join("packaging/Containerfile"), folder.join("Containerfile"))?;
+    fs::copy(house.root.join("packaging/try-container.sh"), folder.join("try-container.sh"))?;
+    let mut command = apart(r#"cd "$0" && exec sh try-container.sh"#, &folder);
+    let done = stage.run({
+        command.env("BUILDAH", buildah);
+        command
+    });
+    fs::remove_dir_all(&folder).context("cannot remove the container")?;
     done.map(drop)
 }
