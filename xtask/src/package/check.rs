@@ -175,7 +175,7 @@ fn clean_debian(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
         return Err(Halt::Lacks("this Debian has no code name".to_owned()));
     };
     // The program is linked to the libraries of this machine, so the clean Debian is of the same release.
-    let archive = house.target.join(format!("debian-{suite}.tar"));
+    let archive = house.target.join(format!("clean-debian-{suite}.tar"));
     if !archive.exists() {
         stage.note("making a clean Debian");
         let part = archive.with_extension("part.tar");
