@@ -41,7 +41,7 @@ pub(super) enum ProfileCommand {
     /// Starts a profile. Without a options, the body holds the parameters.
     Start(Option<ProfileOptions>),
     /// Runs a profile to its end and responds with its report.
-    Whole(ProfileOptions),
+    Whole { options: ProfileOptions, form: ReportFormat },
     /// Returns the progress, with the results so far.
     Status,
     /// Returns a report: that of the numbered profile, or else of the last one.
@@ -72,7 +72,10 @@ impl ReportFormat {
     ];
 }
 
-/// Parses a request for a path under `/causal`; `None` when the path is unknown.
+/// Go's path of a CPU profile, which `go tool pprof` requests. It takes the same parameters as `/causal`.
+pub(super) const PPROF_PATH: &str = "/debug/pprof/profile";
+
+/// Parses a request for [`PPROF_PATH`] or for a path under `/causal`; `None` when the path is unknown.
 pub(super) fn parse_command(
     path: &str,
     method: Method,
@@ -82,18 +85,23 @@ pub(super) fn parse_command(
     Some(match (path, method) {
         ("/causal", Method::Get) => match query {
             None => Ok(ProfileCommand::Page),
-            Some(query) => ProfileOptions::from_query(query).map(ProfileCommand::Whole).map_err(refused),
+            Some(query) => whole(query, ReportFormat::Json),
         },
+        (PPROF_PATH, Method::Get) => whole(query.unwrap_or_default(), ReportFormat::Pprof),
         ("/causal/start", Method::Post) => {
             query.map(ProfileOptions::from_query).transpose().map(ProfileCommand::Start).map_err(refused)
         }
         ("/causal/stop", Method::Post) => stop(query.unwrap_or_default()),
         ("/causal/status", Method::Get) => Ok(ProfileCommand::Status),
         ("/causal/report", Method::Get) => report(query.unwrap_or_default()),
-        ("/causal" | "/causal/status" | "/causal/report", _) => Err(AdminResponse::not_allowed("GET")),
+        ("/causal" | "/causal/status" | "/causal/report" | PPROF_PATH, _) => Err(AdminResponse::not_allowed("GET")),
         ("/causal/start" | "/causal/stop", _) => Err(AdminResponse::not_allowed("POST")),
         _ => return None,
     })
+}
+
+fn whole(query: &str, form: ReportFormat) -> Result<ProfileCommand, AdminResponse> {
+    ProfileOptions::from_query(query).map(|options| ProfileCommand::Whole { options, form }).map_err(refused)
 }
 
 fn report(query: &str) -> Result<ProfileCommand, AdminResponse> {
@@ -177,12 +185,12 @@ async fn answer(ask: ProfileCommand, body: Vec<u8>, worker: &Rc<dyn Worker>) -> 
             let seen = ended(worker, number).await?;
             blocking(worker, || status(seen)).await?
         }
-        ProfileCommand::Whole(options) => {
+        ProfileCommand::Whole { options, form } => {
             // The guard is created on the starting thread: if the client disconnects first, its drop still stops
             // the profile.
             let ward = aside(move || runner().start(&options).map(Ward)).await??;
             let seen = ended(worker, ward.0).await?;
-            blocking(worker, || seen.report().map(|report| render_report(&report, ReportFormat::Json))).await??
+            blocking(worker, move || seen.report().map(|report| render_report(&report, form))).await??
         }
     })
 }
@@ -302,7 +310,12 @@ mod tests {
         check("GET /causal", Ok(Some(ProfileCommand::Page)));
         check("GET /causal?", Ok(Some(ProfileCommand::Page)));
         let options = ProfileOptions { seconds: Duration::from_secs(3), ..ProfileOptions::default() };
-        check("GET /causal?seconds=3", Ok(Some(ProfileCommand::Whole(options.clone()))));
+        let whole = |options: &ProfileOptions, form| Ok(Some(ProfileCommand::Whole { options: options.clone(), form }));
+        check("GET /causal?seconds=3", whole(&options, ReportFormat::Json));
+        check("GET /debug/pprof/profile?seconds=3", whole(&options, ReportFormat::Pprof));
+        check("GET /debug/pprof/profile", whole(&ProfileOptions::default(), ReportFormat::Pprof));
+        check("POST /debug/pprof/profile", Err((405, "method not allowed")));
+        check("GET /debug/pprof/profile?second=3", Err((400, "found 'second', expected one of")));
         check("POST /causal/start", Ok(Some(ProfileCommand::Start(None))));
         check("POST /causal/start?seconds=3", Ok(Some(ProfileCommand::Start(Some(options)))));
         check("POST /causal/stop", Ok(Some(ProfileCommand::Stop { number: None })));

@@ -86,7 +86,7 @@ async fn resolved(
 
 /// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
 fn endpoint(path: &str) -> Option<&'static str> {
-    const EXACT: [&str; 11] = [
+    const EXACT: [&str; 12] = [
         "/load",
         "/adapt",
         "/stop",
@@ -98,6 +98,7 @@ fn endpoint(path: &str) -> Option<&'static str> {
         "/causeway/upgrade",
         "/causeway/cache",
         "/debug/vars",
+        causal::PPROF_PATH,
     ];
     const BELOW: [&str; 4] = ["/config/", "/id/", "/pki/", "/causal/"];
     let exact = EXACT.into_iter().find(|endpoint| *endpoint == path);
@@ -164,7 +165,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
                 _ => Err(nothing_at(place)),
             }
         }
-        place if place == "/causal" || place.starts_with("/causal/") => {
+        place if place == "/causal" || place.starts_with("/causal/") || place == causal::PPROF_PATH => {
             causal::parse_command(place, method, target.query())
                 .unwrap_or_else(|| Err(nothing_at(place)))
                 .map(AdminCommand::Causal)
@@ -233,7 +234,7 @@ fn purge(query: &str) -> Result<Purge, String> {
 fn nothing_at(path: &str) -> AdminResponse {
     let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, \
                  /causal, /causeway/status, /causeway/certificates, /causeway/upgrade, \
-                 /causeway/cache and /debug/vars";
+                 /causeway/cache, /debug/vars and /debug/pprof/profile";
     AdminResponse::error(404, format!("no endpoint at {path}; {words}"))
 }
 

@@ -78,7 +78,7 @@ fn reading() {
             "/nope",
             404,
             json!(
-                "no endpoint at /nope; the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, /causal, /causeway/status, /causeway/certificates, /causeway/upgrade, /causeway/cache and /debug/vars"
+                "no endpoint at /nope; the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, /causal, /causeway/status, /causeway/certificates, /causeway/upgrade, /causeway/cache, /debug/vars and /debug/pprof/profile"
             ),
         ),
         ("/load", 405, json!("method not allowed")),

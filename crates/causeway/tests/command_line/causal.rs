@@ -170,6 +170,15 @@ fn a_profile_in_one_call() {
     let text = unknown.unwrap()["text"].as_str().unwrap();
     assert!(text.starts_with("no progress point is called `route /api`; there are `route /api/*`"), "{text}");
     assert!(report["seconds"].as_f64().unwrap() > 0.5, "{}", report["seconds"]);
+    // The same for `go tool pprof`: a gzipped message (RFC 1952 §2.3.1).
+    let mut stream = connect(site.admin);
+    let request = "GET /debug/pprof/profile?seconds=1&mode=screen HTTP/1.1\r\nConnection: close\r\nHost: ";
+    stream.write_all(format!("{request}{}\r\n\r\n", site.address()).as_bytes()).unwrap();
+    let mut samples = Vec::new();
+    stream.read_to_end(&mut samples).unwrap();
+    assert!(samples.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", samples.escape_ascii());
+    let head = samples.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    assert!(samples[head..].starts_with(&[0x1f, 0x8b]), "{}", samples.escape_ascii());
     let mut stream = connect(site.admin);
     stream
         .write_all(format!("GET /causal?seconds=60 HTTP/1.1\r\nHost: {}\r\n\r\n", site.address()).as_bytes())
