@@ -325,6 +325,12 @@ impl HttpResponse {
         self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
     }
 
+    /// Returns the URL that this response to a request for `url` redirects to; `None` if it is no redirect. The URL may be malformed.
+    pub fn redirect(&self, url: &str) -> Option<String> {
+        let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+        self.header("location").filter(|_| is_redirect).map(|location| resolved(url, location))
+    }
+
     /// Returns the time from `now` to that of `Retry-After`, of any length; zero if its date has passed. `None` without a
     /// valid `Retry-After`.
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
@@ -343,6 +349,23 @@ impl HttpResponse {
         (*response.status_mut(), *response.headers_mut()) = (self.status, self.headers);
         response
     }
+}
+
+/// Resolves a reference against the URL that it came from (RFC 3986 §5.2, without dot segments).
+fn resolved(url: &str, reference: &str) -> String {
+    if reference.starts_with("http://") || reference.starts_with("https://") {
+        return reference.to_owned();
+    }
+    let scheme_end = url.find("://").map_or(0, |at| at + 3);
+    let host_end = url[scheme_end..].find('/').map_or(url.len(), |at| scheme_end + at);
+    if let Some(rest) = reference.strip_prefix("//") {
+        return format!("{}{rest}", &url[..scheme_end]);
+    }
+    if reference.starts_with('/') {
+        return format!("{}{reference}", &url[..host_end]);
+    }
+    let folder = url[host_end..].rfind('/').map_or(host_end, |at| host_end + at);
+    format!("{}/{reference}", &url[..folder])
 }
 
 /// The reason why a request got no response. Displays no header and no body, which may hold secrets.

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use hyper::header::LOCATION;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
@@ -34,6 +35,30 @@ async fn a_response_has_bounds() {
     let client = client.limit(Duration::from_millis(50));
     let slow = client.send(HttpRequest::get(format!("http://{}", listener.local_addr().unwrap()))).await;
     assert!(matches!(slow, Err(HttpError::Slow(_))));
+}
+
+// RFC 9110 §15.4: the statuses that redirect a GET; 304 is none of them.
+#[test]
+fn redirects() {
+    let redirect = |status: u16, location: Option<&'static str>, url: &str| {
+        let mut headers = HeaderMap::new();
+        headers.extend(location.map(|location| (LOCATION, HeaderValue::from_static(location))));
+        let status = StatusCode::from_u16(status).unwrap();
+        HttpResponse { status, headers, body: Bytes::new() }.redirect(url)
+    };
+    let from = "http://a.test:81/x/y";
+    for (location, want) in [
+        ("http://b.test/z", "http://b.test/z"),
+        ("//b.test/z", "http://b.test/z"),
+        ("/z", "http://a.test:81/z"),
+        ("z", "http://a.test:81/x/z"),
+    ] {
+        assert_eq!(redirect(301, Some(location), from).as_deref(), Some(want));
+    }
+    assert_eq!(redirect(308, Some("z"), "http://a.test").as_deref(), Some("http://a.test/z"));
+    for (status, location) in [(200, Some("/z")), (304, Some("/z")), (301, None)] {
+        assert_eq!(redirect(status, location, from), None, "{status} {location:?}");
+    }
 }
 
 // A header whose name comes from a configuration. A second User-Agent would be a list, which it is not (RFC 9110 §10.1.5).

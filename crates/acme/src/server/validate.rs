@@ -22,7 +22,7 @@ use super::problem::Problem;
 use super::{ChallengeKind, Ports};
 use crate::challenge::server_name;
 use crate::dns::{Resolvers, absolute};
-use crate::http::{HttpClient, HttpError, HttpRequest};
+use crate::http::{HttpClient, HttpError, HttpRequest, StatusCode};
 
 /// Concurrent validations of the process.
 const CONCURRENT_MAX: usize = 64;
@@ -78,21 +78,21 @@ impl Validation {
         for _ in 0..REDIRECTS_MAX {
             let response = client.send(HttpRequest::get(&*url)).await;
             let response = response.map_err(|error: HttpError| connection(format!("{url}: {error}")))?;
-            match (response.status.as_u16(), response.header("location")) {
-                (301 | 302 | 303 | 307 | 308, Some(location)) => url = redirected(&url, location),
-                (200, _) => {
-                    // Trailing whitespace is allowed.
-                    let found = response.body.trim_ascii_end();
-                    return if verify_slices_are_equal(found, self.key_authorization.as_bytes()).is_ok() {
-                        Ok(())
-                    } else {
-                        Err(Problem::unauthorized(format!("{url}: found another text than the key authorization")))
-                    };
-                }
-                (status, _) => {
-                    return Err(Problem::unauthorized(format!("{url}: found the status {status}, expected 200")));
-                }
+            if let Some(target) = response.redirect(&url) {
+                url = target;
+                continue;
             }
+            if response.status != StatusCode::OK {
+                let status = response.status.as_u16();
+                return Err(Problem::unauthorized(format!("{url}: found the status {status}, expected 200")));
+            }
+            // Trailing whitespace is allowed.
+            let found = response.body.trim_ascii_end();
+            return if verify_slices_are_equal(found, self.key_authorization.as_bytes()).is_ok() {
+                Ok(())
+            } else {
+                Err(Problem::unauthorized(format!("{url}: found another text than the key authorization")))
+            };
         }
         Err(connection(format!("{url}: more than {REDIRECTS_MAX} redirects")))
     }
@@ -163,23 +163,6 @@ fn connection(detail: impl Into<String>) -> Problem {
     Problem::new("connection", 400, detail)
 }
 
-/// Resolves `location` against the URL that it came from (RFC 3986 §5.2, without dot segments).
-fn redirected(url: &str, location: &str) -> String {
-    if location.starts_with("http://") || location.starts_with("https://") {
-        return location.to_owned();
-    }
-    let scheme_end = url.find("://").map_or(0, |at| at + 3);
-    let host_end = url[scheme_end..].find('/').map_or(url.len(), |at| scheme_end + at);
-    if let Some(rest) = location.strip_prefix("//") {
-        return format!("{}{rest}", &url[..scheme_end]);
-    }
-    if location.starts_with('/') {
-        return format!("{}{location}", &url[..host_end]);
-    }
-    let folder = url[host_end..].rfind('/').map_or(host_end, |at| host_end + at);
-    format!("{}/{location}", &url[..folder])
-}
-
 /// Runs a handshake to its end.
 async fn shake(mut session: ClientConnection, mut stream: TcpStream) -> std::io::Result<ClientConnection> {
     let mut piece = [0; 4096];
@@ -245,24 +228,5 @@ impl ServerCertVerifier for AnyChain {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         provider::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::redirected;
-
-    #[test]
-    fn redirects() {
-        let from = "http://a.test:81/x/y";
-        for (location, want) in [
-            ("http://b.test/z", "http://b.test/z"),
-            ("//b.test/z", "http://b.test/z"),
-            ("/z", "http://a.test:81/z"),
-            ("z", "http://a.test:81/x/z"),
-        ] {
-            assert_eq!(redirected(from, location), want);
-        }
-        assert_eq!(redirected("http://a.test", "z"), "http://a.test/z");
     }
 }
