@@ -12,6 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Timeout after which a test fails instead of hanging. No step needs a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Waits for a condition, with a timeout.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_true() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A temporary folder, removed when dropped.
 pub(crate) struct Folder(PathBuf);
 

@@ -1,18 +1,14 @@
 //! Limits of several servers in Redis.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
 use crate::client::{get, send};
 use crate::http2::program;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Folder, ServerProcess, wait_until};
 use crate::redis::RedisProcess;
-
-/// Timeout after which a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A site that allows this number of requests to each path and field `Key`, in a window that outlasts the test.
 fn caddyfile(redis: &str, events: u32, window: &str) -> String {
@@ -43,15 +39,6 @@ impl Fleet {
     #[track_caller]
     fn fill(&self, server: usize, path: &str) -> usize {
         std::iter::repeat_with(|| self.get(server, path)).take(10_000).take_while(|status| *status == 200).count()
-    }
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_true() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
