@@ -10,6 +10,7 @@
 //! - `acme`: those of public authorities; `on_demand`: those for which a handshake waits
 //! - `storage`: opens the storage of certificates
 //! - `pull`: pulls configurations from another server
+//! - `range_fetches`: fetches the networks of trusted proxies
 //! - `measures`: the metrics of the process and the server
 //! - `source`: the file that the configuration was read from
 //! - `autosave`: the path of the last loaded configuration, for the next start
@@ -33,6 +34,7 @@ mod ids;
 mod measures;
 mod on_demand;
 mod pull;
+mod range_fetches;
 mod source;
 mod staples;
 mod storage;
@@ -80,6 +82,7 @@ use conflicts::written;
 pub(crate) use control::CONFIG_BYTES_MAX;
 use control::{Command, Generation, PulledLoad, WAITING_MAX};
 use pull::{PullTask, PulledConfig, Puller, ServerIdentity};
+use range_fetches::RangeFetches;
 
 /// Time limit for writing the queued log lines at the end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
@@ -153,6 +156,8 @@ pub struct Server {
     follows: Option<ConfigFile>,
     /// Pulls the next configuration.
     pulling: Option<PullTask>,
+    /// Fetches the networks of trusted proxies.
+    range_fetches: RangeFetches,
     /// That of the current configuration.
     generation: Generation,
     fixed: Fixed,
@@ -261,11 +266,13 @@ impl Server {
             shutdown_delay: loaded.shutdown_delay,
             follows,
             pulling: puller.map(|puller| puller.start(pulled, Generation::default(), control.clone())),
+            range_fetches: RangeFetches::default(),
             generation: Generation::default(),
             fixed,
             control,
             commands,
         };
+        server.range_fetches.switch(loaded.range_fetches);
         server.keep(json!({ "config": config }), loaded.admin.persist).await;
         Ok(server)
     }
@@ -591,6 +598,7 @@ impl Server {
         self.generation = self.generation.next();
         // The former configuration's loader may be the one that waits for the end of this load.
         self.pulling = puller.map(|puller| puller.start(pulled, self.generation, self.control.clone()));
+        self.range_fetches.switch(loaded.range_fetches);
         admin::configuration_changed();
         match self.engine.places() {
             [] => tracing::info!("serving another configuration, which names no site"),

@@ -74,6 +74,7 @@ fn requests_allocate_nothing() {
     two_hundred_routes();
     two_hundred_sites();
     a_proxy_with_all_of_its_checks();
+    a_client_of_cloudflare();
 }
 
 fn two_hundred_routes() {
@@ -140,4 +141,16 @@ fn a_proxy_with_all_of_its_checks() {
         (request, ["HTTP/1.1 200 OK\r\n".to_owned(), "\r\nVia: ".to_owned(), format!("of a.test /{number}\n")])
     });
     check(&site, &requests);
+}
+
+// The engine alone fetches nothing, so the networks of this version count.
+fn a_client_of_cloudflare() {
+    let site = "{\n\tadmin off\n\tauto_https off\n\tservers {\n\t\ttrusted_proxies combine {\n\t\t\tstatic 127.0.0.1\n\t\t\tcloudflare\n\t\t}\n\
+                \t\ttrusted_proxies_strict\n\t}\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\trespond \"{client_ip}\n\"\n}\n";
+    let requests = ["173.245.48.1", "2606:4700::1"].map(|edge| {
+        let forwarded = format!("192.0.2.1, 203.0.113.9, {edge}");
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: {forwarded}\r\n\r\n");
+        (request, ["HTTP/1.1 200 OK\r\n".to_owned(), String::new(), "\r\n\r\n203.0.113.9\n".to_owned()])
+    });
+    check(site, &requests);
 }

@@ -3,7 +3,7 @@
 //! - [`load`]: the whole configuration. Strict: an unknown field is an error that names its JSON path
 //! - `admin`: the parts outside of the apps: admin API, logging; `storage`: files or a server
 //! - `server`: one server of the HTTP app; `policy`: the TLS settings of its connections;
-//!   `wrappers`: the layers before HTTP on them
+//!   `wrappers`: the layers before HTTP on them; `ip_sources`: the networks of its trusted proxies
 //! - `tls`, `pki`: the apps of these names: certificates, and local certificate authorities
 //! - `certificates`: the certificates that all of these need, as plain records
 //! - `https`: automatic HTTPS
@@ -13,6 +13,7 @@ mod address;
 mod admin;
 mod certificates;
 mod https;
+mod ip_sources;
 mod pki;
 mod policy;
 mod server;
@@ -38,6 +39,7 @@ pub use certificates::{
     PublicIssuer, PublicName, SessionTickets, StorageCleaning, TicketKeySource, ZeroSslIssuer,
 };
 pub use https::{OnDemand, SignedName};
+pub use ip_sources::RangeFetch;
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
 
 use causeway_pipeline::build::DurationConfig;
@@ -62,6 +64,8 @@ pub struct Loaded {
     pub storage: Storage,
     /// The certificates that must be loaded or obtained before the sites can be served.
     pub certificates: Certificates,
+    /// The networks of trusted proxies that must be fetched while the sites are served. No two are equal.
+    pub range_fetches: Vec<RangeFetch>,
     /// Warnings about settings that are served differently than written, one line each.
     pub notes: Vec<String>,
 }
@@ -211,6 +215,12 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         let json = &json["apps"]["http"]["servers"][name];
         servers.push(server.prepare(name, json, &mut tls.sources, &mut build)?);
     }
+    let mut range_fetches: Vec<RangeFetch> = Vec::new();
+    for fetch in servers.iter().flat_map(|server| &server.range_fetches) {
+        if !range_fetches.contains(fetch) {
+            range_fetches.push(fetch.clone());
+        }
+    }
     let admin = admin.with_identity(config.admin.as_ref(), &tls, &authorities, &mut build)?;
     let has_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
     let others = if has_challenges { https::OtherChallenges::Some } else { https::OtherChallenges::None };
@@ -252,7 +262,8 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
         None => Duration::ZERO,
     };
-    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay, admin, storage, certificates, notes })
+    let plan = build.finish();
+    Ok(Loaded { plan, listeners, grace, shutdown_delay, admin, storage, certificates, range_fetches, notes })
 }
 
 /// Makes the servers count their requests, if the app or one of its servers enables that. As in Caddy, a server's

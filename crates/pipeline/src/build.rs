@@ -16,6 +16,7 @@ use std::fmt::{self, Write as _};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
@@ -24,7 +25,7 @@ use crate::handler::{Handler, Matcher};
 use crate::metrics::Metrics;
 use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId};
 use crate::template::{Template, Unknown, VARIABLES};
-use crate::trust::{Confusable, Trust};
+use crate::trust::{Confusable, FetchedRanges, FetchedTable, Trust};
 use crate::worker::Worker;
 
 use names::RouteNames;
@@ -47,6 +48,7 @@ pub struct Registry {
     matchers: BTreeMap<String, MatcherMaker>,
     environment: Environment,
     metrics: Arc<Metrics>,
+    fetched: FetchedTable,
 }
 
 impl Default for Registry {
@@ -57,6 +59,7 @@ impl Default for Registry {
             matchers: BTreeMap::new(),
             environment: Box::new(|name| std::env::var(name).ok()),
             metrics: Arc::default(),
+            fetched: FetchedTable::default(),
         }
     }
 }
@@ -378,6 +381,12 @@ impl<'r> Build<'r> {
     /// Returns the metrics of the server that will run the plan.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.registry.metrics
+    }
+
+    /// Returns the networks that the server fetches from these URLs: those of a plan that has them already, or else a
+    /// list that equals `first` until the server has fetched one.
+    pub fn fetched_ranges(&self, urls: &[String], first: impl FnOnce() -> Vec<IpNet>) -> Arc<FetchedRanges> {
+        self.registry.fetched.get(urls, first)
     }
 
     /// Records that the current template needs the request body as a text.

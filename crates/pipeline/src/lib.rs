@@ -56,7 +56,7 @@ pub use outcome::{Ending, Outcome};
 pub use read_body::{BodyRead, ReadBody, ReadEnd};
 pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;
-pub use trust::{Confusable, Trust};
+pub use trust::{Confusable, FetchedRanges, Trust};
 pub use upstream::{
     Call, CallFault, Calls, Carried, FastCgi, Finish, Maker, NetworkProxy, NetworkProxyProtocol, ProxyHeader,
     ProxyProtocolVersion, Roots, Tally, TlsClient, Transport, Upstream, Versions,

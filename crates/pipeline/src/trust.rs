@@ -1,18 +1,27 @@
 //! Which request fields a server trusts: the proxies that may report the client's address, and the field names that
 //! are dropped because a backend could confuse them with others.
+//!
+//! - `fetched`: networks of proxies that change while the server runs
+
+mod fetched;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use causeway_message::{FieldMap, FieldName};
 use ipnet::IpNet;
 
 use crate::context::Client;
 
+pub use fetched::FetchedRanges;
+pub(crate) use fetched::FetchedTable;
+
 /// The proxies whose report of the client's address is trusted (Caddy's `trusted_proxies`, `client_ip_headers`,
 /// `trusted_proxies_strict`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Trust {
     ranges: Vec<IpNet>,
+    fetched: Vec<Arc<FetchedRanges>>,
     /// Fields with the client's address, tried in this order.
     headers: Vec<FieldName>,
     strict: bool,
@@ -21,23 +30,22 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Trusts proxies in these addresses and networks. The client's address is taken from the first of the `headers`
-    /// that has one. With `strict`, a list is read from the right, up to the first address that is not a trusted
-    /// proxy. Without it, the leftmost address counts, which the client can forge where a proxy appends to the field.
+    /// Trusts proxies in these networks. The client's address is taken from the first of the `headers` that has one.
+    /// With `strict`, a list is read from the right, up to the first address that is not a trusted proxy. Without it,
+    /// the leftmost address counts, which the client can forge where a proxy appends to the field.
     ///
     /// # Errors
-    /// The text that is not an address, network or field name.
-    pub fn new<'w>(ranges: &'w [String], headers: &[&'w str], strict: bool) -> Result<Self, &'w str> {
-        let range = |text: &'w String| match text.parse::<IpAddr>() {
-            Ok(ip) => Ok(IpNet::from(ip)),
-            Err(_) => text.parse::<IpNet>().map_err(|_| &**text),
-        };
-        Ok(Self {
-            ranges: ranges.iter().map(range).collect::<Result<_, _>>()?,
-            headers: headers.iter().map(|name| FieldName::parse(name).ok_or(*name)).collect::<Result<_, _>>()?,
-            strict,
-            unix: false,
-        })
+    /// The text that is not a field name.
+    pub fn new<'w>(ranges: Vec<IpNet>, headers: &[&'w str], strict: bool) -> Result<Self, &'w str> {
+        let headers = headers.iter().map(|name| FieldName::parse(name).ok_or(*name)).collect::<Result<_, _>>()?;
+        Ok(Self { ranges, fetched: Vec::new(), headers, strict, unix: false })
+    }
+
+    /// Trusts the proxies in these networks too, as they are at each request.
+    #[must_use]
+    pub fn with_fetched(mut self, fetched: Vec<Arc<FetchedRanges>>) -> Self {
+        self.fetched = fetched;
+        self
     }
 
     /// Sets whether the peers of Unix sockets are trusted.
@@ -57,7 +65,7 @@ impl Trust {
     }
 
     fn trusts(&self, ip: IpAddr) -> bool {
-        self.ranges.iter().any(|range| range.contains(&ip))
+        self.ranges.iter().any(|range| range.contains(&ip)) || self.fetched.iter().any(|ranges| ranges.contains(ip))
     }
 
     fn leftmost(&self, fields: &FieldMap) -> Option<IpAddr> {
@@ -204,6 +212,10 @@ mod tests {
         map
     }
 
+    fn networks(texts: &[&str]) -> Vec<IpNet> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
     // Caddy's documentation of `trusted_proxies`, `client_ip_headers` and `trusted_proxies_strict`.
     #[test]
     fn the_client_behind_proxies() {
@@ -222,8 +234,8 @@ mod tests {
             ("127.0.0.1", false, &[(XFF, "1.1.1.1")], "1.1.1.1 by proxy"),
             ("::ffff:10.0.0.1", false, &[(XFF, "1.1.1.1")], "1.1.1.1 by proxy"),
         ] {
-            let ranges = ["10.0.0.0/8".to_owned(), "127.0.0.1".to_owned()];
-            let trust = Trust::new(&ranges, &[XFF, "X-Real-Ip"], strict).unwrap();
+            let ranges = networks(&["10.0.0.0/8", "127.0.0.1/32"]);
+            let trust = Trust::new(ranges, &[XFF, "X-Real-Ip"], strict).unwrap();
             let peer_ip = peer.parse::<IpAddr>().unwrap().to_canonical();
             let client = trust.client(Some(peer_ip), &fields(lines));
             let got = format!("{}{}", client.ip.unwrap(), if client.proxied { " by proxy" } else { "" });
@@ -243,15 +255,34 @@ mod tests {
             (true, true, "0.0.0.9", Client { ip: None, proxied: true }),
             (true, false, "unknown", Client { ip: None, proxied: true }),
         ] {
-            let trust = Trust::new(&["0.0.0.0/8".to_owned()], &[XFF], strict).unwrap().with_unix(unix);
+            let trust = Trust::new(networks(&["0.0.0.0/8"]), &[XFF], strict).unwrap().with_unix(unix);
             assert_eq!(trust.client(None, &fields(&[(XFF, told)])), want, "unix={unix} strict={strict} {told}");
         }
     }
 
     #[test]
-    fn what_is_no_address() {
-        assert_eq!(Trust::new(&["10.0.0.0/40".to_owned()], &[], false), Err("10.0.0.0/40"));
-        assert_eq!(Trust::new(&[], &["X Y"], false), Err("X Y"));
+    fn a_header_that_is_no_field_name() {
+        assert_eq!(Trust::new(Vec::new(), &["X Y"], false).unwrap_err(), "X Y");
+    }
+
+    // A list that is replaced counts for the next request.
+    #[test]
+    fn fetched_networks() {
+        const XFF: &str = "X-Forwarded-For";
+        let ranges = FetchedTable::default().get(&[], || networks(&["10.0.0.0/8"]));
+        let trust = Trust::new(networks(&["127.0.0.1/32"]), &[XFF], true).unwrap();
+        let trust = trust.with_fetched(vec![Arc::clone(&ranges)]);
+        let told = fields(&[(XFF, "1.1.1.1, 10.0.0.7, 172.16.0.7, 127.0.0.1")]);
+        let client = |peer: [u8; 4]| trust.client(Some(peer.into()), &told).ip.unwrap().to_string();
+        assert_eq!(
+            [client([127, 0, 0, 1]), client([10, 0, 0, 1]), client([9, 9, 9, 9])],
+            ["172.16.0.7", "172.16.0.7", "9.9.9.9"]
+        );
+        ranges.replace(networks(&["172.16.0.0/12", "9.0.0.0/8"]));
+        assert_eq!(
+            [client([127, 0, 0, 1]), client([10, 0, 0, 1]), client([9, 9, 9, 9])],
+            ["10.0.0.7", "10.0.0.1", "10.0.0.7"]
+        );
     }
 
     // Caddy's documentation of `expected_underscore_headers` and `expected_dot_headers`.

@@ -184,10 +184,8 @@ fn account_key(written: &plan::AcmeIssuer) -> Result<Option<AccountKey>, String>
 /// # Errors
 /// The text that is no proxy's URL, without the credentials in it.
 fn proxy(written: &plan::AcmeIssuer) -> Result<ProxyChoice, String> {
-    // The environment of a process does not change.
-    static ENVIRONMENT: LazyLock<ProxyEnvironment> = LazyLock::new(ProxyEnvironment::read);
     Ok(match &written.proxy {
-        ProxySetting::Environment => ProxyChoice::Environment(ENVIRONMENT.clone()),
+        ProxySetting::Environment => environment_proxy(),
         ProxySetting::Direct => ProxyChoice::Direct,
         ProxySetting::Url(plan::Secret(url)) => {
             ProxyChoice::Proxy(url.parse().map_err(|_| match url.rsplit_once('@') {
@@ -196,6 +194,13 @@ fn proxy(written: &plan::AcmeIssuer) -> Result<ProxyChoice, String> {
             })?)
         }
     })
+}
+
+/// The proxy that the environment has for requests to other servers.
+pub(super) fn environment_proxy() -> ProxyChoice {
+    // The environment of a process does not change.
+    static ENVIRONMENT: LazyLock<ProxyEnvironment> = LazyLock::new(ProxyEnvironment::read);
+    ProxyChoice::Environment(ENVIRONMENT.clone())
 }
 
 fn dns_provider(written: &plan::DnsProvider) -> Result<DnsProvider, BuildError> {

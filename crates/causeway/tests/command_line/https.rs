@@ -12,7 +12,8 @@ use super::client::{ReceivedResponse, get, send, send_body};
 use super::http2::program;
 use super::process::{Folder, ServerProcess};
 
-const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
+/// The root certificate of the local authority, in the folder of its server.
+pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
 pub(super) fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok();

@@ -29,6 +29,7 @@
 //! - `unix_listeners`: sites on Unix sockets
 //! - `unix_sockets`: upstreams at Unix sockets; `upstreams`: upstreams that fail and return;
 //!   `dynamic`: upstreams from DNS
+//! - `trusted_proxies`: networks of trusted proxies that are fetched
 //! - `proxy_protocol`: the PROXY protocol; `network_proxies`: upstreams through another proxy
 //! - `examples`: every Caddyfile under `examples/`
 //! - `patterns`: the sites of `docs/patterns.md`
@@ -76,6 +77,7 @@ mod signals;
 mod slow_clients;
 mod storage;
 mod traces;
+mod trusted_proxies;
 mod unix_listeners;
 mod unix_sockets;
 mod upgrade;

@@ -1,9 +1,10 @@
 //! The global options block.
 //!
 //! - `certificates`: options for certificates and issuers
-//! - `per_server`: the option `servers`; `listeners`: its listener wrappers
+//! - `per_server`: the option `servers`; `listeners`: its listener wrappers; `ip_sources`: its trusted proxies
 
 mod certificates;
+mod ip_sources;
 mod listeners;
 mod per_server;
 mod storage;

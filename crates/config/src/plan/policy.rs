@@ -191,7 +191,8 @@ impl PolicyMatchersConfig {
     }
 }
 
-fn ranges(key: &str, written: &[String], build: &mut Build<'_>) -> Result<Vec<IpNet>, BuildError> {
+/// Parses the networks and addresses of a list.
+pub(super) fn ranges(key: &str, written: &[String], build: &mut Build<'_>) -> Result<Vec<IpNet>, BuildError> {
     let mut ranges = Vec::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
         let text = known(text, build);

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_pipeline::build::ServerSpec;
@@ -16,6 +17,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::certificates::CertificateSource;
+use super::ip_sources::{IpSources, RangeFetch};
 use super::policy::ConnectionPolicyConfig;
 use super::wrappers::Wrappers;
 use super::{MetricsConfig, address, https, refuse};
@@ -77,7 +79,7 @@ pub(super) struct ServerConfig {
     #[serde(default, rename = "allow_0rtt")]
     _allow_0rtt: Option<bool>,
     #[serde(default)]
-    trusted_proxies: Option<IpSourceConfig>,
+    trusted_proxies: Option<Value>,
     #[serde(default)]
     client_ip_headers: Option<Vec<String>>,
     #[serde(default)]
@@ -116,15 +118,6 @@ pub(super) struct ServerConfig {
 struct ServerErrorsConfig {
     #[serde(default, rename = "routes")]
     _routes: IgnoredAny,
-}
-
-/// A module of `http.ip_sources`. Only `static` is implemented.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct IpSourceConfig {
-    source: String,
-    #[serde(default)]
-    ranges: Vec<String>,
 }
 
 /// A server's `logs`. Its presence enables access logging.
@@ -190,6 +183,7 @@ pub(super) struct Prepared<'c> {
     protocols: Vec<Protocols>,
     timeouts: Timeouts,
     trust: Option<Trust>,
+    pub(super) range_fetches: Vec<RangeFetch>,
     confusable: Confusable,
     wrappers: Wrappers,
     probes: Option<TcpProbes>,
@@ -217,7 +211,8 @@ impl ServerConfig {
                 }
                 None => None,
             };
-            let (timeouts, trust, confusable) = (self.timeouts(build)?, self.trust(build)?, self.confusable(build)?);
+            let (timeouts, confusable) = (self.timeouts(build)?, self.confusable(build)?);
+            let (trust, range_fetches) = self.trust(build)?;
             let wrappers = Wrappers::read(self.listener_wrappers.as_deref().unwrap_or_default(), build)?;
             Ok(Prepared {
                 name,
@@ -227,6 +222,7 @@ impl ServerConfig {
                 protocols,
                 timeouts,
                 trust,
+                range_fetches,
                 confusable,
                 wrappers,
                 probes: self.probes(build)?,
@@ -350,26 +346,25 @@ impl ServerConfig {
         Ok(timeouts)
     }
 
-    fn trust(&self, build: &mut Build<'_>) -> Result<Option<Trust>, BuildError> {
-        let nobody = IpSourceConfig { source: "static".to_owned(), ranges: Vec::new() };
-        let proxies = match &self.trusted_proxies {
-            Some(proxies) => proxies,
-            None if self.trusted_proxies_unix => &nobody,
-            None => return Ok(None),
+    /// Returns the trusted proxies, and the fetches that these need.
+    fn trust(&self, build: &mut Build<'_>) -> Result<(Option<Trust>, Vec<RangeFetch>), BuildError> {
+        if self.trusted_proxies.is_none() && !self.trusted_proxies_unix {
+            return Ok((None, Vec::new()));
+        }
+        let mut sources = IpSources::default();
+        if let Some(written) = &self.trusted_proxies {
+            build.at("trusted_proxies", |build| sources.add(written, build))?;
+        }
+        let IpSources { ranges, fetches } = sources;
+        let headers: Vec<_> = match &self.client_ip_headers {
+            Some(headers) => headers.iter().map(|header| &**header).collect(),
+            None => CLIENT_IP_HEADERS.to_vec(),
         };
-        build.at("trusted_proxies", |build| {
-            if proxies.source != "static" {
-                return Err(build.refuse(&*proxies.source, "static: other sources are not built into this version"));
-            }
-            let headers: Vec<_> = match &self.client_ip_headers {
-                Some(headers) => headers.iter().map(|header| &**header).collect(),
-                None => CLIENT_IP_HEADERS.to_vec(),
-            };
-            let trust = Trust::new(&proxies.ranges, &headers, self.trusted_proxies_strict > 0);
-            trust
-                .map(|trust| Some(trust.with_unix(self.trusted_proxies_unix)))
-                .map_err(|bad| build.refuse(bad, "an IP address, a network such as 10.0.0.0/8, or a field name"))
-        })
+        let trust = Trust::new(ranges, &headers, self.trusted_proxies_strict > 0);
+        let trust =
+            trust.or_else(|bad| build.at("client_ip_headers", |build| Err(build.refuse(bad, "a field name"))))?;
+        let fetched = fetches.iter().map(|fetch| Arc::clone(&fetch.ranges)).collect();
+        Ok((Some(trust.with_fetched(fetched).with_unix(self.trusted_proxies_unix)), fetches))
     }
 
     fn confusable(&self, build: &mut Build<'_>) -> Result<Confusable, BuildError> {

@@ -145,6 +145,29 @@ fn limits() {
     assert!(got.starts_with("apps.http.servers.s.limits.moons: unknown field `moons`"), "{got}");
 }
 
+/// The plugins caddy-cloudflare-ip and caddy-combine-ip-ranges: servers share equal fetches.
+#[test]
+fn networks_that_are_fetched() {
+    let hourly = json!({ "source": "cloudflare" });
+    let often = json!({ "source": "cloudflare", "interval": "1m", "timeout": 15_000_000_000_u64 });
+    let config = json!({ "apps": { "http": { "servers": {
+        "a": { "trusted_proxies": hourly },
+        "b": { "trusted_proxies": { "source": "combine", "parts": [hourly, often, { "source": "static" }, often] } },
+    } } } });
+    let registry = Registry::default();
+    let fetches = load(&config, &registry).unwrap_or_else(|error| panic!("{error}")).range_fetches;
+    let [first, second] = &fetches[..] else { panic!("{fetches:?}") };
+    let seconds = Duration::from_secs;
+    assert_eq!((first.interval, first.timeout), (seconds(3600), None));
+    assert_eq!((second.interval, second.timeout), (seconds(60), Some(seconds(15))));
+    assert_eq!(first.ranges.urls(), ["https://www.cloudflare.com/ips-v4", "https://www.cloudflare.com/ips-v6"]);
+    // A later plan has the list as well, as long as this one has it.
+    let later = load(&config, &registry).unwrap_or_else(|error| panic!("{error}")).range_fetches;
+    assert_eq!(later, fetches);
+    let elsewhere = load(&config, &Registry::default()).unwrap_or_else(|error| panic!("{error}")).range_fetches;
+    assert_ne!(elsewhere, fetches);
+}
+
 /// Caddy's fields of a server: implemented ones are read, all others rejected by name.
 #[test]
 fn fields_of_a_server() {
@@ -160,14 +183,50 @@ fn fields_of_a_server() {
         (
             json!({ "trusted_proxies": { "source": "static", "ranges": ["10.0.0.0/33"] } }),
             format!(
-                "{place}.trusted_proxies: found '10.0.0.0/33', expected an IP address, a network such as 10.0.0.0/8, or a \
-                 field name"
+                "{place}.trusted_proxies.ranges[0]: found '10.0.0.0/33', expected an IP address, or a network such as \
+                 10.0.0.0/8"
             ),
+        ),
+        (
+            json!({ "trusted_proxies": { "source": "static" }, "client_ip_headers": ["X Y"] }),
+            format!("{place}.client_ip_headers: found 'X Y', expected a field name"),
         ),
         (
             json!({ "trusted_proxies": { "source": "cloud" } }),
             format!(
-                "{place}.trusted_proxies: found 'cloud', expected static: other sources are not built into this version"
+                "{place}.trusted_proxies.source: found 'cloud', expected static, cloudflare or combine: no other source is \
+                 built into this version"
+            ),
+        ),
+        (
+            json!({ "trusted_proxies": [] }),
+            format!(
+                "{place}.trusted_proxies.source: found '', expected static, cloudflare or combine: no other source is built \
+                 into this version"
+            ),
+        ),
+        (
+            json!({ "trusted_proxies": { "source": "combine", "parts": [
+                { "source": "cloudflare" }, { "source": "combine", "parts": [{ "source": "static", "ranges": ["x"] }] },
+            ] } }),
+            format!(
+                "{place}.trusted_proxies.parts[1].parts[0].ranges[0]: found 'x', expected an IP address, or a network such as \
+                 10.0.0.0/8"
+            ),
+        ),
+        (
+            json!({ "trusted_proxies": { "source": "cloudflare", "timeout": "soon" } }),
+            format!("{place}.trusted_proxies.timeout: found 'soon', expected a duration such as 90s, 1m30s or 250ms"),
+        ),
+        (
+            json!({ "trusted_proxies": { "source": "cloudflare", "urls": [] } }),
+            format!("{place}.trusted_proxies.urls: found '[]', expected at least one URL"),
+        ),
+        (
+            json!({ "trusted_proxies": { "source": "cloudflare", "urls": ["http://a.test/"] } }),
+            format!(
+                "{place}.trusted_proxies.urls[0]: found 'http://a.test/', expected a URL with the scheme https, such as \
+                 https://mirror.example/ips"
             ),
         ),
         (

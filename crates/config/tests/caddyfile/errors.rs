@@ -389,6 +389,38 @@ fn options() {
             "4:9: parsing caddyfile tokens for 'servers': parsing idle timeout duration: invalid duration '5'; expected one such as 30s",
         ),
         (
+            "{\n\tservers {\n\t\ttrusted_proxies\n\t}\n}\n",
+            "3:3: parsing caddyfile tokens for 'servers': trusted_proxies expects an IP range source module name as its first \
+             argument",
+        ),
+        (
+            "{\n\tservers {\n\t\ttrusted_proxies cloudfare\n\t}\n}\n",
+            "3:19: parsing caddyfile tokens for 'servers': getting module named 'http.ip_sources.cloudfare': module not \
+             registered (did you mean \"cloudflare\"?); expected cloudflare, combine, static",
+        ),
+        (
+            "{\n\tservers {\n\t\ttrusted_proxies cloudflare 1h\n\t}\n}\n",
+            "3:30: parsing caddyfile tokens for 'servers': wrong argument count or unexpected line ending after '1h'",
+        ),
+        (
+            "{\n\tservers {\n\t\ttrusted_proxies cloudflare {\n\t\t\tinterval often\n\t\t}\n\t}\n}\n",
+            "4:13: parsing caddyfile tokens for 'servers': parsing cloudflare interval: invalid duration 'often'; expected one \
+             such as 12h",
+        ),
+        (
+            "{\n\tservers {\n\t\ttrusted_proxies cloudflare {\n\t\t\turls x\n\t\t}\n\t}\n}\n",
+            "4:4: parsing caddyfile tokens for 'servers': unrecognized cloudflare option 'urls'; expected interval, timeout",
+        ),
+        (
+            "{\n\tservers {\n\t\ttrusted_proxies combine {\n\t\t\tcloudflare {\n\t\t\t\ttimeout\n\t\t\t}\n\t\t}\n\t}\n}\n",
+            "5:5: parsing caddyfile tokens for 'servers': wrong argument count or unexpected line ending after 'timeout'",
+        ),
+        (
+            "{\n\tservers {\n\t\ttrusted_proxies combine {\n\t\t\tdns cloudflared\n\t\t}\n\t}\n}\n",
+            "4:4: parsing caddyfile tokens for 'servers': getting module named 'http.ip_sources.dns': module not registered; \
+             expected cloudflare, combine, static",
+        ),
+        (
             "{\n\tservers :80 {\n\t\tname a\n\t}\n\tservers :81 {\n\t\tname a\n\t}\n}\n",
             "5:10: applying global server options: cannot use duplicate server name 'a'",
         ),

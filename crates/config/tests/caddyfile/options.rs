@@ -68,6 +68,40 @@ fn per_server() {
     );
 }
 
+// The README of the plugins caddy-cloudflare-ip and caddy-combine-ip-ranges, and their source: a duration of zero is omitted.
+#[test]
+fn sources_of_trusted_proxies() {
+    for (written, want) in [
+        ("static", json!({ "source": "static" })),
+        ("cloudflare", json!({ "source": "cloudflare" })),
+        (
+            "cloudflare {\ninterval 12h\ntimeout 15s\n}",
+            json!({ "source": "cloudflare", "interval": 43_200_000_000_000_u64, "timeout": 15_000_000_000_u64 }),
+        ),
+        (
+            "cloudflare {\ninterval 1m\ntimeout 15s\ninterval 0\n}",
+            json!({ "source": "cloudflare", "timeout": 15_000_000_000_u64 }),
+        ),
+        ("combine", json!({ "source": "combine" })),
+        ("combine {\n}", json!({ "source": "combine" })),
+        (
+            "combine {\nstatic 192.0.2.0/24 ::1\ncloudflare {\ninterval 1d\n}\ncombine {\nstatic 198.51.100.7\ncloudflare\n}\n}",
+            json!({ "source": "combine", "parts": [
+                { "source": "static", "ranges": ["192.0.2.0/24", "::1"] },
+                { "source": "cloudflare", "interval": 86_400_000_000_000_u64 },
+                { "source": "combine", "parts": [
+                    { "source": "static", "ranges": ["198.51.100.7"] },
+                    { "source": "cloudflare" },
+                ] },
+            ] }),
+        ),
+    ] {
+        let source = format!("{{\nservers {{\ntrusted_proxies {written}\ntrusted_proxies_strict\n}}\n}}\n:80 {{\n}}\n");
+        let server = server(&source);
+        assert_eq!((&server["trusted_proxies"], &server["trusted_proxies_strict"]), (&want, &json!(1)), "{written}");
+    }
+}
+
 // Options for a listener take precedence over those for all, and can rename the server.
 #[test]
 fn options_of_a_listener() {

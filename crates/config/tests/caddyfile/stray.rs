@@ -66,7 +66,7 @@ fn options_that_take_few_words() {
     let servers = "name a\ntimeouts {\nidle 5s\nread_body 10s\nread_header 1s\nwrite 1s\n}\nmax_header_size 1MB\nkeepalive_interval 1s\n\
                    keepalive_idle 1s\nkeepalive_count 3\nenable_full_duplex\ntrusted_proxies_unix\ntrusted_proxies_strict\n\
                    expected_dot_headers a\nlog_credentials\ntrace\nprotocols h1 h2\nclient_ip_headers A\nstrict_sni_host on\n0rtt off\n\
-                   trusted_proxies static 10.0.0.0/8\nlistener_wrappers {\nproxy_protocol {\ntimeout 1s\nallow 10.0.0.0/8\n\
+                   trusted_proxies combine {\nstatic 10.0.0.0/8\ncloudflare {\ninterval 1h\ntimeout 1s\n}\n}\nlistener_wrappers {\nproxy_protocol {\ntimeout 1s\nallow 10.0.0.0/8\n\
                    fallback_policy use\n}\nhttp_redirect\ntls\n}";
     json(&format!("{{\nservers :80 {{\n{servers}\n}}\n}}\n:80 {{\nrespond x\n}}\n"));
     let options = "debug\nhttp_port 8080\nhttps_port 8443\ngrace_period 1s\nshutdown_delay 1s\ndefault_sni a\npersist_config off\n\

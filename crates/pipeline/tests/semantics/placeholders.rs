@@ -189,7 +189,7 @@ fn of_the_fault() {
 #[test]
 fn of_the_client() {
     let routes = routes("{http.vars.client_ip}|{http.vars.trusted_proxy}|{http.request.remote.host}");
-    let trust = Trust::new(&["192.0.2.0/24".to_owned()], &["X-Forwarded-For"], false).unwrap();
+    let trust = Trust::new(vec!["192.0.2.0/24".parse().unwrap()], &["X-Forwarded-For"], false).unwrap();
     let server = ServerSpec { trust: Some(trust), ..ServerSpec::new("s", &routes) };
     let mut kit = Kit::of(&registry(), &server).unwrap();
     let request = Request::get("/").field("X-Forwarded-For", "203.0.113.7, 192.0.2.9");

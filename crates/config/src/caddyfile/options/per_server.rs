@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::super::dispenser::Dispenser;
-use super::super::error::{Error, ErrorKind, NameTable};
-use super::super::matcher::PRIVATE_RANGES;
+use super::super::error::Error;
 use super::super::position::Position;
 use super::super::quantity::integer;
+use super::ip_sources::ip_source;
 use super::listeners;
 use causeway_pipeline::build::nanoseconds;
 
@@ -161,7 +161,11 @@ impl ServerOptions {
                 self.set("allow_0rtt", false);
             }
             "trusted_proxies" => {
-                let source = trusted_proxies(d)?;
+                if d.argument().is_none() {
+                    let rule = "trusted_proxies expects an IP range source module name as its first argument";
+                    return Err(d.rule(rule));
+                }
+                let source = ip_source(d)?;
                 self.set(name, source);
             }
             "metrics" => {
@@ -253,26 +257,8 @@ impl ServerOptions {
     }
 }
 
-fn duration(d: &mut Dispenser<'_>, rule: &'static str) -> Result<i64, Error> {
+/// Takes the next argument, a duration, and returns its nanoseconds. `rule` is the error's sentence.
+pub(super) fn duration(d: &mut Dispenser<'_>, rule: &'static str) -> Result<i64, Error> {
     let token = d.require()?;
     nanoseconds(&token.text).ok_or_else(|| d.word(rule))
-}
-
-/// Parses `trusted_proxies static <ranges…>`. Other sources are not implemented.
-fn trusted_proxies(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    let Some(source) = d.argument() else {
-        return Err(d.rule("trusted_proxies expects an IP range source module name as its first argument"));
-    };
-    if &*source.text != "static" {
-        let module = format!("http.ip_sources.{}", source.text).into();
-        return Err(d.error(ErrorKind::NotBuilt(NameTable::Module, module)));
-    }
-    let mut ranges: Vec<Value> = Vec::new();
-    for token in d.rest() {
-        match &*token.text {
-            "private_ranges" => ranges.extend(PRIVATE_RANGES.map(Value::from)),
-            range => ranges.push(range.into()),
-        }
-    }
-    Ok(if ranges.is_empty() { json!({ "source": "static" }) } else { json!({ "source": "static", "ranges": ranges }) })
 }

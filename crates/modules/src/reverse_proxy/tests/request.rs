@@ -76,8 +76,8 @@ fn what_a_trusted_proxy_says_is_kept() {
     assert_eq!(of(sent(json!({ "trusted_proxies": ["192.0.2.1"] }), &Request::get("/"))), strange);
     // The server's own trusted proxies.
     let routes = json!([{ "handle": [proxy(json!({}))] }]);
-    let ranges = ["192.0.2.0/24".to_owned()];
-    let trust = Trust::new(&ranges, &["X-Forwarded-For"], false).expect("a network");
+    let ranges = vec!["192.0.2.0/24".parse().expect("a network")];
+    let trust = Trust::new(ranges, &["X-Forwarded-For"], false).expect("a field name");
     let spec = ServerSpec { trust: Some(trust), ..ServerSpec::new("srv0", &routes) };
     let mut kit = Kit::of(&registry(), &spec).expect("a server");
     let (call, pending) = ask(&mut kit, &request);
