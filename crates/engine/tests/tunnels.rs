@@ -97,8 +97,14 @@ impl TunnelFixture {
 
     /// Opens a tunnel to the origin. Returns the client's end.
     fn open(&self, by: By, origin: &Origin) -> Box<dyn TunnelEnd> {
+        self.open_for("x", by, origin)
+    }
+
+    /// As [`open`](Self::open), with this protocol.
+    fn open_for(&self, protocol: &str, by: By, origin: &Origin) -> Box<dyn TunnelEnd> {
         let target = origin.target();
-        let upgrade = format!("GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+        let upgrade =
+            format!("GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
         match by {
             By::Clear => {
                 let mut client = self.clear.client();
@@ -375,4 +381,38 @@ fn halves_of_a_stream() {
         client.settle();
         origin.end();
     }
+}
+
+// RFC 6455 §7.1.1: the server of a WebSocket closes the connection, and the client waits for it. A client that then leaves its
+// own direction open must not hold the upstream's connection, or its stream, for as long as it likes.
+#[test]
+fn a_websocket_is_over_after_its_server() {
+    let bench = TunnelFixture::new(|setup| setup.timeouts.linger = Duration::from_millis(300));
+    let closing = || {
+        origin(|peer| {
+            peer.send("bye");
+            peer.half_close();
+            // Until then the client's bytes still arrive.
+            assert_eq!(peer.exactly(4), b"late");
+            assert!(peer.0.read_to_end(&mut Vec::new()).is_err(), "a reset is no end");
+        })
+    };
+    for by in BOTH {
+        let origin = closing();
+        let mut client = bench.open_for("WebSocket", by, &origin);
+        assert_eq!(client.rest().0, b"bye", "{by:?}");
+        client.send(b"late");
+        origin.end();
+    }
+    let mut client = bench.clear.http2();
+    let origin = closing();
+    let asked = client.connect_to("websocket", &origin.target());
+    let response = client.wait(asked.response).unwrap();
+    let (mut content, mut body) = (asked.content, response.into_body());
+    assert_eq!(client.wait(exactly(&mut body, 3)), b"bye");
+    assert!(client.wait(is_ended(&mut body)));
+    content.send_data("late".into(), false).unwrap();
+    let reset = client.wait(std::future::poll_fn(|task| content.poll_reset(task)));
+    assert!(reset.is_ok(), "{reset:?}");
+    origin.end();
 }

@@ -145,7 +145,7 @@ impl Sending {
     }
 
     /// Queues content for one turn: until the stream or the output is full, its quantum is used up, or the source has no more. `since` is
-    /// set when content was queued; `waker` wakes the exchange when a pending source has more.
+    /// set when content or its end was queued; `waker` wakes the exchange when a pending source has more.
     pub(super) fn pump(
         &mut self,
         stream: StreamId,
@@ -182,6 +182,7 @@ impl Sending {
                 // Content beyond the announced length was cut by the machine, so it does not matter here; missing content does.
                 Ok(Pull::End) if self.sent >= self.announced => {
                     machine.finish(stream, out);
+                    *since = clock::now();
                     self.phase = Phase::Done;
                     return Turn::Finished;
                 }

@@ -133,9 +133,9 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         let timeouts = &plan.timeouts;
         let limit = match awaited {
             AwaitedAction::None | AwaitedAction::Streams => return None,
-            // A tunnel has no time limit while both directions are open. A half-closed one ends after the time that a connection may be
-            // idle, unless bytes move.
-            AwaitedAction::Request | AwaitedAction::Tunnel => timeouts.keep_alive,
+            AwaitedAction::Request => timeouts.keep_alive,
+            // A tunnel has no time limit while both directions are open.
+            AwaitedAction::Tunnel => last.map_or(timeouts.keep_alive, Exchange::tunnel_idle),
             AwaitedAction::Head => timeouts.head,
             AwaitedAction::Body => timeouts.body.idle,
             AwaitedAction::Accept => timeouts.write.idle,

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_message::names;
 use causeway_pipeline::TransferLimit;
 
 use super::exchange::{Exchange, Inbound, PeerAction};
@@ -35,6 +36,16 @@ impl Exchange {
         self.cx.write_transfer_limit().unwrap_or(self.plan.timeouts.write).idle
     }
 
+    /// The time for which the open direction of a half-closed tunnel may be silent.
+    pub(super) fn tunnel_idle(&self) -> Duration {
+        let timeouts = &self.plan.timeouts;
+        let protocol = self.cx.original().fields().get(names::UPGRADE);
+        // A WebSocket's server closes last (RFC 6455 §7.1.1), so its client has nothing left to send. Some proxies leave their stream
+        // open, which would use up the limit of streams.
+        let is_websocket = protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+        if is_websocket && self.sending.is_done() { timeouts.linger } else { timeouts.keep_alive }
+    }
+
     fn has_rate(&self) -> bool {
         let has = |action| self.transfer_limit(action).is_some_and(|limit| limit.bytes_per_second.is_some());
         has(PeerAction::SendBody) || has(PeerAction::OpenWindow)
@@ -61,7 +72,7 @@ impl Exchange {
     /// Returns the deadline of the peer's action. `since` is the time of the last progress; of the content that was queued, `unwritten` bytes
     /// are still here.
     pub(super) fn deadline(&self, action: PeerAction, since: Instant, unwritten: usize) -> Instant {
-        let Some(limit) = self.transfer_limit(action) else { return since + self.plan.timeouts.keep_alive };
+        let Some(limit) = self.transfer_limit(action) else { return since + self.tunnel_idle() };
         let (waited, bytes) = match (&self.pace, action) {
             // The reader has the fault already, and the idle time for its response.
             (Some(pace), PeerAction::SendBody) if self.inbound == Inbound::Open => (pace.body, self.received),
