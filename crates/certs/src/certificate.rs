@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use rustls::SignatureAlgorithm;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -25,6 +26,8 @@ const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 pub struct Certificate {
     names: Vec<String>,
     tags: Vec<String>,
+    serial_number: Box<[u8]>,
+    organizations: Vec<String>,
     not_before: SystemTime,
     not_after: SystemTime,
     has_alternatives: bool,
@@ -59,11 +62,26 @@ impl Certificate {
         if !signer.public_key().is_some_and(|own| is_public_key(&leaf, &own)) {
             return Err(Error::KeyMismatch { key: key_place.to_owned(), certificate: chain_place.to_owned() });
         }
+        let zeros = leaf.raw_serial().iter().take_while(|byte| **byte == 0).count();
+        let serial_number = leaf.raw_serial()[zeros..].into();
+        let organizations = leaf.subject().iter_organization().filter_map(|name| name.as_str().ok());
+        let organizations = organizations.map(str::to_owned).collect();
         let has_alternatives = leaf.subject_alternative_name().ok().flatten().is_some();
         let responder = Responder::of(&leaf);
         let signed = ArcSwap::from_pointee(CertifiedKey::new(chain, signer));
         let is_used = AtomicBool::new(false);
-        Ok(Self { names, tags, not_before, not_after, has_alternatives, signed, responder, is_used })
+        Ok(Self {
+            names,
+            tags,
+            serial_number,
+            organizations,
+            not_before,
+            not_after,
+            has_alternatives,
+            signed,
+            responder,
+            is_used,
+        })
     }
 
     /// The names that the leaf covers, at least one: the first common name, then the subjectAltNames, without
@@ -75,6 +93,21 @@ impl Certificate {
     /// The tags from the configuration, by which a connection policy can select the certificate.
     pub fn tags(&self) -> &[String] {
         &self.tags
+    }
+
+    /// The leaf's serial number: big-endian, without leading zeros.
+    pub(crate) fn serial_number(&self) -> &[u8] {
+        &self.serial_number
+    }
+
+    /// The organizations in the leaf's subject.
+    pub(crate) fn organizations(&self) -> &[String] {
+        &self.organizations
+    }
+
+    /// The algorithm of the leaf's key.
+    pub(crate) fn key_algorithm(&self) -> SignatureAlgorithm {
+        self.signed.load().key.algorithm()
     }
 
     /// Start of the leaf's validity.

@@ -14,7 +14,10 @@ use rcgen::{
 
 use super::authority::SignedBy;
 use super::replace::Lasting;
-use super::{Authority, AuthoritySpec, Certificate, Error, Lock, OcspPolicy, SharedStorage, Storage, Store, ocsp, pem};
+use super::{
+    Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Storage,
+    Store, ocsp, pem,
+};
 use stored::{load_all, meta, storage_keys, stored, stored_public};
 
 /// The shortest time between two renewal checks, and the time until a retry after a failure.
@@ -32,6 +35,8 @@ pub struct CertificatePlan {
     pub loaded: Vec<Certificate>,
     /// How they get an OCSP response.
     pub loaded_ocsp: OcspPolicy,
+    /// Conditions by which certificates of all kinds have further tags.
+    pub selections: Vec<CertificateSelection>,
     /// The names whose certificates the keeper obtains and renews.
     pub managed: Vec<Managed>,
     /// The names whose certificates public authorities sign.
@@ -163,7 +168,8 @@ impl Keeper {
     /// # Panics
     /// Panics if a managed name refers to an authority that is not in `wanted`.
     pub fn open(wanted: CertificatePlan, before: Option<&Self>, now: SystemTime) -> Result<Self, Error> {
-        let CertificatePlan { storage, authorities, loaded, loaded_ocsp, managed, public, look_every } = wanted;
+        let CertificatePlan { storage, authorities, loaded, loaded_ocsp, selections, managed, public, look_every } =
+            wanted;
         let authorities: Vec<_> =
             authorities.into_iter().map(|spec| Authority::open(spec, &storage, now)).collect::<Result<_, _>>()?;
         // A certificate carries over if its settings and the storage are unchanged, it is not due, and its authority
@@ -209,7 +215,7 @@ impl Keeper {
         let kept = KeeperState { held, public: carried };
         let managed = kept.held.iter().map(|(_, certificate)| certificate);
         let public = kept.public.values().filter_map(PublicState::certificate);
-        let store = Store::new(loaded.iter().chain(managed).chain(public).cloned());
+        let store = Store::new(loaded.iter().chain(managed).chain(public).cloned(), selections);
         let (authorities, kept) = (Mutex::new(authorities), Mutex::new(kept));
         let stapled = (with_responder, loaded_ocsp);
         Ok(Self { store: Arc::new(store), storage, look_every, stapled, authorities, kept })

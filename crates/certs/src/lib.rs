@@ -7,7 +7,7 @@
 //! - `certificate`: a chain checked against its private key; `pem`: reads and writes both as PEM; `key`: describes an
 //!   unusable private key for error messages
 //! - `ocsp`: verifies the statuses that responders give, and staples them to certificates
-//! - `store`: selects a certificate for a handshake
+//! - `store`: selects a certificate for a handshake; `selection`: conditions that it can be required to meet
 //! - `storage`: persistent keys and values, laid out as Caddy's; `replace`: atomic replacement of one file
 //! - `clean`: removes expired certificates and old challenges from a storage
 //! - [`trust`]: root certificates in the trust stores of this machine
@@ -25,6 +25,7 @@ mod load;
 mod ocsp;
 mod pem;
 mod replace;
+mod selection;
 mod storage;
 mod store;
 pub mod trust;
@@ -37,6 +38,8 @@ pub use keeper::{CertificatePlan, IssuedCertificate, Keeper, KeyKind, Managed, N
 pub use load::{LoadedSource, from_bundle, load};
 pub use ocsp::{OcspError, OcspPolicy, OcspStatus, restore_response, store_response};
 pub use replace::{Lasting, replace};
+pub use rustls::SignatureAlgorithm;
+pub use selection::CertificateSelection;
 pub use storage::{
     Compression, FileStorage, Lock, RedisSpec, RedisStorage, RedisTls, SharedStorage, Storage, safe_key,
 };

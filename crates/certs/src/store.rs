@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 
-use super::Certificate;
+use super::{Certificate, CertificateSelection};
 
 /// How many parts the index has. A renewal copies one part, not the names of the whole configuration.
 const PARTS: usize = 64;
@@ -19,8 +19,10 @@ const PARTS: usize = 64;
 /// index that hold the certificate's names.
 pub struct Store {
     parts: Box<[ArcSwap<IndexPart>]>,
-    /// Certificates with tags, which never change. Newest first.
-    tagged: Vec<Arc<Certificate>>,
+    /// Conditions by which certificates have further tags.
+    selections: Vec<CertificateSelection>,
+    /// Certificates with tags, newest first.
+    tagged: ArcSwap<Vec<Arc<Certificate>>>,
     hasher: RandomState,
 }
 
@@ -28,8 +30,11 @@ pub struct Store {
 type IndexPart = HashMap<Arc<str>, Vec<Arc<Certificate>>>;
 
 impl Store {
-    /// Indexes the certificates.
-    pub(crate) fn new(certificates: impl IntoIterator<Item = Arc<Certificate>>) -> Self {
+    /// Indexes the certificates. Those that one of `selections` admits have its tag too.
+    pub(crate) fn new(
+        certificates: impl IntoIterator<Item = Arc<Certificate>>,
+        selections: Vec<CertificateSelection>,
+    ) -> Self {
         let hasher = RandomState::new();
         let mut parts: Vec<IndexPart> = (0..PARTS).map(|_| HashMap::new()).collect();
         let mut tagged = Vec::new();
@@ -37,15 +42,16 @@ impl Store {
             for name in certificate.names() {
                 add(&mut parts[part_of(&hasher, name)], name, &certificate);
             }
-            if !certificate.tags().is_empty() {
+            if has_tags(&certificate, &selections) {
                 tagged.push(certificate);
             }
         }
         tagged.sort_by_key(|certificate| Reverse(certificate.not_before()));
-        Self { parts: parts.into_iter().map(ArcSwap::from_pointee).collect(), tagged, hasher }
+        let parts = parts.into_iter().map(ArcSwap::from_pointee).collect();
+        Self { parts, selections, tagged: ArcSwap::from_pointee(tagged), hasher }
     }
 
-    /// Removes `old` and adds `new`, both without tags. A handshake meanwhile finds the one or the other, never neither.
+    /// Removes `old` and adds `new`, both without configured tags. A handshake meanwhile finds the one or the other, never neither.
     pub(crate) fn swap(&self, old: Option<&Arc<Certificate>>, new: Option<&Arc<Certificate>>) {
         let names = [new, old].into_iter().flatten().flat_map(|certificate| certificate.names());
         for name in names {
@@ -64,6 +70,17 @@ impl Store {
                     add(&mut part, name, new);
                 }
                 part
+            });
+        }
+        if [old, new].into_iter().flatten().any(|certificate| has_tags(certificate, &self.selections)) {
+            self.tagged.rcu(|tagged| {
+                let is_swapped =
+                    |known: &Arc<Certificate>| [old, new].into_iter().flatten().any(|one| Arc::ptr_eq(one, known));
+                let mut list: Vec<_> = tagged.iter().filter(|known| !is_swapped(known)).cloned().collect();
+                if let Some(new) = new.filter(|new| has_tags(new, &self.selections)) {
+                    insert(&mut list, new);
+                }
+                list
             });
         }
     }
@@ -86,11 +103,18 @@ impl Store {
     ///
     /// Lock-free, but allocates for the normalised name and for each wildcard tried.
     pub fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<Certificate>> {
-        let is_tagged = |certificate: &&Arc<Certificate>| {
-            tags.is_empty() || certificate.tags().iter().any(|tag| tags.contains(tag))
-        };
-        let named = server_name.and_then(|name| self.named(&normal(name), is_tagged));
-        named.or_else(|| newest_valid(self.tagged.iter().filter(|_| !tags.is_empty()).filter(is_tagged)).cloned())
+        let fits = |certificate: &&Arc<Certificate>| tags.is_empty() || self.has_one_of(certificate, tags);
+        let named = server_name.and_then(|name| self.named(&normal(name), fits));
+        if named.is_some() || tags.is_empty() {
+            return named;
+        }
+        newest_valid(self.tagged.load().iter().filter(fits)).cloned()
+    }
+
+    fn has_one_of(&self, certificate: &Certificate, tags: &[String]) -> bool {
+        let wanted = |selection: &&CertificateSelection| tags.contains(&selection.tag);
+        certificate.tags().iter().any(|tag| tags.contains(tag))
+            || self.selections.iter().filter(wanted).any(|selection| selection.admits(certificate))
     }
 
     fn named(&self, name: &str, fits: impl Fn(&&Arc<Certificate>) -> bool) -> Option<Arc<Certificate>> {
@@ -126,18 +150,27 @@ impl fmt::Debug for Store {
     }
 }
 
+/// Whether the certificate has configured tags, or that of one of `selections`.
+fn has_tags(certificate: &Certificate, selections: &[CertificateSelection]) -> bool {
+    !certificate.tags().is_empty() || selections.iter().any(|selection| selection.admits(certificate))
+}
+
 fn part_of(hasher: &RandomState, name: &str) -> usize {
     // The remainder is below 64.
     (hasher.hash_one(name) % PARTS as u64) as usize
 }
 
-/// Adds a certificate to the list of `name`, before the older ones.
+/// Adds a certificate to the list of `name`.
 fn add(part: &mut IndexPart, name: &str, certificate: &Arc<Certificate>) {
     let list = match part.get_mut(name) {
         Some(list) => list,
         None => part.entry(Arc::from(name)).or_default(),
     };
-    // Of equally old certificates the one that was added first stays first.
+    insert(list, certificate);
+}
+
+/// Adds a certificate before the older ones. Of equally old certificates the one that was added first stays first.
+fn insert(list: &mut Vec<Arc<Certificate>>, certificate: &Arc<Certificate>) {
     let at = list.partition_point(|other| other.not_before() >= certificate.not_before());
     list.insert(at, Arc::clone(certificate));
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, SignatureAlgorithm};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use super::Certificate;
@@ -40,11 +40,24 @@ impl Drop for Folder {
 
 /// A self-signed certificate.
 pub(crate) fn certificate(names: &[&str], tags: &[&str], from: SystemTime, to: SystemTime) -> Certificate {
+    certificate_with(names, tags, from, to, &PKCS_ECDSA_P256_SHA256, |_| ())
+}
+
+/// A self-signed certificate with this kind of key and further settings.
+pub(crate) fn certificate_with(
+    names: &[&str],
+    tags: &[&str],
+    from: SystemTime,
+    to: SystemTime,
+    algorithm: &'static SignatureAlgorithm,
+    settings: impl FnOnce(&mut CertificateParams),
+) -> Certificate {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
     params.distinguished_name = rcgen::DistinguishedName::new();
     (params.not_before, params.not_after) = (from.into(), to.into());
-    let key = KeyPair::generate().unwrap();
+    settings(&mut params);
+    let key = KeyPair::generate_for(algorithm).unwrap();
     let chain = vec![params.self_signed(&key).unwrap().der().clone()];
     let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
     let der = PrivatePkcs8KeyDer::from(key.serialize_der());

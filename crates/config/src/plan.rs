@@ -34,9 +34,10 @@ pub use admin::{
     RemotePermission, Switch, canonical_path,
 };
 pub use certificates::{
-    AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSource, Certificates,
-    DnsChallenge, DnsProvider, KeyKind, ManagedName, OcspStapling, PreferredChains, PropagationLimit, ProxySetting,
-    PublicIssuer, PublicName, SessionTickets, StorageCleaning, TicketKeySource, ZeroSslIssuer,
+    AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSelection, CertificateSource,
+    Certificates, DnsChallenge, DnsProvider, KeyAlgorithm, KeyKind, ManagedName, OcspStapling, PreferredChains,
+    PropagationLimit, ProxySetting, PublicIssuer, PublicName, SessionTickets, StorageCleaning, TicketKeySource,
+    ZeroSslIssuer,
 };
 pub use https::{OnDemand, SignedName};
 pub use ip_sources::RangeFetch;
@@ -199,7 +200,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     let mut build = Build::new(registry);
     let config: RootConfig = if json.is_null() { RootConfig::default() } else { parse(json, &build)? };
     let (admin, storage) = admin::read(&config, &mut build)?;
-    let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
+    let tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
     let mut authorities = pki::read(config.apps.pki.as_ref(), &mut build)?;
     build.at("apps.http", |build| pki::serve(&json["apps"]["http"], &mut authorities, build))?;
     if let Some(cache) = &config.apps.cache {
@@ -208,12 +209,12 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     let http = &config.apps.http;
     let ports = https::Ports { http: http.http_port.unwrap_or(80), https: http.https_port.unwrap_or(443) };
     measure(http, &mut build)?;
-    // Prepare all servers before `serve` compiles any routes: preparing tags the certificate sources, and automatic
-    // HTTPS needs to see every server at once.
+    // Prepare all servers before `serve` compiles any routes: automatic HTTPS needs to see every server at once.
     let mut servers = Vec::with_capacity(http.servers.len());
+    let mut selections = BTreeMap::new();
     for (name, server) in &http.servers {
         let json = &json["apps"]["http"]["servers"][name];
-        servers.push(server.prepare(name, json, &mut tls.sources, &mut build)?);
+        servers.push(server.prepare(name, json, &mut selections, &mut build)?);
     }
     let mut range_fetches: Vec<RangeFetch> = Vec::new();
     for fetch in servers.iter().flat_map(|server| &server.range_fetches) {
@@ -243,6 +244,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
         dns_providers: tls.automation.dns_providers().cloned().collect(),
         acme_issuers: tls.automation.acme_issuers(),
         sources: tls.sources,
+        selections,
         authorities,
         managed,
         public,

@@ -56,6 +56,7 @@ async fn setting(plan: ServerPlan) -> Setting {
         storage: Arc::new(FileStorage::new(&folder)),
         authorities: vec![AuthoritySpec::new("local".to_owned())],
         loaded: Vec::new(),
+        selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
         managed: Vec::new(),
         public: Vec::new(),

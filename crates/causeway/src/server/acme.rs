@@ -665,6 +665,7 @@ mod tests {
             storage: storage.clone(),
             authorities: Vec::new(),
             loaded: Vec::new(),
+            selections: Vec::new(),
             loaded_ocsp: OcspPolicy::default(),
             managed: Vec::new(),
             public: Vec::new(),

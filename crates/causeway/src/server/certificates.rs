@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use causeway_acme::challenge::{self, SharedChallenges};
 use causeway_certs::{
-    Authority, AuthoritySpec, Certificate, CertificatePlan, Cleaned, Keeper, LoadedSource, Managed, NameRecord,
-    OcspPolicy, PairFiles, SharedStorage, Store,
+    Authority, AuthoritySpec, Certificate, CertificatePlan, CertificateSelection, Cleaned, Keeper, LoadedSource,
+    Managed, NameRecord, OcspPolicy, PairFiles, SharedStorage, SignatureAlgorithm, Store,
 };
 use causeway_config::plan::{
-    self, CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind,
-    ManagedName, SignedName, StorageCleaning,
+    self, CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyAlgorithm,
+    KeyKind, ManagedName, SignedName, StorageCleaning,
 };
 use causeway_engine::certificate::CertifiedKey;
 use causeway_engine::{ObtainedCertificate, SessionTickets, SoughtCertificate};
@@ -121,6 +121,7 @@ impl Custody {
             storage: storage.clone(),
             authorities: wanted.authorities.iter().map(authority).collect(),
             loaded,
+            selections: wanted.selections.iter().map(selection).collect(),
             loaded_ocsp: OcspPolicy { disabled: wanted.no_ocsp_for_sources, ..OcspPolicy::default() },
             managed: all_managed,
             public: orders.iter().map(|order| order.public().clone()).collect(),
@@ -351,6 +352,17 @@ fn source(source: &CertificateSource, storage: Option<&SharedStorage>) -> Option
         }
         CertificateSource::Folder(path) => LoadedSource::Folder(path),
     })
+}
+
+fn selection((tag, written): (&String, &plan::CertificateSelection)) -> CertificateSelection {
+    let plan::CertificateSelection { any_tag, all_tags, serial_numbers, organizations, key_algorithm } =
+        written.clone();
+    let key_algorithm = key_algorithm.map(|algorithm| match algorithm {
+        KeyAlgorithm::Rsa => SignatureAlgorithm::RSA,
+        KeyAlgorithm::Ecdsa => SignatureAlgorithm::ECDSA,
+        KeyAlgorithm::Dsa => SignatureAlgorithm::DSA,
+    });
+    CertificateSelection { tag: tag.clone(), any_tag, all_tags, serial_numbers, organizations, key_algorithm }
 }
 
 fn authority(written: &CertificateAuthority) -> AuthoritySpec {

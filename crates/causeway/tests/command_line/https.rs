@@ -179,6 +179,37 @@ fn a_certificate_that_is_there_already() {
     }
 }
 
+// Caddy's documentation of `certificate_selection`: of the certificates for a name, supplied or managed, the policy's one is served.
+#[test]
+fn a_policy_selects_a_certificate() {
+    if !is_there("curl") {
+        return;
+    }
+    let giver = caddyfile("auto_https disable_redirects\n\tkey_type rsa2048", "a.localhost:0 {\n\trespond hi\n}");
+    drop(giver.start(&["run"]));
+    let file = |extension: &str| {
+        giver.path(&format!(".local/share/causeway/certificates/local/a.localhost/a.localhost.{extension}"))
+    };
+    let tls = json!({
+        "certificates": { "load_files": [{ "certificate": file("crt"), "key": file("key") }], "automate": ["a.localhost"] },
+    });
+    let folder = json_server("a.localhost", tls, json!({ "disable_redirects": true }));
+    let mut config: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path("config.json")).unwrap()).unwrap();
+    for (algorithm, want) in [("rsa", "rsaEncryption"), ("ecdsa", "id-ecPublicKey")] {
+        let policies = json!([{ "certificate_selection": { "public_key_algorithm": algorithm } }]);
+        config["apps"]["http"]["servers"]["s"]["tls_connection_policies"] = policies;
+        folder.write("config.json", config.to_string());
+        let server = start_json(&folder);
+        // The second name is that of no certificate.
+        for name in ["a.localhost", "b.localhost"] {
+            let shown = curl(&folder, name, server.port(), &["-k", "-o", "/dev/null", "-w", "%{certs}"]).unwrap();
+            let shown = shown.lines().find_map(|line| line.strip_prefix("Public Key Algorithm:")).unwrap().to_owned();
+            assert_eq!(shown, want, "{name} {algorithm}");
+        }
+    }
+}
+
 // A load whose certificates cannot be obtained changes nothing; a successful one serves its certificates at once.
 #[test]
 fn certificates_and_loads() {

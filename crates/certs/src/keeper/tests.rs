@@ -7,6 +7,7 @@ fn wanted(folder: &Folder, managed: &[Managed]) -> CertificatePlan {
         storage: Arc::new(FileStorage::new(folder.path("data"))),
         authorities: vec![AuthoritySpec::new("local")],
         loaded: Vec::new(),
+        selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
         managed: managed.to_vec(),
         public: Vec::new(),

@@ -110,6 +110,7 @@ fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
         storage,
         authorities: vec![AuthoritySpec::new("local")],
         loaded: Vec::new(),
+        selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
         managed: vec![Managed::new(LOCAL, "local")],
         public: vec![public],

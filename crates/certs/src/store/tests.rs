@@ -1,5 +1,11 @@
+use rcgen::{
+    CertificateParams, DnType, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    SerialNumber, SignatureAlgorithm,
+};
+use rustls::SignatureAlgorithm as KeyAlgorithm;
+
 use super::*;
-use crate::tests::{DAY, certificate};
+use crate::tests::{DAY, certificate, certificate_with};
 
 fn found(store: &Store, name: Option<&str>, tags: &[&str]) -> Option<String> {
     let tags: Vec<_> = tags.iter().map(|&tag| tag.to_owned()).collect();
@@ -11,15 +17,18 @@ fn found(store: &Store, name: Option<&str>, tags: &[&str]) -> Option<String> {
 fn by_name() {
     let now = SystemTime::now();
     let of = |names: &[&str], id: &str| Arc::new(certificate(names, &[id], now - DAY, now + DAY));
-    assert_eq!(found(&Store::new([]), Some("a.example"), &[]), None);
-    let store = Store::new([
-        of(&["a.example", "b.example"], "1"),
-        of(&["*.example"], "2"),
-        of(&["*.a.example"], "3"),
-        of(&["127.0.0.1", "::1"], "4"),
-        of(&["*.*.deep.example"], "5"),
-        of(&["xn--bcher-kva.example"], "6"),
-    ]);
+    assert_eq!(found(&Store::new([], Vec::new()), Some("a.example"), &[]), None);
+    let store = Store::new(
+        [
+            of(&["a.example", "b.example"], "1"),
+            of(&["*.example"], "2"),
+            of(&["*.a.example"], "3"),
+            of(&["127.0.0.1", "::1"], "4"),
+            of(&["*.*.deep.example"], "5"),
+            of(&["xn--bcher-kva.example"], "6"),
+        ],
+        Vec::new(),
+    );
     for (name, want) in [
         ("a.example", Some("1")),
         ("B.Example", Some("1")),
@@ -48,11 +57,10 @@ fn by_name() {
 fn by_tag() {
     let now = SystemTime::now();
     let of = |names: &[&str], tags: &[&str]| Arc::new(certificate(names, tags, now - DAY, now + DAY));
-    let store = Store::new([
-        of(&["a.example"], &["1", "red"]),
-        of(&["a.example"], &["2", "blue"]),
-        of(&["b.example"], &["3", "red"]),
-    ]);
+    let store = Store::new(
+        [of(&["a.example"], &["1", "red"]), of(&["a.example"], &["2", "blue"]), of(&["b.example"], &["3", "red"])],
+        Vec::new(),
+    );
     for (name, tags, want) in [
         (Some("a.example"), &["red"][..], Some("1")),
         (Some("a.example"), &["blue"], Some("2")),
@@ -63,6 +71,106 @@ fn by_tag() {
     ] {
         assert_eq!(found(&store, name, tags).as_deref(), want, "{name:?} {tags:?}");
     }
+}
+
+/// A certificate for `a.example` with the tag `id`.
+fn signed(id: &str, algorithm: &'static SignatureAlgorithm, serial: &[u8], organization: &str) -> Arc<Certificate> {
+    let now = SystemTime::now();
+    let params = |params: &mut CertificateParams| {
+        params.serial_number = Some(SerialNumber::from_slice(serial));
+        params.distinguished_name.push(DnType::OrganizationName, organization);
+    };
+    Arc::new(certificate_with(&["a.example"], &[id], now - DAY, now + DAY, algorithm, params))
+}
+
+/// A selection that all certificates meet.
+fn unconditional(tag: &str) -> CertificateSelection {
+    CertificateSelection {
+        tag: tag.into(),
+        any_tag: Vec::new(),
+        all_tags: Vec::new(),
+        serial_numbers: Vec::new(),
+        organizations: Vec::new(),
+        key_algorithm: None,
+    }
+}
+
+// caddytls/certselection.go: all conditions must hold; of a list of serial numbers, organizations or `any_tag` one.
+#[test]
+fn by_conditions() {
+    let certificates = [
+        signed("1", &PKCS_ECDSA_P256_SHA256, &[5], "Alpha"),
+        signed("2", &PKCS_ECDSA_P384_SHA384, &[0x00, 0x80, 0x00], "Beta"),
+        signed("3", &PKCS_RSA_SHA256, &[1; 20], "Gamma"),
+        signed("4", &PKCS_ED25519, &[0], "Gamma"),
+    ];
+    let all = unconditional("\0");
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    let (serials, organizations) = (
+        |serials: &[&[u8]]| CertificateSelection {
+            serial_numbers: serials.iter().map(|serial| serial.to_vec()).collect(),
+            ..all.clone()
+        },
+        |names: &[&str]| CertificateSelection { organizations: texts(names), ..all.clone() },
+    );
+    let keys = |algorithm| CertificateSelection { key_algorithm: Some(algorithm), ..all.clone() };
+    let tags = |any: &[&str], every: &[&str]| CertificateSelection {
+        any_tag: texts(any),
+        all_tags: texts(every),
+        ..all.clone()
+    };
+    for (selection, want) in [
+        (all.clone(), "1234"),
+        (serials(&[&[5]]), "1"),
+        (serials(&[&[0x80, 0x00], &[1; 20], &[9]]), "23"),
+        (serials(&[&[]]), "4"),
+        (serials(&[&[9]]), ""),
+        (organizations(&["Alpha"]), "1"),
+        (organizations(&["Beta", "Gamma"]), "234"),
+        (organizations(&["beta"]), ""),
+        (keys(KeyAlgorithm::ECDSA), "12"),
+        (keys(KeyAlgorithm::RSA), "3"),
+        (keys(KeyAlgorithm::DSA), ""),
+        (tags(&["1", "3"], &[]), "13"),
+        (tags(&[], &["1", "3"]), ""),
+        (tags(&["1", "2"], &["2"]), "2"),
+        (CertificateSelection { key_algorithm: Some(KeyAlgorithm::ECDSA), ..organizations(&["Alpha"]) }, "1"),
+    ] {
+        let admitted = certificates.iter().filter(|certificate| selection.admits(certificate));
+        assert_eq!(
+            admitted.map(|certificate| certificate.tags()[0].as_str()).collect::<String>(),
+            want,
+            "{selection:?}"
+        );
+    }
+}
+
+// A selection holds for renewed certificates too, with their name and, if no certificate has the name, without it.
+#[test]
+fn by_conditions_after_a_renewal() {
+    let now = SystemTime::now();
+    let of = |name: &str, algorithm, from| Arc::new(certificate_with(&[name], &[], from, now + DAY, algorithm, |_| ()));
+    let selection = |tag, algorithm| CertificateSelection { key_algorithm: Some(algorithm), ..unconditional(tag) };
+    let selections = vec![selection("\0rsa", KeyAlgorithm::RSA), selection("\0ecdsa", KeyAlgorithm::ECDSA)];
+    let (rsa, ecdsa) =
+        (of("a.example", &PKCS_RSA_SHA256, now - 2 * DAY), of("a.example", &PKCS_ECDSA_P256_SHA256, now - DAY));
+    let store = Store::new([rsa.clone(), ecdsa.clone()], selections);
+    let is = |name: Option<&str>, tag: &str, want: Option<&Arc<Certificate>>| {
+        let found = store.find(name, &[tag.to_owned()]);
+        assert!(found.as_ref().map(Arc::as_ptr) == want.map(Arc::as_ptr), "{name:?} {tag}");
+    };
+    is(Some("a.example"), "\0rsa", Some(&rsa));
+    is(Some("a.example"), "\0ecdsa", Some(&ecdsa));
+    is(Some("b.example"), "\0rsa", Some(&rsa));
+    is(None, "\0ecdsa", Some(&ecdsa));
+    let renewed = of("a.example", &PKCS_RSA_SHA256, now);
+    store.swap(Some(&rsa), Some(&renewed));
+    for name in [Some("a.example"), Some("b.example"), None] {
+        is(name, "\0rsa", Some(&renewed));
+    }
+    is(Some("a.example"), "\0ecdsa", Some(&ecdsa));
+    store.swap(Some(&renewed), None);
+    is(Some("a.example"), "\0rsa", None);
 }
 
 #[test]
@@ -81,7 +189,7 @@ fn the_newest_that_is_valid() {
         (vec![&past], "past"),
         (vec![&past, &future], "future"),
     ] {
-        let store = Store::new(there.into_iter().cloned());
+        let store = Store::new(there.into_iter().cloned(), Vec::new());
         assert_eq!(found(&store, Some("a.example"), &[]).as_deref(), Some(want));
     }
 }
@@ -93,7 +201,7 @@ fn a_certificate_is_swapped() {
     let of = |names: &[&str], from| Arc::new(certificate(names, &[], from, now + DAY));
     let (old, new) = (of(&["a.example", "b.example"], now - 2 * DAY), of(&["a.example", "c.example"], now - DAY));
     let (other, newest) = (of(&["a.example"], now - 3 * DAY), of(&["a.example"], now));
-    let store = Store::new([other.clone(), old.clone()]);
+    let store = Store::new([other.clone(), old.clone()], Vec::new());
     let is = |name: &str, want: Option<&Arc<Certificate>>| {
         let found = store.find(Some(name), &[]);
         assert!(found.as_ref().map(Arc::as_ptr) == want.map(Arc::as_ptr), "{name}");

@@ -17,6 +17,8 @@ use super::storage::{Secret, Storage};
 pub struct Certificates {
     /// The certificates that the operator supplies.
     pub sources: Vec<CertificateSource>,
+    /// Conditions of connection policies on their certificates, by the tags that the policies refer to them by.
+    pub selections: BTreeMap<String, CertificateSelection>,
     /// The local certificate authorities.
     pub authorities: Vec<CertificateAuthority>,
     /// The names whose certificates the server obtains and renews.
@@ -131,13 +133,29 @@ pub enum CertificateSource {
     Folder(PathBuf),
 }
 
-impl CertificateSource {
-    pub(super) fn tags_mut(&mut self) -> Option<&mut Vec<String>> {
-        match self {
-            Self::Files { tags, .. } | Self::Pem { tags, .. } | Self::Stored { tags, .. } => Some(tags),
-            Self::Folder(_) => None,
-        }
-    }
+/// Conditions that a certificate must meet, all of them. An empty list is no condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CertificateSelection {
+    /// Tags, of which the certificate must have one.
+    pub any_tag: Vec<String>,
+    /// Tags that the certificate must have.
+    pub all_tags: Vec<String>,
+    /// Serial numbers, one of which must be the certificate's: big-endian, without leading zeros.
+    pub serial_numbers: Vec<Vec<u8>>,
+    /// Organizations, one of which must be in the certificate's subject.
+    pub organizations: Vec<String>,
+    /// The algorithm of the certificate's key; `None`: any.
+    pub key_algorithm: Option<KeyAlgorithm>,
+}
+
+/// The algorithm of a certificate's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum KeyAlgorithm {
+    Rsa,
+    Ecdsa,
+    /// No certificate that can be served has such a key.
+    Dsa,
 }
 
 /// A local certificate authority. `None` stands for the default of a field.

@@ -1,9 +1,12 @@
 //! `tls_connection_policies` of a server: the TLS settings of its connections.
 //!
 //! - `client`: client authentication
+//! - `selection`: conditions on the server's certificate
 
 mod client;
+mod selection;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use causeway_pipeline::{Build, BuildError, Protocols, TlsPolicy, TlsVersion};
@@ -11,7 +14,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::certificates::CertificateSource;
+use super::certificates::CertificateSelection;
 use super::refuse;
 use super::tls::{ascii, known};
 
@@ -21,7 +24,7 @@ pub(super) struct ConnectionPolicyConfig {
     #[serde(default, rename = "match")]
     matchers: Option<PolicyMatchersConfig>,
     #[serde(default)]
-    certificate_selection: Option<CertificateSelectionConfig>,
+    certificate_selection: Option<selection::CertificateSelectionConfig>,
     #[serde(default)]
     cipher_suites: Vec<String>,
     #[serde(default)]
@@ -75,33 +78,18 @@ struct LocalIpConfig {
     ranges: Vec<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CertificateSelectionConfig {
-    #[serde(default)]
-    any_tag: Vec<String>,
-    #[serde(default)]
-    all_tags: Vec<String>,
-    #[serde(default)]
-    serial_number: Option<Value>,
-    #[serde(default)]
-    subject_organization: Option<Value>,
-    #[serde(default)]
-    public_key_algorithm: Option<Value>,
-}
-
 impl ConnectionPolicyConfig {
     /// Whether the policy requests client certificates.
     pub(super) fn asks_clients(&self) -> bool {
         self.client_authentication.as_ref().is_some_and(client::ClientAuthConfig::is_active)
     }
 
-    /// Converts the policy to the engine's form; `None` if no connection can match it. Tags the certificates that its
-    /// selection requires.
+    /// Converts the policy to the engine's form; `None` if no connection can match it. Adds its conditions on the
+    /// certificate to `selections`.
     pub(super) fn read(
         &self,
         protocols: Protocols,
-        sources: &mut [CertificateSource],
+        selections: &mut BTreeMap<String, CertificateSelection>,
         build: &mut Build<'_>,
     ) -> Result<Option<TlsPolicy>, BuildError> {
         for (key, value) in
@@ -117,7 +105,7 @@ impl ConnectionPolicyConfig {
             }
         }
         if let Some(selection) = &self.certificate_selection {
-            policy.certificate_tags = build.at("certificate_selection", |build| selection.read(sources, build))?;
+            policy.certificate_tags = build.at("certificate_selection", |build| selection.read(selections, build))?;
         }
         // The engine checks the names of suites and groups against those that it supports.
         policy.cipher_suites = distinct(&self.cipher_suites);
@@ -204,34 +192,6 @@ pub(super) fn ranges(key: &str, written: &[String], build: &mut Build<'_>) -> Re
         });
     }
     Ok(ranges)
-}
-
-impl CertificateSelectionConfig {
-    /// Returns tags of which a certificate must have at least one. A condition on several tags is evaluated now: the
-    /// certificates that meet it get an additional tag, unique to the condition.
-    fn read(&self, sources: &mut [CertificateSource], build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
-        for (key, value) in [
-            ("serial_number", &self.serial_number),
-            ("subject_organization", &self.subject_organization),
-            ("public_key_algorithm", &self.public_key_algorithm),
-        ] {
-            refuse(key, value, build)?;
-        }
-        match (&self.any_tag[..], &self.all_tags[..]) {
-            (any, []) => return Ok(any.to_vec()),
-            ([], [one]) => return Ok(vec![one.clone()]),
-            _ => {}
-        }
-        // The NUL keeps it distinct from all configured tags.
-        let own = format!("\0{:?}{:?}", self.any_tag, self.all_tags);
-        for tags in sources.iter_mut().filter_map(CertificateSource::tags_mut) {
-            let any = self.any_tag.is_empty() || self.any_tag.iter().any(|tag| tags.contains(tag));
-            if any && self.all_tags.iter().all(|tag| tags.contains(tag)) && !tags.contains(&own) {
-                tags.push(own.clone());
-            }
-        }
-        Ok(vec![own])
-    }
 }
 
 fn version(key: &str, written: &str, default: TlsVersion, build: &mut Build<'_>) -> Result<TlsVersion, BuildError> {

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::certificates::CertificateSource;
 use super::ip_sources::{IpSources, RangeFetch};
+use super::certificates::CertificateSelection;
 use super::policy::ConnectionPolicyConfig;
 use super::wrappers::Wrappers;
 use super::{MetricsConfig, address, https, refuse};
@@ -191,12 +191,12 @@ pub(super) struct Prepared<'c> {
 }
 
 impl ServerConfig {
-    /// Parses everything except for the routes. Tags the certificates that the connection policies select.
+    /// Parses everything except for the routes. Adds the connection policies' conditions on certificates to `selections`.
     pub(super) fn prepare<'c>(
         &'c self,
         name: &'c str,
         json: &'c Value,
-        sources: &mut [CertificateSource],
+        selections: &mut BTreeMap<String, CertificateSelection>,
         build: &mut Build<'_>,
     ) -> Result<Prepared<'c>, BuildError> {
         build.at(format!("apps.http.servers.{name}"), |build| {
@@ -207,7 +207,7 @@ impl ServerConfig {
             build.at("http2", |build| check_http2(self.http2, build))?;
             let policies = match &self.tls_connection_policies {
                 Some(written) => {
-                    Some(build.at("tls_connection_policies", |build| read_policies(written, any, sources, build))?)
+                    Some(build.at("tls_connection_policies", |build| read_policies(written, any, selections, build))?)
                 }
                 None => None,
             };
@@ -480,12 +480,12 @@ static NO_ROUTES: Value = Value::Array(Vec::new());
 fn read_policies(
     written: &[ConnectionPolicyConfig],
     protocols: Protocols,
-    sources: &mut [CertificateSource],
+    selections: &mut BTreeMap<String, CertificateSelection>,
     build: &mut Build<'_>,
 ) -> Result<Vec<TlsPolicy>, BuildError> {
     let mut policies = Vec::with_capacity(written.len());
     for (index, policy) in written.iter().enumerate() {
-        policies.extend(build.at(format!("[{index}]"), |build| policy.read(protocols, sources, build))?);
+        policies.extend(build.at(format!("[{index}]"), |build| policy.read(protocols, selections, build))?);
     }
     if policies.is_empty() && !written.is_empty() {
         // No connection can match any policy, but an empty list would mean plain HTTP. Use a policy that drops every

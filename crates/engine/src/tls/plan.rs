@@ -160,7 +160,7 @@ impl TlsPlan {
         server_name: Option<&str>,
         ends: &Ends,
     ) -> Option<ObtainedCertificate> {
-        // A policy with tags selects among the operator's certificates.
+        // A policy with tags selects among the certificates that there are.
         if !policy.spec.certificate_tags.is_empty() {
             return None;
         }

@@ -2,7 +2,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use causeway_pipeline::{ClientAuthenticationMode, Registry};
 use serde_json::{Value, json};
 
-use super::super::{Loaded, load};
+use super::super::{KeyAlgorithm, Loaded, load};
 use super::*;
 
 fn read(policies: &Value, protocols: &[&str], files: &Value) -> Result<Loaded, String> {
@@ -114,33 +114,55 @@ fn protocols_of_a_server() {
     }
 }
 
-// caddytls/certselection.go: `any_tag` and `all_tags` must both hold.
+// caddytls/certselection.go: `any_tag` alone is the policy's own list of tags; all other conditions have a tag.
 #[test]
-fn certificates_by_tags() {
-    let files = json!([
-        { "certificate": "1", "key": "1", "tags": ["a", "b"] },
-        { "certificate": "2", "key": "2", "tags": ["a"] },
-        { "certificate": "3", "key": "3", "tags": ["a", "b", "c"] },
-    ]);
-    for (selection, want) in [
-        (json!({ "any_tag": ["a"] }), &["1", "2", "3"][..]),
-        (json!({ "any_tag": ["b", "c"] }), &["1", "3"]),
-        (json!({ "all_tags": ["b"] }), &["1", "3"]),
-        (json!({ "all_tags": ["a", "b"] }), &["1", "3"]),
-        (json!({ "all_tags": ["a", "b"], "any_tag": ["c", "d"] }), &["3"]),
-        (json!({ "all_tags": ["a", "d"] }), &[]),
+fn certificates_by_conditions() {
+    let usual = CertificateSelection::default;
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let selected = |selection: Value| {
+        let loaded = read(&json!([{ "certificate_selection": selection }]), &[], &json!([])).unwrap();
+        let tags = loaded.listeners[0].tls.as_ref().unwrap().policies[0].certificate_tags.clone();
+        (tags, loaded.certificates.selections)
+    };
+    assert_eq!(selected(json!({ "any_tag": ["a", "b"] })), (texts(&["a", "b"]), BTreeMap::new()));
+    for (written, want) in [
+        // As in Caddy, all certificates meet no conditions.
+        (json!({}), usual()),
+        (json!({ "all_tags": ["a"] }), CertificateSelection { all_tags: texts(&["a"]), ..usual() }),
+        (
+            json!({ "any_tag": ["a"], "all_tags": ["b", "c"] }),
+            CertificateSelection { any_tag: texts(&["a"]), all_tags: texts(&["b", "c"]), ..usual() },
+        ),
+        (
+            json!({ "any_tag": ["a"], "subject_organization": ["Ex Ltd"] }),
+            CertificateSelection { any_tag: texts(&["a"]), organizations: texts(&["Ex Ltd"]), ..usual() },
+        ),
+        (
+            json!({ "serial_number": ["0", "7", "00256", "340282366920938463463374607431768211456"] }),
+            CertificateSelection {
+                serial_numbers: vec![vec![], vec![7], vec![1, 0], [&[1][..], &[0; 16]].concat()],
+                ..usual()
+            },
+        ),
+        (
+            json!({ "public_key_algorithm": "ECDSA" }),
+            CertificateSelection { key_algorithm: Some(KeyAlgorithm::Ecdsa), ..usual() },
+        ),
+        (
+            json!({ "public_key_algorithm": "rsa" }),
+            CertificateSelection { key_algorithm: Some(KeyAlgorithm::Rsa), ..usual() },
+        ),
     ] {
-        let loaded = read(&json!([{ "certificate_selection": selection }]), &[], &files).unwrap();
-        let tags = &loaded.listeners[0].tls.as_ref().unwrap().policies[0].certificate_tags;
-        assert!(!tags.is_empty(), "no tags would mean any certificate");
-        let selected = loaded.certificates.sources.iter().filter_map(|source| match source {
-            CertificateSource::Files { certificate, tags: theirs, .. } => {
-                theirs.iter().any(|tag| tags.contains(tag)).then(|| certificate.display().to_string())
-            }
-            _ => None,
-        });
-        assert_eq!(selected.collect::<Vec<_>>(), want, "{selection}");
+        let (tags, selections) = selected(written.clone());
+        let [tag] = &tags[..] else { panic!("{written}: {tags:?}") };
+        assert!(tag.starts_with('\0'), "{written}: no configured tag is equal to it");
+        assert_eq!(selections, BTreeMap::from([(tag.clone(), want)]), "{written}");
     }
+    let twice = json!([
+        { "match": { "sni": ["a.test"] }, "certificate_selection": { "serial_number": ["1"] } },
+        { "certificate_selection": { "serial_number": ["01"] } },
+    ]);
+    assert_eq!(read(&twice, &[], &json!([])).unwrap().certificates.selections.len(), 1, "equal conditions share a tag");
 }
 
 // Caddy's JSON of `client_authentication`: modes, and where certificates come from.
@@ -170,8 +192,18 @@ fn what_is_refused() {
         (json!({ "insecure_secrets_log": "x" }), unbuilt("insecure_secrets_log", "\"x\"")),
         (json!({ "match": { "sni_regexp": {} } }), unbuilt("match.sni_regexp", "{}")),
         (
-            json!({ "certificate_selection": { "serial_number": ["1"] } }),
-            unbuilt("certificate_selection.serial_number", "[\"1\"]"),
+            json!({ "certificate_selection": { "serial_number": ["1", "0x2"] } }),
+            format!(
+                "{at}.certificate_selection.serial_number[1]: found '0x2', expected a serial number in decimal digits"
+            ),
+        ),
+        (
+            json!({ "certificate_selection": { "serial_number": [5] } }),
+            format!("{at}.certificate_selection.serial_number[0]: invalid type: integer `5`, expected a string"),
+        ),
+        (
+            json!({ "certificate_selection": { "public_key_algorithm": "ed25519" } }),
+            format!("{at}.certificate_selection.public_key_algorithm: found 'ed25519', expected rsa, ecdsa or dsa"),
         ),
         (json!({ "protocol_min": "tls1.1" }), format!("{at}.protocol_min: found 'tls1.1', expected tls1.2 or tls1.3")),
         (
