@@ -6,12 +6,13 @@
 //!   `wrappers`: the layers before HTTP on them; `ip_sources`: the networks of its trusted proxies
 //! - `tls`, `pki`: the apps of these names: certificates, and local certificate authorities
 //! - `certificates`: the certificates that all of these need, as plain records
-//! - `https`: automatic HTTPS
+//! - `https`: automatic HTTPS; `client_certificates`: the certificates that proxies present
 //! - `address`: Caddy's network addresses
 
 mod address;
 mod admin;
 mod certificates;
+mod client_certificates;
 mod https;
 mod ip_sources;
 mod pki;
@@ -200,9 +201,10 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     let mut build = Build::new(registry);
     let config: RootConfig = if json.is_null() { RootConfig::default() } else { parse(json, &build)? };
     let (admin, storage) = admin::read(&config, &mut build)?;
-    let tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
+    let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
     let mut authorities = pki::read(config.apps.pki.as_ref(), &mut build)?;
     build.at("apps.http", |build| pki::serve(&json["apps"]["http"], &mut authorities, build))?;
+    tls.presented = client_certificates::names(&json["apps"]["http"], &mut build);
     if let Some(cache) = &config.apps.cache {
         build.set_app("cache", cache.clone());
     }
@@ -352,6 +354,21 @@ fn serve(
     }
     let https::Arranged { managed, public, on_demand, .. } = arranged;
     Ok(Served { listeners, managed, public, on_demand })
+}
+
+/// Returns the JSON of all handlers of this kind, at any depth.
+fn handlers<'j>(kind: &str, json: &'j Value) -> Vec<&'j Value> {
+    let mut found = Vec::new();
+    let inner: Vec<&Value> = match json {
+        Value::Object(object) => {
+            found.extend(object.get("handler").is_some_and(|handler| handler == kind).then_some(json));
+            object.values().collect()
+        }
+        Value::Array(values) => values.iter().collect(),
+        _ => Vec::new(),
+    };
+    found.extend(inner.into_iter().flat_map(|inner| handlers(kind, inner)));
+    found
 }
 
 /// Rejects a field of Caddy's that is not implemented. An absent field, `null` and `false` pass.

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::accept::{Acceptor, Adopted, Peers, accept, carry};
 use crate::ports::AcceptingSocket;
-use crate::tls::TlsPlan;
+use crate::tls::{Certificates, TlsPlan};
 use crate::worker::Core;
 
 /// A listener's id, equal on every worker and stable across reloads.
@@ -240,6 +240,8 @@ pub(crate) struct Change {
     pub(crate) specs: Arc<[(ListenerKey, ListenerSpec)]>,
     /// The TLS plan of each of them, in the order of `specs`.
     pub(crate) tls: Arc<[Option<Arc<TlsPlan>>]>,
+    /// For connections to upstreams.
+    pub(crate) certificates: Option<Arc<dyn Certificates>>,
     /// This worker's sockets of the new listeners.
     pub(crate) sockets: Vec<(ListenerKey, AcceptingSocket)>,
 }
@@ -248,6 +250,7 @@ pub(crate) struct Change {
 struct Prepared {
     generation: Rc<Generation>,
     plans: BTreeMap<ListenerKey, ListenerPlan>,
+    certificates: Option<Arc<dyn Certificates>>,
     sockets: BTreeMap<ListenerKey, Vec<Rc<Acceptor>>>,
     block_bytes: usize,
 }
@@ -294,7 +297,7 @@ impl Listeners {
     pub(crate) fn prepare(&mut self, change: Change) -> io::Result<()> {
         // An earlier reload may have been dropped between its phases.
         self.abandon();
-        let Change { plan, specs, tls, sockets } = change;
+        let Change { plan, specs, tls, certificates, sockets } = change;
         let mut registered = BTreeMap::<_, Vec<_>>::new();
         for (key, socket) in sockets {
             registered.entry(key).or_default().push(Rc::new(Acceptor::new(socket)?));
@@ -312,7 +315,7 @@ impl Listeners {
             .zip(&*tls)
             .map(|((key, spec), tls)| (*key, ListenerPlan::new(spec, tls.clone(), &generation)))
             .collect();
-        self.prepared = Some(Prepared { generation, plans, sockets, block_bytes });
+        self.prepared = Some(Prepared { generation, plans, certificates, sockets, block_bytes });
         Ok(())
     }
 
@@ -323,9 +326,13 @@ impl Listeners {
 
     /// Activates the prepared plan for all exchanges that start from now on. No effect when it is active already.
     pub(crate) fn commit(&mut self) {
-        let Some(Prepared { generation, plans, sockets, block_bytes }) = self.prepared.take() else { return };
+        let Some(Prepared { generation, plans, certificates, sockets, block_bytes }) = self.prepared.take() else {
+            return;
+        };
         // Before the first exchange under the plan, whose heads must fit into one block.
         self.core.memory.blocks.grow(block_bytes);
+        // Pools of both plans keep their upstreams, so they look up their certificates at each handshake.
+        self.core.replace_certificates(certificates);
         let before = std::mem::replace(&mut self.generation, generation);
         before.plan().set_replaced(Instant::now());
         let open = self.open.len();

@@ -24,7 +24,7 @@ use inherit::inherit;
 use unix::SocketFile;
 
 use crate::listener::{Change, ListenerKey};
-use crate::tls::TlsPlan;
+use crate::tls::{Certificates, TlsPlan};
 
 /// A listener of the process.
 #[derive(Debug, Clone)]
@@ -211,10 +211,20 @@ pub(crate) struct RemainingPorts {
 
 impl Arranged {
     /// Splits the arrangement into a change for each worker and the part that [`Ports::adopt`] takes.
-    pub(crate) fn hand_out(self, plan: &Arc<Plan>, tls: &Arc<[Option<Arc<TlsPlan>>]>) -> (Vec<Change>, RemainingPorts) {
+    pub(crate) fn hand_out(
+        self,
+        plan: &Arc<Plan>,
+        tls: &Arc<[Option<Arc<TlsPlan>>]>,
+        certificates: Option<&Arc<dyn Certificates>>,
+    ) -> (Vec<Change>, RemainingPorts) {
         let Self { specs, open, closing, sockets, keys_used } = self;
-        let change =
-            |sockets| Change { plan: Arc::clone(plan), specs: Arc::clone(&specs), tls: Arc::clone(tls), sockets };
+        let change = |sockets| Change {
+            plan: Arc::clone(plan),
+            specs: Arc::clone(&specs),
+            tls: Arc::clone(tls),
+            certificates: certificates.cloned(),
+            sockets,
+        };
         (sockets.into_iter().map(change).collect(), RemainingPorts { open, closing, keys_used })
     }
 }

@@ -141,7 +141,7 @@ impl Engine {
         let tls = TlsPlan::all(&spec.listeners, spec.certificates.as_ref(), &tickets).map_err(StartError::Tls)?;
         let mut ports = Ports::default();
         let arranged = ports.arrange(spec.listeners, workers, &mut handed).map_err(StartError::Bind)?;
-        let (changes, taken) = arranged.hand_out(&spec.plan, &tls);
+        let (changes, taken) = arranged.hand_out(&spec.plan, &tls, spec.certificates.as_ref());
         ports.adopt(taken);
         let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();

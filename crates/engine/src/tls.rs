@@ -68,7 +68,8 @@ pub struct SoughtCertificate {
     pub cipher_suites: Vec<u16>,
 }
 
-/// The source of server certificates, implemented by the embedder.
+/// The source of our certificates, implemented by the embedder: those for clients, and those of a name that we present to upstreams
+/// ([`OwnCertificate::Managed`](causeway_pipeline::upstream::OwnCertificate)).
 pub trait Certificates: Send + Sync + fmt::Debug {
     /// Returns a certificate for `server_name`, by an exact match or a wildcard. A non-empty `tags` restricts the choice to
     /// certificates with at least one of these tags. The name is in lower case. It is an IP address when the client sent

@@ -18,6 +18,7 @@ mod memory;
 mod services;
 mod time;
 
+use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use causeway_pipeline::{Generation, Worker};
 use crate::clock;
 use crate::drive::ExchangeSlot;
 use crate::pools::WorkPools;
+use crate::tls::Certificates;
 use lifecycle::Lifecycle;
 pub(crate) use load::Load;
 use memory::Memory;
@@ -46,6 +48,8 @@ pub(crate) struct Core {
     pub(crate) load: Arc<Load>,
     /// The profiler's measure of the server's progress: responses that were sent whole.
     pub(crate) answered: progress::Point,
+    /// Those of the active plan, for connections to upstreams.
+    certificates: RefCell<Option<Arc<dyn Certificates>>>,
     /// A generation without a plan, for storage that is not in use.
     vacant: Rc<Generation>,
     /// Weak, because the services own the core.
@@ -63,6 +67,7 @@ impl Core {
                 lifecycle: Lifecycle::new(Arc::clone(&load)),
                 load,
                 answered: progress::Point::named("request"),
+                certificates: RefCell::default(),
                 vacant: Generation::vacant(),
                 services: services.clone(),
             };
@@ -73,6 +78,16 @@ impl Core {
     /// Returns a generation without a plan.
     pub(crate) fn vacant(&self) -> &Rc<Generation> {
         &self.vacant
+    }
+
+    /// Returns the certificates of the active plan.
+    pub(crate) fn certificates(&self) -> Option<Arc<dyn Certificates>> {
+        self.certificates.borrow().clone()
+    }
+
+    /// Sets the certificates of the plan that becomes active.
+    pub(crate) fn replace_certificates(&self, certificates: Option<Arc<dyn Certificates>>) {
+        self.certificates.replace(certificates);
     }
 
     /// Returns the worker's services for handlers.

@@ -1,7 +1,6 @@
 //! `reverse_proxy`: forwards requests to upstream servers, and their responses to the clients.
 //!
 //! In reading order:
-//! - `unbuilt`: rejects Caddy's options that this version does not support
 //! - `transport`, `tls`: compile the JSON to the settings of upstream connections
 //! - `backend`, `address`: the upstreams, and each worker's state of them
 //! - `dynamic`: upstreams that are looked up in DNS
@@ -46,7 +45,6 @@ mod switch;
 mod tests;
 mod tls;
 mod transport;
-mod unbuilt;
 
 use std::cell::OnceCell;
 use std::rc::Rc;

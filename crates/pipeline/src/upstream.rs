@@ -40,8 +40,8 @@ pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
 pub use transport::{
-    FastCgi, NetworkProxy, NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Roots, TLS_GROUPS, TlsClient,
-    Transport, Versions,
+    FastCgi, NetworkProxy, NetworkProxyProtocol, OwnCertificate, ProxyHeader, ProxyProtocolVersion, Roots, TLS_GROUPS,
+    TlsClient, Transport, Versions,
 };
 
 /// Bytes of heads for which a pooled record keeps room.

@@ -1,8 +1,8 @@
-//! Clients with a certificate: curl, with a certificate from openssl. Without these programs the test is skipped with a
-//! message.
+//! Clients with a certificate: curl, with a certificate from openssl, without which the test is skipped with a message; and the proxy.
 
 use std::process::Command;
 
+use crate::client::get;
 use crate::http2::program;
 use crate::process::Folder;
 
@@ -71,4 +71,39 @@ fn what_is_known_of_a_client() {
     assert!(ask(server.port(), &identified).1.ends_with(want));
     let (is_answered, text) = ask(server.port(), &[]);
     assert!(!is_answered && text.is_empty(), "{text}");
+}
+
+// Caddy's `tls_client_auth NAME`: the proxy presents the certificate that the server obtains for the name.
+#[test]
+fn the_proxy_presents_a_managed_certificate() {
+    let root = ".local/share/causeway/pki/authorities/local/root.crt";
+    let site = |client_auth: &str| {
+        let about = "{tls_client_issuer}|{http.request.tls.client.san.dns_names.0}";
+        format!(
+            "{{\n\tauto_https disable_redirects\n}}\nlocalhost:0 {{\n\ttls internal {{\n{client_auth}}}\n\trespond \"{about}\"\n}}\n"
+        )
+    };
+    let folder = Folder::with(&[("Caddyfile", &site(""))]);
+    drop(folder.start(&["run"]));
+    let client_auth = format!("client_auth {{\nmode require_and_verify\ntrust_pool file {root}\n}}\n");
+    folder.write("Caddyfile", site(&client_auth));
+    let upstream = folder.start(&["run"]);
+    let proxy = |name: &str| {
+        let options = "auto_https disable_redirects\n\tacme_ca https://127.0.0.1:1/directory";
+        let transport = format!("transport http {{\ntls_trust_pool file {root}\ntls_client_auth {name}\n}}\n");
+        let upstream = format!("reverse_proxy https://localhost:{} {{\n{transport}}}\n", upstream.port());
+        folder.write("Proxy", format!("{{\n\t{options}\n}}\nhttp://localhost:0 {{\n{upstream}}}\n"));
+        folder.start(&["run", "--config", "Proxy", "--adapter", "caddyfile"])
+    };
+    let server = proxy("Proxy.internal");
+    let response = get(server.port(), "/");
+    assert_eq!(
+        (response.status, &*response.body),
+        (200, "CN=Causeway Local Authority - ECC Intermediate|proxy.internal")
+    );
+    drop(server);
+
+    let mut server = proxy("proxy.example.com");
+    assert_eq!(get(server.port(), "/").status, 502);
+    server.line_with("TLS handshake: it requests a certificate, and there is none for 'proxy.example.com' yet");
 }

@@ -207,7 +207,7 @@ fn managed(
     for name in names {
         wanted.push((name.clone(), ascii(name, build)?));
     }
-    wanted.extend(tls.automate.iter().map(|name| (name.clone(), name.clone())));
+    wanted.extend(tls.automate.iter().chain(&tls.presented).map(|name| (name.clone(), name.clone())));
     wanted.sort_by(|one, other| one.1.cmp(&other.1));
     wanted.dedup_by(|one, other| one.1 == other.1);
     // A handshake for one of these names obtains its certificate.

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::certificates::{CertificateAuthority, CertificateFiles};
-use super::refuse_storage;
+use super::{handlers, refuse_storage};
 use causeway_pipeline::build::DurationConfig;
 
 /// The ID of the default authority, which exists without being configured.
@@ -87,9 +87,7 @@ pub(super) fn serve(
     authorities: &mut Vec<CertificateAuthority>,
     build: &mut Build<'_>,
 ) -> Result<(), BuildError> {
-    let mut servers = Vec::new();
-    acme_servers(json, &mut servers);
-    for server in servers {
+    for server in handlers("acme_server", json) {
         let id = server["ca"].as_str().filter(|id| !id.is_empty()).unwrap_or(LOCAL);
         if !authorities.iter().any(|known| known.id == id) {
             authorities.push(CertificateAuthority::new(id));
@@ -110,19 +108,6 @@ pub(super) fn serve(
         }
     }
     Ok(())
-}
-
-fn acme_servers<'j>(json: &'j Value, servers: &mut Vec<&'j Value>) {
-    match json {
-        Value::Object(object) => {
-            if object.get("handler").is_some_and(|handler| handler == "acme_server") {
-                servers.push(json);
-            }
-            object.values().for_each(|value| acme_servers(value, servers));
-        }
-        Value::Array(values) => values.iter().for_each(|value| acme_servers(value, servers)),
-        _ => {}
-    }
 }
 
 impl AuthorityConfig {

@@ -8,6 +8,8 @@ mod automation;
 mod dns;
 mod tickets;
 
+use std::collections::BTreeSet;
+
 use causeway_pipeline::{Build, BuildError, punycode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -100,6 +102,8 @@ pub(super) struct Tls {
     pub(super) sources: Vec<CertificateSource>,
     /// Names to manage even if no site uses them.
     pub(super) automate: Vec<String>,
+    /// Names of the certificates that proxies present to upstreams.
+    pub(super) presented: BTreeSet<String>,
     pub(super) automation: Automation,
     /// The settings that issuers have in common.
     pub(super) dns: dns::DnsDefaults,
@@ -137,6 +141,7 @@ impl TlsConfig {
             Ok(Tls {
                 sources,
                 automate,
+                presented: BTreeSet::new(),
                 automation,
                 dns: defaults,
                 cleaning,

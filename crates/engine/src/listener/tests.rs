@@ -65,7 +65,9 @@ impl ListenerFixture {
         let sockets = sockets.into_iter().map(|socket| AcceptingSocket { socket: socket.into(), path: None });
         let sockets = new.iter().map(|key| ListenerKey(*key)).zip(sockets).collect();
         let tls = keys.iter().map(|_| None).collect();
-        self.listeners.prepare(Change { plan: Arc::new(build.finish()), specs, tls, sockets }).unwrap();
+        self.listeners
+            .prepare(Change { plan: Arc::new(build.finish()), specs, tls, certificates: None, sockets })
+            .unwrap();
         addresses
     }
 

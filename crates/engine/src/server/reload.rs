@@ -38,7 +38,7 @@ impl Engine {
     ) -> Result<(), StartError> {
         let tls = TlsPlan::all(&listeners, certificates.as_ref(), &self.tickets).map_err(StartError::Tls)?;
         let arranged = self.ports.arrange(listeners, self.commands.len(), &mut Vec::new()).map_err(StartError::Bind)?;
-        let (changes, taken) = arranged.hand_out(&plan, &tls);
+        let (changes, taken) = arranged.hand_out(&plan, &tls, certificates.as_ref());
         observer::remember(&self.plans, &plan);
         drop(plan);
 

@@ -1,18 +1,21 @@
 //! The handshake in the client's role: verification of the upstream, our client certificate, and a transport over the keys.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use causeway_pipeline::upstream::OwnCertificate;
 use causeway_pipeline::{Roots, TlsClient, Versions};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{ResolvesClientCert, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::sign::SingleCertAndKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 
@@ -32,6 +35,8 @@ pub(crate) struct Connector {
     config: Arc<ClientConfig>,
     /// The name for SNI and verification.
     name: ServerName<'static>,
+    /// Our certificate, if it is the current one of a name.
+    managed: Option<ManagedCertificate>,
 }
 
 /// A connection to an upstream after its handshake.
@@ -74,9 +79,16 @@ impl Connector {
         };
         let verifier = Arc::new(Verifier { provider, believed });
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let managed = match &spec.certificate {
+            Some(OwnCertificate::Managed(name)) => {
+                Some(ManagedCertificate { name: name.clone(), last: RefCell::default() })
+            }
+            _ => None,
+        };
         let mut config = match &spec.certificate {
-            None => builder.with_no_client_auth(),
-            Some((chain, key)) => {
+            // Each handshake sets the current certificate of a name.
+            None | Some(OwnCertificate::Managed(_)) => builder.with_no_client_auth(),
+            Some(OwnCertificate::Given { chain, key }) => {
                 let chain = chain.iter().map(|certificate| CertificateDer::from(certificate.clone())).collect();
                 let key = PrivateKeyDer::try_from(key.clone())?;
                 let own = version1::certified_key(chain, &key).map_err(|error| error.to_string())?;
@@ -90,7 +102,7 @@ impl Connector {
             Versions::Http2 => vec![b"h2".to_vec()],
             Versions::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         };
-        Ok(Self { config: Arc::new(config), name })
+        Ok(Self { config: Arc::new(config), name, managed })
     }
 
     /// Performs the handshake, without a timeout of its own: the caller sets one.
@@ -102,6 +114,11 @@ impl Connector {
         let secret = Arc::new(WriteSecret::client());
         let mut config = ClientConfig::clone(&self.config);
         config.key_log = Arc::clone(&secret) as _;
+        // Our certificate too, if it is renewed while the server runs.
+        let own = self.managed.as_ref().map(|managed| managed.current(core));
+        if let Some(own) = &own {
+            config.client_auth_cert_resolver = Arc::clone(own) as _;
+        }
         let tls =
             UnbufferedClientConnection::new(Arc::new(config), self.name.clone()).map_err(|error| error.to_string())?;
         let mut session = Session::new(tls, RecordBuffer::default(), secret);
@@ -109,6 +126,11 @@ impl Connector {
             let result = session.advance();
             // After an error this sends the alert, so that the upstream can log the reason.
             let sent = send(&mut tcp, &session.out).await;
+            if let (Some(own), Some(managed)) = (&own, &self.managed)
+                && own.is_missed()
+            {
+                return Err(format!("it requests a certificate, and there is none for '{}' yet", managed.name));
+            }
             result.map_err(|error| error.to_string())?;
             sent?;
             session.out.clear();
@@ -140,6 +162,60 @@ async fn send(tcp: &mut TcpStream, mut bytes: &[u8]) -> Result<(), String> {
         bytes = &bytes[sent.map_err(|error| error.to_string())?..];
     }
     Ok(())
+}
+
+/// Our certificate of a name, which is replaced while the server runs.
+struct ManagedCertificate {
+    name: String,
+    /// That of the last handshake.
+    last: RefCell<Option<Arc<CurrentCertificate>>>,
+}
+
+impl ManagedCertificate {
+    /// Returns the certificate for a handshake that begins now. As long as the certificate is not replaced, this is one
+    /// object: rustls resumes a session only with the resolver of its first handshake, so that no session outlives the
+    /// certificate that it was opened with.
+    fn current(&self, core: &Core) -> Arc<CurrentCertificate> {
+        let found = core.certificates().and_then(|certificates| certificates.find(Some(&self.name), &[]));
+        let mut last = self.last.borrow_mut();
+        if let (Some(last), Some(found)) = (&*last, &found)
+            && last.key.as_ref().is_some_and(|key| Arc::ptr_eq(key, found))
+        {
+            return Arc::clone(last);
+        }
+        let current = Arc::new(CurrentCertificate { key: found, is_missed: AtomicBool::new(false) });
+        *last = Some(Arc::clone(&current));
+        current
+    }
+}
+
+/// Our certificate at the start of a handshake.
+#[derive(Debug)]
+struct CurrentCertificate {
+    /// `None`: there was none.
+    key: Option<Arc<CertifiedKey>>,
+    /// The upstream has requested the certificate that there was not.
+    is_missed: AtomicBool,
+}
+
+impl CurrentCertificate {
+    fn is_missed(&self) -> bool {
+        self.is_missed.load(Ordering::Relaxed)
+    }
+}
+
+impl ResolvesClientCert for CurrentCertificate {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        // rustls sends an empty certificate then, which an upstream may accept; as in Caddy, the handshake fails.
+        if self.key.is_none() {
+            self.is_missed.store(true, Ordering::Relaxed);
+        }
+        self.key.clone()
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
 }
 
 /// Makes the set of trusted authorities. The system's are read once per process.

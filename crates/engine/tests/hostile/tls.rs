@@ -4,10 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use causeway_pipeline::upstream::OwnCertificate;
 use causeway_pipeline::{
     ClientAuthentication, ClientAuthenticationMode, Roots, TlsClient, TlsPolicy, TlsSpec, Transport,
 };
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::forward::wish;
 use crate::support::tls::{Authority, Store};
@@ -93,11 +95,72 @@ fn a_certificate_of_our_own() {
             if shows {
                 let signed = authority.sign(&["client.test"]);
                 let chain = signed.chain.iter().map(|certificate| certificate.to_vec()).collect();
-                tls.certificate = Some((chain, signed.key.secret_der().to_vec()));
+                let key = signed.key.secret_der().to_vec();
+                tls.certificate = Some(OwnCertificate::Given { chain, key });
             }
         });
         assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "with a certificate: {shows}");
     }
+}
+
+/// Starts a server that requires certificates of this authority. Its responses are the kind of the handshake and the length of the
+/// client's certificate.
+fn identifying(authority: &Authority) -> u16 {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate.clone().into()).unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().unwrap();
+    let own = authority.sign(&["good.test"]);
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_client_cert_verifier(verifier).with_single_cert(own.chain, own.key).unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming() {
+            let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), tcp.unwrap());
+            // A client without a certificate ends the connection.
+            if stream.read(&mut [0; 4096]).is_err() {
+                continue;
+            }
+            let length = stream.conn.peer_certificates().unwrap()[0].len();
+            let body = format!("{:?} {length}", stream.conn.handshake_kind().unwrap());
+            let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all((head + &body).as_bytes()).and_then(|()| stream.flush());
+        }
+    });
+    port
+}
+
+// Caddy's `client_certificate_automate`: a handshake presents the certificate that the name has at that time. A session ends with its
+// certificate. A reload replaces the certificates.
+#[test]
+fn a_certificate_that_is_replaced() {
+    let (before, after) = (Arc::new(Store::default()), Arc::new(Store::default()));
+    let mut server = TestServer::start(|setup| setup.certificates = Some(before.clone()));
+    let authority = Authority::new();
+    let port = identifying(&authority);
+    trusting(port, &authority, Some("good.test"), |_, tls| {
+        tls.certificate = Some(OwnCertificate::Managed("client.test".to_owned()));
+    });
+    let put = |store: &Store, more: &str| {
+        let signed = authority.sign(&["client.test", more]);
+        let length = signed.chain[0].len();
+        store.put("client.test", "", signed);
+        length
+    };
+    assert_eq!(ask(&server, &format!("/forward/{port}")).status(), 502, "there is none yet");
+    let first = put(&before, "1.test");
+    for kind in ["Full", "Resumed"] {
+        assert_eq!(ask(&server, &format!("/forward/{port}")), whole(200, &format!("{kind} {first}")));
+    }
+    let second = put(&before, "a-longer-name.test");
+    for kind in ["Full", "Resumed"] {
+        assert_eq!(ask(&server, &format!("/forward/{port}")), whole(200, &format!("{kind} {second}")));
+    }
+    let third = put(&after, "the-longest-of-all-names.test");
+    server.reload(|setup| setup.certificates = Some(after)).unwrap();
+    assert_eq!(ask(&server, &format!("/forward/{port}")), whole(200, &format!("Full {third}")));
 }
 
 #[test]

@@ -15,7 +15,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::unbuilt::shown;
 use crate::headers::is_of;
 
 const WINDOW: Duration = Duration::from_secs(10);
@@ -116,6 +115,17 @@ fn latency_limit(value: &Value, build: &mut Build<'_>) -> Result<LatencyLimit, B
         Some(share) if share < SHARE_WHOLE => Ok(LatencyLimit { slow_share: SHARE_WHOLE - share, limit }),
         _ => Err(build.refuse(shown(&quantile), "a quantile from 0.0001 to 0.9999, such as 0.95")),
     })
+}
+
+/// Returns a value as errors show it. An object or a list can be as long as the whole configuration, so it is not
+/// printed.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::String(text) => text.clone(),
+        scalar => scalar.to_string(),
+    }
 }
 
 /// Returns a part of one in parts of [`SHARE_WHOLE`], at least one of them; `None` for anything else.

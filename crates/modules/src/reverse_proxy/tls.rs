@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_pipeline::upstream::TLS_GROUPS;
-use causeway_pipeline::{Build, BuildError, Roots, Template, TlsClient};
+use causeway_pipeline::upstream::{OwnCertificate, TLS_GROUPS};
+use causeway_pipeline::{Build, BuildError, Roots, Template, TlsClient, punycode};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::unbuilt;
 use causeway_pipeline::build::DurationConfig;
 
 pub(super) struct Built {
@@ -33,6 +32,7 @@ struct ProxyTlsConfig {
     root_ca_pem_files: Vec<String>,
     client_certificate_file: String,
     client_certificate_key_file: String,
+    client_certificate_automate: String,
     insecure_skip_verify: bool,
     handshake_timeout: Option<DurationConfig>,
     server_name: String,
@@ -40,8 +40,6 @@ struct ProxyTlsConfig {
     except_ports: Vec<String>,
     curves: Vec<String>,
 }
-
-const UNBUILT: &[&str] = &["client_certificate_automate"];
 
 /// `ca` with the provider `inline`; the roots are in the configuration.
 #[derive(Deserialize)]
@@ -63,7 +61,6 @@ struct FilePoolConfig {
 }
 
 pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
-    unbuilt::refuse(value, UNBUILT, build)?;
     let written: ProxyTlsConfig = build.parse(value)?;
     if !matches!(written.renegotiation.as_str(), "" | "never") {
         let expected = "`never`: renegotiation is not built into this version";
@@ -85,7 +82,11 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
     if written.ca.is_some() {
         build.at("ca", |build| authorities(&value["ca"], &mut roots, build))?;
     }
-    let certificate = certificate(&written.client_certificate_file, &written.client_certificate_key_file, build)?;
+    let of_files = certificate(&written.client_certificate_file, &written.client_certificate_key_file, build)?;
+    let managed =
+        build.at("client_certificate_automate", |build| managed(&written.client_certificate_automate, build))?;
+    // As in Caddy, the managed one has precedence.
+    let certificate = managed.or(of_files);
     let handshake_timeout = match &written.handshake_timeout {
         Some(limit) => build.at("handshake_timeout", |build| limit.read(build))?,
         None => None,
@@ -158,10 +159,18 @@ fn certificates(path: &str, build: &Build<'_>) -> Result<Vec<Vec<u8>>, BuildErro
     }
 }
 
-/// A certificate chain and its private key, both as DER.
-type OurCertificate = (Vec<Vec<u8>>, Vec<u8>);
+/// Reads the name of a managed certificate, in the form of the certificate's own names.
+fn managed(name: &str, build: &mut Build<'_>) -> Result<Option<OwnCertificate>, BuildError> {
+    let template = build.template(name);
+    match template.literal().map(punycode::to_ascii) {
+        _ if name.is_empty() => Ok(None),
+        Some(Some(ascii)) if !ascii.is_empty() => Ok(Some(OwnCertificate::Managed(ascii.to_ascii_lowercase()))),
+        _ => Err(build.refuse(name, punycode::EXPECTED)),
+    }
+}
 
-fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<OurCertificate>, BuildError> {
+/// Reads a certificate chain and its private key.
+fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<OwnCertificate>, BuildError> {
     match (chain.is_empty(), key.is_empty()) {
         (true, true) => Ok(None),
         (false, false) => {
@@ -171,7 +180,7 @@ fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<O
                 let der = PrivateKeyDer::from_pem_slice(&pem);
                 der.map(|der| der.secret_der().to_vec()).map_err(|_| build.refuse(key, "a PEM file with a private key"))
             })?;
-            Ok(Some((chain, key)))
+            Ok(Some(OwnCertificate::Given { chain, key }))
         }
         _ => Err(build.refuse("one of the two", "client_certificate_file and client_certificate_key_file, or neither")),
     }

@@ -169,8 +169,22 @@ pub struct TlsClient {
     pub groups: Vec<String>,
     /// Whether verification is disabled, so that any certificate is accepted.
     pub insecure: bool,
-    /// Our own certificate chain in DER, and its private key in DER (PKCS #8, SEC 1 or PKCS #1).
-    pub certificate: Option<(Vec<Vec<u8>>, Vec<u8>)>,
+    /// Our own certificate, for upstreams that request one.
+    pub certificate: Option<OwnCertificate>,
+}
+
+/// A certificate that we present to an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum OwnCertificate {
+    /// A fixed one.
+    Given {
+        /// The chain in DER, leaf first.
+        chain: Vec<Vec<u8>>,
+        /// The leaf's private key in DER (PKCS #8, SEC 1 or PKCS #1).
+        key: Vec<u8>,
+    },
+    /// The one that the server has for this name when a handshake begins. The name is in lower-case ASCII.
+    Managed(String),
 }
 
 /// The key exchange groups that a [`TlsClient`] may name.

@@ -275,6 +275,30 @@ fn who_signs() {
     assert_eq!(outcome(&automate, &[]), "a.localhost=local");
 }
 
+// Caddy's `client_certificate_automate`: the TLS app manages the name as that of a site, whether its server uses TLS or not.
+#[test]
+fn certificates_that_proxies_present() {
+    let proxy = |name: &str| {
+        let transport = json!({ "protocol": "http", "tls": { "client_certificate_automate": name } });
+        json!({ "handler": "reverse_proxy", "transport": transport, "upstreams": [{ "dial": "localhost:1" }] })
+    };
+    let nested = |name: &str| json!({ "handler": "subroute", "routes": [{ "handle": [proxy(name)] }] });
+    let internal = json!([{ "subjects": ["a.example.com"], "issuers": [{ "module": "internal" }] }]);
+    for (why, names, policies, want) in [
+        ("an internal name", &["Proxy.internal"][..], json!([]), "proxy.internal=local"),
+        ("one name twice", &["a.internal", "A.internal"], json!([]), "a.internal=local"),
+        ("a public name", &["a.example.com"], json!([]), "a.example.com=acme( )"),
+        ("a policy", &["a.example.com"], internal, "a.example.com=local"),
+        ("below a managed wildcard", &["a.x.internal", "*.x.internal"], json!([]), "*.x.internal=local"),
+        ("no name", &[""], json!([]), ""),
+    ] {
+        let routes: Vec<_> = names.iter().map(|name| json!({ "handle": [nested(name)] })).collect();
+        let mut config = server(json!({ "listen": [":8080"], "routes": routes }));
+        config["apps"]["tls"] = json!({ "automation": { "policies": policies } });
+        assert_eq!(outcome(&config, &[]), format!(":8080 {want}").trim_end(), "{why}");
+    }
+}
+
 // Caddy's JSON of `tls.automation` and `pki`.
 #[test]
 fn what_policies_say_of_certificates() {

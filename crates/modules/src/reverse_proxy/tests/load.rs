@@ -223,6 +223,14 @@ fn what_is_not_built_is_refused_with_its_place() {
             json!({ "transport": { "protocol": "http", "tls": { "client_certificate_file": "/none" } } }),
             "client_certificate_key_file, or neither",
         ),
+        (
+            json!({ "transport": { "protocol": "http", "tls": { "client_certificate_automate": "{http.request.host}" } } }),
+            "tls.client_certificate_automate: found '{http.request.host}', expected a host name that IDNA (UTS #46) allows",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "tls": { "client_certificate_automate": ["a.test"] } } }),
+            "transport.tls: invalid type: sequence, expected a string",
+        ),
         (json!({ "upstreams": [] }), "upstreams: found 'none', expected at least one upstream"),
         (json!({ "upstreams": [{ "dial": "a" }] }), "upstreams[0].dial: found 'a', expected HOST:PORT"),
         (
@@ -246,6 +254,7 @@ fn what_is_not_built_is_refused_with_its_place() {
 #[test]
 fn transports() {
     use causeway_pipeline::Versions;
+    use causeway_pipeline::upstream::OwnCertificate;
     let carried = |transport: Value| {
         let mut kit = kit(json!({ "transport": transport, "flush_interval": -1 }));
         let (call, pending) = ask(&mut kit, &Request::get("/"));
@@ -259,6 +268,13 @@ fn transports() {
     );
     assert_eq!((plain.idle_timeout, plain.idle_max, plain.connections_max), (Duration::from_secs(120), 32, None));
     assert!(plain.tls.is_none());
+    let managed = |name: &str| {
+        let tls = json!({ "client_certificate_automate": name });
+        carried(json!({ "protocol": "http", "tls": tls })).tls.as_ref().unwrap().certificate.clone()
+    };
+    for (name, want) in [("", None), ("Bücher.Test", Some("xn--bcher-kva.test"))] {
+        assert_eq!(managed(name), want.map(|name| OwnCertificate::Managed(name.to_owned())));
+    }
     let all = carried(json!({
         "dial_timeout": 1_000_000_000, "response_header_timeout": "2s", "read_timeout": "3s", "write_timeout": "4s",
         "keep_alive": { "idle_timeout": "5s", "max_idle_conns_per_host": 7, "max_idle_conns": 6 },
