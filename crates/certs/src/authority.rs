@@ -42,6 +42,8 @@ pub struct AuthoritySpec {
     pub root: Option<PairFiles>,
     /// The operator's intermediate, which is never renewed. `None`: the authority generates one.
     pub intermediate: Option<PairFiles>,
+    /// Where the authority is stored. `None`: where the certificates are.
+    pub storage: Option<SharedStorage>,
 }
 
 impl AuthoritySpec {
@@ -57,6 +59,7 @@ impl AuthoritySpec {
             renewal_ratio: 0.2,
             root: None,
             intermediate: None,
+            storage: None,
         }
     }
 
@@ -105,12 +108,14 @@ impl Signer {
 }
 
 impl Authority {
-    /// Loads the authority from storage or from the operator's files, and generates the missing certificates. Blocks.
+    /// Loads the authority from storage or from the operator's files, and generates the missing certificates. `usual`: the storage of
+    /// authorities without one of their own. Blocks.
     ///
     /// # Errors
     /// Fails if the root cannot be read or written, is malformed, or has no key when one is needed; and if the
     /// operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
-    pub fn open(spec: AuthoritySpec, storage: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
+    pub fn open(spec: AuthoritySpec, usual: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
+        let storage = spec.storage.as_ref().unwrap_or(usual).clone();
         let lock = storage.lock(&format!("pki_{}", spec.id))?;
         let (root, root_place) = match &spec.root {
             Some(files) => {
@@ -122,7 +127,7 @@ impl Authority {
                 let key = spec.key("root.crt");
                 let root = match storage.load(&key)? {
                     Some(text) => pem::chain(&text, &storage.place(&key))?.swap_remove(0),
-                    None => make_root(&spec, &**storage, &lock, now)?,
+                    None => make_root(&spec, &*storage, &lock, now)?,
                 };
                 (root, storage.place(&key))
             }
@@ -132,14 +137,14 @@ impl Authority {
         let signer = match &spec.intermediate {
             Some(files) => intermediate_from(files, &spec)?,
             None => {
-                let stored = stored_intermediate(&spec, &**storage, &root)?;
+                let stored = stored_intermediate(&spec, &*storage, &root)?;
                 match stored.filter(|signer| signer.is_fresh(&spec, now)) {
                     Some(signer) => signer,
-                    None => make_intermediate(&spec, (&**storage, &lock), &root, &root_place, now)?,
+                    None => make_intermediate(&spec, (&*storage, &lock), &root, &root_place, now)?,
                 }
             }
         };
-        Ok(Self { spec, storage: storage.clone(), root, root_place, signer })
+        Ok(Self { spec, storage, root, root_place, signer })
     }
 
     /// The configuration of this authority.

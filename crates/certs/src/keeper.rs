@@ -15,8 +15,8 @@ use rcgen::{
 use super::authority::SignedBy;
 use super::replace::Lasting;
 use super::{
-    Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Storage,
-    Store, ocsp, pem,
+    Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Store, ocsp,
+    pem,
 };
 use stored::{load_all, meta, storage_keys, stored, stored_public};
 
@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// The certificates that a configuration needs, and the means to obtain them.
 #[derive(Debug)]
 pub struct CertificatePlan {
-    /// Persistent storage for authorities and managed certificates.
+    /// Persistent storage for authorities and certificates without one of their own, and for OCSP responses of supplied certificates.
     pub storage: SharedStorage,
     /// The authorities, each with a distinct ID.
     pub authorities: Vec<AuthoritySpec>,
@@ -57,6 +57,8 @@ pub struct Public {
     pub renewal_ratio: f64,
     /// How the certificate gets an OCSP response.
     pub ocsp: OcspPolicy,
+    /// Where the certificate is stored. `None`: in the plan's storage.
+    pub storage: Option<SharedStorage>,
     /// A handshake has caused the order. The caller removes the name when its certificate is due and no handshake has used it.
     pub on_demand: bool,
 }
@@ -78,6 +80,8 @@ pub struct Managed {
     pub key: KeyKind,
     /// Whether a renewed certificate reuses the key.
     pub reuse_key: bool,
+    /// Where the certificate is stored. `None`: in the plan's storage.
+    pub storage: Option<SharedStorage>,
     /// A handshake has caused the signature. The keeper drops the name instead of renewing a certificate that was not used.
     pub on_demand: bool,
 }
@@ -93,6 +97,7 @@ impl Managed {
             renewal_ratio: 1.0 / 3.0,
             key: KeyKind::P256,
             reuse_key: false,
+            storage: None,
             on_demand: false,
         }
     }
@@ -149,6 +154,17 @@ struct PublicState {
     issued: Option<IssuedCertificate>,
 }
 
+/// A certificate that gets OCSP responses.
+#[derive(Debug, Clone)]
+pub struct StapledCertificate {
+    /// The certificate.
+    pub certificate: Arc<Certificate>,
+    /// The URL of its responder.
+    pub responder: String,
+    /// Where its responses are stored.
+    pub storage: SharedStorage,
+}
+
 /// A certificate of a public authority.
 #[derive(Debug, Clone)]
 pub struct IssuedCertificate {
@@ -184,11 +200,12 @@ impl Keeper {
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
-                None => Arc::new(obtain(&managed, authority, &*storage, now)?),
+                None => Arc::new(obtain(&managed, authority, &storage, now)?),
             };
             held.push((managed, certificate));
         }
-        // A public certificate carries over if its authorities are unchanged: the operator may have replaced a staging authority.
+        // A public certificate carries over if its authorities and its storage are unchanged: the operator may have replaced a staging
+        // authority.
         let mut carried = HashMap::new();
         let mut missing = Vec::new();
         let public_before = before
@@ -196,8 +213,9 @@ impl Keeper {
             .map(|before| before.kept().public.clone());
         let mut public_before = public_before.unwrap_or_default();
         for public in public {
-            let known =
-                public_before.remove(&public.name).filter(|known| known.public.authorities == public.authorities);
+            let known = public_before.remove(&public.name).filter(|known| {
+                known.public.authorities == public.authorities && known.public.storage == public.storage
+            });
             match known.and_then(|known| known.issued) {
                 Some(issued) => {
                     carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
@@ -205,7 +223,7 @@ impl Keeper {
                 None => missing.push(public),
             }
         }
-        carried.extend(load_all(missing, &*storage, now));
+        carried.extend(load_all(missing, &storage, now));
         let loaded: Vec<_> = loaded.into_iter().map(Arc::new).collect();
         let with_responder = loaded.iter().filter(|certificate| loaded_ocsp.responder(certificate).is_some());
         let with_responder: Vec<_> = with_responder.cloned().collect();
@@ -226,20 +244,27 @@ impl Keeper {
         &self.store
     }
 
-    /// Where the keeper's certificates and authorities are stored.
+    /// Where certificates and authorities without a storage of their own are stored.
     pub fn storage(&self) -> &SharedStorage {
         &self.storage
     }
 
-    /// Returns every certificate for which an OCSP request is due, with the URL of its responder. O(names).
-    pub fn with_responder(&self) -> Vec<(Arc<Certificate>, String)> {
+    /// Returns every certificate for which an OCSP request is due. O(names).
+    pub fn with_responder(&self) -> Vec<StapledCertificate> {
+        let stapled = |certificate: &Arc<Certificate>, policy: &OcspPolicy, own: Option<&SharedStorage>| {
+            Some(StapledCertificate {
+                certificate: Arc::clone(certificate),
+                responder: policy.responder(certificate)?,
+                storage: own.unwrap_or(&self.storage).clone(),
+            })
+        };
         let (loaded, policy) = &self.stapled;
-        let loaded = loaded.iter().filter_map(|known| Some((Arc::clone(known), policy.responder(known)?)));
+        let loaded = loaded.iter().filter_map(|known| stapled(known, policy, None));
         let kept = self.kept();
-        let public = kept.public.values().filter_map(|state| {
-            let known = state.certificate()?;
-            Some((Arc::clone(known), state.public.ocsp.responder(known)?))
-        });
+        let public = kept
+            .public
+            .values()
+            .filter_map(|state| stapled(state.certificate()?, &state.public.ocsp, state.public.storage.as_ref()));
         loaded.chain(public).collect()
     }
 
@@ -289,17 +314,18 @@ impl Keeper {
     /// Storage cannot be read.
     pub fn reload(&self, name: &str, now: SystemTime) -> Result<bool, Error> {
         let Some(public) = self.kept().public.get(name).map(|state| state.public.clone()) else { return Ok(false) };
-        let found = stored_public(&public, &*self.storage)?;
+        let storage = public.storage.as_ref().unwrap_or(&self.storage);
+        let found = stored_public(&public, &**storage)?;
         let found = found
             .filter(|found| found.certificate.is_valid(now) && now < found.certificate.renew_at(public.renewal_ratio));
         let Some(found) = found else { return Ok(false) };
-        ocsp::restore(&found.certificate, &public.ocsp, &*self.storage, now);
+        ocsp::restore(&found.certificate, &public.ocsp, &**storage, now);
         self.serve(name, found);
         Ok(true)
     }
 
     /// Serves a public name's certificate from now on, and stores it: PEM texts from the authority with this storage key. `lock` is the name's,
-    /// held since before the order. Blocks on disk.
+    /// of its storage, held since before the order. Blocks on disk.
     ///
     /// # Errors
     /// The chain or the key is malformed, they do not belong together, or the chain does not cover the name: the certificate in use stays
@@ -327,9 +353,10 @@ impl Keeper {
         if self.kept().public.contains_key(&public.name) {
             return Ok(());
         }
-        let found = stored_public(&public, &*self.storage)?;
+        let storage = public.storage.as_ref().unwrap_or(&self.storage);
+        let found = stored_public(&public, &**storage)?;
         if let Some(found) = &found {
-            ocsp::restore(&found.certificate, &public.ocsp, &*self.storage, SystemTime::now());
+            ocsp::restore(&found.certificate, &public.ocsp, &**storage, SystemTime::now());
         }
         let name = public.name.clone();
         self.kept().public.entry(name.clone()).or_insert(PublicState { public, issued: None });
@@ -370,7 +397,7 @@ impl Keeper {
         if let Some(known) = known {
             return Ok(known);
         }
-        let fresh = obtain(&managed, authority(&authorities, &managed.authority), &*self.storage, now)?;
+        let fresh = obtain(&managed, authority(&authorities, &managed.authority), &self.storage, now)?;
         let fresh = Arc::new(fresh);
         self.store.swap(None, Some(&fresh));
         self.kept().held.push((managed, Arc::clone(&fresh)));
@@ -401,7 +428,7 @@ impl Keeper {
         // The lock is not held while authorities sign: tasks for public certificates wait for it.
         let due_now = self.take_due(now);
         for (managed, old) in due_now {
-            match obtain(&managed, authority(&authorities, &managed.authority), &*self.storage, now) {
+            match obtain(&managed, authority(&authorities, &managed.authority), &self.storage, now) {
                 Ok(fresh) => {
                     let fresh = Arc::new(fresh);
                     let mut kept = self.kept();
@@ -534,13 +561,15 @@ fn is_due(managed: &Managed, certificate: &Certificate, now: SystemTime) -> bool
     due(managed, certificate) <= now || certificate.is_early(now)
 }
 
-/// Returns the certificate in storage if it is fresh, or else signs and stores a new one.
+/// Returns the certificate in storage if it is fresh, or else signs and stores a new one. `usual`: the storage of names without one of
+/// their own.
 fn obtain(
     managed: &Managed,
     authority: &Authority,
-    storage: &dyn Storage,
+    usual: &SharedStorage,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
+    let storage = &**managed.storage.as_ref().unwrap_or(usual);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
     let lock = storage.lock(&format!("issue_cert_{}", managed.name))?;
     let stored = stored(&managed.authority, &managed.name, storage)?;

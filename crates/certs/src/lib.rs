@@ -34,7 +34,9 @@ pub use authority::{Authority, AuthoritySpec, PairFiles, SignedBy};
 pub use certificate::Certificate;
 pub use clean::{Cleaned, clean};
 pub use error::Error;
-pub use keeper::{CertificatePlan, IssuedCertificate, Keeper, KeyKind, Managed, NameRecord, Public, generate_key};
+pub use keeper::{
+    CertificatePlan, IssuedCertificate, Keeper, KeyKind, Managed, NameRecord, Public, StapledCertificate, generate_key,
+};
 pub use load::{LoadedSource, from_bundle, load};
 pub use ocsp::{OcspError, OcspPolicy, OcspStatus, restore_response, store_response};
 pub use replace::{Lasting, replace};

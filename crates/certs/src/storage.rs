@@ -71,6 +71,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn lock(&self, name: &str) -> Result<Lock, Error>;
 }
 
+impl PartialEq for dyn Storage {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
 /// A held lock. Dropping it releases the lock.
 ///
 /// A lock can end earlier: a server such as Redis cannot see that a holder has died, so its locks expire unless the holder refreshes them,

@@ -379,16 +379,6 @@ fn refuse(key: &str, value: &Option<Value>, build: &mut Build<'_>) -> Result<(),
     }
 }
 
-/// As [`refuse`], for a storage of its own.
-fn refuse_storage(value: &Option<Value>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    let expected =
-        "nothing: all certificates are in one storage in this version; docs/https.md, section \"Not implemented\"";
-    match value {
-        None | Some(Value::Null) => Ok(()),
-        Some(value) => build.at("storage", |build| Err(build.refuse(value.to_string(), expected))),
-    }
-}
-
 fn parse(json: &Value, build: &Build<'_>) -> Result<RootConfig, BuildError> {
     serde_path_to_error::deserialize(Shape(json)).map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
         let path = error.path().to_string();

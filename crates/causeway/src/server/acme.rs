@@ -18,6 +18,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::on_demand::Permission;
+use super::storage::Storages;
 
 /// Certificates that are obtained concurrently. More would only wait for the authority's rate limits.
 const CONCURRENT_MAX: usize = 32;
@@ -51,25 +52,30 @@ pub(super) struct Order {
     key: KeyKind,
     /// Whether the certificate obliges the server to send an OCSP response (RFC 7633).
     must_staple: bool,
-    storage: SharedStorage,
 }
 
 impl Order {
-    pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storage: &SharedStorage) -> Self {
+    pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storages: &Storages) -> Self {
         let issuers = issuers(written);
         let public = Public {
             name: written.name.clone(),
             authorities: issuers.iter().map(PublicIssuer::storage_key).collect(),
             renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
             ocsp: OcspPolicy { disabled: written.ocsp.disabled, overrides: Arc::clone(&written.ocsp.overrides) },
+            storage: storages.own(written.storage.as_ref()).cloned(),
             on_demand,
         };
-        Self { public, issuers, key, must_staple: written.ocsp.must_staple, storage: storage.clone() }
+        Self { public, issuers, key, must_staple: written.ocsp.must_staple }
     }
 
     /// The keeper's record of the name.
     pub(super) fn public(&self) -> &Public {
         &self.public
+    }
+
+    /// The name's storage; `usual` is that of names without one of their own.
+    fn storage<'s>(&'s self, usual: &'s SharedStorage) -> &'s SharedStorage {
+        self.public.storage.as_ref().unwrap_or(usual)
     }
 }
 
@@ -121,13 +127,19 @@ fn chain_preference(written: &plan::PreferredChains) -> ChainPreference {
     }
 }
 
-/// Returns the look-up of the authorities with which a name can have an open challenge in storage: for the names of `orders`, and for those of
+/// Returns the look-up of the authorities with which a name can have an open challenge in `storage`: for the names of `orders`, and for those of
 /// which a handshake obtains the certificate.
-pub(super) fn authorities_of(orders: &[Order], on_demand: Option<plan::OnDemand>) -> AuthoritiesOf {
+pub(super) fn authorities_of(
+    orders: &[Order],
+    on_demand: Option<plan::OnDemand>,
+    storages: &Storages,
+    storage: &SharedStorage,
+) -> AuthoritiesOf {
     // Thousands of names have few different lists.
     let mut lists: HashSet<Arc<[String]>> = HashSet::new();
     let mut names = HashMap::with_capacity(orders.len());
-    for Order { public, issuers, .. } in orders {
+    let there = orders.iter().filter(|order| Arc::ptr_eq(order.storage(storages.usual()), storage));
+    for Order { public, issuers, .. } in there {
         let keys = challenge_keys(issuers);
         let list = match lists.get(&*keys) {
             Some(list) => Arc::clone(list),
@@ -138,10 +150,14 @@ pub(super) fn authorities_of(orders: &[Order], on_demand: Option<plan::OnDemand>
         names.insert(challenge::server_name(&public.name), Arc::clone(&list));
         names.insert(public.name.clone(), list);
     }
+    let (storages, storage) = (storages.clone(), Arc::clone(storage));
     Box::new(move |name| match (names.get(name), &on_demand) {
         (Some(list), _) => Some(Arc::clone(list)).filter(|list| !list.is_empty()),
         (None, Some(on_demand)) => match on_demand.name(name)? {
-            SignedName::Public(written) => Some(Arc::from(challenge_keys(&issuers(&written)))),
+            SignedName::Public(written) => {
+                let is_there = Arc::ptr_eq(storages.of(written.storage.as_ref()), &storage);
+                is_there.then(|| Arc::from(challenge_keys(&issuers(&written))))
+            }
             SignedName::Local(_) => None,
         },
         (None, None) => None,
@@ -517,7 +533,7 @@ impl Order {
     /// the certificate in use before it is due.
     async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewFault> {
         let failed = |error: Error| RenewFault::Storage(error.to_string());
-        let (storage, name) = (self.storage.clone(), self.public.name.clone());
+        let (storage, name) = (self.storage(keeper.storage()).clone(), self.public.name.clone());
         let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
         // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and the others then find
         // it.
@@ -561,7 +577,7 @@ impl Order {
         let old = old.map(|old| old.certificate.signed());
         let replaces = old.as_ref().and_then(|old| old.cert.first());
         let wanted = Wanted { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
-        let issued = issuer.obtain(wanted, &self.storage).await?;
+        let issued = issuer.obtain(wanted, self.storage(keeper.storage())).await?;
         let (keeper, lock) = (Arc::clone(keeper), Arc::clone(lock));
         let (at, authority) = (name.clone(), issuer.storage_key());
         let stored = blocking(move || keeper.put(&at, &authority, &issued.chain, &issued.key, &lock)).await;
@@ -583,7 +599,14 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    fn storages() -> Storages {
+        let usual: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
+        Storages::open(usual, std::iter::empty(), Path::new("")).unwrap()
+    }
 
     // RFC 8555 §6.6: a client that is limited waits. Without a time, and beyond a week, the usual pauses count.
     #[test]
@@ -606,9 +629,9 @@ mod tests {
                 renewal_ratio: written,
                 key: plan::KeyKind::P256,
                 ocsp: plan::OcspStapling::default(),
+                storage: None,
             };
-            let storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
-            let order = Order::new(&name, KeyKind::P256, false, &storage);
+            let order = Order::new(&name, KeyKind::P256, false, &storages());
             assert!((order.public().renewal_ratio - want).abs() < f64::EPSILON, "{written:?}");
         }
     }
@@ -659,10 +682,11 @@ mod tests {
             renewal_ratio: None,
             key: plan::KeyKind::P256,
             ocsp: plan::OcspStapling::default(),
+            storage: None,
         };
-        let storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
+        let storages = storages();
         let plan = causeway_certs::CertificatePlan {
-            storage: storage.clone(),
+            storage: storages.usual().clone(),
             authorities: Vec::new(),
             loaded: Vec::new(),
             selections: Vec::new(),
@@ -673,7 +697,7 @@ mod tests {
         };
         let keeper = Arc::new(Keeper::open(plan, None, SystemTime::now()).unwrap());
         let task = Task {
-            order: Order::new(&name, KeyKind::P256, false, &storage),
+            order: Order::new(&name, KeyKind::P256, false, &storages),
             permission: None,
             keeper,
             slots: Arc::new(Semaphore::new(CONCURRENT_MAX)),

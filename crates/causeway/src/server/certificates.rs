@@ -26,7 +26,7 @@ use super::acme::{self, Attempt, Order, Renewals, blocking};
 use super::fault::LoadFault;
 use super::on_demand::{self, NAMES_MAX, OnDemand, Permission};
 use super::staples::Staples;
-use super::storage;
+use super::storage::{self, Storages};
 use super::tickets::Tickets;
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
@@ -80,17 +80,17 @@ impl<'d> Reader<'d> {
 /// The current certificates and the task that renews them. Dropping it aborts the task.
 pub(super) struct Custody {
     keeper: Arc<Keeper>,
-    storage: SharedStorage,
     renewal: AbortHandle,
-    cleaning: Option<AbortHandle>,
+    /// One task for each storage.
+    cleaning: Vec<AbortHandle>,
     /// Keeps the OCSP responses current.
     _staples: Staples,
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
     on_demand: Option<OnDemand>,
     tickets: Arc<Tickets>,
-    /// Answers the challenges of other servers with this storage.
-    _challenges: Option<SharedChallenges>,
+    /// Answer the challenges of other servers, each those in one storage.
+    _challenges: Vec<SharedChallenges>,
 }
 
 impl Custody {
@@ -103,9 +103,10 @@ impl Custody {
         data: &Path,
         before: Option<&Self>,
     ) -> Result<Self, LoadFault> {
+        let storages = Storages::open(storage, wanted.storages(), data)?;
         let mut orders: Vec<_> =
-            wanted.public.iter().map(|name| Order::new(name, key_kind(name.key), false, &storage)).collect();
-        let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false)).collect();
+            wanted.public.iter().map(|name| Order::new(name, key_kind(name.key), false, &storages)).collect();
+        let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false, &storages)).collect();
         let tickets_before = before.map(|before| Arc::clone(&before.tickets));
         let before = before.map(|before| Arc::clone(&before.keeper));
         // Names on demand stay, if the new configuration still provides for them.
@@ -113,13 +114,13 @@ impl Custody {
         let on_demand = wanted.on_demand.as_ref();
         for signed in known.iter().filter_map(|name| on_demand.and_then(|on_demand| on_demand.name(name))) {
             match signed {
-                SignedName::Local(name) => all_managed.push(managed(&name, true)),
-                SignedName::Public(name) => orders.push(Order::new(&name, key_kind(name.key), true, &storage)),
+                SignedName::Local(name) => all_managed.push(managed(&name, true, &storages)),
+                SignedName::Public(name) => orders.push(Order::new(&name, key_kind(name.key), true, &storages)),
             }
         }
         let plan = CertificatePlan {
-            storage: storage.clone(),
-            authorities: wanted.authorities.iter().map(authority).collect(),
+            storage: storages.usual().clone(),
+            authorities: wanted.authorities.iter().map(|written| authority(written, &storages)).collect(),
             loaded,
             selections: wanted.selections.iter().map(selection).collect(),
             loaded_ocsp: OcspPolicy { disabled: wanted.no_ocsp_for_sources, ..OcspPolicy::default() },
@@ -129,7 +130,7 @@ impl Custody {
         };
         let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
         let names = on_demand.cloned();
-        let (setting, usual, data) = (wanted.session_tickets.clone(), storage.clone(), data.to_owned());
+        let (setting, usual, data) = (wanted.session_tickets.clone(), storages.usual().clone(), data.to_owned());
         let opened = tokio::task::spawn_blocking(move || {
             let permission = endpoint.map(|endpoint| Permission::new(&endpoint)).transpose();
             let getters = names.as_ref().map(on_demand::getters).transpose().map_err(LoadFault::OnDemand)?;
@@ -143,22 +144,26 @@ impl Custody {
         // one.
         let renewal = tokio::spawn(renew(Arc::clone(&keeper))).abort_handle();
         let renewals = Renewals::new(&keeper);
-        let staples = Staples::start(&keeper, &storage, renewals.events(), wanted.ocsp_every);
+        let staples = Staples::start(&keeper, renewals.events(), wanted.ocsp_every);
         let has_challenges = !orders.is_empty() || on_demand.is_some();
-        let challenges =
-            has_challenges.then(|| SharedChallenges::new(&storage, acme::authorities_of(&orders, on_demand.cloned())));
+        let challenges = storages.all().filter(|_| has_challenges).map(|storage| {
+            SharedChallenges::new(storage, acme::authorities_of(&orders, on_demand.cloned(), &storages, storage))
+        });
+        let challenges = challenges.collect();
         for order in orders {
             renewals.start(order, permission.clone());
         }
-        let cleaning = clean_every(wanted);
-        let cleaning = cleaning.map(|interval| tokio::spawn(clean(storage.clone(), interval)).abort_handle());
+        let mut cleaning = Vec::new();
+        if let Some(interval) = clean_every(wanted) {
+            let clean = |storage: &SharedStorage| tokio::spawn(clean(storage.clone(), interval)).abort_handle();
+            cleaning.extend(storages.all().map(clean));
+        }
         let on_demand = on_demand.cloned();
         let names_max = wanted.cache_capacity.unwrap_or(NAMES_MAX);
         let on_demand =
-            on_demand.map(|names| OnDemand::new(names, getters, permission, &keeper, &storage, &renewals, names_max));
+            on_demand.map(|names| OnDemand::new(names, getters, permission, &keeper, &storages, &renewals, names_max));
         Ok(Self {
             keeper,
-            storage,
             renewal,
             cleaning,
             _staples: staples,
@@ -200,7 +205,7 @@ impl Custody {
     /// Looks up an authority on a blocking thread; `None` when there is none with this id. Like Caddy, creates the
     /// local authority when it is missing: the caller is about to use it.
     pub(super) async fn authority(&self, id: String) -> Result<Option<AuthorityFacts>, causeway_certs::Error> {
-        let (keeper, storage) = (Arc::clone(&self.keeper), self.storage.clone());
+        let (keeper, storage) = (Arc::clone(&self.keeper), self.keeper.storage().clone());
         let look = move || {
             let now = SystemTime::now();
             let known = keeper.authorities(|authority| (authority.spec().id == id).then(|| facts(authority, now)));
@@ -365,7 +370,7 @@ fn selection((tag, written): (&String, &plan::CertificateSelection)) -> Certific
     CertificateSelection { tag: tag.clone(), any_tag, all_tags, serial_numbers, organizations, key_algorithm }
 }
 
-fn authority(written: &CertificateAuthority) -> AuthoritySpec {
+fn authority(written: &CertificateAuthority, storages: &Storages) -> AuthoritySpec {
     let CertificateAuthority {
         id,
         name,
@@ -375,6 +380,7 @@ fn authority(written: &CertificateAuthority) -> AuthoritySpec {
         renewal_ratio,
         root,
         intermediate,
+        storage,
     } = written.clone();
     let usual = AuthoritySpec::new(id);
     let files = |files: CertificateFiles| PairFiles { certificate: files.certificate, key: files.key };
@@ -386,11 +392,12 @@ fn authority(written: &CertificateAuthority) -> AuthoritySpec {
         renewal_ratio: renewal_ratio.unwrap_or(usual.renewal_ratio),
         root: root.map(files),
         intermediate: intermediate.map(files),
+        storage: storages.own(storage.as_ref()).cloned(),
         id: usual.id,
     }
 }
 
-pub(super) fn managed(written: &ManagedName, on_demand: bool) -> Managed {
+pub(super) fn managed(written: &ManagedName, on_demand: bool, storages: &Storages) -> Managed {
     let usual = Managed::new(written.name.clone(), written.authority.clone());
     Managed {
         lifetime: written.lifetime.unwrap_or(usual.lifetime),
@@ -398,6 +405,7 @@ pub(super) fn managed(written: &ManagedName, on_demand: bool) -> Managed {
         by_root: written.by_root,
         key: key_kind(written.key),
         reuse_key: written.reuse_key,
+        storage: storages.own(written.storage.as_ref()).cloned(),
         on_demand,
         ..usual
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_acme::http::{HttpClient, HttpError, HttpRequest, without_secrets};
-use causeway_certs::{Certificate, Keeper, SharedStorage};
+use causeway_certs::{Certificate, Keeper};
 use causeway_config::plan::{self, CertificateGetter, SignedName};
 use causeway_engine::certificate::CertifiedKey;
 use causeway_engine::{ObtainedCertificate, SoughtCertificate};
@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use super::acme::{Order, Renewals, blocking, locked, pause};
 use super::certificates::{key_kind, managed};
 use super::getters::Getter;
+use super::storage::Storages;
 
 /// Names whose certificates are being obtained. Handshakes for further names are refused.
 const PENDING_MAX: usize = 256;
@@ -104,7 +105,7 @@ struct Shared {
     getters: Getters,
     permission: Option<Permission>,
     keeper: Arc<Keeper>,
-    storage: SharedStorage,
+    storages: Storages,
     renewals: Renewals,
     runtime: Handle,
     state: Mutex<State>,
@@ -130,7 +131,7 @@ impl OnDemand {
         getters: Getters,
         permission: Option<Permission>,
         keeper: &Arc<Keeper>,
-        storage: &SharedStorage,
+        storages: &Storages,
         renewals: &Renewals,
         names_max: usize,
     ) -> Self {
@@ -141,7 +142,7 @@ impl OnDemand {
                 getters,
                 permission,
                 keeper: Arc::clone(keeper),
-                storage: storage.clone(),
+                storages: storages.clone(),
                 renewals: renewals.clone(),
                 runtime: Handle::current(),
                 state: Mutex::default(),
@@ -261,12 +262,12 @@ impl Shared {
         self.keeper.make_room_on_demand(self.names_max);
         match signed {
             SignedName::Local(written) => {
-                let managed = managed(&written, true);
+                let managed = managed(&written, true, &self.storages);
                 let signed = blocking(move || keeper.add_managed(managed, SystemTime::now())).await?;
                 signed.map_err(|error| error.to_string())
             }
             SignedName::Public(written) => {
-                let order = Order::new(&written, key_kind(written.key), true, &self.storage);
+                let order = Order::new(&written, key_kind(written.key), true, &self.storages);
                 let public = order.public().clone();
                 blocking(move || keeper.add(public)).await?.map_err(|error| error.to_string())?;
                 let is_fresh =

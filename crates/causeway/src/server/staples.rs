@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use causeway_acme::http::{HttpClient, HttpRequest, Method, StatusCode};
-use causeway_certs::{Certificate, Keeper, OcspStatus, SharedStorage};
+use causeway_certs::{Certificate, Keeper, OcspStatus, SharedStorage, StapledCertificate};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::acme::{CertificateEvents, blocking};
@@ -26,15 +26,9 @@ pub(super) struct Staples(AbortHandle);
 
 impl Staples {
     /// Starts the task, which checks at once after a certificate was issued. `every`: the longest time between two checks, if it is not the default.
-    pub(super) fn start(
-        keeper: &Arc<Keeper>,
-        storage: &SharedStorage,
-        events: &Arc<CertificateEvents>,
-        every: Option<Duration>,
-    ) -> Self {
+    pub(super) fn start(keeper: &Arc<Keeper>, events: &Arc<CertificateEvents>, every: Option<Duration>) -> Self {
         let task = Task {
             keeper: Arc::clone(keeper),
-            storage: storage.clone(),
             events: Arc::clone(events),
             every: every.unwrap_or(CHECK_EVERY).max(CHECK_PAUSE),
             client: None,
@@ -52,7 +46,6 @@ impl Drop for Staples {
 
 struct Task {
     keeper: Arc<Keeper>,
-    storage: SharedStorage,
     events: Arc<CertificateEvents>,
     every: Duration,
     /// `None` until a certificate names a responder.
@@ -84,26 +77,27 @@ impl Task {
         self.failed.retain(|_, failed| failed.certificate.strong_count() > 0);
         let now = SystemTime::now();
         let mut due = Vec::new();
-        for (certificate, url) in &known {
+        for stapled in &known {
+            let certificate = &stapled.certificate;
             certificate.drop_old_staple(now);
             if self.next(certificate, now) <= now && now < certificate.not_after() {
-                due.push((Arc::clone(certificate), url.clone()));
+                due.push(stapled.clone());
             }
         }
         let mut requests = JoinSet::new();
-        for (certificate, url) in due {
+        for stapled in due {
             if requests.len() >= CONCURRENT_MAX {
                 let ended = requests.join_next().await;
                 self.note(ended);
             }
             let Some(client) = self.client().await else { break };
-            requests.spawn(refresh(certificate, url, client, self.storage.clone()));
+            requests.spawn(refresh(stapled, client));
         }
         while let Some(ended) = requests.join_next().await {
             self.note(Some(ended));
         }
         let now = SystemTime::now();
-        let current = known.iter().map(|(certificate, _)| certificate).filter(|known| now < known.not_after());
+        let current = known.iter().map(|stapled| &stapled.certificate).filter(|known| now < known.not_after());
         let next = current.flat_map(|known| [Some(self.next(known, now)), known.staple_end()]).flatten().min();
         let pause = next.map_or(self.every, |at| at.duration_since(now).unwrap_or_default());
         pause.clamp(CHECK_PAUSE, self.every)
@@ -149,12 +143,8 @@ fn address(certificate: &Arc<Certificate>) -> usize {
 
 /// Staples a current response from storage, where another process may have put it, or else from the responder. Returns whether the
 /// certificate then has one with a known status.
-async fn refresh(
-    certificate: Arc<Certificate>,
-    url: String,
-    client: HttpClient,
-    storage: SharedStorage,
-) -> (Arc<Certificate>, bool) {
+async fn refresh(stapled: StapledCertificate, client: HttpClient) -> (Arc<Certificate>, bool) {
+    let StapledCertificate { certificate, responder: url, storage } = stapled;
     let (at_work, at) = (Arc::clone(&certificate), storage.clone());
     let restored = blocking(move || causeway_certs::restore_response(&at_work, &*at, SystemTime::now())).await;
     if restored.is_ok() && certificate.response_due().is_some_and(|due| SystemTime::now() < due) {

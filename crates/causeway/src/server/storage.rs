@@ -31,6 +31,62 @@ pub(super) fn open(written: &Storage, default: &Path) -> Result<SharedStorage, E
     })
 }
 
+/// The storages of a configuration's certificates, each opened once. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Storages {
+    usual: SharedStorage,
+    /// Those of policies and authorities, by their settings.
+    own: Arc<[(Storage, SharedStorage)]>,
+}
+
+impl Storages {
+    /// Opens the storages of single policies and authorities, besides `usual`. Connects to no server yet.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub(super) fn open<'s>(
+        usual: SharedStorage,
+        written: impl Iterator<Item = &'s Storage>,
+        default: &Path,
+    ) -> Result<Self, Error> {
+        let mut own: Vec<(Storage, SharedStorage)> = Vec::new();
+        for written in written {
+            if !own.iter().any(|(known, _)| known == written) {
+                own.push((written.clone(), open(written, default)?));
+            }
+        }
+        Ok(Self { usual, own: own.into() })
+    }
+
+    /// Returns the storage of all names and authorities without one of their own.
+    pub(super) fn usual(&self) -> &SharedStorage {
+        &self.usual
+    }
+
+    /// Returns the storage of a policy or an authority with this setting; `None` for the usual one.
+    ///
+    /// # Panics
+    /// Panics if the setting was not opened.
+    pub(super) fn own(&self, written: Option<&Storage>) -> Option<&SharedStorage> {
+        let written = written?;
+        let known = self.own.iter().find(|(known, _)| known == written);
+        Some(&known.expect("every storage of a configuration is opened").1)
+    }
+
+    /// Returns the storage of a policy or an authority with this setting.
+    ///
+    /// # Panics
+    /// As [`own`](Self::own).
+    pub(super) fn of(&self, written: Option<&Storage>) -> &SharedStorage {
+        self.own(written).unwrap_or(&self.usual)
+    }
+
+    /// Returns all storages, beginning with the usual one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &SharedStorage> {
+        [&self.usual].into_iter().chain(self.own.iter().map(|(_, storage)| storage))
+    }
+}
+
 fn redis(written: &RedisServer) -> Result<RedisSpec, Error> {
     let tls = |tls: &RedisTlsSettings| {
         let roots = match &tls.roots {

@@ -76,6 +76,30 @@ fn a_client_of_our_own() {
     }
 }
 
+// Caddy's `storage` of an automation policy: certificates and accounts of its names are there, and not in the configuration's storage.
+#[test]
+fn a_client_with_a_separate_storage() {
+    let ports = [free_port(), free_port()];
+    let mut authority = Authority::start(json!({ "policy": { "allow": { "domains": ["localhost"] } } }), ports);
+    let folder = Folder::with(&[("Caddyfile", &authority.client(ports, ""))]);
+    let mut config: Value = serde_json::from_slice(&folder.output(&["adapt"]).stdout).unwrap();
+    let own = json!({ "module": "file_system", "root": folder.path("own") });
+    config["apps"]["tls"]["automation"]["policies"][0]["storage"] = own;
+    folder.write("config.json", config.to_string());
+    let mut client = folder.start(&["run", "--config", "config.json"]);
+    client.line_with("obtained a certificate from https://localhost");
+    authority.process.line_with("issued a certificate of the authority 'local' for localhost");
+    let names = |at: &str| {
+        let entries = std::fs::read_dir(folder.path(at)).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let name = format!("localhost-{}-acme-local-directory", authority.port);
+    assert_eq!((names("own/certificates"), names("own/acme")), (vec![name.clone()], vec![name]));
+    for usual in ["certificates", "acme"] {
+        assert!(names(&format!(".local/share/causeway/{usual}")).is_empty(), "{usual}");
+    }
+}
+
 // Caddy's integration test of the policy `deny`: the client learns that the name is rejected.
 #[test]
 fn a_name_that_the_policy_denies() {

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::process::Folder;
 use crate::redis::RedisProcess;
 
@@ -65,6 +67,38 @@ fn from_folder_to_folder() {
     let said = succeeded(&folder.output(&["storage", "import", "-c", "other.json", "-i", "all.tar"]));
     assert!(said.contains(" values into ") && said.ends_with("/other\n"), "{said}");
     assert_eq!(files(&folder.path("other")), before);
+}
+
+// Caddy's `storage` of an automation policy and of an authority: certificates and authorities that are not in the configuration's.
+#[test]
+fn storages_of_their_own() {
+    let folder = Folder::new();
+    let at = |name: &str| json!({ "module": "file_system", "root": folder.path(name) });
+    let internal = |names: &[&str], storage: Value| json!({ "subjects": names, "issuers": [{ "module": "internal" }], "storage": storage });
+    let config = json!({
+        "storage": at("data"),
+        "apps": {
+            "http": { "servers": { "s": { "listen": [":0"], "routes": [{ "match": [{ "host": ["a.localhost"] }] }] } } },
+            "tls": {
+                "certificates": { "automate": ["a.localhost", "b.localhost"] },
+                "automation": { "policies": [internal(&["b.localhost"], at("leaves")), internal(&[], Value::Null)] },
+            },
+            "pki": { "certificate_authorities": { "local": { "storage": at("pki") } } },
+        },
+    });
+    folder.write("config.json", config.to_string());
+    let all = || ["data", "leaves", "pki"].map(|name| files(&folder.path(name)));
+    drop(folder.start(&["run", "--config", "config.json"]));
+    let first = all();
+    let keys: Vec<_> =
+        first.iter().map(|files| files.keys().filter(|key| !key.ends_with(".json")).collect::<Vec<_>>()).collect();
+    let pair = |name: &str| ["crt", "key"].map(|kind| format!("certificates/local/{name}/{name}.{kind}")).to_vec();
+    let of_authority = ["intermediate.crt", "intermediate.key", "root.crt", "root.key"];
+    let of_authority = of_authority.map(|file| format!("pki/authorities/local/{file}")).to_vec();
+    let want = [pair("a.localhost"), pair("b.localhost"), of_authority];
+    assert_eq!(keys, want.iter().map(|keys| keys.iter().collect::<Vec<_>>()).collect::<Vec<_>>());
+    drop(folder.start(&["run", "--config", "config.json"]));
+    assert_eq!(all(), first, "the next start finds them");
 }
 
 fn succeeded_adapt(folder: &Folder, text: &str) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use super::{IssuedCertificate, Public, PublicState};
-use crate::storage::{Storage, safe_key};
+use crate::storage::{SharedStorage, Storage, safe_key};
 use crate::{Certificate, Error, ocsp, pem};
 
 /// How many threads read certificates from storage, at most; and how many certificates are worth a thread.
@@ -36,10 +36,12 @@ pub(super) fn stored_public(public: &Public, storage: &dyn Storage) -> Result<Op
 }
 
 /// Reads the names' certificates from storage, on several threads: parsing and checking the keys of 10 000 names takes more than a second
-/// of processor time. A certificate that storage cannot return is reported and obtained anew.
-pub(super) fn load_all(names: Vec<Public>, storage: &dyn Storage, now: SystemTime) -> Vec<(String, PublicState)> {
+/// of processor time. A certificate that storage cannot return is reported and obtained anew. `usual`: the storage of names without one of their
+/// own.
+pub(super) fn load_all(names: Vec<Public>, usual: &SharedStorage, now: SystemTime) -> Vec<(String, PublicState)> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(LOAD_THREADS_MAX);
     let load = |public: Public| {
+        let storage = &**public.storage.as_ref().unwrap_or(usual);
         let issued = stored_public(&public, storage).unwrap_or_else(|error| {
             tracing::error!("{}: cannot look for its certificate in storage: {error}", public.name);
             None

@@ -1,6 +1,6 @@
 use super::*;
-use crate::FileStorage;
 use crate::tests::{DAY, Folder, now};
+use crate::{FileStorage, Storage as _};
 
 fn wanted(folder: &Folder, managed: &[Managed]) -> CertificatePlan {
     CertificatePlan {
@@ -145,6 +145,7 @@ fn open_public(folder: &Folder, authorities: &[&str], before: Option<&Keeper>) -
         authorities,
         renewal_ratio: 1.0 / 3.0,
         ocsp: OcspPolicy::default(),
+        storage: None,
         on_demand: false,
     };
     let plan = CertificatePlan { public: vec![public], authorities: Vec::new(), ..wanted(folder, &[]) };
@@ -179,6 +180,63 @@ fn a_public_certificate_is_put_and_found_again() {
     assert_eq!(served(&restarted).unwrap().signed().cert, served(&keeper).unwrap().signed().cert);
     let reloaded = open_public(&folder, &["one"], Some(&keeper));
     assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &served(&keeper).unwrap()));
+}
+
+// Caddy's `storage` of an authority and of an automation policy: each has its own, and a certificate does not carry over to another one.
+#[test]
+fn storages_of_their_own() {
+    let folder = Folder::new();
+    let storage = |name: &str| Some(Arc::new(FileStorage::new(folder.path(name))) as SharedStorage);
+    let plan = |leaves: &str| CertificatePlan {
+        authorities: vec![AuthoritySpec { storage: storage("pki"), ..AuthoritySpec::new("local") }],
+        ..wanted(&folder, &[local("a.localhost"), Managed { storage: storage(leaves), ..local("b.localhost") }])
+    };
+    let first = Keeper::open(plan("leaves"), None, now()).unwrap();
+    for file in [
+        "pki/pki/authorities/local/root.crt",
+        "data/certificates/local/a.localhost/a.localhost.crt",
+        "leaves/certificates/local/b.localhost/b.localhost.crt",
+    ] {
+        assert!(folder.path(file).exists(), "{file}");
+    }
+    for nothing in ["data/pki", "data/certificates/local/b.localhost", "leaves/pki"] {
+        assert!(!folder.path(nothing).exists(), "{nothing}");
+    }
+    let same = |keeper: &Keeper, name: &str| leaf(keeper, name).signed().cert == leaf(&first, name).signed().cert;
+    let restarted = Keeper::open(plan("leaves"), None, now()).unwrap();
+    assert!(same(&restarted, "a.localhost") && same(&restarted, "b.localhost"));
+    let moved = Keeper::open(plan("elsewhere"), Some(&first), now()).unwrap();
+    assert!(same(&moved, "a.localhost") && !same(&moved, "b.localhost"));
+    assert!(folder.path("elsewhere/certificates/local/b.localhost/b.localhost.crt").exists());
+    moved.renew(now() + DAY);
+    assert!(!same(&moved, "a.localhost"));
+    assert!(!folder.path("data/certificates/local/b.localhost").exists(), "a renewal writes to the name's storage");
+}
+
+#[test]
+fn a_public_certificate_in_a_storage_of_its_own() {
+    let folder = Folder::new();
+    let own: SharedStorage = Arc::new(FileStorage::new(folder.path("own")));
+    let public = Public {
+        name: NAME.to_owned(),
+        authorities: vec!["one".to_owned()],
+        renewal_ratio: 0.1,
+        ocsp: OcspPolicy::default(),
+        storage: Some(own.clone()),
+        on_demand: false,
+    };
+    let keeper = open(&folder, &[], None, now());
+    keeper.add(public.clone()).unwrap();
+    let (chain, key) = issued(&[NAME], now(), 90);
+    keeper.put(NAME, "one", &chain, &key, &own.lock("issue_cert_a.example").unwrap()).unwrap();
+    assert!(folder.path(&format!("own/certificates/one/{NAME}/{NAME}.crt")).exists());
+    let found = |public: &Public| {
+        let plan = CertificatePlan { public: vec![public.clone()], ..wanted(&folder, &[]) };
+        let keeper = Keeper::open(plan, None, now()).unwrap();
+        (served(&keeper).is_some(), keeper.reload(NAME, now()).unwrap())
+    };
+    assert_eq!(found(&public), (true, true));
+    assert_eq!(found(&Public { storage: None, ..public }), (false, false));
 }
 
 // A staging authority's certificate is not served after the operator has replaced the authority.
@@ -300,6 +358,7 @@ fn names_on_demand_are_bounded() {
         authorities: Vec::new(),
         renewal_ratio: 0.1,
         ocsp: OcspPolicy::default(),
+        storage: None,
         on_demand: true,
     };
     for number in 0..4 {
@@ -339,6 +398,7 @@ fn a_public_name_is_added_and_removed() {
         authorities: vec![authority.to_owned()],
         renewal_ratio: 0.1,
         ocsp: OcspPolicy::default(),
+        storage: None,
         on_demand: true,
     };
     keeper.add(public("another")).unwrap();
@@ -362,6 +422,7 @@ fn an_unreadable_certificate_is_left_out() {
         authorities: vec!["ca".to_owned()],
         renewal_ratio: 0.1,
         ocsp: OcspPolicy::default(),
+        storage: None,
         on_demand: false,
     };
     let plan = CertificatePlan { public: vec![public], ..wanted(&folder, &[local("localhost")]) };

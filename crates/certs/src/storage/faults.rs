@@ -104,6 +104,7 @@ fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
         authorities: vec!["ca".to_owned()],
         renewal_ratio: 1.0 / 3.0,
         ocsp: OcspPolicy::default(),
+        storage: None,
         on_demand: false,
     };
     let plan = CertificatePlan {

@@ -45,6 +45,17 @@ pub struct Certificates {
     pub session_tickets: SessionTickets,
 }
 
+impl Certificates {
+    /// Returns the storages of authorities and names that have their own, with repetitions.
+    pub fn storages(&self) -> impl Iterator<Item = &Storage> {
+        let authorities = self.authorities.iter().filter_map(|authority| authority.storage.as_ref());
+        let managed = self.managed.iter().filter_map(|name| name.storage.as_ref());
+        let public = self.public.iter().filter_map(|name| name.storage.as_ref());
+        let on_demand = self.on_demand.iter().flat_map(OnDemand::storages);
+        authorities.chain(managed).chain(public).chain(on_demand)
+    }
+}
+
 /// How a name's certificate gets an OCSP response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OcspStapling {
@@ -171,6 +182,8 @@ pub struct CertificateAuthority {
     pub renewal_ratio: Option<f64>,
     pub root: Option<CertificateFiles>,
     pub intermediate: Option<CertificateFiles>,
+    /// Where it is stored. `None`: in the configuration's storage.
+    pub storage: Option<Storage>,
 }
 
 impl CertificateAuthority {
@@ -185,6 +198,7 @@ impl CertificateAuthority {
             renewal_ratio: None,
             root: None,
             intermediate: None,
+            storage: None,
         }
     }
 }
@@ -215,6 +229,8 @@ pub struct ManagedName {
     pub key: KeyKind,
     /// Whether a renewed certificate reuses the key.
     pub reuse_key: bool,
+    /// Where the certificate is stored. `None`: in the configuration's storage.
+    pub storage: Option<Storage>,
 }
 
 /// A name whose certificate a public authority signs.
@@ -230,6 +246,8 @@ pub struct PublicName {
     pub key: KeyKind,
     /// How the certificate gets an OCSP response.
     pub ocsp: OcspStapling,
+    /// Where the certificate is stored. `None`: in the configuration's storage.
+    pub storage: Option<Storage>,
 }
 
 /// A source of certificates outside this server, which each handshake queries.

@@ -265,6 +265,7 @@ pub(super) fn signed_by(name: String, policy: &AutomationPolicy, issuer: Issuer)
             renewal_ratio: policy.renewal_ratio,
             key: policy.key,
             reuse_key: policy.reuse_key,
+            storage: policy.storage.clone(),
         });
     }
     let public = |issuer: &Issuer| if let Issuer::Public(public) = issuer { Some(public.clone()) } else { None };
@@ -273,7 +274,14 @@ pub(super) fn signed_by(name: String, policy: &AutomationPolicy, issuer: Issuer)
         issuers.push(PublicIssuer::Acme(Box::default()));
     }
     let ocsp = policy.ocsp.clone();
-    SignedName::Public(PublicName { name, issuers, renewal_ratio: policy.renewal_ratio, key: policy.key, ocsp })
+    SignedName::Public(PublicName {
+        name,
+        issuers,
+        renewal_ratio: policy.renewal_ratio,
+        key: policy.key,
+        ocsp,
+        storage: policy.storage.clone(),
+    })
 }
 
 /// The automation policy of a name, and the first issuer by it.

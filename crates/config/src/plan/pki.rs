@@ -10,7 +10,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::certificates::{CertificateAuthority, CertificateFiles};
-use super::{handlers, refuse_storage};
+use super::handlers;
+use super::storage::read_own;
 use causeway_pipeline::build::DurationConfig;
 
 /// The ID of the default authority, which exists without being configured.
@@ -115,7 +116,6 @@ impl AuthorityConfig {
         if id.is_empty() {
             return Err(build.refuse("", "an id, as local"));
         }
-        refuse_storage(&self.storage, build)?;
         let lifetime =
             |build: &mut Build<'_>| self.intermediate_lifetime.as_ref().map(|span| span.duration(build)).transpose();
         let intermediate_lifetime = build.at("intermediate_lifetime", lifetime)?;
@@ -133,6 +133,7 @@ impl AuthorityConfig {
             renewal_ratio: self.renewal_window_ratio.filter(|ratio| *ratio > 0.0 && *ratio <= 1.0),
             root: pair("root", &self.root, build)?,
             intermediate: pair("intermediate", &self.intermediate, build)?,
+            storage: read_own(self.storage.as_ref(), build)?,
         })
     }
 }

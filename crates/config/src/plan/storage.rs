@@ -173,7 +173,12 @@ pub(super) fn read(written: Option<&Value>, build: &mut Build<'_>) -> Result<Sto
     }
 }
 
-pub(super) fn storage(written: &Value, build: &mut Build<'_>) -> Result<Storage, BuildError> {
+/// Reads the storage of a policy or an authority; `None`: it has the configuration's.
+pub(super) fn read_own(written: Option<&Value>, build: &mut Build<'_>) -> Result<Option<Storage>, BuildError> {
+    build.at("storage", |build| written.map(|written| storage(written, build)).transpose())
+}
+
+fn storage(written: &Value, build: &mut Build<'_>) -> Result<Storage, BuildError> {
     match written.get("module").and_then(Value::as_str) {
         Some("file_system") => {
             let FileSystemConfig { root, .. } = build.parse(written)?;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::super::certificates::{CertificateGetter, ManagedName, PublicName};
 use super::super::pki::LOCAL;
+use super::super::storage::Storage;
 use super::super::tls::{Automation, Issuer};
 use super::{issuer, signed};
 use crate::names;
@@ -47,6 +48,11 @@ impl OnDemand {
     /// Returns all sources of certificates in the configuration, each once.
     pub fn all_getters(&self) -> HashSet<&CertificateGetter> {
         self.automation.policies.iter().flat_map(|policy| &policy.getters).collect()
+    }
+
+    /// Returns the storages of the policies that have their own.
+    pub fn storages(&self) -> impl Iterator<Item = &Storage> {
+        self.automation.policies.iter().filter_map(|policy| policy.storage.as_ref())
     }
 
     /// Returns how to obtain a certificate for a server name in lower-case ASCII; `None` if its policy is not on demand, or no certificate

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::{
     AcmeIssuer, CertificateGetter, DnsChallenge, DnsProvider, Loaded, PropagationLimit, ProxySetting, PublicIssuer,
-    Secret, TicketKeySource, load_with,
+    Secret, Storage, TicketKeySource, load_with,
 };
 use super::*;
 
@@ -26,9 +26,8 @@ impl Handler for Challenge {
 }
 
 fn read(config: &Value, loaded: &[&str]) -> Result<Loaded, String> {
-    let names_of = |_: &[super::super::CertificateSource], _: &super::super::Storage| {
-        Ok(loaded.iter().map(|&name| name.to_owned()).collect())
-    };
+    let names_of =
+        |_: &[super::super::CertificateSource], _: &Storage| Ok(loaded.iter().map(|&name| name.to_owned()).collect());
     load_with(config, &registry(), &names_of).map_err(|error| error.to_string())
 }
 
@@ -307,11 +306,13 @@ fn what_policies_say_of_certificates() {
         "tls": { "automation": { "renew_interval": "1m", "storage_clean_interval": "12h", "policies": [{
             "subjects": ["a.localhost"], "key_type": "rsa2048", "renewal_window_ratio": 0.5, "reuse_private_keys": true,
             "issuers": [{ "module": "internal", "ca": "mine", "lifetime": "1h", "sign_with_root": true }],
+            "storage": { "module": "file_system", "root": "/leaves" },
         }] } },
         "pki": { "certificate_authorities": { "mine": {
             "name": "Mine", "root_common_name": "R", "intermediate_common_name": "I", "intermediate_lifetime": "2d",
             "install_trust": false, "renewal_window_ratio": 0.1, "maintenance_interval": "1m",
             "root": { "certificate": "r.crt", "private_key": "r.key" }, "intermediate": { "certificate": "i.crt" },
+            "storage": { "module": "file_system" },
         } } },
     } });
     let certificates = read(&config, &[]).unwrap_or_else(|error| panic!("{error}")).certificates;
@@ -324,6 +325,7 @@ fn what_policies_say_of_certificates() {
         renewal_ratio: Some(0.5),
         key: super::super::KeyKind::Rsa2048,
         reuse_key: true,
+        storage: Some(Storage::FileSystem(Some("/leaves".into()))),
     };
     assert_eq!(certificates.managed, [want]);
     assert_eq!(certificates.look_every, Some(day / 24 / 60));
@@ -340,7 +342,9 @@ fn what_policies_say_of_certificates() {
         renewal_ratio: Some(0.1),
         root: files("r.crt", Some("r.key")),
         intermediate: files("i.crt", None),
+        storage: Some(Storage::FileSystem(None)),
     };
+    assert_eq!(certificates.storages().count(), 2);
     assert_eq!(certificates.authorities, [want], "the local authority is added only if it is used");
     let pki = read(&json!({ "apps": { "pki": {} } }), &[]).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(pki.certificates.authorities, [CertificateAuthority::new("local")]);
@@ -397,6 +401,7 @@ fn what_an_acme_issuer_says() {
             ),
             must_staple: true,
         },
+        storage: None,
     };
     assert_eq!(certificates.public, [want]);
     assert_eq!(certificates.ocsp_every, Some(Duration::from_secs(300)));
@@ -636,7 +641,7 @@ fn session_tickets() {
         max_keys,
         source,
     };
-    let own = TicketKeySource::Distributed(Some(super::super::Storage::FileSystem(Some("/s".into()))));
+    let own = TicketKeySource::Distributed(Some(Storage::FileSystem(Some("/s".into()))));
     for (written, want) in [
         (json!({}), super::super::SessionTickets::Process),
         (json!({ "disable_rotation": true, "max_keys": 2 }), super::super::SessionTickets::Process),
@@ -720,11 +725,14 @@ fn what_is_refused() {
             ),
         ),
         (
-            policy(json!({ "storage": { "module": "redis" } })),
+            policy(json!({ "storage": { "module": "redis", "client_type": "cluster" } })),
             format!(
-                "{at}.storage: found '{{\"module\":\"redis\"}}', expected nothing: all certificates are in one storage in this version; \
-                 docs/https.md, section \"Not implemented\""
+                "{at}.storage.client_type: found 'cluster', expected nothing: clusters and Sentinel are not built, only a single server"
             ),
+        ),
+        (
+            json!({ "apps": { "pki": { "certificate_authorities": { "mine": { "storage": { "module": "moon" } } } } } }),
+            "apps.pki.certificate_authorities.mine.storage: no storage module 'moon' is built into this version".to_owned(),
         ),
         (
             policy(json!({ "key_type": "p521" })),
@@ -785,8 +793,7 @@ fn what_is_refused() {
     ] {
         assert_eq!(outcome(&config, &[]), want);
     }
-    let fails =
-        |_: &[super::super::CertificateSource], _: &super::super::Storage| Err("a.crt: found no certificate".into());
+    let fails = |_: &[super::super::CertificateSource], _: &Storage| Err("a.crt: found no certificate".into());
     let error = load_with(&json!({}), &registry(), &fails).err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("a.crt: found no certificate"));
 }

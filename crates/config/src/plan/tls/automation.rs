@@ -13,8 +13,7 @@ use super::super::certificates::{
     AcmeIssuer, CertificateGetter, DnsProvider, KeyKind, OcspStapling, PreferredChains, ProxySetting, PublicIssuer,
     ZeroSslIssuer,
 };
-use super::super::refuse_storage;
-use super::super::storage::Secret;
+use super::super::storage::{Secret, Storage, read_own};
 use super::dns::{self, DnsDefaults};
 use super::{ascii, known};
 use causeway_pipeline::build::DurationConfig;
@@ -247,6 +246,8 @@ pub(in super::super) struct AutomationPolicy {
     pub(in super::super) renewal_ratio: Option<f64>,
     pub(in super::super) key: KeyKind,
     pub(in super::super) reuse_key: bool,
+    /// Where the certificates are stored. `None`: in the configuration's storage.
+    pub(in super::super) storage: Option<Storage>,
     /// Certificates are obtained when a handshake needs them.
     pub(in super::super) on_demand: bool,
     /// The sources that a handshake queries before anything else, in this order. Policies with any are on demand.
@@ -457,7 +458,6 @@ impl AutomationPolicy {
 
 impl AutomationPolicyConfig {
     fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<AutomationPolicy, BuildError> {
-        refuse_storage(&self.storage, build)?;
         let mut getters = Vec::new();
         for (index, written) in self.get_certificate.iter().enumerate() {
             getters.push(build.at(format!("get_certificate[{index}]"), |build| getter(written, build))?);
@@ -474,6 +474,7 @@ impl AutomationPolicyConfig {
             renewal_ratio: self.renewal_window_ratio.filter(|ratio| *ratio > 0.0 && *ratio <= 1.0),
             key,
             reuse_key: self.reuse_private_keys,
+            storage: read_own(self.storage.as_ref(), build)?,
             // A handshake queries the sources, so no certificate is obtained before one.
             on_demand: self.on_demand || !getters.is_empty(),
             getters,

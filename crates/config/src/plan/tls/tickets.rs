@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::certificates::{SessionTickets, TicketKeySource};
-use super::super::storage::storage;
+use super::super::storage::read_own;
 
 /// Caddy's defaults.
 const ROTATION_INTERVAL: Duration = Duration::from_secs(12 * 60 * 60);
@@ -95,9 +95,7 @@ fn key_source(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Tic
         }
         Some("distributed") => {
             let written: DistributedConfig = build.parse(&json)?;
-            let own = written.storage.as_ref();
-            let own = build.at("storage", |build| own.map(|own| storage(own, build)).transpose())?;
-            Ok(TicketKeySource::Distributed(own))
+            Ok(TicketKeySource::Distributed(read_own(written.storage.as_ref(), build)?))
         }
         Some(name) => Err(build.error(Problem::UnknownModule { kind: "stek", name: name.to_owned() })),
         None => Err(build.refuse(json.to_string(), "an object with a 'provider' key, as {\"provider\": \"standard\"}")),
