@@ -36,7 +36,7 @@ struct Extent {
     rounds: usize,
     /// Handshakes in a slot.
     handshakes: usize,
-    /// Duration of an isolation measurement, in ms.
+    /// Duration of one round of the isolation part, in ms.
     isolation_ms: u64,
     /// Number of certificates to renew under load.
     renewals: usize,
@@ -51,7 +51,7 @@ pub fn run(shop: &mut Workshop, quick: bool, only: &[String], arguments: String)
     let extent = if quick {
         Extent { starts: 1, certificates: 10_000, rounds: 3, handshakes: 400, isolation_ms: 1500, renewals: 100 }
     } else {
-        Extent { starts: 5, certificates: 10_000, rounds: 9, handshakes: 2000, isolation_ms: 8000, renewals: 1000 }
+        Extent { starts: 5, certificates: 10_000, rounds: 9, handshakes: 2000, isolation_ms: 5000, renewals: 1000 }
     };
     let chosen: Vec<_> = PARTS.iter().filter(|part| only.is_empty() || only.iter().any(|name| name == *part)).collect();
     let planned = |part: &str| match part {

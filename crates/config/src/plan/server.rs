@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::ip_sources::{IpSources, RangeFetch};
 use super::certificates::CertificateSelection;
+use super::ip_sources::{IpSources, RangeFetch};
 use super::policy::ConnectionPolicyConfig;
 use super::wrappers::Wrappers;
 use super::{MetricsConfig, address, https, refuse};
