@@ -177,7 +177,8 @@ impl Document {
         let (Language::Caddyfile, LoadError::Build(refused)) = (self.language, error) else {
             return format!("{}: {error}", self.name);
         };
-        let not_built = Problem::Value { found: String::new(), expected: "nothing: this is not built".into() };
+        let not_built =
+            Problem::Value { found: String::new(), expected: "nothing: this is not built (docs/refused.md)".into() };
         let (word, problem) = match &refused.problem {
             Problem::UnknownModule { name, .. } => (name.as_str(), &refused.problem),
             Problem::Value { found, .. } => (found.as_str(), &refused.problem),

@@ -375,7 +375,9 @@ fn handlers<'j>(kind: &str, json: &'j Value) -> Vec<&'j Value> {
 fn refuse(key: &str, value: &Option<Value>, build: &mut Build<'_>) -> Result<(), BuildError> {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => Ok(()),
-        Some(value) => build.at(key, |build| Err(build.refuse(value.to_string(), "nothing: this is not built"))),
+        Some(value) => {
+            build.at(key, |build| Err(build.refuse(value.to_string(), "nothing: this is not built (docs/refused.md)")))
+        }
     }
 }
 

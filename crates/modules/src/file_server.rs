@@ -130,7 +130,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 pub(crate) fn refuse_fs(fs: &str, build: &Build<'_>) -> Result<(), BuildError> {
     match fs {
         "" | "default" => Ok(()),
-        _ => Err(build.refuse(fs, "no `fs`; this version serves the file system itself only")),
+        _ => Err(build.refuse(fs, "no `fs`; this version serves the file system itself only (docs/refused.md)")),
     }
 }
 

@@ -144,7 +144,9 @@ impl fmt::Display for BuildError {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownModule { kind, name } => write!(f, "no {kind} module '{name}' is built into this version"),
+            Self::UnknownModule { kind, name } => {
+                write!(f, "no {kind} module '{name}' is built into this version (docs/refused.md)")
+            }
             Self::Shape(words) => f.write_str(words),
             Self::Value { found, expected } => {
                 f.write_str("found '")?;

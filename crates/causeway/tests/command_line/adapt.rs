@@ -118,7 +118,7 @@ fn syntax_is_one_thing_serving_another() {
         let refused = folder.output(arguments);
         assert_eq!(refused.status.code(), Some(1));
         assert_eq!(refused.stdout, b"");
-        let want = "Error: Caddyfile:4:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version\n";
+        let want = "Error: Caddyfile:4:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md)\n";
         assert_eq!(String::from_utf8_lossy(&refused.stderr), want, "{arguments:?}");
     }
 }

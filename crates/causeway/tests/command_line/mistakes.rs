@@ -63,7 +63,7 @@ fn what_is_not_built() {
     for (caddyfile, want) in [
         (
             ":8080\nfs native\n",
-            "Caddyfile:2:4: found 'native', expected no `fs`; this version serves the file system itself only",
+            "Caddyfile:2:4: found 'native', expected no `fs`; this version serves the file system itself only (docs/refused.md)",
         ),
         (
             "localhost {\n\ttls internal {\n\t\tget_certificate http localhost:9007\n\t}\n}\n",
@@ -89,7 +89,7 @@ fn what_is_not_built() {
         (
             ":8080 {\n\treverse_proxy a:80 {\n\t\ttransport http {\n\t\t\tversions 3\n\t\t}\n\t}\n}\n\
              :8081 {\n\treverse_proxy a:80 {\n\t\ttransport http {\n\t\t\tversions 3\n\t\t}\n\t}\n}\n",
-            "Caddyfile:4:13: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (or the same word on line 11)",
+            "Caddyfile:4:13: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md) (or the same word on line 11)",
         ),
         // The plan detects these; the position comes from a search for the word in the text.
         (
@@ -102,7 +102,7 @@ fn what_is_not_built() {
         ),
         (
             ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\ttransport http {\n\t\tversions 3\n\t}\n}\n",
-            "Caddyfile:5:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version",
+            "Caddyfile:5:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md)",
         ),
         (
             ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80000\n\t}\n}\n",
@@ -355,4 +355,37 @@ fn a_port_in_use() {
     }
     folder.write("Caddyfile", format!("http://{address} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n"));
     check(&folder, &["run"], &format!("Caddyfile: {used}"));
+}
+
+/// Features that `adapt` translates, or that Caddy has, and this version refuses: the message names the page with the reasons.
+#[test]
+fn refused_features() {
+    let authorities = |pool: &str| {
+        format!("example.com {{\n\ttls internal {{\n\t\tclient_auth {{\n\t\t\ttrust_pool {pool}\n\t\t}}\n\t}}\n}}\n")
+    };
+    let transport = |option: &str| {
+        format!(":80 {{\n\treverse_proxy https://a {{\n\t\ttransport http {{\n\t\t\t{option}\n\t\t}}\n\t}}\n}}\n")
+    };
+    let options = |option: &str| format!("{{\n\t{option}\n}}\nhttp://example.com {{\n\trespond a\n}}\n");
+    for caddyfile in [
+        authorities("pki_root local"),
+        authorities("pki_intermediate local"),
+        authorities("storage {\n\t\t\t\tkeys a\n\t\t\t}"),
+        authorities("http {\n\t\t\t\tendpoints https://a/b\n\t\t\t}"),
+        transport("tls_trust_pool pki_root local"),
+        transport("tls_renegotiation once"),
+        transport("versions 3"),
+        options("ech a.example.com {\n\t\tdns cloudflare x\n\t}"),
+        options("metrics {\n\t\totlp\n\t}"),
+        options("events"),
+        options("filesystem a b"),
+        options("servers {\n\t\tprotocols h3\n\t}"),
+        "example.com {\n\ttls internal {\n\t\tinsecure_secrets_log a\n\t}\n}\n".to_owned(),
+        ":80 {\n\tfs other\n}\n".to_owned(),
+    ] {
+        let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
+        let output = folder.output(&["validate"]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && stderr.contains("(docs/refused.md)"), "{caddyfile}{stderr}");
+    }
 }

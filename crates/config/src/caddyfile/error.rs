@@ -386,7 +386,9 @@ impl Fault {
                 format!("wrong argument count or unexpected line ending after '{found}'").into()
             }
             ErrorKind::UnknownDirective { name, .. } => format!("unrecognized directive: {name}").into(),
-            ErrorKind::NotBuilt(part, name) => format!("{part} '{name}' is not built into this version").into(),
+            ErrorKind::NotBuilt(part, name) => {
+                format!("{part} '{name}' is not built into this version (docs/refused.md)").into()
+            }
             ErrorKind::Unordered(name) => format!(
                 "directive '{name}' is not an ordered HTTP handler, so it cannot be used here - try placing within a \
                  route block or using the order global option"

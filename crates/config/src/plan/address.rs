@@ -30,7 +30,7 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
         }
         "fd" | "fdgram" => {}
         "tcp" | "tcp4" | "tcp6" => return tcp(text, build),
-        _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not built")),
+        _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not built (docs/refused.md)")),
     }
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
     let descriptor = number.parse().map_err(|_| build.refuse(&**text, expected))?;
@@ -79,7 +79,7 @@ fn parse(text: &str, build: &Build<'_>, out: &mut Vec<ListenAddress>) -> Result<
     let bad = || build.refuse(text, EXPECTED);
     let (network, rest) = text.split_once('/').unwrap_or(("tcp", text));
     if !matches!(network, "tcp" | "tcp4" | "tcp6") {
-        return Err(build.refuse(text, "a TCP address: other networks are not built"));
+        return Err(build.refuse(text, "a TCP address: other networks are not built (docs/refused.md)"));
     }
     let (host, ports) = rest.rsplit_once(':').ok_or_else(bad)?;
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));

@@ -312,7 +312,7 @@ mod tests {
             ),
             (
                 json!({ "storage": { "module": "consul" } }),
-                "storage: no storage module 'consul' is built into this version",
+                "storage: no storage module 'consul' is built into this version (docs/refused.md)",
             ),
             (
                 json!({ "storage": {} }),

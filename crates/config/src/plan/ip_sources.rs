@@ -101,7 +101,8 @@ impl IpSources {
                 }
             }
             name => {
-                let expected = "static, cloudflare or combine: no other source is built into this version";
+                let expected =
+                    "static, cloudflare or combine: no other source is built into this version (docs/refused.md)";
                 return build.at("source", |build| Err(build.refuse(name, expected)));
             }
         }

@@ -470,7 +470,7 @@ fn read_protocols(written: &[String], build: &mut Build<'_>) -> Result<Option<Pr
         }
     }
     if !has("h1") && !has("h2") && !has("h2c") {
-        return Err(build.refuse("h3", "h1, h2 or h2c too: HTTP/3 is not built yet"));
+        return Err(build.refuse("h3", "h1, h2 or h2c too: HTTP/3 is not built yet (docs/refused.md)"));
     }
     Ok(Some(Protocols { http1: has("h1"), http2: has("h2"), http2_clear: has("h2c"), http2_upgrade: has("h2c") }))
 }

@@ -253,7 +253,7 @@ impl RedisConfig {
     }
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
-        let expected = "nothing: clusters and Sentinel are not built, only a single server";
+        let expected = "nothing: clusters and Sentinel are not built (docs/refused.md), only a single server";
         let is_single = matches!(&*self.client_type, "" | "simple");
         for (key, found, is_default) in [
             ("client_type", &*self.client_type, is_single),
@@ -277,7 +277,7 @@ impl RedisConfig {
                 Some([one]) => Ok(known(one, build)),
                 Some(several) => {
                     let found = format!("{} values", several.len());
-                    build.at(key, |build| Err(build.refuse(found, "one: clusters are not built")))
+                    build.at(key, |build| Err(build.refuse(found, "one: clusters are not built (docs/refused.md)")))
                 }
             };
         let port = |key: &str, text: &str, build: &mut Build<'_>| {
@@ -408,13 +408,16 @@ mod tests {
 
     #[test]
     fn redis_mistakes() {
-        let unbuilt = "expected nothing: clusters and Sentinel are not built, only a single server";
+        let unbuilt = "expected nothing: clusters and Sentinel are not built (docs/refused.md), only a single server";
         for (written, want) in [
             (json!({ "client_type": "cluster" }), &*format!("storage.client_type: found 'cluster', {unbuilt}")),
             (json!({ "master_name": "m" }), &*format!("storage.master_name: found 'm', {unbuilt}")),
             (json!({ "sentinel_password": "p" }), &*format!("storage.sentinel_password: found '(secret)', {unbuilt}")),
             (json!({ "route_randomly": true }), &*format!("storage.route_randomly: found 'true', {unbuilt}")),
-            (json!({ "host": ["a", "b"] }), "storage.host: found '2 values', expected one: clusters are not built"),
+            (
+                json!({ "host": ["a", "b"] }),
+                "storage.host: found '2 values', expected one: clusters are not built (docs/refused.md)",
+            ),
             (json!({ "port": ["x"] }), "storage.port: found 'x', expected a port, such as 6379"),
             (json!({ "address": ["a"] }), "storage.address: found 'a', expected HOST:PORT, such as 127.0.0.1:6379"),
             (json!({ "address": ["a:70000"] }), "storage.address: found '70000', expected a port, such as 6379"),

@@ -35,7 +35,7 @@ fn listen_addresses() {
             &format!("apps.http.servers.s.listen[0]: found '{bad}', {expected}"),
         );
     }
-    let want = "apps.http.servers.s.listen[0]: found 'udp/:80', expected tcp, unix or fd: other networks are not built";
+    let want = "apps.http.servers.s.listen[0]: found 'udp/:80', expected tcp, unix or fd: other networks are not built (docs/refused.md)";
     check("not built", json!({ "listen": ["udp/:80"] }), want);
     check("an inherited socket", json!({ "listen": ["fd/3", ":80"] }), "fd/3 :80");
     check("datagrams", json!({ "listen": ["fd/3", "fdgram/4"] }), "fd/3");
@@ -112,7 +112,10 @@ fn protocols_of_each_address() {
         (json!([[], [""]]), "h1 - h2c, h1 - h2c".to_owned()),
         (json!([["h1"]]), format!("{place}: found '1 lists', expected one for each address of listen, which has 2")),
         (json!([null, ["h1", "spdy"]]), format!("{place}[1][1]: found 'spdy', expected h1, h2, h2c or h3")),
-        (json!([["h3"], null]), format!("{place}[0]: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet")),
+        (
+            json!([["h3"], null]),
+            format!("{place}[0]: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet (docs/refused.md)"),
+        ),
     ] {
         assert_eq!(protocols(lists.clone()), want, "{lists}");
     }
@@ -123,10 +126,10 @@ fn what_is_not_known_is_named_with_its_path() {
     let got = outcome(&json!({ "apps": { "http": { "servers": { "s": { "lissten": [] } } } } }));
     assert!(got.starts_with("apps.http.servers.s.lissten: unknown field `lissten`"), "{got}");
     let route = json!([{ "handle": [{ "handler": "teapot" }] }]);
-    let want = "apps.http.servers.s.routes[0].handle[0]: no handler module 'teapot' is built into this version";
+    let want = "apps.http.servers.s.routes[0].handle[0]: no handler module 'teapot' is built into this version (docs/refused.md)";
     check("an unknown handler", json!({ "listen": [":80"], "routes": route }), want);
     let route = json!([{ "match": [{ "moon": [] }] }]);
-    let want = "apps.http.servers.s.routes[0].match[0].moon: no matcher module 'moon' is built into this version";
+    let want = "apps.http.servers.s.routes[0].match[0].moon: no matcher module 'moon' is built into this version (docs/refused.md)";
     check("an unknown matcher", json!({ "listen": [":80"], "routes": route }), want);
     let got = outcome(&json!({ "admin": { "lissten": ":1" } }));
     assert!(got.starts_with("admin.lissten: unknown field `lissten`"), "{got}");
@@ -195,14 +198,14 @@ fn fields_of_a_server() {
             json!({ "trusted_proxies": { "source": "cloud" } }),
             format!(
                 "{place}.trusted_proxies.source: found 'cloud', expected static, cloudflare or combine: no other source is \
-                 built into this version"
+                 built into this version (docs/refused.md)"
             ),
         ),
         (
             json!({ "trusted_proxies": [] }),
             format!(
                 "{place}.trusted_proxies.source: found '', expected static, cloudflare or combine: no other source is built \
-                 into this version"
+                 into this version (docs/refused.md)"
             ),
         ),
         (
@@ -275,7 +278,7 @@ fn fields_of_a_server() {
         ),
         (
             json!({ "logs": { "trace": true } }),
-            format!("{place}.logs.trace: found 'true', expected nothing: this is not built"),
+            format!("{place}.logs.trace: found 'true', expected nothing: this is not built (docs/refused.md)"),
         ),
         (
             json!({ "expected_underscore_headers": ["plain"] }),
@@ -286,7 +289,9 @@ fn fields_of_a_server() {
         ),
         (
             json!({ "named_routes": { "a": { "handle": [{ "handler": "none" }] } } }),
-            format!("{place}.named_routes.a.handle[0]: no handler module 'none' is built into this version"),
+            format!(
+                "{place}.named_routes.a.handle[0]: no handler module 'none' is built into this version (docs/refused.md)"
+            ),
         ),
     ] {
         check("a field", server, &want);

@@ -63,7 +63,7 @@ fn directives() {
         ),
         (
             ":80\ntemplates {\n\textensions {\n\t\tgit\n\t}\n}",
-            "4:3: parsing caddyfile tokens for 'templates': 'git' is not built into this version: templates have no extensions",
+            "4:3: parsing caddyfile tokens for 'templates': 'git' is not built into this version (docs/refused.md): templates have no extensions",
         ),
         (
             ":80\ntimeouts {\n\tread_timeout 1s fast\n}",
@@ -366,7 +366,7 @@ fn options() {
         "{unknown}"
     );
     check(&[
-        ("{\n\tevents\n}\n", "2:2: global option 'events' is not built into this version"),
+        ("{\n\tevents\n}\n", "2:2: global option 'events' is not built into this version (docs/refused.md)"),
         (
             "{\n\thttp_port x\n}\n",
             "2:12: parsing caddyfile tokens for 'http_port': converting port 'x' to integer value: not a number",
@@ -426,16 +426,16 @@ fn options() {
         ),
         (
             "{\n\tstorage consul\n}\n",
-            "2:10: parsing caddyfile tokens for 'storage': module 'caddy.storage.consul' is not built into this version",
+            "2:10: parsing caddyfile tokens for 'storage': module 'caddy.storage.consul' is not built into this version (docs/refused.md)",
         ),
         (
             "{\n\tstorage redis cluster\n}\n",
-            "2:16: parsing caddyfile tokens for 'storage': 'cluster' is not built into this version; expected no argument, for a \
+            "2:16: parsing caddyfile tokens for 'storage': 'cluster' is not built into this version (docs/refused.md); expected no argument, for a \
              single server",
         ),
         (
             "{\n\tstorage redis {\n\t\tmaster_name m\n\t}\n}\n",
-            "3:3: parsing caddyfile tokens for 'storage': clusters and Sentinel are not built into this version, only a single \
+            "3:3: parsing caddyfile tokens for 'storage': clusters and Sentinel are not built into this version (docs/refused.md), only a single \
              server",
         ),
         (

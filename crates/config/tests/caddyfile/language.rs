@@ -188,7 +188,10 @@ fn withheld_directives() {
         Err(error) => error.to_string().into(),
     };
     let own = json!({ "handler": "static_response", "body": "hi" });
-    assert_eq!(adapt(&directives), "Caddyfile:2:1: directive 'respond' is not built into this version");
+    assert_eq!(
+        adapt(&directives),
+        "Caddyfile:2:1: directive 'respond' is not built into this version (docs/refused.md)"
+    );
     assert_eq!(adapt(&directives.unrestrained()), own);
     let another = Syntax::Handler(|d| Ok(json!({ "handler": "another", "words": d.rest().len() })));
     directives.register("respond", Order::Last, another).unwrap();

@@ -443,7 +443,7 @@ fn mistakes() {
     for (log, want) in [
         (
             json!({ "writer": { "output": "syslog" } }),
-            "writer: no log writer module 'syslog' is built into this version".to_owned(),
+            "writer: no log writer module 'syslog' is built into this version (docs/refused.md)".to_owned(),
         ),
         (
             json!({ "writer": { "output": "stdout", "mode": "1" } }),
@@ -468,11 +468,11 @@ fn mistakes() {
         ),
         (
             json!({ "encoder": { "format": "xml" } }),
-            "encoder: no log encoder module 'xml' is built into this version".into(),
+            "encoder: no log encoder module 'xml' is built into this version (docs/refused.md)".into(),
         ),
         (
             json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "blur" } } } }),
-            "encoder.fields.a: no log filter module 'blur' is built into this version".into(),
+            "encoder.fields.a: no log filter module 'blur' is built into this version (docs/refused.md)".into(),
         ),
         (
             json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "hash", "value": "x" } } } }),

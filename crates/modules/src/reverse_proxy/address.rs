@@ -40,7 +40,7 @@ impl Address {
             Some(("unix+h2c", _)) => return Err("unix/PATH, and `h2c` in the transport's `versions`".into()),
             Some((network @ ("tcp4" | "tcp6" | "udp" | "udp4" | "udp6" | "unixgram" | "unixpacket"), _)) => {
                 let expected = "HOST:PORT or unix/PATH; upstreams at";
-                return Err(format!("{expected} `{network}/` are not built into this version").into());
+                return Err(format!("{expected} `{network}/` are not built into this version (docs/refused.md)").into());
             }
             Some(_) => return Err("HOST:PORT".into()),
             None => text,
@@ -164,7 +164,9 @@ mod tests {
             ("unix+h2c//run/x.sock", Err("unix/PATH, and `h2c` in the transport's `versions`")),
             (
                 "unixgram//run/x.sock",
-                Err("HOST:PORT or unix/PATH; upstreams at `unixgram/` are not built into this version"),
+                Err(
+                    "HOST:PORT or unix/PATH; upstreams at `unixgram/` are not built into this version (docs/refused.md)",
+                ),
             ),
         ] {
             let found = Address::parse(text);

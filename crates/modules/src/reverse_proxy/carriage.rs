@@ -37,7 +37,8 @@ impl Protocol {
             "httpgrpc" => Ok(Self::HttpGrpc),
             "fastcgi" => Ok(Self::FastCgi),
             _ => {
-                let expected = "http, fastcgi or httpgrpc; other transports are not built into this version";
+                let expected =
+                    "http, fastcgi or httpgrpc; other transports are not built into this version (docs/refused.md)";
                 Err(build.refuse(protocol, expected))
             }
         }

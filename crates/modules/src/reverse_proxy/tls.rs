@@ -63,7 +63,7 @@ struct FilePoolConfig {
 pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
     let written: ProxyTlsConfig = build.parse(value)?;
     if !matches!(written.renegotiation.as_str(), "" | "never") {
-        let expected = "`never`: renegotiation is not built into this version";
+        let expected = "`never`: renegotiation is not built into this version (docs/refused.md)";
         return build.at("renegotiation", |build| Err(build.refuse(written.renegotiation, expected)));
     }
     let server_name = build.template(&written.server_name);
@@ -118,7 +118,8 @@ fn authorities(value: &Value, roots: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -
             build.at("pem_files", |build| files(&pem_files, roots, build))
         }
         provider => {
-            let expected = "inline or file; other sources of authorities are not built into this version";
+            let expected =
+                "inline or file; other sources of authorities are not built into this version (docs/refused.md)";
             build.at("provider", |build| Err(build.refuse(provider, expected)))
         }
     }

@@ -305,7 +305,7 @@ fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Val
             let then = parsed.map_err(|error| format!("humanize: time cannot be parsed: '{data}': {error}"))?;
             Ok(distance((time::OffsetDateTime::now_utc() - then).whole_seconds()).into())
         }
-        ("time", Some(_)) => Err("humanize: layouts of times are not built into this version".into()),
+        ("time", Some(_)) => Err("humanize: layouts of times are not built into this version (docs/refused.md)".into()),
         _ => Err(format!("humanize: found '{form}', expected size or time").into()),
     }
 }

@@ -33,7 +33,8 @@ pub(super) fn templates(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             "extensions" => {
                 line.end()?;
                 if let Some(extension) = line.lines().next() {
-                    return Err(extension.word("'{}' is not built into this version: templates have no extensions"));
+                    return Err(extension
+                        .word("'{}' is not built into this version (docs/refused.md): templates have no extensions"));
                 }
             }
             _ => {

@@ -64,7 +64,9 @@ fn file_system(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// loaded.
 fn redis(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if d.argument().is_some() {
-        return Err(d.word("'{}' is not built into this version; expected no argument, for a single server"));
+        return Err(
+            d.word("'{}' is not built into this version (docs/refused.md); expected no argument, for a single server")
+        );
     }
     let mut redis = Map::new();
     redis.insert("module".into(), "redis".into());
@@ -85,7 +87,9 @@ fn redis(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             | "username"
             | "aes_key" => (*line.only()?.text).into(),
             "sentinel_password" | "master_name" | "route_by_latency" | "route_randomly" => {
-                return Err(line.rule("clusters and Sentinel are not built into this version, only a single server"));
+                return Err(line.rule(
+                    "clusters and Sentinel are not built into this version (docs/refused.md), only a single server",
+                ));
             }
             _ => return Err(line.unknown("unrecognized parameter '{}'", REDIS)),
         };

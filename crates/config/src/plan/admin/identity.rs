@@ -157,7 +157,7 @@ mod tests {
             ),
             (
                 json!({ "issuers": [{ "module": "zero" }] }),
-                ".issuers[0]: no issuance module 'zero' is built into this version",
+                ".issuers[0]: no issuance module 'zero' is built into this version (docs/refused.md)",
             ),
         ] {
             assert_eq!(read(&identity), Err(format!("admin.identity{want}")), "{identity}");

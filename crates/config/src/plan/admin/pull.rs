@@ -268,7 +268,10 @@ mod tests {
                 json!({ "load": 1 }),
                 "load: found '1', expected an object with a 'module' key, as {\"module\": \"http\"}",
             ),
-            (json!({ "load": { "module": "s3" } }), "load: no config_loaders module 's3' is built into this version"),
+            (
+                json!({ "load": { "module": "s3" } }),
+                "load: no config_loaders module 's3' is built into this version (docs/refused.md)",
+            ),
             (
                 json!({ "load": { "module": "http" } }),
                 "load.url: found '', expected a URL that begins with http:// or https://",

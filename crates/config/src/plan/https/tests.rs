@@ -506,7 +506,7 @@ fn challenges_join_a_server_on_the_http_port() {
         json!({ "apps": { "http": { "servers": { "a": secure, "b": { "listen": [":80"], "routes": bad } } } } });
     assert_eq!(
         outcome(&config, &[]),
-        "apps.http.servers.b.routes[0].handle[0]: no handler module 'none' is built into this version"
+        "apps.http.servers.b.routes[0].handle[0]: no handler module 'none' is built into this version (docs/refused.md)"
     );
     let config = |redirects: bool| {
         let mut secure = secure.clone();
@@ -662,7 +662,9 @@ fn session_tickets() {
 
 #[test]
 fn what_is_refused() {
-    let unbuilt = |place: &str, found: &str| format!("{place}: found '{found}', expected nothing: this is not built");
+    let unbuilt = |place: &str, found: &str| {
+        format!("{place}: found '{found}', expected nothing: this is not built (docs/refused.md)")
+    };
     let tls = |tls: Value| json!({ "apps": { "tls": tls } });
     let policy = |policy: Value| tls(json!({ "automation": { "policies": [policy] } }));
     let acme = |mut issuer: Value| {
@@ -673,7 +675,7 @@ fn what_is_refused() {
     for (config, want) in [
         (
             tls(json!({ "automation": { "on_demand": { "permission": { "module": "moon" } } } })),
-            "apps.tls.automation.on_demand.permission.module: no permission module 'moon' is built into this version"
+            "apps.tls.automation.on_demand.permission.module: no permission module 'moon' is built into this version (docs/refused.md)"
                 .to_owned(),
         ),
         (
@@ -691,11 +693,11 @@ fn what_is_refused() {
         ),
         (
             tls(json!({ "session_tickets": { "key_source": { "provider": "moon" } } })),
-            "apps.tls.session_tickets.key_source: no stek module 'moon' is built into this version".to_owned(),
+            "apps.tls.session_tickets.key_source: no stek module 'moon' is built into this version (docs/refused.md)".to_owned(),
         ),
         (
             tls(json!({ "session_tickets": { "key_source": { "provider": "distributed", "storage": { "module": "moon" } } } })),
-            "apps.tls.session_tickets.key_source.storage: no storage module 'moon' is built into this version".to_owned(),
+            "apps.tls.session_tickets.key_source.storage: no storage module 'moon' is built into this version (docs/refused.md)".to_owned(),
         ),
         (
             tls(json!({ "cache": { "capacity": -1 } })),
@@ -708,7 +710,7 @@ fn what_is_refused() {
         ),
         (
             policy(json!({ "get_certificate": [{ "via": "moon" }] })),
-            format!("{at}.get_certificate[0]: no get_certificate module 'moon' is built into this version"),
+            format!("{at}.get_certificate[0]: no get_certificate module 'moon' is built into this version (docs/refused.md)"),
         ),
         (
             policy(json!({ "get_certificate": [{}] })),
@@ -727,12 +729,12 @@ fn what_is_refused() {
         (
             policy(json!({ "storage": { "module": "redis", "client_type": "cluster" } })),
             format!(
-                "{at}.storage.client_type: found 'cluster', expected nothing: clusters and Sentinel are not built, only a single server"
+                "{at}.storage.client_type: found 'cluster', expected nothing: clusters and Sentinel are not built (docs/refused.md), only a single server"
             ),
         ),
         (
             json!({ "apps": { "pki": { "certificate_authorities": { "mine": { "storage": { "module": "moon" } } } } } }),
-            "apps.pki.certificate_authorities.mine.storage: no storage module 'moon' is built into this version".to_owned(),
+            "apps.pki.certificate_authorities.mine.storage: no storage module 'moon' is built into this version (docs/refused.md)".to_owned(),
         ),
         (
             policy(json!({ "key_type": "p521" })),
@@ -740,7 +742,7 @@ fn what_is_refused() {
         ),
         (
             policy(json!({ "issuers": [{ "module": "moon" }] })),
-            format!("{at}.issuers[0]: no issuance module 'moon' is built into this version"),
+            format!("{at}.issuers[0]: no issuance module 'moon' is built into this version (docs/refused.md)"),
         ),
         (
             policy(json!({ "issuers": [{ "module": "zerossl" }] })),
@@ -767,7 +769,7 @@ fn what_is_refused() {
         ),
         (
             acme(json!({ "network_proxy": { "from": "moon" } })),
-            format!("{at}.issuers[0].network_proxy: no network_proxy module 'moon' is built into this version"),
+            format!("{at}.issuers[0].network_proxy: no network_proxy module 'moon' is built into this version (docs/refused.md)"),
         ),
         (
             acme(json!({ "trusted_roots_pem_files": ["a", "b"] })),
@@ -812,7 +814,7 @@ fn redirects_join_a_server_on_the_http_port() {
         (json!([{ "match": [{ "host": ["x"] }], "handle": bad["handle"] }]), 0),
     ] {
         let want = format!(
-            "apps.http.servers.b.routes[{index}].handle[0]: no handler module 'none' is built into this version"
+            "apps.http.servers.b.routes[{index}].handle[0]: no handler module 'none' is built into this version (docs/refused.md)"
         );
         assert_eq!(outcome(&config(routes), &[]), want);
     }

@@ -149,7 +149,10 @@ fn read_verifier(
             "storage" => match loader.certificates.as_slice() {
                 [] => Ok(()),
                 [key, ..] => build.at("certificates[0]", |build| {
-                    Err(build.refuse(key, "files, folders or PEM texts: certificates in storage are not built"))
+                    Err(build.refuse(
+                        key,
+                        "files, folders or PEM texts: certificates in storage are not built (docs/refused.md)",
+                    ))
                 }),
             },
             name => Err(build.error(Problem::UnknownModule { kind: "leaf_cert_loader", name: name.to_owned() })),

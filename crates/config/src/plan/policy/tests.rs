@@ -187,7 +187,9 @@ fn clients() {
 #[test]
 fn what_is_refused() {
     let at = "apps.http.servers.s.tls_connection_policies[0]";
-    let unbuilt = |key: &str, found: &str| format!("{at}.{key}: found '{found}', expected nothing: this is not built");
+    let unbuilt = |key: &str, found: &str| {
+        format!("{at}.{key}: found '{found}', expected nothing: this is not built (docs/refused.md)")
+    };
     for (written, want) in [
         (json!({ "insecure_secrets_log": "x" }), unbuilt("insecure_secrets_log", "\"x\"")),
         (json!({ "match": { "sni_regexp": {} } }), unbuilt("match.sni_regexp", "{}")),
@@ -231,7 +233,9 @@ fn what_is_refused() {
         ),
         (
             json!({ "client_authentication": { "ca": { "provider": "pki_root" } } }),
-            format!("{at}.client_authentication.ca: no ca_pool.source module 'pki_root' is built into this version"),
+            format!(
+                "{at}.client_authentication.ca: no ca_pool.source module 'pki_root' is built into this version (docs/refused.md)"
+            ),
         ),
         (
             json!({ "client_authentication": { "verifiers": [{ "verifier": "leaf" }] } }),
@@ -242,6 +246,6 @@ fn what_is_refused() {
     ] {
         assert_eq!(policy(written).map(drop), Err(want));
     }
-    let want = "apps.http.servers.s.protocols: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet";
+    let want = "apps.http.servers.s.protocols: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet (docs/refused.md)";
     assert_eq!(read(&json!([]), &["h3"], &json!([])).map(drop), Err(want.to_owned()));
 }

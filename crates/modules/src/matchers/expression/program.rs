@@ -334,7 +334,8 @@ impl Compilation<'_, '_> {
                 // Neither matcher nor macro: an ordinary function.
                 let form = if on.is_some() { CallForm::OnValue } else { CallForm::Plain };
                 if !function::is_known(name, form) {
-                    let what = format!("the function '{name}', which is not built into this version,");
+                    let what =
+                        format!("the function '{name}', which is not built into this version (docs/refused.md),");
                     return Err(Mistake::new(at, what).into());
                 }
                 let mut nodes = Vec::new();

@@ -148,7 +148,10 @@ impl Lexer {
         if matches!(ch, 'b' | 'B')
             && (quote_at(self, 1) || (matches!(self.peek(1), Some('r' | 'R')) && quote_at(self, 2)))
         {
-            return Err(Mistake::new(self.place(start), "byte strings (b'…'), which are not built into this version"));
+            return Err(Mistake::new(
+                self.place(start),
+                "byte strings (b'…'), which are not built into this version (docs/refused.md)",
+            ));
         }
         if ch.is_ascii_digit() || (ch == '.' && self.peek(1).is_some_and(|ch| ch.is_ascii_digit())) {
             return self.number();
@@ -194,7 +197,10 @@ impl Lexer {
             }
         }
         if matches!(self.peek(0), Some('u' | 'U')) {
-            return Err(Mistake::new(place, "unsigned numbers, which are not built into this version"));
+            return Err(Mistake::new(
+                place,
+                "unsigned numbers, which are not built into this version (docs/refused.md)",
+            ));
         }
         let kind = match whole {
             true => text.parse().ok().map(TokenKind::Int),
