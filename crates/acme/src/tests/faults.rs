@@ -33,7 +33,7 @@ impl FaultFixture {
             // The order is not repeated with the other challenge.
             tls_alpn: false,
             is_distributed: false,
-            timing: Timing { request: Duration::from_millis(300), poll: PAUSE, download_pause: PAUSE },
+            timing: Timing { request: Duration::from_secs(1), poll: PAUSE, download_pause: PAUSE },
             ..Issuer::default()
         };
         let storage = Arc::new(FileStorage::new(folder.join("storage")));
@@ -78,7 +78,7 @@ async fn a_fault_at_each_request() {
         ("not JSON", InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "{\"status\": \"pend"), ""),
         ("cut", InjectedFault::Cut, ""),
         ("cut in the body", InjectedFault::CutBody, ""),
-        ("hang", InjectedFault::Hang, "0.3 s"),
+        ("hang", InjectedFault::Hang, "1 s"),
     ];
     let bench = FaultFixture::new("each").await;
     let FaultFixture { authority, .. } = &bench;
