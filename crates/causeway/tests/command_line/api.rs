@@ -184,7 +184,7 @@ fn changes_that_are_refused() {
             "\"nope\"",
             500,
             "loading new config: apps.http.servers.a.routes[0].handle[0]: no handler module 'nope' is built into this \
-             version"
+             version (docs/refused.md)"
                 .into(),
         ),
         (
