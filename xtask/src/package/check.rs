@@ -144,14 +144,24 @@ fn units(stage: &mut Stage, house: &House, out: &Path) -> Result<bool, Halt> {
     Ok(true)
 }
 
-/// Fails, with the reason, unless this process may change roots and networks.
+/// Fails, with the reason, unless this process may run commands [`apart`].
 fn need_namespaces() -> Result<(), Halt> {
     if run(Command::new("id").arg("-u"))?.trim() != "0" {
-        return Err(Halt::Lacks("it needs root".to_owned()));
+        return Err(Halt::Nothing("it needs root".to_owned()));
     }
-    match ["unshare", "chroot", "ip"].into_iter().find(|program| tools::find(program).is_none()) {
-        Some(missing) => Err(Halt::Lacks(format!("it needs {missing}"))),
-        None => Ok(()),
+    if let Some(missing) =
+        ["unshare", "chroot", "ip", "curl", "pgrep"].into_iter().find(|name| tools::find(name).is_none())
+    {
+        return Err(Halt::Nothing(format!("it needs {missing}")));
+    }
+    // Root of a container may lack the permission.
+    match run(&mut apart("mount -t proc proc /proc", Path::new("/"))) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let error = error.to_string();
+            let last = error.lines().next_back().unwrap_or_default();
+            Err(Halt::Nothing(format!("no namespaces here: {last}")))
+        }
     }
 }
 
@@ -172,7 +182,7 @@ fn clean_debian(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
     let mmdebstrap = tools::MMDEBSTRAP.need(stage, house)?;
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let Some(suite) = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")) else {
-        return Err(Halt::Lacks("this Debian has no code name".to_owned()));
+        return Err(Halt::Nothing("this Debian has no code name".to_owned()));
     };
     // The program is linked to the libraries of this machine, so the clean Debian is of the same release.
     let archive = house.target.join(format!("clean-debian-{suite}.tar"));
@@ -185,7 +195,10 @@ fn clean_debian(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
         if let Some(sources) = sources() {
             make.arg(sources);
         }
-        stage.run(make)?;
+        if let Err(Halt::Failed(output)) = stage.run(make) {
+            let last = output.lines().rev().find(|line| line.starts_with("E: ")).unwrap_or("mmdebstrap failed");
+            return Err(Halt::Nothing(format!("no clean Debian could be made: {last}")));
+        }
         fs::rename(&part, &archive)?;
     }
     Ok(archive)
@@ -252,7 +265,8 @@ fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
     let root = first.join("root-of-container");
     fs::create_dir_all(root.join("var/lib/causeway"))?;
     fs::create_dir_all(root.join("tmp"))?;
-    install(Path::new("/etc/ssl/certs/ca-certificates.crt"), &first.join("etc/ssl/certs/ca-certificates.crt"), 0o644)?;
+    // This configuration needs no public authority.
+    write(&first.join("etc/ssl/certs/ca-certificates.crt"), "", 0o644)?;
     let program = house.target.join("debug/causeway");
     for library in run(Command::new("ldd").arg(&program))?.split_whitespace().filter(|word| word.starts_with('/')) {
         install(Path::new(library), &root.join(library.trim_start_matches('/')), 0o755)?;
@@ -264,10 +278,8 @@ fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
     fs::copy(house.root.join("packaging/Containerfile"), folder.join("Containerfile"))?;
     fs::copy(house.root.join("packaging/try-container.sh"), folder.join("try-container.sh"))?;
     let mut command = apart(r#"cd "$0" && exec sh try-container.sh"#, &folder);
-    let done = stage.run({
-        command.env("BUILDAH", buildah);
-        command
-    });
+    command.env("BUILDAH", buildah);
+    let done = stage.run(command);
     fs::remove_dir_all(&folder).context("cannot remove the container")?;
     done.map(drop)
 }
