@@ -2,6 +2,7 @@
 //!
 //! It speaks HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows no redirects.
 //!
+//! - `any_certificate`: connections without verification
 //! - `connector`: opens its connections; `proxy`: a network proxy between
 
 use std::fmt;
@@ -16,22 +17,24 @@ use hyper::body::Body as _;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, USER_AGENT};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request, Response, Uri};
-use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{ConfigBuilderExt as _, FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use percent_encoding::percent_decode_str;
 use rustls::client::ResolvesClientCert;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, SignatureScheme};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 
 pub use hyper::{Method, StatusCode};
 pub use proxy::{NetworkProxy, NoProxy, ProxyChoice, ProxyEnvironment};
 
+use any_certificate::AnyCertificate;
 use connector::Connector;
 
+pub(crate) mod any_certificate;
 mod connector;
 mod proxy;
 
@@ -44,6 +47,17 @@ mod tests;
 pub const LIMIT: Duration = Duration::from_secs(30);
 /// The default bound of a response's body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// The servers that a client trusts.
+#[derive(Debug, Clone)]
+pub enum ServerTrust {
+    /// Those with a certificate of an authority that the system trusts.
+    System,
+    /// Those with a certificate of these authorities, in DER.
+    Roots(Vec<Vec<u8>>),
+    /// Any server.
+    Unverified,
+}
 
 /// A client with its roots and limits. Cloning is cheap and shares the connections.
 #[derive(Clone)]
@@ -84,6 +98,38 @@ impl HttpClient {
         Ok(Self::over(config, Connector::new(&ProxyChoice::Direct)?))
     }
 
+    /// Makes a client that trusts these servers, and sends and verifies the name `server_name` instead of the host of each URL. Blocks on disk
+    /// for some milliseconds.
+    ///
+    /// # Errors
+    /// The roots cannot be used, or `server_name` is not a host name.
+    pub fn trusting(trust: &ServerTrust, server_name: Option<&str>) -> Result<Self, HttpError> {
+        let config = match trust {
+            ServerTrust::System => configured(&[])?,
+            ServerTrust::Roots(certificates) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates {
+                    roots.add(CertificateDer::from(&**certificate)).map_err(HttpError::Root)?;
+                }
+                ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
+            }
+            ServerTrust::Unverified => {
+                let builder = ClientConfig::builder().dangerous();
+                builder.with_custom_certificate_verifier(Arc::new(AnyCertificate)).with_no_client_auth()
+            }
+        };
+        let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
+        let connector = Connector::new(&ProxyChoice::Direct)?;
+        Ok(Self::with(match server_name {
+            None => builder.enable_http1().wrap_connector(connector),
+            Some(name) => {
+                let name = ServerName::try_from(name.to_owned()).map_err(|_| HttpError::ServerName(name.to_owned()))?;
+                let resolver = FixedServerNameResolver::new(name);
+                builder.with_server_name_resolver(resolver).enable_http1().wrap_connector(connector)
+            }
+        }))
+    }
+
     /// Makes a client for a server that listens on a Unix socket. The host of its URLs, which are `http` ones, is only a name in requests.
     pub fn unix(socket: &Path) -> Self {
         let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
@@ -92,7 +138,11 @@ impl HttpClient {
 
     fn over(config: ClientConfig, connector: Connector) -> Self {
         let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
-        let client = Client::builder(TokioExecutor::new()).build(builder.wrap_connector(connector));
+        Self::with(builder.wrap_connector(connector))
+    }
+
+    fn with(connector: HttpsConnector<Connector>) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build(connector);
         Self { client, limit: LIMIT, body_bytes_max: BODY_BYTES_MAX }
     }
 
@@ -382,6 +432,10 @@ pub enum HttpError {
     SystemRoots(rustls::Error),
     /// This file contains no root certificates as PEM, or cannot be read.
     Roots(PathBuf),
+    /// A root certificate cannot be used.
+    Root(rustls::Error),
+    /// This is not a host name, or an IP address.
+    ServerName(String),
     /// The connection, the TLS handshake or the response's framing failed.
     Exchange(Box<dyn std::error::Error + Send + Sync>),
     /// The response was not complete after this time.
@@ -404,6 +458,10 @@ impl fmt::Display for HttpError {
             Self::HeaderName(name) => write!(f, "found '{name}', expected the name of a header"),
             Self::SystemRoots(error) => write!(f, "cannot use the system's root certificates: {error}"),
             Self::Roots(path) => write!(f, "{}: found no root certificates, expected a PEM file", path.display()),
+            Self::Root(error) => write!(f, "cannot use a root certificate: {error}"),
+            Self::ServerName(name) => {
+                write!(f, "found the server name '{name}', expected a host name or an IP address")
+            }
             Self::Exchange(error) => {
                 write!(f, "{error}")?;
                 // hyper's own message names the step only. The cause is in its sources.

@@ -40,6 +40,7 @@ mod staples;
 mod storage;
 mod tickets;
 mod tree;
+mod trust_endpoint;
 mod upgrade;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -713,8 +714,7 @@ fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compil
     let logs = open_logs(&config, registry).map_err(|error| LoadFault::Config(error.into()))?;
     let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
-    let loaded = plan::load_with(&config, registry, &|sources, storage| reader.names_of(sources, storage))
-        .map_err(LoadFault::Config)?;
+    let loaded = plan::load_with(&config, registry, &reader).map_err(LoadFault::Config)?;
     acme::check(&loaded.certificates).map_err(LoadFault::Config)?;
     if let Some(identity) = &loaded.admin.identity {
         acme::check(&identity.certificates).map_err(LoadFault::Config)?;

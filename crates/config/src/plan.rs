@@ -20,11 +20,15 @@ mod policy;
 mod server;
 mod storage;
 mod tls;
+mod trusted;
 mod wrappers;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
+use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 use causeway_pipeline::build::{Problem, ServerSpec, Shape};
 use causeway_pipeline::{Build, BuildError, ListenerSpec, MetricsSpec, Plan, Protocols, Registry};
 use serde::Deserialize;
@@ -46,6 +50,7 @@ pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, S
 
 use causeway_pipeline::build::DurationConfig;
 use server::{Prepared, ServerConfig};
+use trusted::TrustedSources;
 
 /// Default of `grace_period`: how long shutdown waits for exchanges in progress.
 const GRACE: Duration = Duration::from_secs(10);
@@ -91,8 +96,75 @@ pub enum LoadError {
 /// Why certificates cannot be loaded, from the caller's loader. One line that names the file.
 pub type CertificateFault = Box<dyn std::error::Error + Send + Sync>;
 
-/// Loads the operator's certificates, some of which may be in the storage, and returns the names that they cover, in any order.
-pub type NamesOf<'a> = &'a dyn Fn(&[CertificateSource], &Storage) -> Result<Vec<String>, CertificateFault>;
+/// Reads the certificates that a configuration names, while it is compiled. Blocks on disk and network. Without an implementation of their
+/// own, the methods are errors.
+pub trait CertificateReader {
+    /// Loads the operator's certificates, some of which may be in the storage, and returns the names that they cover, in any order.
+    ///
+    /// # Errors
+    /// A certificate cannot be loaded.
+    fn load(&self, sources: &[CertificateSource], storage: &Storage) -> Result<Vec<String>, CertificateFault>;
+
+    /// Returns the authorities that the system trusts.
+    ///
+    /// # Errors
+    /// None can be read.
+    fn system(&self) -> Result<CertificateList, CertificateFault> {
+        Err(NOT_READ.into())
+    }
+
+    /// Returns the certificates of a local authority as PEM; creates the authority if it is missing. `usual` is the storage of authorities
+    /// without one of their own.
+    ///
+    /// # Errors
+    /// The authority cannot be read or created.
+    fn authority(
+        &self,
+        authority: &CertificateAuthority,
+        usual: &Storage,
+    ) -> Result<AuthorityCertificates, CertificateFault> {
+        let _ = (authority, usual);
+        Err(NOT_READ.into())
+    }
+
+    /// Returns the value of a key in a storage.
+    ///
+    /// # Errors
+    /// The storage cannot be read, or has no such key.
+    fn stored(&self, storage: &Storage, key: &str) -> Result<Vec<u8>, CertificateFault> {
+        let _ = (storage, key);
+        Err(NOT_READ.into())
+    }
+
+    /// Returns the answer of a server. The URL may be malformed.
+    ///
+    /// # Errors
+    /// The server does not answer with status 200.
+    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateFault> {
+        let _ = (url, tls);
+        Err(NOT_READ.into())
+    }
+}
+
+/// The certificates of a local authority, as PEM.
+#[derive(Debug, Clone)]
+pub struct AuthorityCertificates {
+    /// Its root.
+    pub root: String,
+    /// Its current intermediate.
+    pub intermediate: String,
+}
+
+/// Reads nothing: the configuration's certificates cover no names, and it trusts no sources.
+struct NoReader;
+
+impl CertificateReader for NoReader {
+    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateFault> {
+        Ok(Vec::new())
+    }
+}
+
+const NOT_READ: &str = "the configuration is compiled without its certificates";
 
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -175,13 +247,13 @@ struct MetricsConfig {
 }
 
 /// Compiles a configuration without reading the certificates that it loads. The names that those cover therefore count
-/// as names that need a managed certificate.
+/// as names that need a managed certificate. A pool of trusted authorities outside the configuration and its files is an error.
 ///
 /// # Errors
 /// Returns the first invalid value, with its JSON path, or the first site that needs a certificate from a public
 /// authority.
 pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
-    load_with(json, registry, &|_, _| Ok(Vec::new()))
+    load_with(json, registry, &NoReader)
 }
 
 /// Reads only where a configuration stores certificates and authorities.
@@ -193,17 +265,25 @@ pub fn load_storage(json: &Value, registry: &Registry) -> Result<Storage, LoadEr
     Ok(storage::read(written, &mut Build::new(registry))?)
 }
 
-/// Compiles a configuration; `names_of` reads the certificates that it loads. Blocks on files and on name resolution.
+/// Compiles a configuration; `reader` reads the certificates that it names. Blocks on files, on name resolution and on the reader.
 ///
 /// # Errors
 /// As [`load`]; also if a certificate cannot be loaded.
-pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Result<Loaded, LoadError> {
+pub fn load_with(json: &Value, registry: &Registry, reader: &dyn CertificateReader) -> Result<Loaded, LoadError> {
     let mut build = Build::new(registry);
     let config: RootConfig = if json.is_null() { RootConfig::default() } else { parse(json, &build)? };
     let (admin, storage) = admin::read(&config, &mut build)?;
     let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
     let mut authorities = pki::read(config.apps.pki.as_ref(), &mut build)?;
     build.at("apps.http", |build| pki::serve(&json["apps"]["http"], &mut authorities, build))?;
+    let uses_local = Rc::new(Cell::new(false));
+    let trusted = TrustedSources {
+        reader,
+        storage: storage.clone(),
+        authorities: authorities.clone(),
+        uses_local: Rc::clone(&uses_local),
+    };
+    build.set_trust_reader(trusted.into_reader());
     tls.presented = client_certificates::names(&json["apps"]["http"], &mut build);
     if let Some(cache) = &config.apps.cache {
         build.set_app("cache", cache.clone());
@@ -227,7 +307,7 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     let admin = admin.with_identity(config.admin.as_ref(), &tls, &authorities, &mut build)?;
     let has_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
     let others = if has_challenges { https::OtherChallenges::Some } else { https::OtherChallenges::None };
-    let loaded = names_of(&tls.sources, &storage).map_err(LoadError::Certificates)?;
+    let loaded = reader.load(&tls.sources, &storage).map_err(LoadError::Certificates)?;
     let unbuilt = http.servers.iter().filter(|(_, server)| server.names_http3());
     let mut notes: Vec<_> = unbuilt
         .map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; serving its other protocols"))
@@ -242,6 +322,9 @@ pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Re
     notes.extend(tls.automation.notes());
     let Served { listeners, managed, public, on_demand } =
         serve(servers, &surroundings, &mut authorities, &mut notes, &mut build)?;
+    if uses_local.get() {
+        pki::add_local(&mut authorities);
+    }
     let certificates = Certificates {
         dns_providers: tls.automation.dns_providers().cloned().collect(),
         acme_issuers: tls.automation.acme_issuers(),

@@ -8,6 +8,7 @@ mod duration;
 mod metered;
 mod names;
 mod shape;
+pub mod trust_pool;
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -29,6 +30,7 @@ use crate::trust::{Confusable, FetchedRanges, FetchedTable, Trust};
 use crate::worker::Worker;
 
 use names::RouteNames;
+use trust_pool::TrustReader;
 
 pub use duration::{DurationConfig, go_duration, nanoseconds};
 use shape::ModuleShape;
@@ -221,6 +223,8 @@ pub struct Build<'r> {
     reads_body: bool,
     /// Modules whose routes are not counted.
     uncounted: &'static [&'static str],
+    /// `None`: sources of trusted certificates outside the configuration are refused.
+    trust_reader: Option<TrustReader<'r>>,
 }
 
 impl<'r> Build<'r> {
@@ -240,6 +244,7 @@ impl<'r> Build<'r> {
             names: RouteNames::default(),
             reads_body: false,
             uncounted: &[],
+            trust_reader: None,
         }
     }
 
@@ -318,6 +323,15 @@ impl<'r> Build<'r> {
         Template::compile(source, Unknown::Written, self)
     }
 
+    /// Replaces the placeholders whose values are known at load (environment, files, system). A text with any other placeholder is returned
+    /// unchanged.
+    pub fn known(&mut self, text: &str) -> String {
+        if !text.contains('{') {
+            return text.to_owned();
+        }
+        self.template(text).literal().map_or_else(|| text.to_owned(), str::to_owned)
+    }
+
     /// Returns the slot of the variable that `vars` sets and `{http.vars.NAME}` reads. One name has one slot.
     pub fn variable(&mut self, name: &str) -> VarId {
         self.slot(&format!("{VARIABLES}{name}"))
@@ -378,6 +392,11 @@ impl<'r> Build<'r> {
     /// Returns the settings of an app.
     pub fn app(&self, name: &str) -> Option<&Value> {
         self.apps.get(name)
+    }
+
+    /// Sets the function that reads the sources of trusted certificates outside the configuration.
+    pub fn set_trust_reader(&mut self, read: TrustReader<'r>) {
+        self.trust_reader = Some(read);
     }
 
     /// Returns the metrics of the server that will run the plan.

@@ -8,10 +8,9 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs as provider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -22,6 +21,7 @@ use super::problem::Problem;
 use super::{ChallengeKind, Ports};
 use crate::challenge::server_name;
 use crate::dns::{Resolvers, absolute};
+use crate::http::any_certificate::AnyCertificate;
 use crate::http::{HttpClient, HttpError, HttpRequest, StatusCode};
 
 /// Concurrent validations of the process.
@@ -119,11 +119,13 @@ impl Validation {
         let host = self.identifier.base();
         let failed = |error: &dyn std::fmt::Display| connection(format!("{host}: {error}"));
         let stream = TcpStream::connect((host.as_str(), self.ports.tls_alpn)).await.map_err(|error| failed(&error))?;
+        // The certificate is self-signed, and its proof is the digest in an extension that is critical, which the verifiers of rustls refuse
+        // to parse.
         let mut config = ClientConfig::builder_with_provider(Arc::new(provider::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| Problem::internal(&error))?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyChain))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate))
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
         let name = ServerName::try_from(name).map_err(|error| Problem::internal(&error))?;
@@ -189,44 +191,4 @@ async fn shake(mut session: ClientConnection, mut stream: TcpStream) -> std::io:
         }
     }
     Ok(session)
-}
-
-/// Accepts every chain and signature. The certificate is self-signed, and its proof is the digest in an extension that is critical, which
-/// the verifiers of rustls refuse to parse.
-#[derive(Debug)]
-struct AnyChain;
-
-impl ServerCertVerifier for AnyChain {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider::default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }

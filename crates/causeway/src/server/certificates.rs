@@ -15,11 +15,12 @@ use causeway_certs::{
     Managed, NameRecord, OcspPolicy, PairFiles, SharedStorage, SignatureAlgorithm, Store,
 };
 use causeway_config::plan::{
-    self, CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyAlgorithm,
-    KeyKind, ManagedName, SignedName, StorageCleaning,
+    self, AuthorityCertificates, CertificateAuthority, CertificateFault, CertificateFiles, CertificateReader,
+    CertificateSource, Certificates, KeyAlgorithm, KeyKind, ManagedName, SignedName, StorageCleaning,
 };
 use causeway_engine::certificate::CertifiedKey;
 use causeway_engine::{ObtainedCertificate, SessionTickets, SoughtCertificate};
+use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 use tokio::task::AbortHandle;
 
 use super::acme::{self, Attempt, Order, Renewals, blocking};
@@ -56,12 +57,22 @@ impl<'d> Reader<'d> {
         Self { data, read: RefCell::default() }
     }
 
-    /// Reads the certificates of `sources` and returns the names in them.
-    pub(super) fn names_of(
+    fn trusted_authority(
         &self,
-        sources: &[CertificateSource],
-        storage: &plan::Storage,
-    ) -> Result<Vec<String>, CertificateFault> {
+        written: &CertificateAuthority,
+        usual: &plan::Storage,
+    ) -> Result<Authority, causeway_certs::Error> {
+        let storages = Storages::open(storage::open(usual, self.data)?, written.storage.iter(), self.data)?;
+        Authority::open(authority(written, &storages), storages.usual(), SystemTime::now())
+    }
+
+    pub(super) fn into_read(self) -> Vec<Certificate> {
+        self.read.into_inner()
+    }
+}
+
+impl CertificateReader for Reader<'_> {
+    fn load(&self, sources: &[CertificateSource], storage: &plan::Storage) -> Result<Vec<String>, CertificateFault> {
         // Opened only if needed: a server's settings may name files that are not there.
         let is_stored = sources.iter().any(|source| matches!(source, CertificateSource::Stored { .. }));
         let storage = is_stored.then(|| storage::open(storage, self.data)).transpose()?;
@@ -72,8 +83,31 @@ impl<'d> Reader<'d> {
         Ok(names)
     }
 
-    pub(super) fn into_read(self) -> Vec<Certificate> {
-        self.read.into_inner()
+    fn system(&self) -> Result<CertificateList, CertificateFault> {
+        let found = rustls_native_certs::load_native_certs();
+        if found.certs.is_empty() {
+            let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+            return Err(format!("the system has no trusted authorities: {}", reasons.join("; ")).into());
+        }
+        Ok(found.certs.iter().map(|certificate| certificate.to_vec()).collect())
+    }
+
+    fn authority(
+        &self,
+        written: &CertificateAuthority,
+        usual: &plan::Storage,
+    ) -> Result<AuthorityCertificates, CertificateFault> {
+        let authority = self.trusted_authority(written, usual)?;
+        Ok(AuthorityCertificates { root: authority.root_pem(), intermediate: authority.intermediate_pem() })
+    }
+
+    fn stored(&self, storage: &plan::Storage, key: &str) -> Result<Vec<u8>, CertificateFault> {
+        let storage = storage::open(storage, self.data)?;
+        storage.load(key)?.ok_or_else(|| format!("{}: not in the storage", storage.place(key)).into())
+    }
+
+    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateFault> {
+        super::trust_endpoint::fetch(url, tls)
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::process::Command;
 
-use crate::client::get;
+use serde_json::{Value, json};
+
+use crate::client::{ReceivedResponse, get};
 use crate::http2::program;
-use crate::process::Folder;
+use crate::process::{Folder, ServerProcess};
 
 const CADDYFILE: &str = "{
 	skip_install_trust
@@ -106,4 +108,117 @@ fn the_proxy_presents_a_managed_certificate() {
     let mut server = proxy("proxy.example.com");
     assert_eq!(get(server.port(), "/").status, 502);
     server.line_with("TLS handshake: it requests a certificate, and there is none for 'proxy.example.com' yet");
+}
+
+/// The options of both servers.
+const OPTIONS: &str = "auto_https disable_redirects";
+
+/// Starts a site that requires a client certificate of an authority in `pool`, and a proxy that presents one of the local authority and
+/// trusts `upstream_pool`. Returns the proxy's response.
+fn through_both(folder: &Folder, options: &str, pool: &str, upstream_pool: &str) -> ReceivedResponse {
+    let options = format!("{OPTIONS}\n{options}");
+    folder.write("Caddyfile", site(&options, pool));
+    let upstream = folder.start(&["run"]);
+    through(folder, &options, &upstream, upstream_pool)
+}
+
+/// As [`through_both`], with a site that accepts only the client certificates of `verifier`.
+fn through_json(folder: &Folder, verifier: &Value) -> ReceivedResponse {
+    folder.write("Caddyfile", site(OPTIONS, "pki_root local"));
+    let adapted = folder.output(&["adapt"]);
+    let mut config: Value = serde_json::from_slice(&adapted.stdout).unwrap();
+    let policy = &mut config["apps"]["http"]["servers"]["srv0"]["tls_connection_policies"][0];
+    policy["client_authentication"]["verifiers"] = json!([verifier]);
+    folder.write("site.json", config.to_string());
+    let upstream = folder.start(&["run", "--config", "site.json"]);
+    through(folder, OPTIONS, &upstream, "pki_root local")
+}
+
+fn site(options: &str, pool: &str) -> String {
+    let client_auth = format!("client_auth {{\nmode require_and_verify\ntrust_pool {pool}\n}}\n");
+    format!("{{\n{options}\n}}\nlocalhost:0 {{\ntls internal {{\n{client_auth}}}\nrespond {{tls_client_issuer}}\n}}\n")
+}
+
+fn through(folder: &Folder, options: &str, upstream: &ServerProcess, pool: &str) -> ReceivedResponse {
+    let upstream_pool = format!("tls_trust_pool {pool}");
+    let transport = format!("transport http {{\n{upstream_pool}\ntls_client_auth client.internal\n}}\n");
+    let proxy = format!("reverse_proxy https://localhost:{} {{\n{transport}}}\n", upstream.port());
+    folder.write("Proxy", format!("{{\n{options}\n}}\nhttp://localhost:0 {{\n{proxy}}}\n"));
+    let server = folder.start(&["run", "--config", "Proxy", "--adapter", "caddyfile"]);
+    get(server.port(), "/")
+}
+
+// Caddy's modules `tls.ca_pool.source.NAME`, for both sides of a connection between two servers that share a storage.
+#[test]
+fn pools_of_trusted_authorities() {
+    let folder = Folder::with(&[(
+        "Site",
+        "http://localhost:0 {\nroot .local/share/causeway/pki/authorities/local\nfile_server\n}\n",
+    )]);
+    let site = folder.start(&["run", "--config", "Site", "--adapter", "caddyfile"]);
+    let sent = format!("http {{\nendpoints http://localhost:{}/root.crt\n}}", site.port());
+    let stored = "storage {\nkeys pki/authorities/local/root.crt\n}";
+    let combined = format!("combined {{\nsource {stored}\nsource pki_intermediate local\n}}");
+    for (pool, upstream_pool) in [
+        ("pki_root local", "pki_root local"),
+        ("pki_intermediate local", stored),
+        (stored, &*combined),
+        (&*combined, "pki_intermediate local"),
+        (&*sent, &*sent),
+    ] {
+        let response = through_both(&folder, "", pool, upstream_pool);
+        let want = (200, "CN=Causeway Local Authority - ECC Intermediate");
+        assert_eq!((response.status, &*response.body), want, "{pool} {upstream_pool}");
+    }
+    // A pool without the peer's authority: the site refuses the proxy, and the proxy refuses the site.
+    let other = "pki {\nca other {\nname Other\n}\n}";
+    for (pool, upstream_pool) in [("pki_root other", "pki_root local"), ("pki_root local", "pki_root other")] {
+        let response = through_both(&folder, other, pool, upstream_pool);
+        assert_eq!(response.status, 502, "{pool} {upstream_pool}");
+    }
+    // Single certificates in the storage: the client's own, and another one.
+    for (name, want) in [("client.internal", 200), ("localhost", 502)] {
+        let key = format!("certificates/local/{name}/{name}.crt");
+        // As in Caddy, only JSON has this loader.
+        let loader = json!({ "loader": "storage", "certificates": [key] });
+        let verifier = json!({ "verifier": "leaf", "leaf_certs_loaders": [loader] });
+        let response = through_json(&folder, &verifier);
+        assert_eq!(response.status, want, "{key} {}", response.body);
+    }
+}
+
+// A pool's sources must be readable when the configuration is loaded: the message has the place and the reason.
+#[test]
+fn pools_that_cannot_be_read() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = Folder::with(&[(
+        "Site",
+        "http://localhost:0 {\nrespond /text text\nerror /missing 404\nredir /loop /loop\n}\n",
+    )]);
+    let site = folder.start(&["run", "--config", "Site", "--adapter", "caddyfile"]);
+    let port = site.port();
+    let slow =
+        format!("http {{\nendpoints https://{}\ntls {{\nhandshake_timeout 50ms\n}}\n}}", silent.local_addr().unwrap());
+    for (pool, want) in [
+        (
+            "pki_root other".to_owned(),
+            "4:21: found 'other', expected 'local', or an authority that the option `pki` names",
+        ),
+        ("storage pki/x".to_owned(), "4:20: found 'pki/x', expected a source of certificates that can be read: "),
+        (format!("http http://localhost:{port}/missing"), "/missing: found the status 404, expected 200"),
+        (format!("http http://u:p@localhost:{port}/loop"), "/loop: more than 10 redirects"),
+        (format!("http http://localhost:{port}/text"), "/text', expected certificates as PEM"),
+        (
+            "http nonsense".to_owned(),
+            "4:17: found 'nonsense', expected a source of certificates that can be read: found the URL 'nonsense'",
+        ),
+        (slow, "no complete response after 0.05 s"),
+    ] {
+        let caddyfile = format!("localhost:0 {{\ntls internal {{\nclient_auth {{\ntrust_pool {pool}\n}}\n}}\n}}\n");
+        folder.write("Caddyfile", caddyfile);
+        let output = folder.output(&["validate"]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let is_right = stderr.contains(want) && stderr.contains("Caddyfile:") && !stderr.contains("u:p");
+        assert!(!output.status.success() && is_right, "{pool}: {stderr}");
+    }
 }

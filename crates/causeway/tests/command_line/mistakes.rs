@@ -360,19 +360,11 @@ fn a_port_in_use() {
 /// Features that `adapt` translates, or that Caddy has, and this version refuses: the message names the page with the reasons.
 #[test]
 fn refused_features() {
-    let authorities = |pool: &str| {
-        format!("example.com {{\n\ttls internal {{\n\t\tclient_auth {{\n\t\t\ttrust_pool {pool}\n\t\t}}\n\t}}\n}}\n")
-    };
     let transport = |option: &str| {
         format!(":80 {{\n\treverse_proxy https://a {{\n\t\ttransport http {{\n\t\t\t{option}\n\t\t}}\n\t}}\n}}\n")
     };
     let options = |option: &str| format!("{{\n\t{option}\n}}\nhttp://example.com {{\n\trespond a\n}}\n");
     for caddyfile in [
-        authorities("pki_root local"),
-        authorities("pki_intermediate local"),
-        authorities("storage {\n\t\t\t\tkeys a\n\t\t\t}"),
-        authorities("http {\n\t\t\t\tendpoints https://a/b\n\t\t\t}"),
-        transport("tls_trust_pool pki_root local"),
         transport("tls_renegotiation once"),
         transport("versions 3"),
         options("ech a.example.com {\n\t\tdns cloudflare x\n\t}"),

@@ -4,8 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket, UnixAddress};
 
-use super::tls::known;
-
 const EXPECTED: &str = "[tcp/]host:port or [tcp/]host:first-last";
 
 /// Parses the addresses of a `listen` list. Each element of the result is one written address with its port range
@@ -21,7 +19,7 @@ pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Ve
 /// Parses one address: of TCP, of a Unix socket, or the number of an inherited socket. Placeholders that are constant while a configuration runs, such as
 /// `{env.NAME}`, are replaced first, as in Caddy.
 pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
-    let text = &known(text, build);
+    let text = &build.known(text);
     let Some((network, number)) = text.split_once('/') else { return tcp(text, build) };
     match &*network.to_ascii_lowercase() {
         "unix" => return Ok(vec![unix(number).map_err(|expected| build.refuse(&**text, expected))?.into()]),

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::LoadError;
 use super::certificates::{CertificateAuthority, ManagedName, PublicIssuer, PublicName};
-use super::pki::LOCAL;
-use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii, known, matches_wildcard};
+use super::pki::{KNOWN_AUTHORITY, LOCAL, add_local};
+use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii, matches_wildcard};
 use crate::names;
 pub use on_demand::{OnDemand, SignedName};
 pub(super) use redirects::{Inserted, Remaining, SERVER as REDIRECTS};
@@ -89,7 +89,7 @@ impl HttpsServer<'_> {
         let routes = self.routes.as_array().into_iter().flatten();
         let sets = routes.filter_map(|route| route.get("match")?.as_array()).flatten();
         let hosts = sets.filter_map(|set| set.get("host")?.as_array()).flatten().filter_map(Value::as_str);
-        hosts.map(|host| known(host, build)).filter(|host| !self.automatic.skip.contains(host)).collect()
+        hosts.map(|host| build.known(host)).filter(|host| !self.automatic.skip.contains(host)).collect()
     }
 }
 
@@ -242,12 +242,6 @@ fn managed(
     Ok((managed, public))
 }
 
-fn add_local(authorities: &mut Vec<CertificateAuthority>) {
-    if !authorities.iter().any(|known| known.id == LOCAL) {
-        authorities.push(CertificateAuthority::new(LOCAL));
-    }
-}
-
 /// Selects the authorities that sign a name's certificate.
 fn signed(name: String, automation: &Automation) -> SignedName {
     let (policy, issuer) = issuer(&name, automation);
@@ -313,8 +307,7 @@ fn check_authorities(tls: &Tls, authorities: &[CertificateAuthority], build: &mu
             let Issuer::Internal { authority, .. } = issuer else { continue };
             if authority != LOCAL && !authorities.iter().any(|known| known.id == *authority) {
                 let place = format!("apps.tls.automation.policies[{policy_index}].issuers[{index}].ca");
-                let expected = "'local', or an authority that the option `pki` names";
-                return build.at(place, |build| Err(build.refuse(authority, expected)));
+                return build.at(place, |build| Err(build.refuse(authority, KNOWN_AUTHORITY)));
             }
         }
     }

@@ -16,6 +16,8 @@ use causeway_pipeline::build::DurationConfig;
 
 /// The ID of the default authority, which exists without being configured.
 pub(super) const LOCAL: &str = "local";
+/// The expectation of messages about other ids.
+pub(super) const KNOWN_AUTHORITY: &str = "'local', or an authority that the option `pki` names";
 /// Caddy's default of an intermediate's lifetime.
 const INTERMEDIATE_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -109,6 +111,13 @@ pub(super) fn serve(
         }
     }
     Ok(())
+}
+
+/// Adds the local authority, unless it is configured.
+pub(super) fn add_local(authorities: &mut Vec<CertificateAuthority>) {
+    if !authorities.iter().any(|known| known.id == LOCAL) {
+        authorities.push(CertificateAuthority::new(LOCAL));
+    }
 }
 
 impl AuthorityConfig {

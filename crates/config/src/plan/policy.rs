@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::certificates::CertificateSelection;
 use super::refuse;
-use super::tls::{ascii, known};
+use super::tls::ascii;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -183,7 +183,7 @@ impl PolicyMatchersConfig {
 pub(super) fn ranges(key: &str, written: &[String], build: &mut Build<'_>) -> Result<Vec<IpNet>, BuildError> {
     let mut ranges = Vec::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
-        let text = known(text, build);
+        let text = build.known(text);
         let range = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let bad = |build: &mut Build<'_>| Err(build.refuse(&*text, "an IP address, or a network such as 10.0.0.0/8"));
         ranges.push(match range {

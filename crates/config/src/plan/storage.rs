@@ -9,8 +9,6 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tls::known;
-
 /// Where certificates and authorities are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
@@ -205,17 +203,17 @@ impl RedisConfig {
         let db = match &self.db {
             None => 0,
             Some(NumberConfig::Number(db)) => *db,
-            Some(NumberConfig::Text(text)) => match &*known(text, build) {
+            Some(NumberConfig::Text(text)) => match &*build.known(text) {
                 "" => 0,
                 text => number(text, "db", "the number of a database, such as 0", build)?,
             },
         };
-        let timeout = match &*known(&self.timeout, build) {
+        let timeout = match &*build.known(&self.timeout) {
             // As in the plugin, 0 is the default too.
             "" | "0" => None,
             text => Some(number(text, "timeout", "a number of seconds, such as 5", build)?),
         };
-        let key_prefix = match known(&self.key_prefix, build) {
+        let key_prefix = match build.known(&self.key_prefix) {
             empty if empty.is_empty() => "caddy".to_owned(),
             prefix => prefix,
         };
@@ -223,7 +221,7 @@ impl RedisConfig {
             let expected = "names with single slashes between them, such as caddy";
             return build.at("key_prefix", |build| Err(build.refuse(key_prefix, expected)));
         }
-        let encryption_key = known(&self.encryption_key, build);
+        let encryption_key = build.known(&self.encryption_key);
         if !encryption_key.is_empty() && encryption_key.len() < 32 {
             let found = format!("{} bytes", encryption_key.len());
             return build.at("encryption_key", |build| Err(build.refuse(found, "at least 32 bytes")));
@@ -231,7 +229,7 @@ impl RedisConfig {
         let compression = match &self.compression {
             None | Some(CompressionConfig::Switch(false)) => RedisCompression::None,
             Some(CompressionConfig::Switch(true)) => RedisCompression::Flate,
-            Some(CompressionConfig::Text(text)) => match &*known(text, build) {
+            Some(CompressionConfig::Text(text)) => match &*build.known(text) {
                 "" | "false" => RedisCompression::None,
                 "flate" | "true" => RedisCompression::Flate,
                 "zlib" => RedisCompression::Zlib,
@@ -241,8 +239,8 @@ impl RedisConfig {
         Ok(RedisServer {
             host,
             port,
-            username: known(&self.username, build),
-            password: Secret(known(&self.password, build)),
+            username: build.known(&self.username),
+            password: Secret(build.known(&self.password)),
             db,
             timeout: timeout.map(|seconds| Duration::from_secs(seconds.into())),
             key_prefix,
@@ -274,7 +272,7 @@ impl RedisConfig {
         let one =
             |key: &str, values: &Option<Vec<String>>, default: &str, build: &mut Build<'_>| match values.as_deref() {
                 None | Some([]) => Ok(default.to_owned()),
-                Some([one]) => Ok(known(one, build)),
+                Some([one]) => Ok(build.known(one)),
                 Some(several) => {
                     let found = format!("{} values", several.len());
                     build.at(key, |build| Err(build.refuse(found, "one: clusters are not built (docs/refused.md)")))
@@ -297,7 +295,7 @@ impl RedisConfig {
     }
 
     fn tls(&self, build: &mut Build<'_>) -> Result<Option<RedisTlsSettings>, BuildError> {
-        let (pem, path) = (known(&self.tls_server_certs_pem, build), known(&self.tls_server_certs_path, build));
+        let (pem, path) = (build.known(&self.tls_server_certs_pem), build.known(&self.tls_server_certs_path));
         let roots = match (pem.is_empty(), path.is_empty()) {
             (true, true) => RedisRoots::System,
             (false, true) => RedisRoots::Pem(pem),

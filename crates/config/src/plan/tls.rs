@@ -168,7 +168,7 @@ impl CacheConfig {
 
 impl CertificateFilesConfig {
     fn check_format(&self, place: String, build: &mut Build<'_>) -> Result<(), BuildError> {
-        let format = known(&self.format, build);
+        let format = build.known(&self.format);
         if matches!(&*format, "" | "pem") {
             return Ok(());
         }
@@ -182,47 +182,37 @@ impl CertificatesConfig {
         for (index, pair) in self.load_files.iter().enumerate() {
             pair.check_format(format!("load_files[{index}]"), build)?;
             sources.push(CertificateSource::Files {
-                certificate: known(&pair.certificate, build).into(),
-                key: known(&pair.key, build).into(),
-                tags: pair.tags.iter().map(|tag| known(tag, build)).collect(),
+                certificate: build.known(&pair.certificate).into(),
+                key: build.known(&pair.key).into(),
+                tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),
             });
         }
         for folder in &self.load_folders {
-            sources.push(CertificateSource::Folder(known(folder, build).into()));
+            sources.push(CertificateSource::Folder(build.known(folder).into()));
         }
         for (index, pair) in self.load_pem.iter().enumerate() {
             sources.push(CertificateSource::Pem {
                 place: format!("apps.tls.certificates.load_pem[{index}]"),
-                certificate: known(&pair.certificate, build),
-                key: known(&pair.key, build),
-                tags: pair.tags.iter().map(|tag| known(tag, build)).collect(),
+                certificate: build.known(&pair.certificate),
+                key: build.known(&pair.key),
+                tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),
             });
         }
         for (index, pair) in self.load_storage.pairs.iter().enumerate() {
             pair.check_format(format!("load_storage.pairs[{index}]"), build)?;
             sources.push(CertificateSource::Stored {
-                certificate: known(&pair.certificate, build),
-                key: known(&pair.key, build),
-                tags: pair.tags.iter().map(|tag| known(tag, build)).collect(),
+                certificate: build.known(&pair.certificate),
+                key: build.known(&pair.key),
+                tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),
             });
         }
         Ok(sources)
     }
 }
 
-/// Replaces the placeholders that are known at load time (environment, files, system). A text with any other
-/// placeholder is returned unchanged.
-pub(super) fn known(text: &str, build: &mut Build<'_>) -> String {
-    if !text.contains('{') {
-        return text.to_owned();
-    }
-    let template = build.template(text);
-    template.literal().map_or_else(|| text.to_owned(), str::to_owned)
-}
-
 /// A host in lower-case ASCII, the form that certificates and clients use. Fails if IDNA does not allow it.
 pub(super) fn ascii(host: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
-    let host = known(host, build);
+    let host = build.known(host);
     match punycode::to_ascii(&host) {
         Some(ascii) => Ok(ascii.to_ascii_lowercase()),
         None => Err(build.refuse(host, punycode::EXPECTED)),

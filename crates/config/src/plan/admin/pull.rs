@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use super::super::certificates::CertificateFiles;
 use super::super::storage::Secret;
-use super::super::tls::known;
 
 /// Headers that belong to the connection or to the body, which is empty.
 const HEADERS_OF_FRAMING: [&str; 4] = ["connection", "content-length", "transfer-encoding", "upgrade"];
@@ -109,12 +108,12 @@ pub(super) fn read(
 
 impl HttpLoaderConfig {
     fn read(&self, has_identity: bool, build: &mut Build<'_>) -> Result<HttpLoader, BuildError> {
-        let method = match known(&self.method, build) {
+        let method = match build.known(&self.method) {
             method if method.is_empty() => "GET".to_owned(),
             method if is_token(&method) => method,
             method => return build.at("method", |build| Err(build.refuse(method, "a method such as GET"))),
         };
-        let url = known(&self.url, build);
+        let url = build.known(&self.url);
         if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
             let expected = "a URL that begins with http:// or https://";
             return build.at("url", |build| Err(build.refuse(url, expected)));
@@ -128,21 +127,21 @@ impl HttpLoaderConfig {
             url,
             headers: build.at("header", |build| self.headers(build))?,
             limit: limit.filter(|limit| !limit.is_zero()),
-            adapter: known(&self.adapter, build),
+            adapter: build.known(&self.adapter),
             credentials: build.at("tls", |build| tls.credentials(has_identity, build))?,
-            roots: tls.root_ca_pem_files.iter().map(|path| known(path, build).into()).collect(),
+            roots: tls.root_ca_pem_files.iter().map(|path| build.known(path).into()).collect(),
         })
     }
 
     fn headers(&self, build: &mut Build<'_>) -> Result<Vec<(String, Secret)>, BuildError> {
         let mut headers = Vec::new();
         for (written, values) in &self.header {
-            let name = known(written, build);
+            let name = build.known(written);
             if !is_token(&name) || HEADERS_OF_FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
                 return Err(build.refuse(name, "the name of a header that does not frame the request"));
             }
             for (index, value) in values.iter().enumerate() {
-                let value = known(value, build);
+                let value = build.known(value);
                 if value.chars().any(|ch| ch.is_control() && ch != '\t') {
                     // Not the value, which may be a secret.
                     let found = "a control character";
@@ -166,8 +165,8 @@ impl LoaderTlsConfig {
             }
             (false, _) => {}
         }
-        let certificate = known(&self.client_certificate_file, build);
-        let key = known(&self.client_certificate_key_file, build);
+        let certificate = build.known(&self.client_certificate_file);
+        let key = build.known(&self.client_certificate_key_file);
         match (certificate.is_empty(), key.is_empty()) {
             (true, true) => Ok(LoaderCredentials::Anonymous),
             (false, false) => Ok(LoaderCredentials::Files(CertificateFiles {

@@ -4,8 +4,8 @@ use causeway_pipeline::{Context, Handler, Registry, Step};
 use serde_json::json;
 
 use super::super::{
-    AcmeIssuer, CertificateGetter, DnsChallenge, DnsProvider, Loaded, PropagationLimit, ProxySetting, PublicIssuer,
-    Secret, Storage, TicketKeySource, load_with,
+    AcmeIssuer, CertificateFault, CertificateGetter, CertificateReader, CertificateSource, DnsChallenge, DnsProvider,
+    Loaded, PropagationLimit, ProxySetting, PublicIssuer, Secret, Storage, TicketKeySource, load_with,
 };
 use super::*;
 
@@ -26,9 +26,17 @@ impl Handler for Challenge {
 }
 
 fn read(config: &Value, loaded: &[&str]) -> Result<Loaded, String> {
-    let names_of =
-        |_: &[super::super::CertificateSource], _: &Storage| Ok(loaded.iter().map(|&name| name.to_owned()).collect());
-    load_with(config, &registry(), &names_of).map_err(|error| error.to_string())
+    load_with(config, &registry(), &LoadedNames(Ok(loaded))).map_err(|error| error.to_string())
+}
+
+/// A reader whose certificates cover these names, or cannot be loaded.
+struct LoadedNames<'n>(Result<&'n [&'n str], &'n str>);
+
+impl CertificateReader for LoadedNames<'_> {
+    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateFault> {
+        let names = self.0.map_err(str::to_owned)?;
+        Ok(names.iter().map(|&name| name.to_owned()).collect())
+    }
 }
 
 /// Lists the addresses, with suffix `s` if served over TLS, then the managed names with their authorities.
@@ -795,7 +803,7 @@ fn what_is_refused() {
     ] {
         assert_eq!(outcome(&config, &[]), want);
     }
-    let fails = |_: &[super::super::CertificateSource], _: &Storage| Err("a.crt: found no certificate".into());
+    let fails = LoadedNames(Err("a.crt: found no certificate"));
     let error = load_with(&json!({}), &registry(), &fails).err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("a.crt: found no certificate"));
 }

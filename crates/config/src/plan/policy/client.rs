@@ -1,24 +1,22 @@
 //! `client_authentication`: the certificates that clients must present.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
 use causeway_pipeline::build::Problem;
+use causeway_pipeline::build::trust_pool::{
+    CertificateList, base64_certificates, each, pem_certificates, pem_file_certificates, pem_files_certificates,
+    stored_certificates, trust_pool,
+};
 use causeway_pipeline::{Build, BuildError, ClientAuthentication, ClientAuthenticationMode};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-use super::known;
-
-const BASE64_DER: &str = "a certificate as DER in base64";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClientAuthConfig {
     #[serde(default)]
-    ca: Option<Map<String, Value>>,
+    ca: Option<Value>,
     #[serde(default)]
     trusted_ca_certs: Vec<String>,
     #[serde(default)]
@@ -29,18 +27,6 @@ pub(super) struct ClientAuthConfig {
     verifiers: Vec<Map<String, Value>>,
     #[serde(default)]
     mode: String,
-}
-
-/// `ca`: a pool of trusted authorities, from either of the two providers.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrustPoolConfig {
-    #[serde(rename = "provider")]
-    _provider: String,
-    #[serde(default)]
-    trusted_ca_certs: Vec<String>,
-    #[serde(default)]
-    pem_files: Vec<String>,
 }
 
 /// The verifier `leaf`.
@@ -61,8 +47,11 @@ struct LeafLoaderConfig {
     files: Vec<String>,
     #[serde(default)]
     folders: Vec<String>,
+    /// PEM texts, or their keys in the storage.
     #[serde(default)]
     certificates: Vec<String>,
+    #[serde(default)]
+    storage: Option<Value>,
 }
 
 impl ClientAuthConfig {
@@ -77,21 +66,23 @@ impl ClientAuthConfig {
     }
 
     pub(super) fn read(&self, build: &mut Build<'_>) -> Result<ClientAuthentication, BuildError> {
-        let mut authorities = Vec::new();
         let old = !self.trusted_ca_certs.is_empty() || !self.trusted_ca_certs_pem_files.is_empty();
         if old && self.ca.is_some() {
             let expected = "either it or trusted_ca_certs and trusted_ca_certs_pem_files";
             return build.at("ca", |build| Err(build.refuse("both", expected)));
         }
-        base64(&self.trusted_ca_certs, "trusted_ca_certs", &mut authorities, build)?;
-        files(&self.trusted_ca_certs_pem_files, "trusted_ca_certs_pem_files", &mut authorities, build)?;
+        let mut authorities = base64_certificates("trusted_ca_certs", &self.trusted_ca_certs, build)?;
+        let files = &self.trusted_ca_certs_pem_files;
+        authorities.extend(pem_files_certificates("trusted_ca_certs_pem_files", files, build)?);
         if let Some(pool) = &self.ca {
-            build.at("ca", |build| read_pool(pool, &mut authorities, build))?;
+            authorities = build.at("ca", |build| trust_pool(pool, build))?;
         }
-        let mut leaves = Vec::new();
-        base64(&self.trusted_leaf_certs, "trusted_leaf_certs", &mut leaves, build)?;
+        let mut leaves = base64_certificates("trusted_leaf_certs", &self.trusted_leaf_certs, build)?;
         for (index, verifier) in self.verifiers.iter().enumerate() {
-            build.at(format!("verifiers[{index}]"), |build| read_verifier(verifier, &mut leaves, build))?;
+            build.at(format!("verifiers[{index}]"), |build| {
+                leaves.extend(read_verifier(verifier, build)?);
+                Ok(())
+            })?;
         }
         let mode = match &*self.mode {
             // Caddy's default: verify if certificates are configured to verify against.
@@ -109,27 +100,7 @@ impl ClientAuthConfig {
     }
 }
 
-fn read_pool(pool: &Map<String, Value>, out: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    let json = Value::Object(pool.clone());
-    match pool.get("provider").and_then(Value::as_str) {
-        Some("inline") => {
-            let pool: TrustPoolConfig = build.parse(&json)?;
-            base64(&pool.trusted_ca_certs, "trusted_ca_certs", out, build)
-        }
-        Some("file") => {
-            let pool: TrustPoolConfig = build.parse(&json)?;
-            files(&pool.pem_files, "pem_files", out, build)
-        }
-        Some(name) => Err(build.error(Problem::UnknownModule { kind: "ca_pool.source", name: name.to_owned() })),
-        None => Err(build.refuse(json.to_string(), "an object with a 'provider' key: inline or file")),
-    }
-}
-
-fn read_verifier(
-    written: &Map<String, Value>,
-    out: &mut Vec<Vec<u8>>,
-    build: &mut Build<'_>,
-) -> Result<(), BuildError> {
+fn read_verifier(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
     let json = Value::Object(written.clone());
     match written.get("verifier").and_then(Value::as_str) {
         Some("leaf") => {}
@@ -138,92 +109,52 @@ fn read_verifier(
         }
         None => return Err(build.refuse(json.to_string(), "an object with a 'verifier' key: leaf")),
     }
-    let before = out.len();
     let leaf: LeafVerifierConfig = build.parse(&json)?;
+    let mut leaves = CertificateList::new();
     for (index, loader) in leaf.leaf_certs_loaders.iter().enumerate() {
-        build.at(format!("leaf_certs_loaders[{index}]"), |build| match &*loader.loader {
-            "file" => files(&loader.files, "files", out, build),
-            "folder" => folders(&loader.folders, out, build),
-            "pem" => texts(&loader.certificates, out, build),
-            // Caddy takes the loader without keys, too.
-            "storage" => match loader.certificates.as_slice() {
-                [] => Ok(()),
-                [key, ..] => build.at("certificates[0]", |build| {
-                    Err(build.refuse(
-                        key,
-                        "files, folders or PEM texts: certificates in storage are not built (docs/refused.md)",
-                    ))
-                }),
-            },
-            name => Err(build.error(Problem::UnknownModule { kind: "leaf_cert_loader", name: name.to_owned() })),
-        })?;
+        leaves.extend(build.at(format!("leaf_certs_loaders[{index}]"), |build| loader.read(build))?);
     }
     // In Caddy an empty list rejects every client; in the plan it would accept every client. Reject it here instead.
-    if out.len() == before { Err(build.refuse("no certificate", "one leaf certificate at least")) } else { Ok(()) }
+    if leaves.is_empty() { Err(build.refuse("no certificate", "one leaf certificate at least")) } else { Ok(leaves) }
 }
 
-fn base64(written: &[String], key: &str, out: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    for (index, text) in written.iter().enumerate() {
-        let text = known(text, build);
-        match BASE64_STANDARD.decode(text.trim()) {
-            // 0x30 is the tag of a SEQUENCE, with which every certificate starts (RFC 5280 §4.1).
-            Ok(der) if der.first() == Some(&0x30) => out.push(der),
-            _ => {
-                let found = format!("a text of {} bytes", text.len());
-                return build.at(format!("{key}[{index}]"), |build| Err(build.refuse(found, BASE64_DER)));
-            }
+impl LeafLoaderConfig {
+    fn read(&self, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
+        match &*self.loader {
+            "file" => pem_files_certificates("files", &self.files, build),
+            "folder" => folders_certificates(&self.folders, build),
+            "pem" => texts_certificates(&self.certificates, build),
+            "storage" => stored_certificates("certificates", self.storage.as_ref(), &self.certificates, build),
+            name => Err(build.error(Problem::UnknownModule { kind: "leaf_cert_loader", name: name.to_owned() })),
         }
     }
-    Ok(())
 }
 
-fn files(written: &[String], key: &str, out: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    for (index, path) in written.iter().enumerate() {
-        let path = PathBuf::from(known(path, build));
-        build.at(format!("{key}[{index}]"), |build| file(&path, out, build))?;
-    }
-    Ok(())
+/// Reads the certificates in the files `*.pem` of these folders.
+fn folders_certificates(written: &[String], build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
+    let mut certificates = CertificateList::new();
+    each("folders", written, build, |folder, build| {
+        let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+        let entries =
+            entries.map_err(|error| build.refuse(format!("{folder}: {error}"), "a folder that can be read"))?;
+        let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
+        let is_pem = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pem"));
+        paths.retain(|path| is_pem(path));
+        paths.sort();
+        for path in &paths {
+            certificates.extend(pem_file_certificates(path, build)?);
+        }
+        Ok(())
+    })?;
+    Ok(certificates)
 }
 
-fn folders(written: &[String], out: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    for (index, folder) in written.iter().enumerate() {
-        let folder = PathBuf::from(known(folder, build));
-        build.at(format!("folders[{index}]"), |build| {
-            let entries = std::fs::read_dir(&folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-            let entries = entries.map_err(|error| unreadable(&folder, &error, build))?;
-            let mut paths: Vec<_> = entries.iter().map(std::fs::DirEntry::path).collect();
-            paths.retain(|path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pem")));
-            paths.sort();
-            paths.iter().try_for_each(|path| file(path, out, build))
-        })?;
-    }
-    Ok(())
-}
-
-fn file(path: &Path, out: &mut Vec<Vec<u8>>, build: &Build<'_>) -> Result<(), BuildError> {
-    let text = std::fs::read(path).map_err(|error| unreadable(path, &error, build))?;
-    pem(&text, &path.display().to_string(), out, build)
-}
-
-fn texts(written: &[String], out: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    for (index, text) in written.iter().enumerate() {
-        let text = known(text, build);
-        let found = format!("a text of {} bytes", text.len());
-        build.at(format!("certificates[{index}]"), |build| pem(text.as_bytes(), &found, out, build))?;
-    }
-    Ok(())
-}
-
-fn pem(text: &[u8], found: &str, out: &mut Vec<Vec<u8>>, build: &Build<'_>) -> Result<(), BuildError> {
-    let before = out.len();
-    for certificate in CertificateDer::pem_slice_iter(text) {
-        let certificate =
-            certificate.map_err(|error| build.refuse(format!("{found}: {error}"), "certificates as PEM"))?;
-        out.push(certificate.to_vec());
-    }
-    if out.len() == before { Err(build.refuse(found, "certificates as PEM")) } else { Ok(()) }
-}
-
-fn unreadable(path: &Path, error: &std::io::Error, build: &Build<'_>) -> BuildError {
-    build.refuse(format!("{}: {error}", path.display()), "a readable file or folder")
+fn texts_certificates(written: &[String], build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
+    let mut certificates = CertificateList::new();
+    each("certificates", written, build, |text, build| {
+        let origin = format!("a text of {} bytes", text.len());
+        certificates.extend(pem_certificates(text.as_bytes(), &origin, build)?);
+        Ok(())
+    })?;
+    Ok(certificates)
 }

@@ -2,7 +2,12 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use causeway_pipeline::{ClientAuthenticationMode, Registry};
 use serde_json::{Value, json};
 
-use super::super::{KeyAlgorithm, Loaded, load};
+use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
+
+use super::super::{
+    AuthorityCertificates, CertificateAuthority, CertificateFault, CertificateReader, CertificateSource, KeyAlgorithm,
+    Loaded, Storage, load, load_with,
+};
 use super::*;
 
 fn read(policies: &Value, protocols: &[&str], files: &Value) -> Result<Loaded, String> {
@@ -184,6 +189,159 @@ fn clients() {
     }
 }
 
+/// A reader of sources with fixed contents, as JSON of Caddy names them.
+struct Sources(Vec<u8>);
+
+impl CertificateReader for Sources {
+    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateFault> {
+        Ok(Vec::new())
+    }
+
+    fn system(&self) -> Result<CertificateList, CertificateFault> {
+        Ok(vec![b"system".to_vec()])
+    }
+
+    fn authority(
+        &self,
+        authority: &CertificateAuthority,
+        usual: &Storage,
+    ) -> Result<AuthorityCertificates, CertificateFault> {
+        assert_eq!(*usual, Storage::FileSystem(None));
+        let pem = |which: &str| pem(format!("{} {which}", authority.id).as_bytes());
+        Ok(AuthorityCertificates { root: pem("root"), intermediate: pem("intermediate") })
+    }
+
+    fn stored(&self, storage: &Storage, key: &str) -> Result<Vec<u8>, CertificateFault> {
+        let Storage::FileSystem(folder) = storage else { panic!("{storage:?}") };
+        let folder = folder.as_ref().map_or(String::new(), |folder| folder.display().to_string());
+        match key {
+            "missing" => Err("not in the storage".into()),
+            "empty" => Ok(Vec::new()),
+            key => Ok(pem(format!("{folder}/{key}").as_bytes()).into_bytes()),
+        }
+    }
+
+    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateFault> {
+        let roots = tls.roots.iter().flatten().map(|root| String::from_utf8_lossy(root).into_owned());
+        let roots: Vec<_> = roots.collect();
+        let limit = tls.handshake_timeout.map_or(0, |limit| limit.as_secs());
+        let name = tls.server_name.as_deref().unwrap_or("-");
+        let mut text = self.0.clone();
+        text.extend(pem(format!("{url} {} {} {name} {limit}", roots.join("+"), tls.is_insecure).as_bytes()).bytes());
+        Ok(text)
+    }
+}
+
+fn pem(der: &[u8]) -> String {
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", BASE64_STANDARD.encode(der))
+}
+
+// Caddy's modules `tls.ca_pool.source.NAME`, and its loaders of leaf certificates.
+#[test]
+fn sources_of_trusted_certificates() {
+    let ask = |client: Value| {
+        let config = json!({ "apps": {
+            "http": { "servers": { "s": {
+                "listen": [":8443"], "tls_connection_policies": [{ "client_authentication": client }],
+                "automatic_https": { "disable": true },
+            } } },
+            "pki": { "certificate_authorities": { "other": {} } },
+        } });
+        let loaded = load_with(&config, &Registry::default(), &Sources(b"a comment\n".to_vec()));
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        let client = loaded.listeners[0].tls.as_ref().unwrap().policies[0].client.clone().unwrap();
+        assert_eq!(client.mode, ClientAuthenticationMode::RequireAndVerify);
+        let text = |certificates: &[Vec<u8>]| {
+            let texts: Vec<_> = certificates.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+            texts.join(", ")
+        };
+        let authorities =
+            loaded.certificates.authorities.iter().map(|authority| &*authority.id).collect::<Vec<_>>().join(" ");
+        Ok::<_, String>((text(&client.authorities), text(&client.leaves), authorities))
+    };
+    let pool = |pool: Value| ask(json!({ "ca": pool }));
+    for (written, want, authorities) in [
+        (json!({ "provider": "pki_root", "authority": ["other"] }), "other root", "other"),
+        // The local authority exists without being configured, and is renewed from then on.
+        (
+            json!({ "provider": "pki_intermediate", "authority": ["local", "other"] }),
+            "local intermediate, other intermediate",
+            "other local",
+        ),
+        (json!({ "provider": "storage", "pem_keys": ["a", "b/c.pem"] }), "/a, /b/c.pem", "other"),
+        (
+            json!({ "provider": "storage", "pem_keys": ["a"], "storage": { "module": "file_system", "root": "/s" } }),
+            "/s/a",
+            "other",
+        ),
+        (json!({ "provider": "http", "endpoints": ["http://a", "b"] }), "http://a  false - 0, b  false - 0", "other"),
+        (
+            json!({ "provider": "http", "endpoints": ["https://a"], "tls": {
+                "insecure_skip_verify": true, "server_name": "n", "handshake_timeout": "7s", "renegotiation": "never",
+                "ca": { "provider": "pki_root", "authority": ["other"] },
+            } }),
+            "https://a other root true n 7",
+            "other",
+        ),
+        (json!({ "provider": "system" }), "system", "other"),
+        (
+            json!({ "provider": "combined", "sources": [
+                { "provider": "system" }, { "provider": "combined", "sources": [{ "provider": "storage", "pem_keys": ["k"] }] },
+            ] }),
+            "system, /k",
+            "other",
+        ),
+    ] {
+        let want = (want.to_owned(), String::new(), authorities.to_owned());
+        assert_eq!(pool(written.clone()), Ok(want), "{written}");
+    }
+    let loader = json!({ "loader": "storage", "certificates": ["a", "b"], "storage": { "module": "file_system", "root": "/s" } });
+    let verifiers = json!([{ "verifier": "leaf", "leaf_certs_loaders": [loader] }]);
+    let leaves = ask(json!({ "mode": "require_and_verify", "verifiers": verifiers }));
+    assert_eq!(leaves.map(|(_, leaves, _)| leaves).as_deref(), Ok("/s/a, /s/b"));
+
+    let at = "apps.http.servers.s.tls_connection_policies[0].client_authentication.ca";
+    for (written, want) in [
+        (
+            json!({ "provider": "pki_root", "authority": ["x"] }),
+            ".authority[0]: found 'x', expected 'local', or an authority that the option `pki` names",
+        ),
+        (json!({ "provider": "pki_root" }), ": found 'no certificate', expected an authority's certificate at least"),
+        (json!({ "provider": "file" }), ": found 'no certificate', expected an authority's certificate at least"),
+        (
+            json!({ "provider": "storage", "pem_keys": ["a", "missing"] }),
+            ".pem_keys[1]: found 'missing', expected a source of certificates that can be read: not in the storage",
+        ),
+        (
+            json!({ "provider": "storage", "pem_keys": ["empty"] }),
+            ".pem_keys[0]: found 'empty', expected certificates as PEM",
+        ),
+        (
+            json!({ "provider": "storage", "pem_keys": ["a"], "storage": { "module": "x" } }),
+            ".pem_keys[0].storage: no storage module 'x' is built into this version (docs/refused.md)",
+        ),
+        (
+            json!({ "provider": "http", "endpoints": [], "tls": { "renegotiation": "once" } }),
+            ".tls.renegotiation: found 'once', expected `never`: renegotiation is not built into this version (docs/refused.md)",
+        ),
+        (json!({ "provider": "system", "x": 1 }), ": unknown field `x`, expected `provider`"),
+        (
+            json!({ "provider": "combined", "sources": [{ "provider": "system" }, {}] }),
+            ".sources[1]: found '{}', expected an object with the member 'provider', such as file",
+        ),
+    ] {
+        assert_eq!(pool(written.clone()), Err(format!("{at}{want}")), "{written}");
+    }
+    // A plan that is compiled without a reader, as by `load`, refuses them all.
+    let unread = policy(json!({ "client_authentication": { "ca": { "provider": "system" } } })).map(drop);
+    assert_eq!(
+        unread,
+        Err(format!(
+            "{at}: found 'system', expected a source of certificates that can be read: the configuration is compiled without its certificates"
+        ))
+    );
+}
+
 #[test]
 fn what_is_refused() {
     let at = "apps.http.servers.s.tls_connection_policies[0]";
@@ -228,13 +386,13 @@ fn what_is_refused() {
         (
             json!({ "client_authentication": { "trusted_ca_certs": ["?"] } }),
             format!(
-                "{at}.client_authentication.trusted_ca_certs[0]: found 'a text of 1 bytes', expected a certificate as DER in base64"
+                "{at}.client_authentication.trusted_ca_certs[0]: found 'a text of 1 bytes', expected a certificate as DER in Base64"
             ),
         ),
         (
-            json!({ "client_authentication": { "ca": { "provider": "pki_root" } } }),
+            json!({ "client_authentication": { "ca": { "provider": "vault" } } }),
             format!(
-                "{at}.client_authentication.ca: no ca_pool.source module 'pki_root' is built into this version (docs/refused.md)"
+                "{at}.client_authentication.ca: no ca_pool.source module 'vault' is built into this version (docs/refused.md)"
             ),
         ),
         (

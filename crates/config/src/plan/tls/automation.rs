@@ -14,8 +14,8 @@ use super::super::certificates::{
     ZeroSslIssuer,
 };
 use super::super::storage::{Secret, Storage, read_own};
+use super::ascii;
 use super::dns::{self, DnsDefaults};
-use super::{ascii, known};
 use causeway_pipeline::build::DurationConfig;
 
 #[derive(Deserialize, Default)]
@@ -421,7 +421,7 @@ impl OnDemandConfig {
             None if self.ask.is_empty() => return Ok(None),
             None => ("ask", &self.ask),
         };
-        let endpoint = known(endpoint, build);
+        let endpoint = build.known(endpoint);
         if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
             let expected = "a URL that begins with http:// or https://";
             return build.at(key, |build| Err(build.refuse(endpoint, expected)));
@@ -462,7 +462,7 @@ impl AutomationPolicyConfig {
         for (index, written) in self.get_certificate.iter().enumerate() {
             getters.push(build.at(format!("get_certificate[{index}]"), |build| getter(written, build))?);
         }
-        let key_type = known(&self.key_type, build);
+        let key_type = build.known(&self.key_type);
         let key = build.at("key_type", |build| {
             let expected = "ed25519, p256, p384, rsa2048 or rsa4096";
             KeyKind::by_name(&key_type).ok_or_else(|| build.refuse(key_type, expected))
@@ -505,7 +505,7 @@ fn getter(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Certifi
     match written.get("via").and_then(Value::as_str) {
         Some("http") => {
             let HttpGetterConfig { url, .. } = build.parse(&json)?;
-            let url = known(&url, build);
+            let url = build.known(&url);
             let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
             if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#', ':'])) {
                 let expected = "a URL that begins with http:// or https:// and a host";
@@ -559,7 +559,7 @@ fn zerossl(json: &Value, build: &mut Build<'_>) -> Result<ZeroSslIssuer, BuildEr
         let expected = "nothing: ZeroSSL verifies names by files only in this version (docs/https.md)";
         return build.at("cname_validation", |build| Err(build.refuse(found.to_string(), expected)));
     }
-    let api_key = known(&written.api_key, build);
+    let api_key = build.known(&written.api_key);
     if api_key.trim().is_empty() || api_key.contains(|char: char| char.is_control() || char == '{') {
         let found = if api_key.is_empty() { "" } else { "(a text with control characters or an unknown placeholder)" };
         return build.at("api_key", |build| Err(build.refuse(found, "the key of ZeroSSL's interface: is it set?")));
@@ -586,7 +586,7 @@ fn network_proxy(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<
         }
         Some("url") => {
             let ProxyFromUrlConfig { url, .. } = build.parse(&json)?;
-            Ok(ProxySetting::Url(Secret(known(&url, build))))
+            Ok(ProxySetting::Url(Secret(build.known(&url))))
         }
         Some(name) => Err(build.error(Problem::UnknownModule { kind: "network_proxy", name: name.to_owned() })),
         None => Err(build.refuse(json.to_string(), "an object with a 'from' key, as {\"from\": \"none\"}")),
@@ -598,7 +598,7 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     let proxy = written.network_proxy.as_ref();
     let proxy = build.at("network_proxy", |build| proxy.map(|proxy| network_proxy(proxy, build)).transpose())?;
     // A placeholder that is set to nothing stays an empty key, which is refused.
-    let account_key = Some(known(&written.account_key, build)).filter(|_| !written.account_key.is_empty());
+    let account_key = Some(build.known(&written.account_key)).filter(|_| !written.account_key.is_empty());
     let lifetime = written.certificate_lifetime.as_ref();
     let lifetime = build.at("certificate_lifetime", |build| lifetime.map(|span| span.duration(build)).transpose())?;
     let chains = written.preferred_chains.map(|written| PreferredChains {
@@ -611,7 +611,7 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
         let dns = challenges.dns.as_ref();
         build.at("dns", |build| dns.map(|dns| dns::challenge(dns, defaults, build).map(Box::new)).transpose())
     })?;
-    let roots: Vec<_> = written.trusted_roots_pem_files.iter().map(|path| known(path, build)).collect();
+    let roots: Vec<_> = written.trusted_roots_pem_files.iter().map(|path| build.known(path)).collect();
     let root = match roots.as_slice() {
         [] => None,
         [root] => Some(root.into()),
@@ -621,17 +621,17 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
         }
     };
     Ok(AcmeIssuer {
-        ca: known(&written.ca, build),
-        test_ca: known(&written.test_ca, build),
-        email: known(&written.email, build),
-        profile: known(&written.profile, build),
+        ca: build.known(&written.ca),
+        test_ca: build.known(&written.test_ca),
+        email: build.known(&written.email),
+        profile: build.known(&written.profile),
         account_key: account_key.map(Secret),
         proxy: proxy.unwrap_or_default(),
         lifetime: lifetime.filter(|lifetime| !lifetime.is_zero()),
         chains: chains.filter(|chains| *chains != PreferredChains::default()).map(Box::new),
         external_account: written
             .external_account
-            .map(|account| (known(&account.key_id, build), known(&account.mac_key, build))),
+            .map(|account| (build.known(&account.key_id), build.known(&account.mac_key))),
         root,
         no_http: challenges.http.disabled,
         no_tls_alpn: challenges.tls_alpn.disabled,

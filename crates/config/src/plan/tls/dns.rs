@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::certificates::{DnsChallenge, DnsProvider, PropagationLimit};
-use super::known;
 use crate::dns::{Form, NAMES, ProviderSyntax};
 
 #[derive(Deserialize)]
@@ -60,8 +59,8 @@ pub(super) fn challenge(
         ttl,
         propagation_delay,
         propagation_limit,
-        resolvers: resolvers.iter().map(|server| known(server, build)).collect(),
-        override_domain: known(&written.override_domain, build),
+        resolvers: resolvers.iter().map(|server| build.known(server)).collect(),
+        override_domain: build.known(&written.override_domain),
     })
 }
 
@@ -109,7 +108,7 @@ pub(super) fn provider(json: &Map<String, Value>, build: &mut Build<'_>) -> Resu
 
 fn setting(form: Form, value: &Value, build: &mut Build<'_>) -> Result<Value, BuildError> {
     match (form, value) {
-        (Form::Required | Form::Optional, Value::String(text)) => Ok(known(text, build).into()),
+        (Form::Required | Form::Optional, Value::String(text)) => Ok(build.known(text).into()),
         (Form::Words, Value::Array(_)) | (Form::Accounts, Value::Object(_)) => Ok(replaced(value, build)),
         (form, _) => {
             let expected = match form {
@@ -126,7 +125,7 @@ fn setting(form: Form, value: &Value, build: &mut Build<'_>) -> Result<Value, Bu
 /// Replaces placeholders in all texts of the value.
 fn replaced(value: &Value, build: &mut Build<'_>) -> Value {
     match value {
-        Value::String(text) => known(text, build).into(),
+        Value::String(text) => build.known(text).into(),
         Value::Array(values) => values.iter().map(|value| replaced(value, build)).collect(),
         Value::Object(members) => members.iter().map(|(key, value)| (key.clone(), replaced(value, build))).collect(),
         other => other.clone(),

@@ -208,12 +208,16 @@ fn what_is_not_built_is_refused_with_its_place() {
             "transport.tls: found 'one of them', expected neither `except_ports` nor placeholders in `server_name`",
         ),
         (
-            json!({ "transport": { "protocol": "http", "tls": { "ca": { "provider": "http" } } } }),
-            "tls.ca.provider: found 'http', expected inline or file",
+            json!({ "transport": { "protocol": "http", "tls": { "ca": { "provider": "vault" } } } }),
+            "tls.ca: no ca_pool.source module 'vault' is built",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "tls": { "root_ca_pool": ["MAED"], "ca": {} } } }),
+            "tls.ca: found 'both', expected either it or root_ca_pool and root_ca_pem_files",
         ),
         (
             json!({ "transport": { "protocol": "http", "tls": { "root_ca_pool": ["?"] } } }),
-            "tls.root_ca_pool.[0]: found ",
+            "tls.root_ca_pool[0]: found ",
         ),
         (
             json!({ "transport": { "protocol": "http", "tls": { "root_ca_pem_files": ["/none"] } } }),
@@ -279,7 +283,7 @@ fn transports() {
         "dial_timeout": 1_000_000_000, "response_header_timeout": "2s", "read_timeout": "3s", "write_timeout": "4s",
         "keep_alive": { "idle_timeout": "5s", "max_idle_conns_per_host": 7, "max_idle_conns": 6 },
         "max_conns_per_host": 8, "max_response_header_size": 9000, "versions": ["1.1"], "compression": false,
-        "tls": { "server_name": "a.test", "insecure_skip_verify": true, "handshake_timeout": "1s", "root_ca_pool": ["AQID"] },
+        "tls": { "server_name": "a.test", "insecure_skip_verify": true, "handshake_timeout": "1s", "root_ca_pool": ["MAED"] },
     }));
     assert_eq!((all.connect_timeout, all.head_timeout), (Duration::from_secs(2), Some(Duration::from_secs(2))));
     assert_eq!((all.read_timeout, all.write_timeout), (Some(Duration::from_secs(3)), Some(Duration::from_secs(4))));
@@ -287,7 +291,7 @@ fn transports() {
     assert_eq!((all.head_bytes_max, all.versions), (9000, Versions::Http1));
     let tls = all.tls.as_ref().expect("it has TLS");
     assert_eq!((tls.server_name.as_deref(), tls.insecure), (Some("a.test"), true));
-    assert!(matches!(&tls.roots, causeway_pipeline::Roots::These(roots) if *roots == [[1, 2, 3]]));
+    assert!(matches!(&tls.roots, causeway_pipeline::Roots::These(roots) if *roots == [[0x30, 1, 3]]));
     assert_eq!(carried(json!({ "keep_alive": { "enabled": false } })).idle_timeout, Duration::ZERO);
     for (url, protocol, address, credentials) in [
         ("http://proxy.test", NetworkProxyProtocol::Http, "proxy.test:80", None),
