@@ -53,6 +53,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use causeway_pipeline::punycode;
 use serde_json::{Map, Value, json};
 
 pub use arguments::{FromAddress, ToAddress};
@@ -440,6 +441,28 @@ fn has_handler(value: &Value, name: &str) -> bool {
     }
 }
 
+/// Warns of a host that DNS does not allow: no client finds it, and no authority signs a certificate for it.
+fn warn_of_unusable_host(key: &Token, address: &Address, session: &Session<'_>) {
+    let Some(host) = punycode::to_ascii(&address.host) else { return };
+    let host = host.strip_suffix('.').unwrap_or(&host);
+    if host.is_empty() || host.contains(['{', ':']) {
+        return;
+    }
+    // RFC 1035 §2.3.4; a name of 255 bytes on the wire has 253 characters.
+    let found = match host.split('.').find(|label| label.is_empty() || label.len() > 63) {
+        Some("") => "an empty label".to_owned(),
+        Some(label) => format!("a label of {} characters", label.len()),
+        None if host.len() > 253 => format!("{} characters", host.len()),
+        None => return,
+    };
+    let message = format!(
+        "no client can use the host of {}, and no authority signs a certificate for it: found {found}, expected labels of 1 to 63 \
+         characters, and 253 in all",
+        address.written
+    );
+    session.warn(key, message);
+}
+
 /// Warns of words that are plain text here but special in nginx.
 fn warn_of_other_servers(segments: &mut [Segment], session: &Session<'_>) {
     for segment in segments {
@@ -495,7 +518,9 @@ fn site(block: &ServerBlock, session: &Session<'_>) -> Result<EvaluatedSite, Err
     warn_of_guarded_files(&outputs, session);
     let mut addresses = Vec::new();
     for key in &block.keys {
-        addresses.push(Address::parse(key)?);
+        let address = Address::parse(key)?;
+        warn_of_unusable_host(key, &address, session);
+        addresses.push(address);
     }
     Ok(EvaluatedSite { keys: block.keys.clone(), addresses, outputs, invoked: session.invoked.take() })
 }

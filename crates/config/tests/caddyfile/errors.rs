@@ -543,6 +543,34 @@ fn words_of_other_servers() {
     );
 }
 
+// RFC 1035 §2.3.4: the lengths of labels and names. The site is served all the same, as in Caddy, and so are the others.
+#[test]
+fn hosts_that_dns_does_not_allow() {
+    let (label, long) = ("a".repeat(63), "a.".repeat(126));
+    for (address, found) in [
+        ("a..b.example.com", Some("an empty label".to_owned())),
+        ("http://.example.com", Some("an empty label".to_owned())),
+        (&*format!("http://{label}a.test:81"), Some("a label of 64 characters".to_owned())),
+        (&*format!("{long}aa"), Some("254 characters".to_owned())),
+        (&*format!("{long}a"), None),
+        (&*format!("http://*.{label}.test."), None),
+        ("http://{env.HOST}..test", None),
+        ("bücher.test", None),
+        ("[::1]:80", None),
+        (":80", None),
+    ] {
+        let warnings = read(&format!("b.test, {address} {{\n}}\n")).unwrap().warnings;
+        let warnings = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
+        let want = found.map(|found| {
+            format!(
+                "Caddyfile:1:9: no client can use the host of {address}, and no authority signs a certificate for it: found {found}, \
+                 expected labels of 1 to 63 characters, and 253 in all"
+            )
+        });
+        assert_eq!(warnings, Vec::from_iter(want), "{address}");
+    }
+}
+
 // In Caddy an unset variable is an empty text, so that such a site listens on every address.
 #[test]
 fn variables_without_a_value_in_addresses() {
