@@ -30,6 +30,7 @@ mod plan;
 mod record;
 mod records;
 mod redirect;
+mod secrets_log;
 mod session;
 mod stream;
 mod tickets;

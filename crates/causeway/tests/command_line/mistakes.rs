@@ -372,7 +372,6 @@ fn refused_features() {
         options("events"),
         options("filesystem a b"),
         options("servers {\n\t\tprotocols h3\n\t}"),
-        "example.com {\n\ttls internal {\n\t\tinsecure_secrets_log a\n\t}\n}\n".to_owned(),
         ":80 {\n\tfs other\n}\n".to_owned(),
     ] {
         let folder = Folder::with(&[("Caddyfile", &caddyfile)]);

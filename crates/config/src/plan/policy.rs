@@ -44,7 +44,7 @@ pub(super) struct ConnectionPolicyConfig {
     #[serde(default)]
     fallback_sni: String,
     #[serde(default)]
-    insecure_secrets_log: Option<Value>,
+    insecure_secrets_log: String,
     #[serde(default)]
     handshake_context: Option<Value>,
 }
@@ -92,11 +92,7 @@ impl ConnectionPolicyConfig {
         selections: &mut BTreeMap<String, CertificateSelection>,
         build: &mut Build<'_>,
     ) -> Result<Option<TlsPolicy>, BuildError> {
-        for (key, value) in
-            [("insecure_secrets_log", &self.insecure_secrets_log), ("handshake_context", &self.handshake_context)]
-        {
-            refuse(key, value, build)?;
-        }
+        refuse("handshake_context", &self.handshake_context, build)?;
         let mut policy = TlsPolicy { drop: self.drop, ..TlsPolicy::default() };
         if let Some(matchers) = &self.matchers {
             let meets = build.at("match", |build| matchers.read(&mut policy, build))?;
@@ -125,6 +121,8 @@ impl ConnectionPolicyConfig {
         };
         policy.default_server_name = name(&self.default_sni, build)?;
         policy.fallback_server_name = name(&self.fallback_sni, build)?;
+        let secrets_log = build.known(&self.insecure_secrets_log);
+        policy.secrets_log = Some(secrets_log).filter(|path| !path.is_empty()).map(Into::into);
         Ok(Some(policy))
     }
 

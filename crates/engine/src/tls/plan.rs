@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use causeway_pipeline::{Ends, ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
@@ -11,6 +12,7 @@ use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use super::secrets_log::{FileKeyLog, SecretsLog};
 use super::write_secret::WriteSecret;
 use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, client, names};
 
@@ -67,6 +69,8 @@ pub(super) struct CompiledPolicy {
     spec: TlsPolicy,
     /// Complete except for the certificate and the key log, which each handshake sets.
     config: ServerConfig,
+    /// The file for the secrets of sessions, if there is one.
+    secrets_log: Option<Arc<SecretsLog>>,
     /// The listener serves HTTP/1, which includes clients that choose no protocol by ALPN.
     serves_http1: bool,
 }
@@ -94,7 +98,12 @@ impl TlsPlan {
                 let policy = |(number, policy): (usize, &TlsPolicy)| {
                     let wrong = |what| TlsError { listener: spec.socket.clone(), policy: number, what };
                     let config = config(policy, spec.protocols, tickets.as_ref()).map_err(wrong)?;
-                    Ok(CompiledPolicy { spec: policy.clone(), config, serves_http1: spec.protocols.http1 })
+                    let open = |path: &PathBuf| {
+                        let log = SecretsLog::open(path);
+                        log.map(Arc::new).map_err(|error| wrong(format!("{}: {error}", path.display())))
+                    };
+                    let secrets_log = policy.secrets_log.as_ref().map(open).transpose()?;
+                    Ok(CompiledPolicy { spec: policy.clone(), config, secrets_log, serves_http1: spec.protocols.http1 })
                 };
                 let policies = tls.policies.iter().enumerate().map(policy).collect::<Result<_, _>>()?;
                 Ok(Some(Arc::new(Self { policies, certificates: certificates.cloned() })))
@@ -236,7 +245,10 @@ impl CompiledPolicy {
         // A copy per handshake, of pointers for the most part: the certificate and the key log differ in each.
         let mut config = self.config.clone();
         config.cert_resolver = Arc::new(ResolvedCertificate(certificate));
-        config.key_log = Arc::clone(secret) as _;
+        config.key_log = match &self.secrets_log {
+            None => Arc::clone(secret) as _,
+            Some(log) => Arc::new(FileKeyLog { secret: Arc::clone(secret), log: Arc::clone(log) }),
+        };
         if self.serves_http1
             && let Some(offered) = hello.alpn()
         {

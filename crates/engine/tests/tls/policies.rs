@@ -1,14 +1,14 @@
 //! Policies and their certificates: versions, names, ALPN, client authentication.
 
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use causeway_engine::StartError;
 use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
 use causeway_pipeline::{
     ClientAuthentication, ClientAuthenticationMode as Mode, Protocols, TlsPolicy, TlsSpec, TlsVersion,
 };
-use rustls::{ClientConfig, HandshakeKind};
+use rustls::{ClientConfig, HandshakeKind, KeyLog};
 
 use super::support::http2::RequestBody;
 use super::support::tls::{Authority, Signed, VERSIONS, connect, over};
@@ -28,6 +28,40 @@ fn requests_are_answered_over_both_versions_and_sessions_are_resumed() {
         serves(&mut again);
         assert_eq!(again.stream.conn.handshake_kind(), Some(HandshakeKind::Resumed), "{version:?}");
     }
+}
+
+/// Collects the lines that the server should write.
+#[derive(Debug, Default)]
+struct ExpectedLines(Mutex<Vec<String>>);
+
+impl KeyLog for ExpectedLines {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        self.0.lock().unwrap().push(format!("{label} {} {}", hex(client_random), hex(secret)));
+    }
+}
+
+// Caddy: `insecure_secrets_log` appends the secrets of sessions in the format of NSS. Both ends have the same secrets.
+#[test]
+fn secrets_are_logged_for_captures() {
+    let path = std::env::temp_dir().join(format!("causeway-secrets-{}", std::process::id()));
+    std::fs::write(&path, "# earlier\n").unwrap();
+    let policy = TlsPolicy { secrets_log: Some(path.clone()), ..TlsPolicy::default() };
+    let bench = TlsServerFixture::new(|setup| setup.tls = Some(TlsSpec { policies: vec![policy] }));
+    let lines = Arc::new(ExpectedLines::default());
+    for version in VERSIONS {
+        let mut config = bench.authority.client(&[version]);
+        config.key_log = Arc::clone(&lines) as _;
+        serves(&mut bench.connect(&Arc::new(config)));
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut written: Vec<_> = written.lines().collect();
+    assert_eq!(written.remove(0), "# earlier");
+    let mut wanted = lines.0.lock().unwrap().clone();
+    wanted.sort();
+    written.sort_unstable();
+    assert!(wanted.len() > 4 && written == wanted, "{written:#?} {wanted:#?}");
 }
 
 #[test]

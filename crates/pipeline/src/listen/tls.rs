@@ -1,5 +1,7 @@
 //! The TLS configuration of a listener.
 
+use std::path::PathBuf;
+
 use ipnet::IpNet;
 
 /// The TLS policies of a listener. The first policy that matches the ClientHello applies.
@@ -39,6 +41,8 @@ pub struct TlsPolicy {
     pub default_server_name: Option<String>,
     /// The server name that is used if no certificate exists for the client's.
     pub fallback_server_name: Option<String>,
+    /// The file that gets the secrets of sessions, so that captured bytes can be decrypted; `None` is none.
+    pub secrets_log: Option<PathBuf>,
     /// Whether matching connections are closed without a response.
     pub drop: bool,
 }
@@ -60,6 +64,7 @@ impl Default for TlsPolicy {
             client: None,
             default_server_name: None,
             fallback_server_name: None,
+            secrets_log: None,
             drop: false,
         }
     }

@@ -1,0 +1,74 @@
+//! A file with the secrets of sessions, by which a program such as Wireshark decrypts their captured bytes: `insecure_secrets_log`.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::KeyLog;
+
+use super::write_secret::WriteSecret;
+
+/// The open file. Each secret is one write, which blocks the worker.
+pub(super) struct SecretsLog {
+    file: Mutex<File>,
+    /// A write has failed, which the log has.
+    is_failing: AtomicBool,
+}
+
+// By hand: no secret must reach another log.
+impl fmt::Debug for SecretsLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretsLog").finish_non_exhaustive()
+    }
+}
+
+impl SecretsLog {
+    /// Opens the file, to which the secrets are appended. A new one is readable by its owner only.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        tracing::warn!(
+            "{}: this file gets the secrets of TLS sessions, by which their content can be read (insecure_secrets_log)",
+            path.display()
+        );
+        Ok(Self { file: Mutex::new(file), is_failing: AtomicBool::new(false) })
+    }
+
+    /// Appends a line in the NSS key log format (draft-ietf-tls-keylogfile §2).
+    fn append(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let mut line = format!("{label} ");
+        for (index, bytes) in [client_random, secret].into_iter().enumerate() {
+            if index > 0 {
+                line.push(' ');
+            }
+            for byte in bytes {
+                let _ = write!(line, "{byte:02x}");
+            }
+        }
+        line.push('\n');
+        let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+        if let Err(error) = written
+            && !self.is_failing.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!("insecure_secrets_log: {error}; further faults are not logged");
+        }
+    }
+}
+
+/// The key log of a handshake whose secrets are written to a file, too.
+#[derive(Debug)]
+pub(super) struct FileKeyLog {
+    pub(super) secret: Arc<WriteSecret>,
+    pub(super) log: Arc<SecretsLog>,
+}
+
+impl KeyLog for FileKeyLog {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        self.log.append(label, client_random, secret);
+        self.secret.log(label, client_random, secret);
+    }
+}
