@@ -50,6 +50,7 @@ impl SecretsLog {
             }
         }
         line.push('\n');
+        // One write for the whole line: other policies, and the server that this one replaces, may append to the same file.
         let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
         if let Err(error) = written
             && !self.is_failing.swap(true, Ordering::Relaxed)
@@ -68,6 +69,7 @@ pub(super) struct FileKeyLog {
 
 impl KeyLog for FileKeyLog {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        // All labels, although our own alerts need only one: a capture has both directions.
         self.log.append(label, client_random, secret);
         self.secret.log(label, client_random, secret);
     }
