@@ -81,6 +81,9 @@ fn other_members() {
         json!({ "apps": { "http": { "servers": null, "grace_period": null, "http_port": null } } }),
         server(json!({ "listen": null, "routes": null, "errors": null, "named_routes": null, "logs": null })),
         server(json!({ "automatic_https": null, "tls_connection_policies": null, "metrics": null, "protocols": null })),
+        server(
+            json!({ "tls_connection_policies": [{ "insecure_secrets_log": null, "client_authentication": { "ca": null } }] }),
+        ),
         server(json!({ "errors": { "routes": null } })),
         server(json!({ "routes": [null] })),
         server(json!({ "routes": [{ "match": null, "handle": null, "terminal": null, "group": null }] })),
@@ -104,7 +107,7 @@ fn other_members() {
         handler(json!({ "handler": "reverse_proxy", "upstreams": [{ "dial": "a:1", "max_requests": null }],
             "health_checks": null, "dynamic_upstreams": null, "handle_response": null,
             "load_balancing": { "selection_policy": { "policy": "random", "choose": null }, "retries": null },
-            "transport": { "protocol": "http", "tls": { "ca": { "provider": "inline", "trusted_ca_certs": null } } } })),
+            "transport": { "protocol": "http", "tls": { "ca": null, "root_ca_pool": null, "curves": null } } })),
     ] {
         assert_eq!(validate(config.clone(), &registry).map_err(|fault| fault.to_string()), Ok(()), "{config}");
     }
