@@ -144,6 +144,8 @@ pub(crate) struct ServerProcess {
     lines: Receiver<String>,
     /// The line that starts with "Causeway serves".
     pub(crate) first_line: String,
+    /// The lines before the first one.
+    startup_lines: Vec<String>,
     /// The ports in the first line, in order.
     pub(crate) ports: Vec<u16>,
 }
@@ -152,7 +154,7 @@ impl ServerProcess {
     #[track_caller]
     pub(crate) fn start(command: Command) -> Self {
         let mut server = Self::spawn(command);
-        server.first_line = server.line_with("Causeway serves ");
+        (server.startup_lines, server.first_line) = server.lines_to("Causeway serves ");
         let urls = server.first_line.split("://").skip(1);
         let ports = urls.map(|url| {
             let address = url.split([' ', ',', ';']).next().unwrap();
@@ -174,7 +176,7 @@ impl ServerProcess {
                 let _ = sender.send(line.unwrap());
             }
         });
-        Self { child, lines, first_line: String::new(), ports: Vec::new() }
+        Self { child, lines, first_line: String::new(), startup_lines: Vec::new(), ports: Vec::new() }
     }
 
     /// Returns the port of the first site.
@@ -192,10 +194,23 @@ impl ServerProcess {
     /// Returns the next line on standard error that contains `words`.
     #[track_caller]
     pub(crate) fn line_with(&mut self, words: &str) -> String {
+        self.lines_to(words).1
+    }
+
+    /// As [`line_with`](Self::line_with), for a line that may come before the server says that it serves.
+    #[track_caller]
+    pub(crate) fn early_line_with(&mut self, words: &str) -> String {
+        let early = self.startup_lines.iter().find(|line| line.contains(words)).cloned();
+        early.unwrap_or_else(|| self.line_with(words))
+    }
+
+    /// Returns the next line that contains `words`, and those before it.
+    #[track_caller]
+    fn lines_to(&mut self, words: &str) -> (Vec<String>, String) {
         let mut passed = Vec::new();
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(words) => return line,
+                Ok(line) if line.contains(words) => return (passed, line),
                 Ok(line) => passed.push(line),
                 Err(error) => panic!("no line with '{words}' ({error}); it printed {passed:?}"),
             }

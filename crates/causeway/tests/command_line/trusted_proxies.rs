@@ -174,12 +174,12 @@ fn redirects_and_certificates() {
     ] {
         publisher.write(&folder, source(path), "hello");
         let mut server = publisher.client(&folder);
-        server.line_with(want);
+        server.early_line_with(want);
         assert!(trusts(&server, CLOUDFLARE) && !trusts(&server, "192.0.2.1"), "{path}");
     }
     publisher.write(&folder, source("v4"), "hello");
     let mut server = folder.start(&["run", "--config", "config.json"]);
-    let line = server.line_with("fetching the list of trusted proxies");
+    let line = server.early_line_with("fetching the list of trusted proxies");
     assert!(line.contains("certificate"), "{line}");
     assert!(trusts(&server, CLOUDFLARE) && !trusts(&server, "192.0.2.1"));
 }
