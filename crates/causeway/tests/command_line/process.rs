@@ -197,7 +197,7 @@ impl ServerProcess {
         self.lines_to(words).1
     }
 
-    /// As [`line_with`](Self::line_with), for a line that may come before the server says that it serves.
+    /// As [`line_with`](Self::line_with), for a line that may come before the line of the start.
     #[track_caller]
     pub(crate) fn early_line_with(&mut self, words: &str) -> String {
         let early = self.startup_lines.iter().find(|line| line.contains(words)).cloned();
