@@ -190,6 +190,15 @@ impl Head {
         std::str::from_utf8(self.fields.get(names::HOST)?).ok()
     }
 
+    /// As [`Head::authority`], without the UTF-8 check.
+    #[must_use]
+    pub fn authority_bytes(&self) -> Option<&[u8]> {
+        if self.parts.names_authority() {
+            return self.target().authority().map(str::as_bytes);
+        }
+        self.fields.get(names::HOST)
+    }
+
     /// The authority to which a client may send the head: not empty (RFC 9110 §4.2.1), and a host with an optional
     /// port.
     #[must_use]

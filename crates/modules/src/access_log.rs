@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::log_append::{NUMBERS, TEXTS};
 use crate::logs::{Entry, Level, Logs, Output};
 use crate::vars::{LEVEL, NAMES, NAMES_SEPARATOR, USER};
-use record::Record;
+use record::{HeaderTable, Record};
 
 /// Caddy's name of the logger of access records; a server's own loggers have names below it.
 const LOGGER: &str = "http.log.access";
@@ -65,7 +65,7 @@ struct AccessLog {
     wildcards: Box<[WildcardLoggers]>,
     skip_hosts: Box<[String]>,
     skip_unmapped_hosts: bool,
-    credentials: bool,
+    headers: HeaderTable,
     slots: Slots,
 }
 
@@ -128,7 +128,7 @@ pub fn make_with(
         wildcards: wildcards.into(),
         skip_hosts: written.skip_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
         skip_unmapped_hosts: written.skip_unmapped_hosts,
-        credentials: written.credentials,
+        headers: HeaderTable::new(written.credentials),
         slots: Slots {
             user: build.slot(USER),
             names: build.variable(NAMES),
@@ -172,6 +172,21 @@ impl AccessLog {
         (!self.skip_unmapped_hosts).then_some(&[0])
     }
 
+    /// Returns the loggers of a request; `None`: it has no record.
+    fn loggers_of(&self, cx: &Context) -> Option<&[usize]> {
+        if self.names.is_empty() && self.wildcards.is_empty() && self.skip_hosts.is_empty() {
+            return (!self.skip_unmapped_hosts).then_some(&[0]);
+        }
+        let lower = |text: &str| -> Option<String> {
+            text.bytes().any(|byte| byte.is_ascii_uppercase()).then(|| text.to_ascii_lowercase())
+        };
+        let authority = cx.original().authority().unwrap_or_default();
+        let authority = lower(authority).map_or(Cow::Borrowed(authority), Cow::Owned);
+        let host = authority.rsplit_once(':').filter(|(name, _)| !name.ends_with(':') && !name.ends_with('['));
+        let host = host.filter(|(_, port)| !port.ends_with(']')).map_or(&*authority, |(name, _)| name);
+        self.loggers(host.trim_matches(['[', ']']), &authority)
+    }
+
     /// Writes the record to the logs that accept its logger.
     fn write(&self, record: &Record<'_>, level: Level, logger: &str, accepting: impl Iterator<Item = usize>) {
         let entry = Entry { level, time: record.cx.worker().wall(), logger, message: MESSAGE, fields: record };
@@ -194,19 +209,12 @@ impl Handler for AccessLog {
         if !cx.is_recorded() {
             return;
         }
-        let lower = |text: &str| -> Option<String> {
-            text.bytes().any(|byte| byte.is_ascii_uppercase()).then(|| text.to_ascii_lowercase())
-        };
-        let authority = cx.original().authority().unwrap_or_default();
-        let authority = lower(authority).map_or(Cow::Borrowed(authority), Cow::Owned);
-        let host = authority.rsplit_once(':').filter(|(name, _)| !name.ends_with(':') && !name.ends_with('['));
-        let host = host.filter(|(_, port)| !port.ends_with(']')).map_or(&*authority, |(name, _)| name);
-        let Some(loggers) = self.loggers(host.trim_matches(['[', ']']), &authority) else { return };
+        let Some(loggers) = self.loggers_of(cx) else { return };
         // The outcome's duration is 0 for an exchange that one turn of its connection began and ended.
         cx.worker().refresh();
         let took = cx.worker().now().saturating_duration_since(cx.arrival().at);
         let outcome = &Outcome { took, ..*outcome };
-        let record = Record { cx, outcome, slots: &self.slots, credentials: self.credentials };
+        let record = Record { cx, outcome, slots: &self.slots, headers: &self.headers };
         let level = cx.variable(self.slots.level).and_then(|name| Level::parse(std::str::from_utf8(name).ok()?));
         let level = level.unwrap_or(if record.status() >= 500 { Level::Error } else { Level::Info });
         match cx.variable(self.slots.names) {

@@ -15,5 +15,7 @@ mod log;
 mod sampling;
 
 pub use causeway_log_output::{Output, flush_all, lost_lines, reopen_all};
-pub use entry::{Entry, FieldSink, Fields, Level, LogValue, TextList};
+pub(crate) use entry::{EachField, key};
+pub use entry::{Entry, FieldSink, Fields, Level, LogKey, LogValue, TextList};
+pub use format::JsonSink;
 pub use log::{Log, Logs};

@@ -1,18 +1,21 @@
 //! The fields of an access record, with Caddy's names and order.
 
 use std::io::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use causeway_message::syntax::write_number;
-use causeway_message::{FieldMap, NameRef, Version};
+use causeway_message::{FieldMap, KnownName, Method, NameRef, Version, names};
 use causeway_pipeline::{Context, Outcome, TlsFacts, UNIX_PEER};
 
 use super::Slots;
 use crate::field_name::canonical;
-use crate::logs::{FieldSink, Fields, LogValue};
+use crate::logs::{EachField, FieldSink, LogKey, LogValue, key};
 
 /// Fields whose values are replaced by `REDACTED` unless `log_credentials` is on; Caddy's list.
-const CREDENTIALS: [&str; 4] = ["Cookie", "Set-Cookie", "Authorization", "Proxy-Authorization"];
+const CREDENTIALS: [KnownName; 4] =
+    [names::COOKIE, names::SET_COOKIE, names::AUTHORIZATION, names::PROXY_AUTHORIZATION];
+/// Fields that Go takes out of a request's fields: it has the host and the coding of the transfer elsewhere.
+const NOT_IN_REQUEST: [KnownName; 2] = [names::HOST, names::TRANSFER_ENCODING];
 /// Length of the longest address as text, an IPv6 address that ends in an IPv4 address.
 const ADDRESS_BYTES: usize = 45;
 
@@ -21,39 +24,35 @@ pub(super) struct Record<'r> {
     pub(super) cx: &'r Context,
     pub(super) outcome: &'r Outcome,
     pub(super) slots: &'r Slots,
-    pub(super) credentials: bool,
+    pub(super) headers: &'r HeaderTable,
 }
 
 impl Record<'_> {
     pub(super) fn status(&self) -> u16 {
         self.outcome.status.map_or(0, causeway_message::StatusCode::as_u16)
     }
-
-    fn headers<'h>(&self, fields: &'h FieldMap, side: Side) -> Headers<'h> {
-        Headers { fields, side, credentials: self.credentials }
-    }
 }
 
-impl Fields for Record<'_> {
-    fn visit(&self, sink: &mut dyn FieldSink) {
-        let Self { cx, outcome, slots, .. } = self;
-        sink.object("request", &RequestFields(self));
-        sink.value("bytes_read", LogValue::Unsigned(outcome.received));
-        sink.value("user_id", LogValue::Text(cx.variable(slots.user).unwrap_or_default()));
-        sink.value("duration", LogValue::Duration(outcome.took));
-        sink.value("size", LogValue::Unsigned(outcome.sent));
-        sink.value("status", LogValue::Unsigned(self.status().into()));
-        sink.object("resp_headers", &self.headers(cx.response().fields(), Side::Response));
+impl EachField for Record<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
+        let Self { cx, outcome, slots, headers: table } = self;
+        sink.object(key!("request"), &RequestFields(self));
+        sink.value(key!("bytes_read"), LogValue::Unsigned(outcome.received));
+        sink.value(key!("user_id"), LogValue::Text(cx.variable(slots.user).unwrap_or_default()));
+        sink.value(key!("duration"), LogValue::Duration(outcome.took));
+        sink.value(key!("size"), LogValue::Unsigned(outcome.sent));
+        sink.value(key!("status"), LogValue::Unsigned(self.status().into()));
+        sink.object(key!("resp_headers"), &Headers { fields: cx.response().fields(), left_out: &[], table });
         let plan = cx.generation().plan();
         for (key, slot) in plan.family(slots.texts) {
             if let Some(text) = cx.variable(*slot) {
-                sink.value(key, LogValue::Text(text));
+                sink.value((&**key).into(), LogValue::Text(text));
             }
         }
         for (key, slot) in plan.family(slots.numbers) {
             let Some(text) = cx.variable(*slot) else { continue };
             let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-            sink.value(key, number.map_or(LogValue::Text(text), LogValue::Unsigned));
+            sink.value((&**key).into(), number.map_or(LogValue::Text(text), LogValue::Unsigned));
         }
     }
 }
@@ -61,96 +60,126 @@ impl Fields for Record<'_> {
 /// The object `request`.
 struct RequestFields<'r>(&'r Record<'r>);
 
-impl Fields for RequestFields<'_> {
-    fn visit(&self, sink: &mut dyn FieldSink) {
+impl EachField for RequestFields<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let cx = self.0.cx;
         let (arrival, head) = (cx.arrival(), cx.original());
         let (peer, client) = (arrival.ends.peer_ip(), cx.known_client());
         let mut text = AddressText::of_peer(peer.as_ref(), true);
-        sink.value("remote_ip", LogValue::Text(text.bytes()));
+        sink.value(key!("remote_ip"), LogValue::Plain(text.bytes()));
         let mut digits = [0; 20];
         let port = arrival.ends.peer().map_or(&[][..], |peer| write_number(peer.port().into(), &mut digits));
-        sink.value("remote_port", LogValue::Text(port));
+        sink.value(key!("remote_port"), LogValue::Plain(port));
         if client.ip != peer || peer.is_none() {
             text = AddressText::of_peer(client.ip.as_ref(), client.proxied);
         }
-        sink.value("client_ip", LogValue::Text(text.bytes()));
+        sink.value(key!("client_ip"), LogValue::Plain(text.bytes()));
         let version = if head.version() == Version::Http2 { "HTTP/2.0" } else { head.version().as_str() };
-        for (key, value) in [
-            ("proto", version),
-            ("method", head.method().as_str()),
-            ("host", head.authority().unwrap_or_default()),
-            ("uri", head.target().as_str()),
-        ] {
-            sink.value(key, LogValue::Text(value.as_bytes()));
-        }
-        sink.object("headers", &self.0.headers(head.fields(), Side::Request));
+        sink.value(key!("proto"), LogValue::Plain(version.as_bytes()));
+        let method = match head.method() {
+            Method::Other(name) => LogValue::Text(name.as_bytes()),
+            method => LogValue::Plain(method.as_str().as_bytes()),
+        };
+        sink.value(key!("method"), method);
+        sink.value(key!("host"), LogValue::Text(head.authority_bytes().unwrap_or_default()));
+        sink.value(key!("uri"), LogValue::Text(head.target_bytes()));
+        let headers = Headers { fields: head.fields(), left_out: &NOT_IN_REQUEST, table: self.0.headers };
+        sink.object(key!("headers"), &headers);
         // As in Go, the coding of the transfer is no field of the request.
-        if head.fields().get(NameRef::Other("transfer-encoding")).is_some() {
+        if head.fields().contains(names::TRANSFER_ENCODING) {
             let codings = |take: &mut dyn FnMut(&[u8])| {
-                head.fields().get_all(NameRef::Other("transfer-encoding")).for_each(&mut *take);
+                head.fields().get_all(names::TRANSFER_ENCODING).for_each(&mut *take);
             };
-            sink.value("transfer_encoding", LogValue::Texts(&codings));
+            sink.value(key!("transfer_encoding"), LogValue::Texts(&codings));
         }
         if let Some(tls) = arrival.tls.as_deref() {
-            sink.object("tls", &TlsFields(tls));
+            sink.object(key!("tls"), &TlsFields(tls));
         }
     }
 }
 
-/// The message that a field belongs to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Request,
-    Response,
+/// The registered header fields as a record shows them, by their index.
+pub(super) struct HeaderTable(Box<[HeaderSpec]>);
+
+struct HeaderSpec {
+    /// The name in Go's canonical form, as a [`LogKey`] takes it.
+    json: Box<str>,
+    /// Whether `REDACTED` stands for the values.
+    is_secret: bool,
 }
 
-/// Header fields: a list of values for each name, which is in Go's canonical form.
+impl HeaderTable {
+    /// Whether values of [`CREDENTIALS`] are shown.
+    pub(super) fn new(credentials: bool) -> Self {
+        let spec = |name: KnownName| {
+            let mut json = String::new();
+            canonical(name.as_str(), |name| json = LogKey::json_of(name));
+            HeaderSpec { json: json.into(), is_secret: !credentials && CREDENTIALS.contains(&name) }
+        };
+        Self(KnownName::all().map(spec).collect())
+    }
+}
+
+/// The header fields of a message: a list of values for each name, which is in Go's canonical form.
 struct Headers<'h> {
     fields: &'h FieldMap,
-    side: Side,
-    credentials: bool,
+    left_out: &'h [KnownName],
+    table: &'h HeaderTable,
 }
 
-impl Fields for Headers<'_> {
-    fn visit(&self, sink: &mut dyn FieldSink) {
-        let is_left_out = |name: &str| {
-            self.side == Side::Request
-                && (name.eq_ignore_ascii_case("host") || name.eq_ignore_ascii_case("transfer-encoding"))
-        };
-        for (index, (field, _)) in self.fields.iter().enumerate() {
-            let name = field.as_str();
-            // All values of a name are one member, at its first place.
-            let is_repeat = self.fields.iter().take(index).any(|(other, _)| other.as_str().eq_ignore_ascii_case(name));
-            if is_repeat || is_left_out(name) {
-                continue;
-            }
-            let is_secret = !self.credentials && CREDENTIALS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
-            let values = |take: &mut dyn FnMut(&[u8])| {
-                if is_secret {
-                    take(b"REDACTED");
-                } else {
-                    self.fields.get_all(field).for_each(&mut *take);
+impl EachField for Headers<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
+        for (index, (field, value)) in self.fields.iter().enumerate() {
+            let values = |take: &mut dyn FnMut(&[u8])| self.fields.get_all(field).for_each(&mut *take);
+            match field {
+                NameRef::Known(known) => {
+                    let is_repeated = self.fields.is_repeated(known);
+                    if self.left_out.contains(&known) || is_repeated && self.has_before(index, field) {
+                        continue;
+                    }
+                    let HeaderSpec { json, is_secret } = &self.table.0[known.index()];
+                    let value = match (is_secret, is_repeated) {
+                        (true, _) => LogValue::OneText(b"REDACTED"),
+                        (false, false) => LogValue::OneText(value),
+                        (false, true) => LogValue::Texts(&values),
+                    };
+                    sink.value(LogKey::prepared(json), value);
                 }
-            };
-            canonical(name, |name| sink.value(name, LogValue::Texts(&values)));
+                NameRef::Other(name) => {
+                    if !self.has_before(index, field) {
+                        canonical(name, |name| sink.value(name.into(), LogValue::Texts(&values)));
+                    }
+                }
+            }
         }
+    }
+}
+
+impl Headers<'_> {
+    /// All values of a name are one member, at its first place: returns whether it has one before `index`.
+    fn has_before(&self, index: usize, field: NameRef<'_>) -> bool {
+        let is_equal = |other: NameRef<'_>| match (other, field) {
+            (NameRef::Known(one), NameRef::Known(two)) => one == two,
+            (NameRef::Other(one), NameRef::Other(two)) => one.eq_ignore_ascii_case(two),
+            _ => false,
+        };
+        self.fields.iter().take(index).any(|(other, _)| is_equal(other))
     }
 }
 
 /// The object `tls` of a request.
 struct TlsFields<'t>(&'t TlsFacts);
 
-impl Fields for TlsFields<'_> {
-    fn visit(&self, sink: &mut dyn FieldSink) {
+impl EachField for TlsFields<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let tls = self.0;
-        sink.value("resumed", LogValue::Bool(tls.resumed));
-        sink.value("version", LogValue::Unsigned(tls_version(tls.version)));
-        sink.value("cipher_suite", LogValue::Unsigned(suite_number(tls.cipher_suite)));
-        sink.value("proto", LogValue::Text(tls.protocol.as_bytes()));
-        sink.value("server_name", LogValue::Text(tls.server_name.as_deref().unwrap_or_default().as_bytes()));
+        sink.value(key!("resumed"), LogValue::Bool(tls.resumed));
+        sink.value(key!("version"), LogValue::Unsigned(tls_version(tls.version)));
+        sink.value(key!("cipher_suite"), LogValue::Unsigned(suite_number(tls.cipher_suite)));
+        sink.value(key!("proto"), LogValue::Text(tls.protocol.as_bytes()));
+        sink.value(key!("server_name"), LogValue::Text(tls.server_name.as_deref().unwrap_or_default().as_bytes()));
         // Encrypted Client Hello is not built.
-        sink.value("ech", LogValue::Bool(false));
+        sink.value(key!("ech"), LogValue::Bool(false));
     }
 }
 
@@ -172,19 +201,38 @@ impl AddressText {
     }
 
     fn of(address: &IpAddr) -> Self {
+        let address = match address {
+            IpAddr::V4(address) => return Self::of_v4(*address),
+            IpAddr::V6(address) => address,
+        };
         let mut text = [0; ADDRESS_BYTES];
         let mut rest = &mut text[..];
         // The longest address fits.
-        let _ = match address {
-            // `std::fmt` takes several times as long for it.
-            IpAddr::V4(address) => address.octets().iter().enumerate().try_for_each(|(index, octet)| {
-                rest.write_all(if index > 0 { b"." } else { b"" })?;
-                rest.write_all(write_number((*octet).into(), &mut [0; 20]))
-            }),
-            IpAddr::V6(address) => write!(rest, "{address}"),
-        };
+        let _ = write!(rest, "{address}");
         let left = rest.len();
         Self { text, len: ADDRESS_BYTES - left }
+    }
+
+    /// `std::fmt` takes several times as long for it.
+    fn of_v4(address: Ipv4Addr) -> Self {
+        let (mut text, mut len) = ([0; ADDRESS_BYTES], 0);
+        let mut put = |byte| {
+            text[len] = byte;
+            len += 1;
+        };
+        for (index, octet) in address.octets().into_iter().enumerate() {
+            if index > 0 {
+                put(b'.');
+            }
+            if octet >= 100 {
+                put(b'0' + octet / 100);
+            }
+            if octet >= 10 {
+                put(b'0' + octet / 10 % 10);
+            }
+            put(b'0' + octet % 10);
+        }
+        Self { text, len }
     }
 
     fn bytes(&self) -> &[u8] {

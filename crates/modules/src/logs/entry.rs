@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::JsonSink;
+
 /// The importance of an entry, or the least one that a log takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
@@ -21,6 +23,9 @@ pub enum Level {
 }
 
 impl Level {
+    /// All levels, in the order of their numbers.
+    pub(super) const ALL: [Self; 6] = [Self::Debug, Self::Info, Self::Warn, Self::Error, Self::Panic, Self::Fatal];
+
     /// Returns the level of this name, in any case; an empty name is `info`.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match &*name.to_ascii_lowercase() {
@@ -97,24 +102,96 @@ pub struct Entry<'e> {
 pub trait Fields {
     /// Passes each field to `sink`.
     fn visit(&self, sink: &mut dyn FieldSink);
+
+    /// As [`visit`](Self::visit), for the sink of most records. Fields of which each request writes a record implement it apart, so that
+    /// their keys and the kinds of their values are constants where the JSON is written.
+    fn visit_json(&self, sink: &mut JsonSink<'_>) {
+        self.visit(sink);
+    }
+}
+
+/// Fields that are compiled for each kind of sink.
+pub(crate) trait EachField {
+    /// Passes each field to `sink`.
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S);
+}
+
+impl<F: EachField> Fields for F {
+    fn visit(&self, sink: &mut dyn FieldSink) {
+        self.each(sink);
+    }
+
+    fn visit_json(&self, sink: &mut JsonSink<'_>) {
+        self.each(sink);
+    }
 }
 
 /// The receiver of fields.
 pub trait FieldSink {
     /// Takes a value.
-    fn value(&mut self, key: &str, value: LogValue<'_>);
+    fn value(&mut self, key: LogKey<'_>, value: LogValue<'_>);
 
     /// Takes an object.
-    fn object(&mut self, key: &str, fields: &dyn Fields);
+    fn object(&mut self, key: LogKey<'_>, fields: &dyn Fields);
 }
+
+/// The name of a field.
+#[derive(Clone, Copy)]
+pub struct LogKey<'k> {
+    name: &'k str,
+    /// The name as a member of an object, `,"name":`, which is one copy instead of a search for bytes to escape; empty if it is not known.
+    json: &'k str,
+}
+
+impl<'k> LogKey<'k> {
+    /// Returns the key of a member, which is `,"name":`. The name has nothing that JSON escapes. See [`key`] and [`LogKey::json_of`].
+    pub(crate) const fn prepared(json: &'k str) -> Self {
+        let (name, _) = json.split_at(json.len() - "\":".len());
+        let (_, name) = name.split_at(",\"".len());
+        Self { name, json }
+    }
+
+    /// Returns the member that [`prepared`](Self::prepared) takes.
+    pub(crate) fn json_of(name: &str) -> String {
+        format!(",\"{name}\":")
+    }
+
+    /// The name alone.
+    pub fn name(self) -> &'k str {
+        self.name
+    }
+
+    /// The member that [`prepared`](Self::prepared) took.
+    pub(super) fn json(self) -> Option<&'k str> {
+        (!self.json.is_empty()).then_some(self.json)
+    }
+}
+
+impl<'k> From<&'k str> for LogKey<'k> {
+    fn from(name: &'k str) -> Self {
+        Self { name, json: "" }
+    }
+}
+
+/// A constant [`LogKey`].
+macro_rules! key {
+    ($name:literal) => {
+        const { $crate::logs::LogKey::prepared(concat!(",\"", $name, "\":")) }
+    };
+}
+pub(crate) use key;
 
 /// The value of a field.
 #[derive(Clone, Copy)]
 pub enum LogValue<'v> {
     /// A text; bytes that are not UTF-8 are written as U+FFFD.
     Text(&'v [u8]),
+    /// A text of printable ASCII without `"` and `\`: it is written unseen.
+    Plain(&'v [u8]),
     /// A list of texts.
     Texts(&'v dyn TextList),
+    /// A list of one text.
+    OneText(&'v [u8]),
     /// A number.
     Unsigned(u64),
     /// A number that may be negative.
@@ -125,6 +202,17 @@ pub enum LogValue<'v> {
     Bool(bool),
     /// A time span; the format chooses its unit.
     Duration(Duration),
+}
+
+impl LogValue<'_> {
+    /// Passes the value as one of the kinds that are not special cases of another kind.
+    pub(super) fn general(self, take: impl FnOnce(LogValue<'_>)) {
+        match self {
+            Self::Plain(text) => take(LogValue::Text(text)),
+            Self::OneText(text) => take(LogValue::Texts(&|take: &mut dyn FnMut(&[u8])| take(text))),
+            value => take(value),
+        }
+    }
 }
 
 /// Texts that are visited in their order.

@@ -22,7 +22,8 @@ use serde_json::{Map, Value};
 
 use super::entry::{Entry, FieldSink, Fields, Level, LogValue};
 use filter::Filters;
-use json::{JsonSink, Spacing};
+pub use json::JsonSink;
+use json::Spacing;
 use template::LineTemplate;
 
 /// A format, ready to use. Formatting allocates nothing if the line's buffer has room and no regular expression has to allocate.
@@ -48,7 +49,7 @@ enum Layer {
 }
 
 enum Base {
-    Json,
+    Json(JsonParts),
     Console,
     Template(LineTemplate),
 }
@@ -75,6 +76,16 @@ struct Options {
     time: TimeFormat,
     durations: DurationFormat,
     level: LevelFormat,
+}
+
+/// The parts of a JSON line that are known at load.
+struct JsonParts {
+    /// The line up to the value of the time, by level.
+    openings: [Box<[u8]>; Level::ALL.len()],
+    /// `,"logger":`
+    name: Option<Box<[u8]>>,
+    /// `,"msg":`
+    message: Option<Box<[u8]>>,
 }
 
 enum TimeFormat {
@@ -167,20 +178,19 @@ impl Format {
             rest.shift_remove("format");
             Value::Object(rest)
         };
-        match written.get("format").and_then(Value::as_str) {
-            None if default == DefaultFormat::Console => {
-                Ok((Base::Console, Options::read(written, &Base::Console, output, build)?))
+        let name = written.get("format").and_then(Value::as_str);
+        match name.unwrap_or(if default == DefaultFormat::Console { "console" } else { "json" }) {
+            "console" => Ok((Base::Console, Options::read(written, DefaultFormat::Console, output, build)?)),
+            "json" => {
+                let options = Options::read(written, DefaultFormat::Json, output, build)?;
+                Ok((Base::Json(JsonParts::new(&options)), options))
             }
-            Some("console") => Ok((Base::Console, Options::read(written, &Base::Console, output, build)?)),
-            None | Some("json") => Ok((Base::Json, Options::read(written, &Base::Json, output, build)?)),
-            Some("transform") => {
+            "transform" => {
                 let mut rest = written.clone();
                 let template = LineTemplate::read(&mut rest, build)?;
-                let base = Base::Template(template);
-                let options = Options::read(&rest, &base, output, build)?;
-                Ok((base, options))
+                Ok((Base::Template(template), Options::read(&rest, DefaultFormat::Json, output, build)?))
             }
-            Some(wrapper @ ("filter" | "append" | "journald")) => {
+            wrapper @ ("filter" | "append" | "journald") => {
                 let WrapConfig { wrap, fields } = build.parse(&without_format(written))?;
                 match wrapper {
                     "filter" => layers.push(Layer::Filter(build.at("fields", |build| Filters::read(&fields, build))?)),
@@ -194,7 +204,7 @@ impl Format {
                 }
                 build.at("wrap", |build| Self::read_layers(wrap.as_ref(), default, output, layers, has_priority, build))
             }
-            Some(name) => Err(build.error(Problem::UnknownModule { kind: "log encoder", name: name.to_owned() })),
+            name => Err(build.error(Problem::UnknownModule { kind: "log encoder", name: name.to_owned() })),
         }
     }
 
@@ -206,7 +216,7 @@ impl Format {
         }
         let fields = Layered { layers: &self.layers, fields: entry.fields };
         match &self.base {
-            Base::Json => self.options.json(entry, &fields, out),
+            Base::Json(parts) => self.options.json(parts, entry, &fields, out),
             Base::Console => self.options.console(entry, &fields, out),
             Base::Template(template) => template.write(entry, &fields, &self.options, out),
         }
@@ -214,10 +224,36 @@ impl Format {
     }
 }
 
+impl JsonParts {
+    fn new(options: &Options) -> Self {
+        let member = |key: &Option<Box<str>>| {
+            let mut out = b"{".to_vec();
+            let mut sink = JsonSink::within(&mut out, options.durations);
+            sink.key((&**key.as_ref()?).into());
+            out[0] = b',';
+            Some(out.into_boxed_slice())
+        };
+        let opening = |level| {
+            let mut out = b"{".to_vec();
+            let mut sink = JsonSink::within(&mut out, options.durations);
+            if let Some(key) = &options.level_key {
+                sink.key((&**key).into());
+                sink.quoted(|out| options.write_level(level, out));
+            }
+            if let Some(key) = &options.time_key {
+                sink.key((&**key).into());
+            }
+            out.into()
+        };
+        let (name, message) = (member(&options.name_key), member(&options.message_key));
+        Self { openings: Level::ALL.map(opening), name, message }
+    }
+}
+
 impl Options {
     fn read(
         written: &Map<String, Value>,
-        base: &Base,
+        defaults: DefaultFormat,
         output: &Output,
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {
@@ -226,7 +262,7 @@ impl Options {
             let key = written.unwrap_or_else(|| usual.to_owned());
             (!key.is_empty()).then(|| key.into_boxed_str())
         };
-        let is_console = matches!(base, Base::Console);
+        let is_console = defaults == DefaultFormat::Console;
         let local = if config.time_local { Zone::Local } else { Zone::Utc };
         let time = match &*config.time_format {
             "" if is_console => TimeFormat::Layout(TimeLayout::new("2006/01/02 15:04:05.000", local)),
@@ -272,27 +308,22 @@ impl Options {
     }
 
     /// Appends an entry as one JSON object.
-    fn json(&self, entry: &Entry<'_>, fields: &dyn Fields, out: &mut Vec<u8>) {
-        out.push(b'{');
-        let mut sink = JsonSink::new(out, Spacing::Dense, self.durations);
-        if let Some(key) = &self.level_key {
-            sink.key(key);
-            sink.quoted(|out| self.write_level(entry.level, out));
-        }
-        if let Some(key) = &self.time_key {
-            sink.key(key);
-            match self.time {
-                TimeFormat::Layout(_) => sink.quoted(|out| self.write_time(entry.time, out)),
-                _ => self.write_time(entry.time, sink.out()),
+    fn json(&self, parts: &JsonParts, entry: &Entry<'_>, fields: &dyn Fields, out: &mut Vec<u8>) {
+        out.extend_from_slice(&parts.openings[entry.level as usize]);
+        match self.time {
+            _ if self.time_key.is_none() => {}
+            TimeFormat::Layout(_) => {
+                JsonSink::within(out, self.durations).quoted(|out| self.write_time(entry.time, out));
             }
+            _ => self.write_time(entry.time, out),
         }
-        if let Some(key) = self.name_key.as_ref().filter(|_| !entry.logger.is_empty()) {
-            sink.value(key, LogValue::Text(entry.logger.as_bytes()));
+        if let Some(member) = parts.name.as_ref().filter(|_| !entry.logger.is_empty()) {
+            json::text_member(out, member, entry.logger.as_bytes());
         }
-        if let Some(key) = &self.message_key {
-            sink.value(key, LogValue::Text(entry.message.as_bytes()));
+        if let Some(member) = &parts.message {
+            json::text_member(out, member, entry.message.as_bytes());
         }
-        fields.visit(&mut sink);
+        fields.visit_json(&mut JsonSink::within(out, self.durations));
         out.push(b'}');
     }
 
@@ -318,7 +349,7 @@ impl Options {
         }
         out.push(b'{');
         let empty = out.len();
-        fields.visit(&mut JsonSink::new(out, Spacing::Spaced, self.durations));
+        fields.visit_json(&mut JsonSink::new(out, Spacing::Spaced, self.durations));
         if out.len() == empty {
             out.truncate(before);
         } else {
@@ -394,6 +425,16 @@ impl Fields for Layered<'_> {
             }
         }
     }
+
+    fn visit_json(&self, sink: &mut JsonSink<'_>) {
+        match self.layers.split_first() {
+            None => self.fields.visit_json(sink),
+            Some((Layer::Filter(_), _)) => self.visit(sink),
+            Some((Layer::Append(constants), layers)) => {
+                Layered { layers, fields: &Appended { fields: self.fields, constants } }.visit_json(sink);
+            }
+        }
+    }
 }
 
 /// Fields with those of `append` after them.
@@ -405,8 +446,19 @@ struct Appended<'a> {
 impl Fields for Appended<'_> {
     fn visit(&self, sink: &mut dyn FieldSink) {
         self.fields.visit(sink);
+        self.constants(sink);
+    }
+
+    fn visit_json(&self, sink: &mut JsonSink<'_>) {
+        self.fields.visit_json(sink);
+        self.constants(sink);
+    }
+}
+
+impl Appended<'_> {
+    fn constants(&self, sink: &mut dyn FieldSink) {
         for (key, constant) in self.constants {
-            sink.value(key, constant.value());
+            sink.value((&**key).into(), constant.value());
         }
     }
 }

@@ -205,7 +205,7 @@ impl Fields for EventFields {
                 EventValue::Float(number) => LogValue::Float(*number),
                 EventValue::Bool(value) => LogValue::Bool(*value),
             };
-            sink.value(name, value);
+            sink.value((*name).into(), value);
         }
     }
 }

@@ -9,7 +9,7 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::entry::{FieldSink, Fields, LogValue};
+use super::super::entry::{FieldSink, Fields, LogKey, LogValue};
 use change::{Action, ActionConfig, FieldChange, Operation, OperationConfig, Scratch};
 
 /// The filters of a format, as a tree of field names.
@@ -170,14 +170,34 @@ impl Node {
 }
 
 impl FieldSink for FilterSink<'_> {
-    fn value(&mut self, key: &str, value: LogValue<'_>) {
-        let Some(filter) = self.node.child(key).and_then(|node| node.filter.as_ref()) else {
-            self.inner.value(key, value);
+    fn value(&mut self, key: LogKey<'_>, value: LogValue<'_>) {
+        let node = self.node;
+        match node.child(key.name()).and_then(|node| node.filter.as_ref()) {
+            None => self.inner.value(key, value),
+            Some(filter) => value.general(|value| self.filtered(filter, key, value)),
+        }
+    }
+
+    fn object(&mut self, key: LogKey<'_>, fields: &dyn Fields) {
+        let Some(node) = self.node.child(key.name()) else {
+            self.inner.object(key, fields);
             return;
         };
+        match &node.filter {
+            None => self.inner.object(key, &Filtered { fields, node }),
+            Some(Filter::Delete) => {}
+            Some(Filter::Rename(name)) => self.inner.object((&**name).into(), fields),
+            Some(Filter::Replace(text)) => self.inner.value(key, LogValue::Text(text.as_bytes())),
+            Some(Filter::FieldChange(_) | Filter::Cookies { .. }) => self.inner.object(key, fields),
+        }
+    }
+}
+
+impl FilterSink<'_> {
+    fn filtered(&mut self, filter: &Filter, key: LogKey<'_>, value: LogValue<'_>) {
         match (filter, value) {
             (Filter::Delete, _) => {}
-            (Filter::Rename(name), value) => self.inner.value(name, value),
+            (Filter::Rename(name), value) => self.inner.value((&**name).into(), value),
             (Filter::Replace(text), _) => self.inner.value(key, LogValue::Text(text.as_bytes())),
             (Filter::FieldChange(change), LogValue::Text(text)) => {
                 let mut scratch = Scratch::take();
@@ -222,20 +242,6 @@ impl FieldSink for FilterSink<'_> {
             }
             // As in Caddy, numbers have no text that could be changed.
             (Filter::FieldChange(_) | Filter::Cookies { .. }, value) => self.inner.value(key, value),
-        }
-    }
-
-    fn object(&mut self, key: &str, fields: &dyn Fields) {
-        let Some(node) = self.node.child(key) else {
-            self.inner.object(key, fields);
-            return;
-        };
-        match &node.filter {
-            None => self.inner.object(key, &Filtered { fields, node }),
-            Some(Filter::Delete) => {}
-            Some(Filter::Rename(name)) => self.inner.object(name, fields),
-            Some(Filter::Replace(text)) => self.inner.value(key, LogValue::Text(text.as_bytes())),
-            Some(Filter::FieldChange(_) | Filter::Cookies { .. }) => self.inner.object(key, fields),
         }
     }
 }

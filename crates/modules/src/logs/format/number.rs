@@ -5,7 +5,12 @@ use std::time::Duration;
 use causeway_message::syntax::write_number;
 
 /// Appends a decimal number.
+#[inline]
 pub(super) fn unsigned(out: &mut Vec<u8>, number: u64) {
+    if number < 10 {
+        out.push(b'0' + number as u8);
+        return;
+    }
     out.extend_from_slice(write_number(number, &mut [0; 20]));
 }
 
@@ -18,18 +23,17 @@ pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
 }
 
 /// Appends `whole` and a fraction of `digits` digits without its trailing zeros: `fixed(out, 1, 50, 3)` is `1.05`.
-pub(super) fn fixed(out: &mut Vec<u8>, whole: u64, fraction: u32, digits: usize) {
+pub(super) fn fixed(out: &mut Vec<u8>, whole: u64, fraction: u32, digits: u32) {
     unsigned(out, whole);
     if fraction == 0 {
         return;
     }
     let mut text = [0; 20];
-    let (end, start) = (text.len(), text.len() - digits);
-    // The digits stand at the end of the text.
-    let written = write_number(fraction.into(), &mut text).len();
-    text[start..end - written].fill(b'0');
+    // A digit before the fraction's digits keeps their leading zeros.
+    let len = write_number(10_u64.pow(digits) + u64::from(fraction), &mut text).len();
+    let start = text.len() - len;
+    text[start] = b'.';
     let end = text.iter().rposition(|digit| *digit != b'0').map_or(start, |last| last + 1);
-    out.push(b'.');
     out.extend_from_slice(&text[start..end]);
 }
 

@@ -3,7 +3,7 @@
 use causeway_pipeline::{Build, BuildError};
 use serde_json::{Map, Value};
 
-use super::super::entry::{Entry, FieldSink, Fields, LogValue};
+use super::super::entry::{Entry, FieldSink, Fields, LogKey, LogValue};
 use super::json::{JsonSink, Quotes, Spacing, escape};
 use super::{COMMON_LOG_TIME, Options};
 use causeway_log_output::{TimeLayout, Zone};
@@ -154,14 +154,14 @@ struct Find<'f> {
 }
 
 impl FieldSink for Find<'_> {
-    fn value(&mut self, key: &str, value: LogValue<'_>) {
+    fn value(&mut self, key: LogKey<'_>, value: LogValue<'_>) {
         let Some((first, below)) = self.path.split_first() else { return };
-        if self.is_found || **first != *key {
+        if self.is_found || **first != *key.name() {
             return;
         }
         self.is_found = true;
         let (quotes, out) = (self.quotes, &mut *self.out);
-        match (value, below) {
+        value.general(|value| match (value, below) {
             (LogValue::Text(text), []) => escape(out, text, quotes),
             (LogValue::Duration(span), []) => self.options.durations.write(span, out),
             (value, []) => JsonSink::new(out, Spacing::Dense, self.options.durations).bare(value),
@@ -177,12 +177,12 @@ impl FieldSink for Find<'_> {
                 });
             }
             _ => {}
-        }
+        });
     }
 
-    fn object(&mut self, key: &str, fields: &dyn Fields) {
+    fn object(&mut self, key: LogKey<'_>, fields: &dyn Fields) {
         let Some((first, below)) = self.path.split_first() else { return };
-        if self.is_found || **first != *key {
+        if self.is_found || **first != *key.name() {
             return;
         }
         self.is_found = true;
