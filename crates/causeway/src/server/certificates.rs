@@ -57,15 +57,6 @@ impl<'d> Reader<'d> {
         Self { data, read: RefCell::default() }
     }
 
-    fn trusted_authority(
-        &self,
-        written: &CertificateAuthority,
-        usual: &plan::Storage,
-    ) -> Result<Authority, causeway_certs::Error> {
-        let storages = Storages::open(storage::open(usual, self.data)?, written.storage.iter(), self.data)?;
-        Authority::open(authority(written, &storages), storages.usual(), SystemTime::now())
-    }
-
     pub(super) fn into_read(self) -> Vec<Certificate> {
         self.read.into_inner()
     }
@@ -97,7 +88,8 @@ impl CertificateReader for Reader<'_> {
         written: &CertificateAuthority,
         usual: &plan::Storage,
     ) -> Result<AuthorityCertificates, CertificateFault> {
-        let authority = self.trusted_authority(written, usual)?;
+        let storages = Storages::open(storage::open(usual, self.data)?, written.storage.iter(), self.data)?;
+        let authority = Authority::open(authority(written, &storages), storages.usual(), SystemTime::now())?;
         Ok(AuthorityCertificates { root: authority.root_pem(), intermediate: authority.intermediate_pem() })
     }
 

@@ -12,7 +12,7 @@ use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::secrets_log::{FileKeyLog, SecretsLog};
+use super::secrets_log::{FileKeyLog, SecretsLog, SecretsLogs};
 use super::write_secret::WriteSecret;
 use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, client, names};
 
@@ -91,6 +91,7 @@ impl TlsPlan {
             SessionTickets::Disabled => None,
             SessionTickets::Keys(keys) => Some(keys.ticketer()),
         };
+        let mut secrets_logs = SecretsLogs::default();
         specs
             .iter()
             .map(|spec| {
@@ -99,8 +100,7 @@ impl TlsPlan {
                     let wrong = |what| TlsError { listener: spec.socket.clone(), policy: number, what };
                     let config = config(policy, spec.protocols, tickets.as_ref()).map_err(wrong)?;
                     let open = |path: &PathBuf| {
-                        let log = SecretsLog::open(path);
-                        log.map(Arc::new).map_err(|error| wrong(format!("{}: {error}", path.display())))
+                        secrets_logs.open(path).map_err(|error| wrong(format!("{}: {error}", path.display())))
                     };
                     let secrets_log = policy.secrets_log.as_ref().map(open).transpose()?;
                     Ok(CompiledPolicy { spec: policy.clone(), config, secrets_log, serves_http1: spec.protocols.http1 })

@@ -1,11 +1,12 @@
 //! A file with the secrets of sessions, by which a program such as Wireshark decrypts their captured bytes: `insecure_secrets_log`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,23 @@ use rustls::KeyLog;
 
 use super::write_secret::WriteSecret;
 
-/// The open file. Each secret is one write, which blocks the worker.
+/// The open files of a configuration: policies with the same path share one.
+#[derive(Default)]
+pub(super) struct SecretsLogs(BTreeMap<PathBuf, Arc<SecretsLog>>);
+
+impl SecretsLogs {
+    /// Returns the file at `path`, which the first call opens.
+    pub(super) fn open(&mut self, path: &Path) -> io::Result<Arc<SecretsLog>> {
+        if let Some(known) = self.0.get(path) {
+            return Ok(Arc::clone(known));
+        }
+        let log = Arc::new(SecretsLog::open(path)?);
+        self.0.insert(path.to_owned(), Arc::clone(&log));
+        Ok(log)
+    }
+}
+
+/// An open file. Each secret is one write, which blocks the worker.
 pub(super) struct SecretsLog {
     file: Mutex<File>,
     /// A write has failed, which the log has.
@@ -29,7 +46,7 @@ impl fmt::Debug for SecretsLog {
 
 impl SecretsLog {
     /// Opens the file, to which the secrets are appended. A new one is readable by its owner only.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         tracing::warn!(
             "{}: this file gets the secrets of TLS sessions, by which their content can be read (insecure_secrets_log)",
@@ -50,7 +67,7 @@ impl SecretsLog {
             }
         }
         line.push('\n');
-        // One write for the whole line: other policies, and the server that this one replaces, may append to the same file.
+        // One write for the whole line: the server that this one replaces may append to the same file.
         let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
         if let Err(error) = written
             && !self.is_failing.swap(true, Ordering::Relaxed)

@@ -139,8 +139,8 @@ pub trait FieldSink {
 #[derive(Clone, Copy)]
 pub struct LogKey<'k> {
     name: &'k str,
-    /// The name as a member of an object, `,"name":`, which is one copy instead of a search for bytes to escape; empty if it is not known.
-    json: &'k str,
+    /// The name as a member of an object, `,"name":`, if that is known: it is copied without a search for bytes to escape.
+    json: Option<&'k str>,
 }
 
 impl<'k> LogKey<'k> {
@@ -148,7 +148,7 @@ impl<'k> LogKey<'k> {
     pub(crate) const fn prepared(json: &'k str) -> Self {
         let (name, _) = json.split_at(json.len() - "\":".len());
         let (_, name) = name.split_at(",\"".len());
-        Self { name, json }
+        Self { name, json: Some(json) }
     }
 
     /// Returns the member that [`prepared`](Self::prepared) takes.
@@ -163,13 +163,13 @@ impl<'k> LogKey<'k> {
 
     /// The member that [`prepared`](Self::prepared) took.
     pub(super) fn json(self) -> Option<&'k str> {
-        (!self.json.is_empty()).then_some(self.json)
+        self.json
     }
 }
 
 impl<'k> From<&'k str> for LogKey<'k> {
     fn from(name: &'k str) -> Self {
-        Self { name, json: "" }
+        Self { name, json: None }
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) use key;
 pub enum LogValue<'v> {
     /// A text; bytes that are not UTF-8 are written as U+FFFD.
     Text(&'v [u8]),
-    /// A text of printable ASCII without `"` and `\`: it is written unseen.
+    /// A text of printable ASCII without `"` and `\`: it is copied without a search.
     Plain(&'v [u8]),
     /// A list of texts.
     Texts(&'v dyn TextList),

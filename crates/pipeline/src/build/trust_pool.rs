@@ -145,29 +145,27 @@ struct CombinedConfig {
 /// # Errors
 /// Returns the first source that is malformed or cannot be read. A pool without a certificate is an error, too: it would reject every peer.
 pub fn trust_pool(written: &Value, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
-    let mut pool = CertificateList::new();
-    match written.get("provider").and_then(Value::as_str) {
+    let pool = match written.get("provider").and_then(Value::as_str) {
         Some("inline") => {
             let InlineConfig { trusted_ca_certs, .. } = build.parse(written)?;
-            pool = base64_certificates("trusted_ca_certs", &trusted_ca_certs, build)?;
+            base64_certificates("trusted_ca_certs", &trusted_ca_certs, build)?
         }
         Some("file") => {
             let FileConfig { pem_files, .. } = build.parse(written)?;
-            pool = pem_files_certificates("pem_files", &pem_files, build)?;
+            pem_files_certificates("pem_files", &pem_files, build)?
         }
         Some(provider @ ("pki_root" | "pki_intermediate")) => {
             let AuthorityConfig { authority, .. } = build.parse(written)?;
             let is_root = provider == "pki_root";
-            each("authority", &authority, build, |id, build| {
+            list_certificates("authority", &authority, build, |id, build| {
                 let source =
                     if is_root { TrustSource::AuthorityRoot(id) } else { TrustSource::AuthorityIntermediate(id) };
-                pool.extend(read(source, build)?);
-                Ok(())
-            })?;
+                read(source, build)
+            })?
         }
         Some("storage") => {
             let StorageConfig { storage, pem_keys, .. } = build.parse(written)?;
-            pool = stored_certificates("pem_keys", storage.as_ref(), &pem_keys, build)?;
+            stored_certificates("pem_keys", storage.as_ref(), &pem_keys, build)?
         }
         Some("http") => {
             let HttpConfig { endpoints, tls, .. } = build.parse(written)?;
@@ -175,26 +173,27 @@ pub fn trust_pool(written: &Value, build: &mut Build<'_>) -> Result<CertificateL
                 Some(tls) => build.at("tls", |build| tls.read(build))?,
                 None => EndpointTls::default(),
             };
-            each("endpoints", &endpoints, build, |url, build| {
-                pool.extend(read(TrustSource::Http { url, tls: &tls }, build)?);
-                Ok(())
-            })?;
+            list_certificates("endpoints", &endpoints, build, |url, build| {
+                read(TrustSource::Http { url, tls: &tls }, build)
+            })?
         }
         Some("system") => {
             let SystemConfig { .. } = build.parse(written)?;
-            pool = read(TrustSource::System, build)?;
+            read(TrustSource::System, build)?
         }
         Some("combined") => {
             let CombinedConfig { sources, .. } = build.parse(written)?;
+            let mut pool = CertificateList::new();
             for (index, source) in sources.iter().enumerate() {
                 pool.extend(build.at(format!("sources[{index}]"), |build| trust_pool(source, build))?);
             }
+            pool
         }
         Some(name) => {
             return Err(build.error(Problem::UnknownModule { kind: "ca_pool.source", name: name.to_owned() }));
         }
         None => return Err(build.refuse(written.to_string(), "an object with the member 'provider', such as file")),
-    }
+    };
     if pool.is_empty() { Err(build.refuse("no certificate", "an authority's certificate at least")) } else { Ok(pool) }
 }
 
@@ -235,16 +234,11 @@ pub fn base64_certificates(
     written: &[String],
     build: &mut Build<'_>,
 ) -> Result<CertificateList, BuildError> {
-    let mut certificates = CertificateList::new();
-    each(key, written, build, |text, build| match BASE64_STANDARD.decode(text.trim()) {
+    list_certificates(key, written, build, |text, build| match BASE64_STANDARD.decode(text.trim()) {
         // 0x30 is the tag of a SEQUENCE, with which every certificate starts (RFC 5280 §4.1).
-        Ok(der) if der.first() == Some(&0x30) => {
-            certificates.push(der);
-            Ok(())
-        }
+        Ok(der) if der.first() == Some(&0x30) => Ok(vec![der]),
         _ => Err(build.refuse(format!("a text of {} bytes", text.len()), "a certificate as DER in Base64")),
-    })?;
-    Ok(certificates)
+    })
 }
 
 /// Reads the certificates in the PEM files of the list `key`.
@@ -256,12 +250,7 @@ pub fn pem_files_certificates(
     written: &[String],
     build: &mut Build<'_>,
 ) -> Result<CertificateList, BuildError> {
-    let mut certificates = CertificateList::new();
-    each(key, written, build, |path, build| {
-        certificates.extend(pem_file_certificates(Path::new(path), build)?);
-        Ok(())
-    })?;
-    Ok(certificates)
+    list_certificates(key, written, build, |path, build| pem_file_certificates(Path::new(path), build))
 }
 
 /// Reads the certificates in a PEM file.
@@ -284,12 +273,7 @@ pub fn stored_certificates(
     written: &[String],
     build: &mut Build<'_>,
 ) -> Result<CertificateList, BuildError> {
-    let mut certificates = CertificateList::new();
-    each(key, written, build, |key, build| {
-        certificates.extend(read(TrustSource::Stored { storage, key }, build)?);
-        Ok(())
-    })?;
-    Ok(certificates)
+    list_certificates(key, written, build, |key, build| read(TrustSource::Stored { storage, key }, build))
 }
 
 /// Reads the certificates in a PEM text that `origin` names in errors. Other sections of the text are skipped.
@@ -306,18 +290,23 @@ pub fn pem_certificates(text: &[u8], origin: &str, build: &Build<'_>) -> Result<
     if certificates.is_empty() { Err(build.refuse(origin, EXPECTED)) } else { Ok(certificates) }
 }
 
-/// Calls `work` for each element of the list `key`, with the placeholders replaced that are known at load.
-pub fn each(
+/// Returns the certificates that `read` finds for each element of the list `key`. The elements' placeholders that are known at load are
+/// replaced.
+///
+/// # Errors
+/// Those of `read`.
+pub fn list_certificates(
     key: &str,
     written: &[String],
     build: &mut Build<'_>,
-    mut work: impl FnMut(&str, &mut Build<'_>) -> Result<(), BuildError>,
-) -> Result<(), BuildError> {
+    read: impl Fn(&str, &mut Build<'_>) -> Result<CertificateList, BuildError>,
+) -> Result<CertificateList, BuildError> {
+    let mut certificates = CertificateList::new();
     for (index, text) in written.iter().enumerate() {
         let text = build.known(text);
-        build.at(format!("{key}[{index}]"), |build| work(&text, build))?;
+        certificates.extend(build.at(format!("{key}[{index}]"), |build| read(&text, build))?);
     }
-    Ok(())
+    Ok(certificates)
 }
 
 fn read(source: TrustSource<'_>, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {

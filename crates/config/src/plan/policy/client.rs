@@ -5,8 +5,8 @@ use std::path::Path;
 
 use causeway_pipeline::build::Problem;
 use causeway_pipeline::build::trust_pool::{
-    CertificateList, base64_certificates, each, pem_certificates, pem_file_certificates, pem_files_certificates,
-    stored_certificates, trust_pool,
+    CertificateList, base64_certificates, list_certificates, pem_certificates, pem_file_certificates,
+    pem_files_certificates, stored_certificates, trust_pool,
 };
 use causeway_pipeline::{Build, BuildError, ClientAuthentication, ClientAuthenticationMode};
 use serde::Deserialize;
@@ -79,10 +79,7 @@ impl ClientAuthConfig {
         }
         let mut leaves = base64_certificates("trusted_leaf_certs", &self.trusted_leaf_certs, build)?;
         for (index, verifier) in self.verifiers.iter().enumerate() {
-            build.at(format!("verifiers[{index}]"), |build| {
-                leaves.extend(read_verifier(verifier, build)?);
-                Ok(())
-            })?;
+            leaves.extend(build.at(format!("verifiers[{index}]"), |build| read_verifier(verifier, build))?);
         }
         let mode = match &*self.mode {
             // Caddy's default: verify if certificates are configured to verify against.
@@ -132,8 +129,7 @@ impl LeafLoaderConfig {
 
 /// Reads the certificates in the files `*.pem` of these folders.
 fn folders_certificates(written: &[String], build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
-    let mut certificates = CertificateList::new();
-    each("folders", written, build, |folder, build| {
+    list_certificates("folders", written, build, |folder, build| {
         let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
         let entries =
             entries.map_err(|error| build.refuse(format!("{folder}: {error}"), "a folder that can be read"))?;
@@ -141,20 +137,16 @@ fn folders_certificates(written: &[String], build: &mut Build<'_>) -> Result<Cer
         let is_pem = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pem"));
         paths.retain(|path| is_pem(path));
         paths.sort();
+        let mut certificates = CertificateList::new();
         for path in &paths {
             certificates.extend(pem_file_certificates(path, build)?);
         }
-        Ok(())
-    })?;
-    Ok(certificates)
+        Ok(certificates)
+    })
 }
 
 fn texts_certificates(written: &[String], build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
-    let mut certificates = CertificateList::new();
-    each("certificates", written, build, |text, build| {
-        let origin = format!("a text of {} bytes", text.len());
-        certificates.extend(pem_certificates(text.as_bytes(), &origin, build)?);
-        Ok(())
-    })?;
-    Ok(certificates)
+    list_certificates("certificates", written, build, |text, build| {
+        pem_certificates(text.as_bytes(), &format!("a text of {} bytes", text.len()), build)
+    })
 }
