@@ -13,10 +13,20 @@ use crate::worker::Load;
 
 /// Minimum size of a block: a head of the default maximum (32 KiB) fits.
 pub(crate) const BLOCK_BYTES_MIN: usize = 32 * 1024;
+/// Size of a long block, 256 bytes less than 128 KiB. Longer reads and writes cost fewer system calls and wakeups per byte.
+///
+/// A write of a whole long block then fits into two segments of a loopback interface, whose MTU is 65 536 bytes: 65 464 bytes of
+/// data each, over IPv6 with timestamps. A write of 128 KiB would be two segments and a third one of a few bytes, which costs the
+/// kernel nearly as much as a full one.
+pub(crate) const LONG_BYTES: usize = 128 * 1024 - 256;
+const _: () = assert!(LONG_BYTES <= 2 * (65_536 - 40 - 20 - 12), "less IPv6's header, TCP's, and its timestamps");
 /// Maximum number of free blocks per worker, 512 MiB in all: enough for a sequence of large bodies that are buffered whole.
 const KEPT_MAX: usize = 16 * 1024;
 /// Maximum number of blocks, 8 MiB in all, that a shrink keeps in excess of the blocks used since the last one.
 const KEPT_IDLE: usize = 256;
+/// As [`KEPT_MAX`] and [`KEPT_IDLE`], for long blocks, of about as many bytes.
+const LONG_KEPT_MAX: usize = KEPT_MAX / 4;
+const LONG_KEPT_IDLE: usize = KEPT_IDLE / 4;
 /// The fill byte of blocks in debug builds; it shows up in output when code passes on bytes that were never read into a block.
 const POISON: u8 = 0xdb;
 
@@ -24,7 +34,76 @@ thread_local! {
     /// The worker of this thread; `u32::MAX` on foreign threads.
     static OWNER: Cell<u32> = const { Cell::new(u32::MAX) };
     /// The free blocks of this thread's worker.
-    static FREE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+    static FREE: RefCell<FreeBlocks> = const { RefCell::new(FreeBlocks::new()) };
+}
+
+/// The size of a block to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockSize {
+    /// [`BLOCK_BYTES_MIN`], or the head limit if that is more.
+    Normal,
+    /// [`LONG_BYTES`], or the head limit if that is more.
+    Long,
+}
+
+/// The free blocks of a worker, in a list for each size: otherwise a short read would take a long block, and a long one would get a
+/// short block.
+struct FreeBlocks {
+    normal: FreeList,
+    long: FreeList,
+}
+
+/// Free blocks of one size, the one used last at the end.
+struct FreeList {
+    blocks: Vec<Block>,
+    /// The minimum number of blocks since the last [`shrink`](Self::shrink): these were not needed.
+    unused: usize,
+    kept_max: usize,
+    kept_idle: usize,
+}
+
+impl FreeBlocks {
+    const fn new() -> Self {
+        Self { normal: FreeList::new(KEPT_MAX, KEPT_IDLE), long: FreeList::new(LONG_KEPT_MAX, LONG_KEPT_IDLE) }
+    }
+
+    /// Returns the list for blocks of `bytes` bytes.
+    fn list(&mut self, bytes: usize) -> &mut FreeList {
+        if bytes == LONG_BYTES { &mut self.long } else { &mut self.normal }
+    }
+
+    /// Adds a block to its list, or frees it if the list is full.
+    fn put(&mut self, block: Block) {
+        self.list(block.capacity()).put(block);
+    }
+}
+
+impl FreeList {
+    const fn new(kept_max: usize, kept_idle: usize) -> Self {
+        Self { blocks: Vec::new(), unused: 0, kept_max, kept_idle }
+    }
+
+    fn put(&mut self, block: Block) {
+        if self.blocks.len() < self.kept_max {
+            self.blocks.push(block);
+        }
+    }
+
+    fn has_surplus(&self) -> bool {
+        self.blocks.len() > self.kept_idle
+    }
+
+    /// Frees half of the blocks that were not needed since the last call, and all of them beyond `kept_idle`. Returns the number of
+    /// freed blocks.
+    fn shrink(&mut self) -> usize {
+        // Half, and not all: a burst that comes back within seconds finds its blocks.
+        let before = self.blocks.len();
+        let unused = self.unused.min(before);
+        let needed = before - unused;
+        self.blocks.truncate((needed + unused / 2).min(needed.max(self.kept_idle)));
+        self.unused = self.blocks.len();
+        before - self.unused
+    }
 }
 
 /// The part of a worker's pool that its blocks refer to, from any thread.
@@ -44,12 +123,7 @@ impl Home for Pool {
             // Only the owner's thread writes this count, so it needs no atomic addition.
             self.load.blocks_home.store(self.load.blocks_home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             // While the thread ends, its list may be gone already; then the block is freed.
-            let _ = FREE.try_with(|free| {
-                let mut free = free.borrow_mut();
-                if free.len() < KEPT_MAX {
-                    free.push(block);
-                }
-            });
+            let _ = FREE.try_with(|free| free.borrow_mut().put(block));
         } else {
             self.load.blocks_home_from_afar.fetch_add(1, Ordering::Relaxed);
             self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(block);
@@ -61,11 +135,9 @@ impl Home for Pool {
 /// The worker's side of the pool; stays on the worker's thread.
 pub(crate) struct Blocks {
     pool: Arc<Pool>,
-    /// Size of new blocks.
+    /// Size of new normal blocks.
     bytes: Cell<usize>,
     load: Arc<Load>,
-    /// The minimum number of free blocks since the last [`shrink`](Self::shrink): these were not needed.
-    unused: Cell<usize>,
 }
 
 impl Blocks {
@@ -74,10 +146,10 @@ impl Blocks {
         OWNER.set(owner);
         let pool =
             Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false), load: Arc::clone(&load) };
-        Self { pool: Arc::new(pool), bytes: Cell::new(bytes), load, unused: Cell::new(0) }
+        Self { pool: Arc::new(pool), bytes: Cell::new(bytes), load }
     }
 
-    /// Returns the size of new blocks; blocks in use may be smaller.
+    /// Returns the size of new normal blocks; blocks in use may be smaller.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.get()
     }
@@ -90,11 +162,25 @@ impl Blocks {
 
     /// Takes a free block of at least [`bytes`](Self::bytes), or allocates one. Its content is unspecified.
     pub(crate) fn take(&self) -> BlockMut {
+        self.take_sized(BlockSize::Normal)
+    }
+
+    /// As [`take`](Self::take), of this size.
+    pub(crate) fn take_sized(&self, size: BlockSize) -> BlockMut {
+        let bytes = match size {
+            BlockSize::Normal => self.bytes.get(),
+            // With a head limit above it there is one size.
+            BlockSize::Long => self.bytes.get().max(LONG_BYTES),
+        };
         loop {
-            let block =
-                FREE.with_borrow_mut(Vec::pop).or_else(|| self.fetch_returned()).unwrap_or_else(|| self.fresh());
-            self.unused.set(self.unused.get().min(FREE.with_borrow(Vec::len)));
-            if block.capacity() < self.bytes.get() {
+            let free = FREE.with_borrow_mut(|free| free.list(bytes).blocks.pop());
+            let block = free.or_else(|| self.fetch_returned(bytes)).unwrap_or_else(|| self.fresh(bytes));
+            // After `fetch_returned`, which may have added blocks that are not needed either.
+            FREE.with_borrow_mut(|free| {
+                let list = free.list(bytes);
+                list.unused = list.unused.min(list.blocks.len());
+            });
+            if block.capacity() < bytes {
                 // The block is older than the last `grow`. Dropping it here frees it.
                 continue;
             }
@@ -113,47 +199,39 @@ impl Blocks {
         }
     }
 
-    /// Moves the blocks returned by foreign threads to the free list, and takes one.
-    fn fetch_returned(&self) -> Option<Block> {
+    /// Moves the blocks returned by foreign threads to the free lists, and takes one from the list for `bytes` bytes.
+    fn fetch_returned(&self, bytes: usize) -> Option<Block> {
         if !self.pool.any_returned.swap(false, Ordering::Acquire) {
             return None;
         }
         let mut returned = self.pool.returned.lock().unwrap_or_else(PoisonError::into_inner);
         FREE.with_borrow_mut(|free| {
-            free.append(&mut returned);
-            free.truncate(KEPT_MAX);
-            free.pop()
+            returned.drain(..).for_each(|block| free.put(block));
+            free.list(bytes).blocks.pop()
         })
     }
 
-    fn fresh(&self) -> Block {
+    fn fresh(&self, bytes: usize) -> Block {
         self.load.blocks_made.fetch_add(1, Ordering::Relaxed);
         let home: Weak<Pool> = Arc::downgrade(&self.pool);
-        Block::new(self.bytes.get(), home)
+        Block::new(bytes, home)
     }
 
     /// Returns whether there are more free blocks than an idle worker keeps.
     pub(crate) fn has_surplus(&self) -> bool {
-        FREE.with_borrow(Vec::len) > KEPT_IDLE
+        FREE.with_borrow(|free| free.normal.has_surplus() || free.long.has_surplus())
     }
 
-    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE`]. The worker
-    /// calls this every few seconds. Returns the number of freed blocks.
+    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE`] or
+    /// [`LONG_KEPT_IDLE`]. The worker calls this every few seconds. Returns the number of freed blocks.
     pub(crate) fn shrink(&self) -> usize {
-        FREE.with_borrow_mut(|free| {
-            let before = free.len();
-            let unused = self.unused.get().min(before);
-            let needed = before - unused;
-            free.truncate((needed + unused / 2).min(needed.max(KEPT_IDLE)));
-            self.unused.set(free.len());
-            before - free.len()
-        })
+        FREE.with_borrow_mut(|free| free.normal.shrink() + free.long.shrink())
     }
 
     /// Returns the number of free blocks.
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
-        FREE.with_borrow(Vec::len)
+        FREE.with_borrow(|free| free.normal.blocks.len() + free.long.blocks.len())
     }
 }
 
@@ -193,6 +271,33 @@ mod tests {
         drop(other);
         assert_eq!(blocks.take().capacity(), 128, "not the small one that was returned late");
         assert_eq!(blocks.free(), 1);
+    }
+
+    #[test]
+    fn each_size_returns_to_its_own_list() {
+        let blocks = Blocks::new(11, 64, Arc::default());
+        let (normal, long) = (blocks.take(), blocks.take_sized(BlockSize::Long));
+        assert_eq!((normal.capacity(), long.capacity()), (64, LONG_BYTES));
+        drop(normal);
+        // The return queue holds blocks of both sizes, too.
+        std::thread::spawn(move || drop(long)).join().unwrap();
+        let made = || blocks.load.blocks_made.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            let (long, normal) = (blocks.take_sized(BlockSize::Long), blocks.take());
+            assert_eq!((normal.capacity(), long.capacity(), made()), (64, LONG_BYTES, 2), "none is allocated");
+        }
+        for limit in [LONG_BYTES, 2 * LONG_BYTES] {
+            for _ in 0..3 {
+                blocks.shrink();
+            }
+            assert_eq!(blocks.free(), 0, "both lists shrink");
+            blocks.grow(limit);
+            let both = [blocks.take_sized(BlockSize::Long), blocks.take()];
+            assert_eq!(both.map(|block| block.capacity()), [limit; 2], "one size, of the head limit");
+            assert_eq!(blocks.free(), 2);
+            drop((blocks.take(), blocks.take_sized(BlockSize::Long)));
+            assert_eq!(blocks.free(), 2, "kept and used again");
+        }
     }
 
     #[test]

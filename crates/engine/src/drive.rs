@@ -25,6 +25,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Context as Task;
 
+use crate::blocks::BlockSize;
+use crate::machine::Streams;
 pub(crate) use client::ClientConnection;
 pub(crate) use server::{Exchange, Known, ServerConnection};
 pub(crate) use wake::ExchangeSlot;
@@ -36,6 +38,12 @@ const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// With streams side by side, a piece of content below this length is copied out of its block while it waits for a reader. Windows
 /// bound the waiting bytes but not the blocks that hold them, so small pieces could each pin a whole block.
 const COPIED_BELOW: u64 = 8 * 1024;
+
+/// Returns the maximum size of the blocks that a connection is read into. Where streams share it, windows bound their waiting bytes but
+/// not the blocks that hold these, so a block must not be longer than a head needs.
+fn block_size_max(machine: &impl Streams) -> BlockSize {
+    if machine.is_multiplexed() { BlockSize::Normal } else { BlockSize::Long }
+}
 
 /// Yields to the worker's other tasks until the reactor was polled. A plain wakeup would put the task back in the run queue at once,
 /// and while that queue is never empty the runtime polls the reactor only every few dozen turns, so every other connection waits.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use causeway_message::{BlockMut, Chunk};
 
-use crate::blocks::Blocks;
+use crate::blocks::{BLOCK_BYTES_MIN, BlockSize, Blocks};
 
 /// Free space below which the bytes of a partly consumed block move to its front before a read.
 const ROOM_MIN: usize = 4 * 1024;
@@ -16,8 +16,8 @@ pub(crate) struct Input {
     block: Option<BlockMut>,
     start: u32,
     end: u32,
-    /// A number that changes with each new block, to distinguish blocks.
-    number: u32,
+    /// A number that changes with each new block, to distinguish blocks of which pieces wait. It repeats after 65 536 blocks.
+    number: u16,
     /// The machine may make progress with the bytes: more were read since it last stopped for lack of bytes, or the exchange
     /// for which it stopped has ended.
     fresh: bool,
@@ -27,6 +27,8 @@ pub(crate) struct Input {
     held: bool,
     /// The kernel timestamps received bytes.
     timed: bool,
+    /// The last read returned at least [`BLOCK_BYTES_MIN`]: the peer sends faster than normal blocks are read.
+    ahead: bool,
 }
 
 impl Input {
@@ -65,7 +67,7 @@ impl Input {
     }
 
     /// Returns the number of the current block; a change means that the bytes have moved to another block.
-    pub(crate) fn block_number(&self) -> u32 {
+    pub(crate) fn block_number(&self) -> u16 {
         self.number
     }
 
@@ -111,10 +113,15 @@ impl Input {
 
     /// Provides [`room`](Self::room) for a read. Returns `false` when the block is full of unconsumed bytes, which is the
     /// connection's backpressure.
-    pub(crate) fn make_room(&mut self, blocks: &Blocks) -> bool {
+    ///
+    /// `size_max` bounds a new block. A long one is taken only if the last read would have filled a normal one: so of the blocks
+    /// that a waiting body holds, a long one with few bytes follows one with at least [`BLOCK_BYTES_MIN`], and a peer that sends
+    /// single bytes holds normal ones.
+    pub(crate) fn make_room(&mut self, blocks: &Blocks, size_max: BlockSize) -> bool {
         let used = self.used();
+        let size = if self.ahead { size_max } else { BlockSize::Normal };
         let Some(block) = &mut self.block else {
-            self.block = Some(blocks.take());
+            self.block = Some(blocks.take_sized(size));
             self.number = self.number.wrapping_add(1);
             self.set_used(0..0);
             return true;
@@ -126,7 +133,9 @@ impl Input {
         }
         // Chunks share this block, so it must not be written to: the unconsumed bytes move to another block.
         if is_outgrown || !block.is_unique() {
-            let mut next = blocks.take();
+            // A long block may hold more unconsumed bytes than a normal one has room for.
+            let size = if used.len() < blocks.bytes() { size } else { BlockSize::Long };
+            let mut next = blocks.take_sized(size);
             next.as_mut_slice()[..used.len()].copy_from_slice(&block.as_slice()[used.clone()]);
             *block = next;
             self.number = self.number.wrapping_add(1);
@@ -149,6 +158,7 @@ impl Input {
         let Range { start, end } = self.used();
         self.set_used(start..end + bytes);
         self.fresh = true;
+        self.ahead = bytes >= BLOCK_BYTES_MIN;
     }
 
     /// Returns an empty block to the pool. Called when a read is pending, so that idle connections hold no block.
@@ -170,9 +180,10 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::LONG_BYTES;
 
     fn filled(input: &mut Input, blocks: &Blocks, bytes: &[u8]) {
-        assert!(input.make_room(blocks));
+        assert!(input.make_room(blocks, BlockSize::Long));
         input.room()[..bytes.len()].copy_from_slice(bytes);
         input.filled(bytes.len());
     }
@@ -214,7 +225,7 @@ mod tests {
         let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(2 * ROOM_MIN - 1).collect();
         filled(&mut input, &blocks, &bytes);
         input.consume(ROOM_MIN);
-        assert!(input.make_room(&blocks));
+        assert!(input.make_room(&blocks, BlockSize::Long));
         assert_eq!(input.bytes(), &bytes[ROOM_MIN..]);
         assert_eq!(input.room().len(), ROOM_MIN + 1);
     }
@@ -224,9 +235,9 @@ mod tests {
         let blocks = Blocks::new(73, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, &[7; 64]);
-        assert!(!input.make_room(&blocks));
+        assert!(!input.make_room(&blocks, BlockSize::Long));
         input.consume(1);
-        assert!(input.make_room(&blocks));
+        assert!(input.make_room(&blocks, BlockSize::Long));
         assert_eq!((input.bytes().len(), input.room().len()), (63, 1));
     }
 
@@ -237,7 +248,7 @@ mod tests {
         filled(&mut input, &blocks, &[7; 64]);
         input.consume(1);
         blocks.grow(128);
-        assert!(input.make_room(&blocks));
+        assert!(input.make_room(&blocks, BlockSize::Long));
         assert_eq!(input.bytes(), &[7; 63]);
         assert_eq!(input.room().len(), 65);
     }
@@ -253,5 +264,54 @@ mod tests {
         assert!(!input.is_fresh(), "the machine needs more bytes");
         input.refresh();
         assert!(input.is_fresh());
+    }
+
+    /// Reads `bytes` bytes and returns the capacity of the block.
+    fn read(input: &mut Input, blocks: &Blocks, size_max: BlockSize, bytes: usize) -> usize {
+        assert!(input.make_room(blocks, size_max));
+        let before = input.bytes().len();
+        input.room()[..bytes].fill(7);
+        input.filled(bytes);
+        before + input.room().len() + bytes
+    }
+
+    #[test]
+    fn a_long_block_follows_a_read_that_a_normal_one_cannot_exceed() {
+        let blocks = Blocks::new(76, BLOCK_BYTES_MIN, std::sync::Arc::default());
+        let mut input = Input::default();
+        let mut taken = Vec::new();
+        let mut sizes = |size_max, reads: &[usize]| {
+            let mut sizes = Vec::new();
+            for bytes in reads {
+                sizes.push(read(&mut input, &blocks, size_max, *bytes));
+                taken.push(input.share(0..*bytes));
+                input.consume(*bytes);
+                input.handled(false);
+            }
+            sizes
+        };
+        let (normal, long) = (BLOCK_BYTES_MIN, LONG_BYTES);
+        assert_eq!(sizes(BlockSize::Long, &[normal, long, normal, 1, 1]), [normal, long, long, long, normal]);
+        assert_eq!(sizes(BlockSize::Long, &[normal - 1, 1]), [normal; 2], "a short read needs no more room");
+        assert_eq!(sizes(BlockSize::Normal, &[normal, normal]), [normal; 2], "streams side by side");
+        drop((taken, input));
+        assert_eq!(blocks.free(), 9);
+    }
+
+    // Requests after a body may fill the rest of a long block; they move to another block when the body's chunk is not written yet.
+    #[test]
+    fn more_unused_bytes_than_a_normal_block_holds_move_to_a_long_one() {
+        let blocks = Blocks::new(77, BLOCK_BYTES_MIN, std::sync::Arc::default());
+        let mut input = Input::default();
+        read(&mut input, &blocks, BlockSize::Long, BLOCK_BYTES_MIN);
+        let first = input.share(0..BLOCK_BYTES_MIN);
+        input.consume(BLOCK_BYTES_MIN);
+        read(&mut input, &blocks, BlockSize::Long, LONG_BYTES - 10);
+        let second = input.share(0..10);
+        input.consume(10);
+        // Short, so that the next block would be a normal one.
+        input.ahead = false;
+        assert_eq!(read(&mut input, &blocks, BlockSize::Long, 10), LONG_BYTES);
+        assert_eq!((input.bytes().len(), first.len(), second.len()), (LONG_BYTES - 10, BLOCK_BYTES_MIN, 10));
     }
 }

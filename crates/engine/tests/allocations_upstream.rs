@@ -5,6 +5,7 @@ mod support;
 use causeway_testkit::counting::CountingAllocator;
 use causeway_testkit::counting::everywhere::{allocations_during, exempt_this_thread, sites};
 
+use support::origin::Origin;
 use support::scribe::SCRIBE;
 use support::{TestClient, TestServer};
 
@@ -56,6 +57,35 @@ fn requests_that_are_sent_on() {
             (0..50).for_each(|number| http1(&mut client, &target, &support::bytes(number * 487 % 20_000)));
         });
     }
+    let target = format!("/forward/{port}");
+    let mut client = proxy.client();
+    let long = support::bytes(200_000);
+    settles("long uploads", || {
+        for _ in 0..4 {
+            let len = long.len();
+            let head = format!(
+                "POST {target}/collect HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\nContent-Length: {len}\r\n\r\n"
+            );
+            client.send(head);
+            client.send(&long);
+            assert_eq!(client.answer().status, 200);
+        }
+    });
+    // From a script: a handler of these tests allocates a chunk that is longer than a block.
+    let content = long.clone();
+    let script = Origin::with(vec![Box::new(move |peer| {
+        exempt_this_thread();
+        while peer.try_head().is_some() {
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.len()));
+            peer.send(&content);
+        }
+    })]);
+    settles("long downloads", || {
+        for _ in 0..4 {
+            client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\n\r\n", script.target()));
+            assert!(client.answer().body == long);
+        }
+    });
     assert!(SCRIBE.heard() > 1000);
     progress::attend(progress::Attention::Nothing);
     let target = format!("/forward/{port}/fixed");

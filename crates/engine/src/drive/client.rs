@@ -26,7 +26,7 @@ use progress::{Span, is_heard, stage};
 
 use super::line::{Flush, Intake, Line};
 use super::wake::ExchangeWake;
-use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, yield_turn};
+use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, block_size_max, yield_turn};
 use crate::clock;
 use crate::hold::Read;
 use crate::machine::{ClientEvent, ClientMachine, Streams as _};
@@ -465,7 +465,7 @@ impl<T: Transport> ClientConnection<T> {
         if is_heard() {
             self.resume_waits();
         }
-        let is_end = match self.line.read(task) {
+        let is_end = match self.line.read(task, block_size_max(&self.machine)) {
             Intake::Bytes(read) => {
                 self.liveness = Liveness::now();
                 if let Some(read) = read {

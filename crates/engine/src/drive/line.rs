@@ -9,6 +9,7 @@ use std::time::Instant;
 use causeway_message::{Chunk, WriteList};
 use progress::{Stamp, is_heard, stage};
 
+use crate::blocks::BlockSize;
 use crate::clock;
 use crate::hold::Read;
 use crate::input::Input;
@@ -122,9 +123,9 @@ impl<T: Transport> Line<T> {
         Flush::Complete
     }
 
-    /// Reads once into the input. An idle connection returns its block to the pool.
-    pub(super) fn read(&mut self, task: &mut Task<'_>) -> Intake {
-        if !self.input.make_room(&self.core.memory.blocks) {
+    /// Reads once into the input, whose new block is at most `size_max`. An idle connection returns its block to the pool.
+    pub(super) fn read(&mut self, task: &mut Task<'_>, size_max: BlockSize) -> Intake {
+        if !self.input.make_room(&self.core.memory.blocks, size_max) {
             return Intake::Nothing;
         }
         // The kernel's receive times cost a control message per read: only while a profile runs.
@@ -162,7 +163,7 @@ impl<T: Transport> Line<T> {
         // bound keeps a peer that never stops from holding the connection.
         while self.discarded < DISCARDED_BYTES_MAX {
             // No room: unhandled input fills the block, so nothing can be read any more.
-            if !self.input.make_room(&self.core.memory.blocks) {
+            if !self.input.make_room(&self.core.memory.blocks, BlockSize::Normal) {
                 break;
             }
             match self.transport.poll_read(task, self.input.room()) {

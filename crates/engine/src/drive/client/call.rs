@@ -72,7 +72,7 @@ pub(super) struct UpstreamCall {
     /// Interim responses so far.
     interims: u16,
     /// The number of the input block that the call's mailbox holds a piece of.
-    block: u32,
+    block: u16,
     /// The text that a FastCGI application wrote to STDERR.
     stderr: Vec<u8>,
     /// The status of the response's head is below 400.
@@ -344,7 +344,7 @@ impl UpstreamCall {
 
     /// Returns whether a piece of content may stay in input block `block`. A small piece may not, if the call holds pieces of other blocks:
     /// many small pieces would each pin a block.
-    pub(super) fn may_hold(&mut self, block: u32, is_small: bool) -> bool {
+    pub(super) fn may_hold(&mut self, block: u16, is_small: bool) -> bool {
         // An empty mailbox holds no block, so a first piece may always be shared.
         if is_small && self.block != block && !self.call.mailbox().is_empty() {
             return false;

@@ -6,8 +6,8 @@ use std::task::{Context as Task, Poll};
 use causeway_message::WriteList;
 use causeway_pipeline::{BodyFault, Ending};
 
-use super::super::OUTPUT_BYTES_MAX;
 use super::super::line::Intake;
+use super::super::{OUTPUT_BYTES_MAX, block_size_max};
 use super::deadlines::AwaitedAction;
 use super::exchange::Inbound;
 use super::{Phase, ServerConnection};
@@ -25,7 +25,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         if !may_read || is_held_up {
             return ControlFlow::Continue(false);
         }
-        match self.line.read(task) {
+        match self.line.read(task, block_size_max(&self.machine)) {
             Intake::Bytes(read) => {
                 if let Some(read) = read {
                     self.take_up(read, task);
