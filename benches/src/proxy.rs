@@ -78,7 +78,7 @@ pub fn names() -> Vec<&'static str> {
 /// Returns the lists of proxies and scenarios for the help.
 pub fn help() -> String {
     let proxies = proxies::PROXIES.iter().map(|proxy| format!("  {:<10}{}\n", proxy.name, proxy.about));
-    let scenarios = SCENARIOS.iter().map(|scenario| format!("  {:<12}{}\n", scenario.name, scenario.title));
+    let scenarios = SCENARIOS.iter().map(|scenario| format!("  {:<18}{}\n", scenario.name, scenario.title));
     format!("Proxies:\n{}\nScenarios:\n{}", proxies.collect::<String>(), scenarios.collect::<String>())
 }
 

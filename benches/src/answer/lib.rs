@@ -26,8 +26,15 @@ pub const PAGE_BYTES: usize = 48 << 10;
 
 /// Returns a page of [`PAGE_BYTES`] bytes in lines, free of characters with a meaning in configuration languages.
 pub fn page() -> String {
+    text(PAGE_BYTES)
+}
+
+/// Returns `bytes` bytes of lines as in [`page`].
+pub fn text(bytes: usize) -> String {
     let line = "A page of plain text, as long as a front page is, so that a body does not fit one frame.\n";
-    line.repeat(PAGE_BYTES / line.len() + 1)[..PAGE_BYTES].to_owned()
+    let mut text = line.repeat(bytes / line.len() + 1);
+    text.truncate(bytes);
+    text
 }
 
 /// Returns `count` varied bytes, equal to those that the httpgrpc client generates and compares

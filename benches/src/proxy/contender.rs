@@ -56,7 +56,7 @@ impl Contender {
     ) -> Result<Self> {
         let port = free_port()?;
         let launch = (proxy.launch)(shop, tool, &Passing { port, upstream_port, way })?;
-        let bytes = way.body().text().len();
+        let bytes = way.body().len();
         let server =
             PeerServer::start_asked(shop, proxy.recipe()?, launch, port, Cores::One(0), &|address, launch| match way
                 .front

@@ -58,7 +58,7 @@ pub const PROXIES: &[Proxy] = &[
         launch: |shop, tool, passing| launch_caddyfile(shop, tool, passing, "causeway"),
     },
     Proxy { name: "nginx", about: "nginx, `proxy_pass` with kept connections", back: false, launch: launch_nginx },
-    Proxy { name: "haproxy", about: "HAProxy, `http-reuse always`", back: true, launch: launch_haproxy },
+    Proxy { name: "haproxy", about: "HAProxy, `http-reuse always`, `splice-auto`", back: true, launch: launch_haproxy },
     Proxy {
         name: "caddy",
         about: "Caddy, `reverse_proxy`, with Causeway's Caddyfile",
@@ -165,7 +165,7 @@ fn haproxy_cfg(passing: &Passing) -> String {
     format!(
         "global\n\tnbthread 1\n\tmaxconn 20000\n\tno strict-limits\n\ttune.bufsize 65536\n\
          defaults\n\tmode http\n\ttimeout client 1h\n\ttimeout server 1h\n\ttimeout connect 5s\n\
-         \toption forwardfor\n\thttp-reuse always\n\
+         \toption forwardfor\n\toption splice-auto\n\thttp-reuse always\n\
          frontend bench\n\tbind 127.0.0.1:{port}{front}\n\thttp-request set-header X-Forwarded-Proto http\n\
          \thttp-request set-header X-Forwarded-Host %[req.hdr(host)]\n\tdefault_backend origin\n\
          backend origin\n\tserver origin 127.0.0.1:{upstream}{back} pool-purge-delay 1h\n",

@@ -6,17 +6,19 @@ use anyhow::Result;
 
 use crate::http2;
 use crate::load;
-use crate::peers::{self, LIMIT, Launch, PeerBody, Want};
+use crate::peers::{self, LIMIT, Launch, Want};
 use crate::request;
 use crate::server::{Answered, Cores, PeerServer, free_port};
 use crate::workshop::Workshop;
 
-/// Size of an upload in bytes.
-pub const UPLOAD_BYTES: usize = 1 << 20;
+/// Size of an upload or a download in bytes.
+const BODY_BYTES: usize = 1 << 20;
+/// Size of a long one: so long that its begin and its end hardly count, and a body of 1 GiB costs as much per byte.
+const LONG_BYTES: usize = 16 << 20;
 /// Number of connections for small requests over HTTP/1.1.
 const CONNECTIONS: usize = 64;
-/// Number of connections for uploads, each with [`UPLOAD_BYTES`] in flight.
-const UPLOADS: usize = 8;
+/// Number of connections for bodies of [`BODY_BYTES`]; those of [`LONG_BYTES`] have one.
+const BODIES: usize = 8;
 /// Number of connections over HTTP/2, and streams on each.
 const CONNECTIONS_HTTP2: usize = 10;
 const STREAMS: usize = 10;
@@ -48,8 +50,10 @@ pub enum RequestShape {
     Browser,
     /// The page, with a browser's fields.
     Page,
-    /// An upload with a short response.
-    Upload,
+    /// An upload of that many bytes, with a short response.
+    Upload(usize),
+    /// A response of that many bytes.
+    Download(usize),
 }
 
 /// The protocols and the kind of request.
@@ -84,7 +88,10 @@ pub const SCENARIOS: &[Scenario] = &[
         RequestShape::Browser,
     ),
     scenario("h1-page", "Browser-like GET passed on, a page of 48 KiB", Front::Http1, Back::Http1, RequestShape::Page),
-    scenario("h1-upload", "Upload of 1 MiB passed on", Front::Http1, Back::Http1, RequestShape::Upload),
+    bodies("h1-upload", "Upload of 1 MiB passed on", RequestShape::Upload(BODY_BYTES)),
+    bodies("h1-download", "Download of 1 MiB passed on", RequestShape::Download(BODY_BYTES)),
+    bodies("h1-upload-long", "Upload of 16 MiB passed on", RequestShape::Upload(LONG_BYTES)),
+    bodies("h1-download-long", "Download of 16 MiB passed on", RequestShape::Download(LONG_BYTES)),
     scenario(
         "h2-h1",
         "HTTP/2 to HTTP/1.1: browser-like GET, 13 bytes",
@@ -105,6 +112,10 @@ const fn scenario(name: &'static str, title: &'static str, front: Front, back: B
     Scenario { name, title, way: ProxyPath { front, back, asked } }
 }
 
+const fn bodies(name: &'static str, title: &'static str, asked: RequestShape) -> Scenario {
+    scenario(name, title, Front::Http1, Back::Http1, asked)
+}
+
 impl ProxyPath {
     /// Whether h2load is needed.
     pub fn over_http2(self) -> bool {
@@ -115,7 +126,8 @@ impl ProxyPath {
     pub fn connections(self) -> usize {
         match (self.front, self.asked) {
             (Front::Http2, _) => CONNECTIONS_HTTP2,
-            (Front::Http1, RequestShape::Upload) => UPLOADS,
+            (Front::Http1, RequestShape::Upload(LONG_BYTES) | RequestShape::Download(LONG_BYTES)) => 1,
+            (Front::Http1, RequestShape::Upload(_) | RequestShape::Download(_)) => BODIES,
             (Front::Http1, _) => CONNECTIONS,
         }
     }
@@ -131,16 +143,20 @@ impl ProxyPath {
     }
 
     /// Returns the body of responses.
-    pub fn body(self) -> PeerBody {
-        if self.asked == RequestShape::Page { PeerBody::Page } else { PeerBody::Hello }
+    pub fn body(self) -> String {
+        match self.asked {
+            RequestShape::Minimal | RequestShape::Browser | RequestShape::Upload(_) => answer::BODY.to_owned(),
+            RequestShape::Page => answer::page(),
+            RequestShape::Download(bytes) => answer::text(bytes),
+        }
     }
 
     /// Returns a request over HTTP/1.1.
     pub fn request(self) -> String {
         match self.asked {
-            RequestShape::Minimal => request::minimal("/"),
+            RequestShape::Minimal | RequestShape::Download(_) => request::minimal("/"),
             RequestShape::Browser | RequestShape::Page => request::browser("/"),
-            RequestShape::Upload => request::upload("/", UPLOAD_BYTES),
+            RequestShape::Upload(bytes) => request::upload("/", bytes),
         }
     }
 
@@ -162,18 +178,19 @@ pub fn start_origin(shop: &Workshop, way: ProxyPath, h2load: &Path) -> Result<Pe
     // Not `peers::obtain`, which caches programs by name: both are named `limit`.
     let tool = (recipe.obtain)(shop)?;
     let port = free_port()?;
-    let want = Want { port, workers: 1, body: way.body(), ..Want::default() };
+    let want = Want { port, workers: 1, ..Want::default() };
     let mut launch = (recipe.launch)(shop, &tool, &want)?;
     match (way.back, way.asked) {
         (Back::Http1, RequestShape::Page) => launch.command.push("page".into()),
-        (Back::Http1, RequestShape::Upload) => launch.command.push("upload".into()),
+        (Back::Http1, RequestShape::Upload(_)) => launch.command.push("upload".into()),
+        (Back::Http1, RequestShape::Download(bytes)) => launch.command.push(bytes.to_string().into()),
         _ => {}
     }
     PeerServer::start_asked(shop, recipe, launch, port, Cores::One(1), &|address, launch: &Launch| match way.back {
         Back::Http1 => answered(address, way),
         Back::Http2 => {
             let once = asking(ProxyPath { front: Front::Http2, ..way }, h2load, 1, 1);
-            once.said(address.port(), &launch.path, 1, way.body().text().len()).map(|_| Answered::Right)
+            once.said(address.port(), &launch.path, 1, way.body().len()).map(|_| Answered::Right)
         }
     })
 }
@@ -181,7 +198,7 @@ pub fn start_origin(shop: &Workshop, way: ProxyPath, h2load: &Path) -> Result<Pe
 /// Requests the server at `address` over HTTP/1.1 and checks its response.
 pub fn answered(address: std::net::SocketAddr, way: ProxyPath) -> Result<Answered> {
     let response = load::ask_once(address, &way.request())?;
-    let right = response.ends_with(format!("\r\n\r\n{}", way.body().text()).as_bytes());
+    let right = response.ends_with(format!("\r\n\r\n{}", way.body()).as_bytes());
     let shown = &response[..response.len().min(300)];
     Ok(if right { Answered::Right } else { Answered::Otherwise(String::from_utf8_lossy(shown).into_owned()) })
 }
