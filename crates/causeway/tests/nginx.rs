@@ -88,6 +88,8 @@ const PATHS: &[&str] = &[
     "/stop/x.php",
     "/stop/long/x",
     "/stop/long/x.php",
+    "/stop/long/x.txt",
+    "/stop/x.txt",
     "/x.php",
     "/pre",
     "/prefix/x",
@@ -394,6 +396,31 @@ fn a_line_without_an_equivalent_is_named_twice() {
     assert!(stdout.contains(&format!("# {want}")), "{stdout}");
     assert!(stderr.contains(&format!("Note: {want}")), "{stderr}");
     assert!(stderr.contains("nginx.conf:1: not needed, as these only tune nginx itself: worker_processes"), "{stderr}");
+}
+
+/// A server without TLS and with it is two sites, since only the second has a certificate.
+#[test]
+fn a_server_with_both_kinds_of_addresses_is_two_sites() {
+    let folder = ShapeFolder::new("both-kinds");
+    if !certificate(&folder) {
+        eprintln!("skipped: there is no openssl");
+        return;
+    }
+    let listens = "listen 80;\nlisten 443 ssl;\nlisten 127.0.0.1:8443 ssl;\nlisten 8080;\nlisten [::]:443;\n";
+    let certificate = "ssl_certificate cert.pem;\nssl_certificate_key key.pem;\n";
+    let text = format!("http {{\nserver {{\n{listens}server_name a.test;\n{certificate}root /srv;\n}}\n}}\n");
+    std::fs::write(folder.0.join("nginx.conf"), text).unwrap();
+    let command = |words: &[&str]| {
+        folder.causeway(words).args(["--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap()
+    };
+    let validated = command(&["validate"]);
+    assert!(validated.status.success(), "{}", words(&validated));
+    let caddyfile = words(&command(&["adapt", "--to", "caddyfile"]));
+    let of = |head: &str| caddyfile.split_once(head).and_then(|(_, rest)| rest.split_once("\n}")).map(|(body, _)| body);
+    let (plain, secure) = (of("\nhttp://a.test, "), of("\nhttps://a.test, "));
+    assert!(plain.is_some_and(|body| !body.contains("tls ") && body.contains("root * /srv")), "{caddyfile}");
+    assert!(secure.is_some_and(|body| body.contains("tls cert.pem key.pem")), "{caddyfile}");
+    assert!(caddyfile.contains("a site cannot be without TLS on port 443"), "{caddyfile}");
 }
 
 #[test]

@@ -48,39 +48,51 @@ pub(crate) fn pattern(directive: &Directive) -> Result<Pattern, String> {
     }
 }
 
-/// Returns the locations of a server without the named ones, in the order of precedence: exact paths; prefixes that end
-/// the search; expressions as they are written, those within a prefix before the others; prefixes, the longest first.
+/// Returns the locations of a server without the named ones, in the order of precedence: exact paths; expressions within a
+/// prefix, which nginx looks at first once that prefix is the longest that matches; prefixes that end the search; other expressions as they
+/// are written; prefixes, the longest first.
 pub(crate) fn in_order<'a>(all: &[Location<'a>]) -> Vec<Location<'a>> {
     let mut ordered: Vec<Location<'a>> = Vec::new();
     ordered.extend(all.iter().filter(|l| matches!(l.pattern, Pattern::Exact(_))).cloned());
     let mut prefixes: Vec<&Location<'a>> = all.iter().filter(|l| matches!(l.pattern, Pattern::Prefix { .. })).collect();
     prefixes.sort_by_key(|l| std::cmp::Reverse(l.prefix().len()));
-    let all_prefixes: Vec<&str> = prefixes.iter().map(|l| l.prefix()).collect();
-    for location in prefixes.iter().filter(|l| matches!(l.pattern, Pattern::Prefix { last: true, .. })) {
-        let mut location = (*location).clone();
-        let own = location.prefix().to_owned();
-        let longer = prefixes.iter().filter(|other| {
-            matches!(other.pattern, Pattern::Prefix { last: false, .. })
-                && other.prefix().len() > own.len()
-                && other.prefix().starts_with(&own)
-        });
-        location.except = longer.map(|other| other.prefix().to_owned()).collect();
-        ordered.push(location);
-    }
     let regexps = all.iter().filter(|l| matches!(l.pattern, Pattern::Regexp(_)));
     let (mut inner, outer): (Vec<_>, Vec<_>) = regexps.cloned().partition(|l| l.within.is_some());
     for location in &mut inner {
         let own = location.within.clone().unwrap_or_default();
-        let longer = all_prefixes.iter().filter(|other| other.len() > own.len() && other.starts_with(&own));
-        location.except = longer.map(|other| (*other).to_owned()).collect();
+        let around = location.blocks[location.blocks.len() - 2];
+        let longer = prefixes.iter().filter(|other| {
+            // The expression comes before the prefixes beside it.
+            let is_beside = other.blocks.iter().any(|block| std::ptr::eq(*block, around));
+            let is_later = is_beside && matches!(other.pattern, Pattern::Prefix { last: false, .. });
+            other.prefix().len() > own.len() && other.prefix().starts_with(&own) && !is_later
+        });
+        location.except = longer.map(|other| other.prefix().to_owned()).collect();
     }
     ordered.extend(inner);
+    for location in prefixes.iter().filter(|l| l.ends_search()) {
+        let mut location = (*location).clone();
+        let own = location.prefix().to_owned();
+        let longer = prefixes.iter().filter(|other| {
+            !other.ends_search() && other.prefix().len() > own.len() && other.prefix().starts_with(&own)
+        });
+        location.except = longer.map(|other| other.prefix().to_owned()).collect();
+        ordered.push(location);
+    }
     ordered.extend(outer);
-    ordered.extend(prefixes.into_iter().filter(|l| matches!(l.pattern, Pattern::Prefix { last: false, .. })).cloned());
+    ordered.extend(prefixes.into_iter().filter(|l| !l.ends_search()).cloned());
     ordered
 }
 
 impl Location<'_> {
+    /// Whether it is within `^~`, or has it itself: the expressions outside are not looked at.
+    fn ends_search(&self) -> bool {
+        let ends = |block: &&Directive| {
+            block.name == "location" && matches!(pattern(block), Ok(Pattern::Prefix { last: true, .. }))
+        };
+        self.blocks.iter().any(ends)
+    }
+
     pub(crate) fn own(&self) -> &Directive {
         self.blocks[self.blocks.len() - 1]
     }

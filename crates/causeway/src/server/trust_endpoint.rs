@@ -34,10 +34,19 @@ async fn request(client: &HttpClient, mut url: String) -> Result<Vec<u8>, Certif
             Err(error) => return Err(at_url(error.to_string()).into()),
         };
         match response.redirect(&url) {
+            // A pool over plain HTTP could be forged; only the operator may ask for it.
+            Some(target) if is_https(&url) && !is_https(&target) => {
+                let target = without_secrets(&target);
+                return Err(at_url(format!("found a redirect to {}, expected HTTPS", target.escape_debug())).into());
+            }
             Some(target) => url = target,
             None if response.status == StatusCode::OK => return Ok(response.body.to_vec()),
             None => return Err(at_url(format!("found the status {}, expected 200", response.status.as_u16())).into()),
         }
     }
     Err(format!("{}: more than {REDIRECTS_MAX} redirects", without_secrets(&url)).into())
+}
+
+fn is_https(url: &str) -> bool {
+    url.get(.."https:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }

@@ -197,6 +197,10 @@ fn pools_that_cannot_be_read() {
     )]);
     let site = folder.start(&["run", "--config", "Site", "--adapter", "caddyfile"]);
     let port = site.port();
+    folder.write("Secure", format!("localhost:0 {{\ntls internal\nredir http://localhost:{port}/text\n}}\n"));
+    let secure = folder.start(&["run", "--config", "Secure", "--adapter", "caddyfile"]);
+    let downgraded =
+        format!("http {{\nendpoints HTTPS://localhost:{}\ntls {{\ninsecure_skip_verify\n}}\n}}", secure.port());
     let slow =
         format!("http {{\nendpoints https://{}\ntls {{\nhandshake_timeout 50ms\n}}\n}}", silent.local_addr().unwrap());
     for (pool, want) in [
@@ -212,6 +216,7 @@ fn pools_that_cannot_be_read() {
             "http nonsense".to_owned(),
             "4:17: found 'nonsense', expected a source of certificates that can be read: found the URL 'nonsense'",
         ),
+        (downgraded, &*format!("found a redirect to http://localhost:{port}/text, expected HTTPS")),
         (slow, "no complete response after 0.05 s"),
     ] {
         let caddyfile = format!("localhost:0 {{\ntls internal {{\nclient_auth {{\ntrust_pool {pool}\n}}\n}}\n}}\n");

@@ -88,8 +88,9 @@ impl<'a> Translator<'a> {
         let mut taken = BTreeSet::new();
         out.append(&mut notes);
         for (index, (server, listens)) in servers.iter().zip(&listens).enumerate() {
-            let mut addresses: Vec<String> = Vec::new();
-            let mut body = Vec::new();
+            // Without TLS and with it: they are sites of their own, since only one of them has a certificate.
+            let mut addresses: [Vec<String>; 2] = Default::default();
+            let mut notes = Vec::new();
             let names = server_names(server);
             let mut is_elsewhere = false;
             let rejects = value(&[http, server], "ssl_reject_handshake") == Some("on");
@@ -105,6 +106,7 @@ impl<'a> Translator<'a> {
                 let hosts = names.iter().cloned().chain((is_default && !is_shared).then(String::new));
                 for host in hosts {
                     let address = listen.address(&host);
+                    let addresses = &mut addresses[usize::from(listen.tls)];
                     if addresses.contains(&address) {
                         continue;
                     }
@@ -112,29 +114,36 @@ impl<'a> Translator<'a> {
                     if taken.insert((address.clone(), listen.bind.clone().filter(|_| listen.is_unix()))) {
                         addresses.push(address);
                     } else {
-                        self.note(&mut body, server, &format!("{address}: an earlier server has it, as in nginx"));
+                        self.note(&mut notes, server, &format!("{address}: an earlier server has it, as in nginx"));
                     }
                 }
             }
-            if addresses.is_empty() {
+            if addresses.iter().all(Vec::is_empty) {
                 if !is_elsewhere {
                     self.note(out, server, "found no name and no address that is left for it");
                 }
                 continue;
             }
-            let binds: BTreeSet<&str> = listens.iter().filter_map(|l| l.bind.as_deref()).collect();
-            if !binds.is_empty() {
-                let binds: Vec<String> = binds.into_iter().map(quote).collect();
-                body.push(format!("bind {}", binds.join(" ")));
+            for (tls, addresses) in [false, true].into_iter().zip(addresses) {
+                if addresses.is_empty() {
+                    continue;
+                }
+                let mut body = std::mem::take(&mut notes);
+                let binds: BTreeSet<&str> =
+                    listens.iter().filter(|l| l.tls == tls).filter_map(|l| l.bind.as_deref()).collect();
+                if !binds.is_empty() {
+                    let binds: Vec<String> = binds.into_iter().map(quote).collect();
+                    body.push(format!("bind {}", binds.join(" ")));
+                }
+                let text = self.site(http, server, tls, &names, None);
+                body.extend(text.own);
+                body.extend(text.body);
+                for ErrorPage { codes, lines } in text.errors {
+                    block(&mut body, &format!("handle_errors {}", codes.join(" ")), lines);
+                }
+                block(out, &addresses.join(", "), body);
+                out.push(String::new());
             }
-            let text = self.site(http, server, listens.iter().any(|l| l.tls && !rejects), &names, None);
-            body.extend(text.own);
-            body.extend(text.body);
-            for ErrorPage { codes, lines } in text.errors {
-                block(&mut body, &format!("handle_errors {}", codes.join(" ")), lines);
-            }
-            block(out, &addresses.join(", "), body);
-            out.push(String::new());
         }
         for (port, patterns) in patterns {
             let default = defaults.get(&port).copied().unwrap_or_default();
@@ -318,8 +327,12 @@ impl<'a> Translator<'a> {
                 self.note(out, directive, "this version does not serve HTTP/3");
                 continue;
             }
-            let listen =
-                Listen { bind, port, tls: ssl || word("ssl"), default: word("default_server") || word("default") };
+            let tls = ssl || word("ssl");
+            if matches!((port, tls), (443, false) | (80, true)) {
+                self.note(out, directive, "a site cannot be without TLS on port 443, or with it on port 80");
+                continue;
+            }
+            let listen = Listen { bind, port, tls, default: word("default_server") || word("default") };
             if !listens.contains(&listen) {
                 listens.push(listen);
             }
