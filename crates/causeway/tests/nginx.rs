@@ -31,6 +31,7 @@ const FILES: &[(&str, &str)] = &[
     ("www/admin/index.html", "admin\n"),
     ("www/secret/index.html", "secret\n"),
     ("www/quiet/index.html", "quiet\n"),
+    ("www/files/index.php", "<?php\n"),
     ("www/.git/config", "git\n"),
     ("www/.well-known/x", "known\n"),
     ("data/a.txt", "data a\n"),
@@ -149,12 +150,7 @@ const MEANT: &[(&str, &str, u16, u16, &str)] = &[
     ("proxy_variables", "/", 405, 404, "a server without a root has no files"),
     ("map_redirect", "*", 301, 301, "a target from a variable stays relative"),
     ("laravel", "/favicon.ico", 502, 404, "an error page of a program is not carried over, and named"),
-    ("laravel", "/", 405, 502, "a folder's index goes to the program with any method"),
-    ("laravel", "*", 403, 502, "a folder without an index goes to the program, as with php_fastcgi"),
-    ("laravel", "*", 301, 502, "a folder without an index goes to the program, as with php_fastcgi"),
-    ("php", "*", 301, 200, "a folder's index is found without the redirect to its slash"),
-    ("php", "*", 301, 502, "a folder's index is found without the redirect to its slash"),
-    ("php_cache", "*", 301, 200, "a folder's index is found without the redirect to its slash"),
+    ("laravel", "/", 405, 404, "a folder without an index; Caddy does not tell it from a missing file"),
     ("real_ip", "/api", 301, 301, "the redirect to a location's slash has no fields of 'add_header'"),
     ("auth_request", "/secret/", 500, 502, "the status for an upstream that refuses"),
     ("*", "*", 301, 308, "the redirect to a folder's slash: Caddy's status, and a relative target"),
@@ -502,6 +498,12 @@ fn counting_upstream() -> u16 {
                 Err(_) if kind == "stale" && *count > 1 => 503,
                 Err(_) => 200,
             };
+            if kind == "moved" {
+                let host = head.lines().find_map(|line| line.strip_prefix("Host: ")).unwrap_or_default();
+                let location = format!("http://{host}/inner/login?from={path}");
+                let _ = write!(stream, "HTTP/1.1 302 X\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+                continue;
+            }
             let fields = KINDS.iter().find(|(name, _)| *name == kind).map_or("", |(_, fields)| fields);
             let ip = head.lines().find_map(|line| line.strip_prefix("X-Real-IP: ")).unwrap_or_default();
             let body = format!("{method} {target} {count} {ip}\n");
@@ -701,6 +703,37 @@ fn errors_of_an_upstream_equal_those_of_nginx() {
     let mut cases: Vec<(&str, &str, &str)> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
     cases.extend([("POST", "/404", ""), ("GET", "/404.html", "")]);
     compare("intercept", &["set-cookie"], &cases);
+}
+
+/// Location of an upstream that names the upstream's own address gets the server's; nginx's documentation of `proxy_redirect`.
+#[test]
+fn redirects_of_an_upstream_equal_those_of_nginx() {
+    let paths = ["/moved", "/app/moved", "/app/x", "/host/moved", "/mapped/moved", "/off/x"];
+    let cases: Vec<_> = paths.iter().map(|path| ("GET", *path, "X-Real-IP: 192.0.2.7\r\n")).collect();
+    compare("proxy_redirect", &["location"], &cases);
+}
+
+/// Fields whose value is empty are not sent, other methods are refused before a `return`, and rules after one with a flag do not apply.
+#[test]
+fn rules_and_fields_equal_those_of_nginx() {
+    let origin = "Origin: https://www.example.com\r\n";
+    let cases = [
+        ("GET", "/page.html", ""),
+        ("GET", "/page.html?kind=", ""),
+        ("GET", "/page.html?kind=a", origin),
+        ("GET", "/page.html", "Origin: https://example.com\r\n"),
+        ("GET", "/page.html", "Origin: https://other.test\r\n"),
+        ("POST", "/missing", origin),
+        ("GET", "/go/x/y", ""),
+        ("GET", "/text", ""),
+        ("POST", "/text", ""),
+        ("HEAD", "/old", ""),
+        ("DELETE", "/old", ""),
+    ];
+    compare("named_rewrite", &["access-control-allow-origin", "x-kind", "location"], &cases);
+    let paths =
+        ["/kind", "/kind?debug=1", "/page.html", "/user/1", "/go/x", "/strip/x", "/files/a.txt", "/files/b/c.txt"];
+    compare("rewrite_if", &[], &paths.map(|path| ("GET", path, "")));
 }
 
 /// Addresses and URIs with variables reach the same upstream with the same target.

@@ -195,7 +195,12 @@ impl Parser<'_> {
         let mut included = Vec::new();
         for path in paths {
             let text = self.files.read(&path).map_err(|reason| error(format!("include {path}: {reason}")))?;
-            included.extend(self.file(&text, &path, depth + 1)?);
+            let mut directives = self.file(&text, &path, depth + 1)?;
+            if !directives.iter().any(|directive| directive.block.is_some()) {
+                // Settings for many places, such as fastcgi_params: each would repeat the comments.
+                directives.retain(|directive| directive.name != "#");
+            }
+            included.extend(directives);
         }
         Ok(included)
     }

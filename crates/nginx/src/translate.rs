@@ -498,6 +498,47 @@ mod tests {
         }
     }
 
+    // nginx's documentation of `proxy_redirect`, and of `add_header`, which adds no empty field.
+    #[test]
+    fn fields_of_responses() {
+        let location = |path: &str, lines: &str| format!("server {{ location {path} {{ {lines} }} }}");
+        let pass = "proxy_pass http://a:1/in/;";
+        for (path, lines, want) in [
+            ("/out/", "", Some("header_down Location ^http://a:1/in/ {scheme}://{hostport}/out/")),
+            ("~ x", "proxy_pass http://a:1;", Some("header_down Location ^http://a:1/ {scheme}://{hostport}/")),
+            (
+                "/out/",
+                "proxy_redirect http://b/ /c/;",
+                Some("header_down Location ^http://b/ {scheme}://{hostport}/c/"),
+            ),
+            ("/out/", "proxy_redirect off;", None),
+            ("/out/", "proxy_set_header Host $host;", None),
+        ] {
+            let pass = if lines.contains("proxy_pass") { "" } else { pass };
+            let text = location(path, &format!("{pass} {lines}"));
+            check(&text, &want.into_iter().collect::<Vec<_>>(), "");
+            assert_eq!(translated(&format!("http {{ {text} }}")).0.contains("Location"), want.is_some(), "{lines}");
+        }
+        check(&location("/", &format!("{pass} proxy_redirect ~^x /y;")), &["reverse_proxy"], "only two texts");
+        let map = "map $http_origin $o { ~^https://(a|b)$ $http_origin; ~c $1$host; }";
+        let added = "root /a; location / { add_header X-A $arg_a; add_header X-O $o always; add_header X-H a$arg_a; }";
+        check(
+            &format!("{map} server {{ {added} }}"),
+            &[
+                "@has_X_A_2 not vars {query.a} \"\"",
+                "header @has_X_O_3 +X-O {o}",
+                "+X-H a{query.a}",
+                "~(?s)^.*(?:^https://(a|b)$).*$ ${0}",
+            ],
+            "\"~c $1$host\": the value of an expression has only its groups",
+        );
+        check(
+            "server { root /a; error_page 404 = @f; location @f { rewrite ^ /i.php last; } }",
+            &["file_server"],
+            "an error page whose rules choose a location",
+        );
+    }
+
     // nginx's documentation of `limit_req_zone`: requests with an empty key are not counted.
     #[test]
     fn limits_by_a_variable() {

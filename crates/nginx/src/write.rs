@@ -30,8 +30,10 @@ pub(crate) fn block(out: &mut Vec<String>, head: &str, lines: Vec<String>) {
 
 /// Returns a word of a Caddyfile with this value.
 pub(crate) fn quote(word: &str) -> String {
-    let plain = !word.is_empty()
-        && !word.starts_with(['#', '@', '<'])
+    if word.is_empty() {
+        return "\"\"".to_owned();
+    }
+    let plain = !word.starts_with(['#', '@', '<'])
         && !matches!(word, "{" | "}" | "*")
         && !word.contains(['"', '`', '\\'])
         && !word.contains(char::is_whitespace)

@@ -2,6 +2,7 @@
 
 use super::cache::CACHE_STATUS;
 use super::rules::chooses_anew;
+use super::site::named;
 use super::upstream::copied;
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern};
@@ -84,6 +85,9 @@ impl<'a> Translator<'a> {
                 block(&mut out, "route", rules);
             }
         }
+        let before_limits = out.len();
+        self.other_methods(&mut out, own_block);
+        let has_limits = out.len() > before_limits;
         if let Some(answer) = own(own_block, "return").first().filter(|_| in_location) {
             if let Some(lines) = self.response(&mut out, answer, &names, "*") {
                 let kind = value(blocks, "default_type").unwrap_or("text/plain");
@@ -94,7 +98,12 @@ impl<'a> Translator<'a> {
                 }
                 out.extend(lines);
             }
-            return out;
+            if !has_limits {
+                return out;
+            }
+            let mut ordered = Vec::new();
+            block(&mut ordered, "route", out);
+            return ordered;
         }
         self.access(&mut out, blocks);
         let mut content = Vec::new();
@@ -131,10 +140,11 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+    pub(super) fn fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
         let mut sometimes = Vec::new();
         for field in inherited(blocks, "add_header") {
             let Some(text) = self.expand(out, field, names, field.argument(1)) else { continue };
+            // nginx adds no empty field.
             if text.is_empty() {
                 continue;
             }
@@ -143,7 +153,16 @@ impl<'a> Translator<'a> {
             let line = format!("{}{} {}", if kind { "" } else { "+" }, field.argument(0), quote(&text));
             let has_cache = super::cache::stores_here(blocks);
             if variables(field.argument(1)).contains(&CACHE_STATUS) && !has_cache {
-                // nginx adds no empty field.
+                continue;
+            }
+            if !has_cache && self.may_be_empty(field.argument(1), names) {
+                let name = self.fresh(&format!("has_{}", field.argument(0)));
+                out.push(format!("@{name} not vars {} \"\"", quote(&text)));
+                if always {
+                    out.push(format!("header @{name} {line}"));
+                } else {
+                    block(out, &format!("header @{name}"), vec![line, format!("match status {ADDED}")]);
+                }
                 continue;
             }
             if always && has_cache {
@@ -177,6 +196,22 @@ impl<'a> Translator<'a> {
             // The field is added when the response's status is known.
             block(out, "header", sometimes);
         }
+    }
+
+    /// Whether a text is one variable that the request decides and that may be empty.
+    fn may_be_empty(&self, text: &str, names: &Names) -> bool {
+        let [variable] = variables(text)[..] else { return false };
+        if text != format!("${variable}") && text != format!("${{{variable}}}") {
+            return false;
+        }
+        let of_response = |name: &str| ["sent_http_", "upstream_", "status"].iter().any(|p| name.starts_with(p));
+        let map = self.shared.maps.iter().find(|map| map.argument(1).trim_start_matches('$') == variable);
+        if let Some(map) = map {
+            return !variables(map.argument(0)).into_iter().any(of_response);
+        }
+        names.set.iter().any(|set| set == variable)
+            || ["http_", "cookie_", "arg_"].iter().any(|prefix| variable.starts_with(prefix))
+            || ["args", "query_string", "remote_user"].contains(&variable)
     }
 
     pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
@@ -218,9 +253,6 @@ impl<'a> Translator<'a> {
                 }
                 _ => {}
             }
-        }
-        for limit in blocks.last().map(|block| own(block, "limit_except")).unwrap_or_default() {
-            self.other_methods(out, limit);
         }
         let realm = inherited(blocks, "auth_basic").last().copied();
         if let Some(realm) = realm.filter(|realm| realm.argument(0) != "off") {
@@ -270,14 +302,17 @@ impl<'a> Translator<'a> {
         let ranges: Vec<&str> = allowed.iter().map(|(_, range)| *range).collect();
         out.push(format!("@{name} not {} {}", self.address_matcher(), ranges.join(" ")));
         self.passwords(out, realm, blocks, &format!("@{name} "));
-        for limit in blocks.last().map(|block| own(block, "limit_except")).unwrap_or_default() {
-            self.other_methods(out, limit);
-        }
         true
     }
 
-    /// Refuses the methods that `limit_except` does not name, but for the addresses that it allows.
-    fn other_methods(&mut self, out: &mut Vec<String>, limit: &Directive) {
+    /// Refuses the methods that `limit_except` of a block does not name, but for the addresses that it allows.
+    pub(super) fn other_methods(&mut self, out: &mut Vec<String>, owner: &Directive) {
+        for limit in own(owner, "limit_except") {
+            self.limit_methods(out, limit);
+        }
+    }
+
+    fn limit_methods(&mut self, out: &mut Vec<String>, limit: &Directive) {
         let mut methods: Vec<&str> = limit.arguments.iter().map(String::as_str).collect();
         if methods.contains(&"GET") && !methods.contains(&"HEAD") {
             methods.push("HEAD");
@@ -416,7 +451,8 @@ impl<'a> Translator<'a> {
         let Some((last, candidates)) = files.arguments.split_last() else { return };
         let Some(candidates) = self.candidates(out, files, candidates, names) else { return };
         if last.starts_with(['@', '=']) {
-            let missing = self.missing(out, &candidates);
+            let mut definition = Vec::new();
+            let missing = self.missing(&mut definition, &candidates);
             let mut found = Vec::new();
             if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                 found.push(format!("@found_{missing} file {candidates}"));
@@ -426,16 +462,22 @@ impl<'a> Translator<'a> {
             let otherwise = match last.strip_prefix('@') {
                 None => vec![format!("error {}", &last[1..])],
                 Some(name) => {
-                    let named = all.iter().find(|l| l.pattern == Pattern::Named(name.to_owned()));
-                    let Some(named) = named else {
+                    let Some(named) = named(all, name) else {
                         out.push("error 500".to_owned());
                         return self.note(out, files, "found no location of this name");
                     };
                     self.content(named, all, names)
                 }
             };
+            let found = in_written_order(found);
+            if otherwise == found {
+                // The rules of the named location stand before all locations.
+                out.extend(found);
+                return;
+            }
+            out.extend(definition);
             block(out, &format!("handle @{missing}"), otherwise);
-            block(out, "handle", in_written_order(found));
+            block(out, "handle", found);
             return;
         }
         if !elsewhere(last, location, all)
@@ -509,6 +551,9 @@ impl<'a> Translator<'a> {
             out.push("# There is no root; nginx serves its own folder 'html' here.".to_owned());
             out.push("error 404".to_owned());
             return;
+        }
+        if let Some(kind) = value(&blocks[1..], "default_type") {
+            out.push(format!("header ?Content-Type {}", quote(kind)));
         }
         let mut lines = Vec::new();
         if let Some(index) = inherited(blocks, "index").last() {

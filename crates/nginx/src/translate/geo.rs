@@ -85,7 +85,7 @@ impl<'a> Geo<'a> {
 impl Translator<'_> {
     /// Sets a variable: its matchers go to `out`, its lines `vars` to `route`.
     pub(super) fn geo(&mut self, out: &mut Vec<String>, route: &mut Vec<String>, geo: &Geo<'_>) {
-        let word = |text: &str| if text.is_empty() { "\"\"".to_owned() } else { quote(&escaped(text)) };
+        let word = |text: &str| quote(&escaped(text));
         route.push(format!("vars {} {}", geo.variable, word(geo.default)));
         let mut groups: BTreeMap<(u8, &str), Vec<String>> = BTreeMap::new();
         for ((address, bits), text) in &geo.values {

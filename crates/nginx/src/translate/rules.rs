@@ -43,12 +43,12 @@ impl Translator<'_> {
     /// The rules of a block in their order, without its unconditional `return`.
     pub(super) fn rules(&mut self, owner: &Directive, names: &mut Names) -> Vec<String> {
         let mut out = Vec::new();
-        let rules = owner.block().iter().filter(|d| matches!(&*d.name, "rewrite" | "if" | "set"));
-        for directive in rules {
+        let rules: Vec<_> = owner.block().iter().filter(|d| matches!(&*d.name, "rewrite" | "if" | "set")).collect();
+        for (index, directive) in rules.iter().enumerate() {
             match &*directive.name {
                 "set" => self.set(&mut out, directive, names, None),
                 "rewrite" => self.rewrite(&mut out, directive, names, None),
-                _ => self.condition(&mut out, directive, names),
+                _ => self.condition(&mut out, directive, &rules[index + 1..], names),
             }
         }
         out
@@ -58,13 +58,14 @@ impl Translator<'_> {
         let name = directive.argument(0).trim_start_matches('$').to_owned();
         if let Some(value) = self.expand(out, directive, names, directive.argument(1)) {
             let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
-            out.push(format!("vars {matcher}{name} {}", if value.is_empty() { "\"\"".into() } else { quote(&value) }));
+            out.push(format!("vars {matcher}{name} {}", quote(&value)));
             if !names.set.contains(&name) {
                 names.set.push(name);
             }
         }
     }
 
+    /// Writes a `rewrite`; within `if`, `condition` is its matcher.
     fn rewrite(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names, condition: Option<&str>) {
         let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
         if let Err(error) = regex::Regex::new(expression) {
@@ -79,7 +80,11 @@ impl Translator<'_> {
         let Some(target) = self.expand(out, directive, &names, replacement) else { return };
         let external =
             target.starts_with("http://") || target.starts_with("https://") || target.starts_with("{scheme}");
-        out.push(format!("@{name} path_regexp {name} {}", quote(expression)));
+        let expression = format!("path_regexp {name} {}", quote(expression));
+        match condition {
+            None => out.push(format!("@{name} {expression}")),
+            Some(condition) => block(out, &format!("@{name}"), vec![condition.to_owned(), expression]),
+        }
         let (path, dropped) = match target.strip_suffix('?') {
             Some(path) => (path.to_owned(), true),
             None => (target, false),
@@ -102,19 +107,13 @@ impl Translator<'_> {
             };
             lines.push(format!("rewrite * {}", quote(&format!("{path}{query}"))));
         }
-        match condition {
-            Some(condition) => {
-                let mut inner = Vec::new();
-                block(&mut inner, &format!("handle @{name}"), lines);
-                block(out, &format!("route @{condition}"), inner);
-            }
-            // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
-            None if !flag.is_empty() => block(out, &format!("handle @{name}"), lines),
-            None => block(out, &format!("route @{name}"), lines),
-        }
+        // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
+        let kind = if flag.is_empty() && !external { "route" } else { "handle" };
+        block(out, &format!("{kind} @{name}"), lines);
     }
 
-    fn condition(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names) {
+    /// Writes an `if`; `later` are the rules after it.
+    fn condition(&mut self, out: &mut Vec<String>, directive: &Directive, later: &[&Directive], names: &mut Names) {
         let words = directive.arguments.join(" ");
         let words = words.trim().trim_start_matches('(').to_owned();
         let words = words.strip_suffix(')').unwrap_or(&words).trim().to_owned();
@@ -123,7 +122,10 @@ impl Translator<'_> {
         let Some(matcher) = self.matcher(&words, &name, &mut inner_names) else {
             return self.note(out, directive, "a condition of a form that has no matcher");
         };
-        out.push(format!("@{name} {matcher}"));
+        // A `rewrite` has a matcher of its own.
+        if !directive.block().iter().all(|inner| matches!(&*inner.name, "rewrite" | "#")) {
+            out.push(format!("@{name} {matcher}"));
+        }
         for inner in directive.block() {
             match &*inner.name {
                 "#" => out.push(format!("# {}", inner.argument(0))),
@@ -131,7 +133,7 @@ impl Translator<'_> {
                     self.set(out, inner, &mut inner_names, Some(&name));
                     names.set.clone_from(&inner_names.set);
                 }
-                "rewrite" => self.rewrite(out, inner, &inner_names, Some(&name)),
+                "rewrite" => self.rewrite(out, inner, &inner_names, Some(&matcher)),
                 "return" => {
                     if let Some(lines) = self.response(out, inner, &inner_names, &format!("@{name}")) {
                         out.extend(lines);
@@ -142,7 +144,20 @@ impl Translator<'_> {
                         out.push(format!("header @{name} {} {}", inner.argument(0), quote(&value)));
                     }
                 }
-                "break" => {}
+                "break" => {
+                    // A block `handle` that runs, so that none after it does.
+                    block(out, &format!("handle @{name}"), vec!["# Nothing: no rule after it applies.".to_owned()]);
+                    let is_flagged = |rule: &Directive| match &*rule.name {
+                        "rewrite" => !rule.argument(2).is_empty(),
+                        name => name == "#",
+                    };
+                    let is_left_out = |rule: &&Directive| {
+                        is_flagged(rule) || rule.name == "if" && rule.block().iter().all(is_flagged)
+                    };
+                    if !later.iter().all(is_left_out) {
+                        self.remark(out, inner, "only a later 'rewrite' with a flag is left out");
+                    }
+                }
                 "access_log" if inner.argument(0) == "off" => out.push(format!("log_skip @{name}")),
                 _ => self.note(
                     out,
@@ -183,7 +198,7 @@ impl Translator<'_> {
             "=" | "!=" if variable == "$request_method" => Some(format!("{negated}method {operand}")),
             "=" | "!=" => {
                 let operand = names.expand(operand).ok()?;
-                let operand = if operand.is_empty() { "\"\"".to_owned() } else { quote(&operand) };
+                let operand = quote(&operand);
                 Some(format!("{negated}vars {} {operand}", quote(&placeholder)))
             }
             "~" | "!~" | "~*" | "!~*" => {
@@ -221,13 +236,8 @@ impl Translator<'_> {
             (_, None) => vec![format!("respond {matcher} {status}")],
             (_, Some(text)) => {
                 let text = self.expand(out, directive, names, text)?;
-                vec![format!("respond {matcher} {} {status}", body(&text))]
+                vec![format!("respond {matcher} {} {status}", quote(&text))]
             }
         })
     }
-}
-
-/// A text of a response; one of several lines keeps them within quotes.
-fn body(text: &str) -> String {
-    if text.is_empty() { "\"\"".to_owned() } else { quote(text) }
 }

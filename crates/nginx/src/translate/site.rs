@@ -610,7 +610,9 @@ impl<'a> Translator<'a> {
                 self.note(&mut out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
             }
         }
+        let before_root = out.len();
         self.root(&mut out, &location.blocks[2..], &names);
+        let after_root = out.len();
         let indexes: Vec<String> =
             inherited(&location.blocks, "index").last().map(|d| d.arguments.clone()).unwrap_or_default();
         let program =
@@ -618,52 +620,72 @@ impl<'a> Translator<'a> {
         let serves = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "return", "alias"]
             .iter()
             .all(|name| own(own_block, name).is_empty());
-        let folders = indexes.iter().map(|index| format!("{{path}}/{index}")).collect::<Vec<_>>().join(" ");
-        match own(own_block, "try_files").first() {
-            Some(files) => {
-                let Some((last, candidates)) = files.arguments.split_last() else { return out };
-                if !last.starts_with(['=', '@']) && elsewhere(last, location, all) {
-                    let Some(mut candidates) = self.candidates(&mut out, files, candidates, &names) else { return out };
-                    if program {
-                        candidates = candidates.replace("{path}/", &folders);
-                    }
-                    if let Some(last) = self.expand(&mut out, files, &names, last) {
-                        let last = quote(&last.replace("{?query}", "?{query}"));
-                        let missing = self.missing(&mut out, &candidates);
-                        if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
-                            out.push(format!("@found_{missing} file {candidates}"));
-                            self.guarded(&mut out, location, &format!("found_{missing}"), "{file_match.relative}");
-                        }
-                        self.guarded(&mut out, location, &missing, &last);
-                        return out;
-                    }
-                } else if program {
-                    out.push(format!("try_files {{path}} {folders}"));
-                    return out;
-                }
-            }
-            None if program && serves => {
-                out.push(format!("try_files {{path}} {folders}"));
-                return out;
-            }
-            None => {}
+        let files = own(own_block, "try_files").first().copied();
+        let parts = files.and_then(|files| files.arguments.split_last());
+        let tests_folders = parts.is_none_or(|(_, candidates)| candidates.iter().any(|path| path == "$uri/"));
+        let is_file = matches!(&location.pattern, Pattern::Exact(path) if !path.ends_with('/'));
+        if program && serves && tests_folders && !is_file {
+            self.folders(&mut out, location, &indexes, &names);
         }
-        // The root alone changes nothing.
-        out.retain(|line| !line.starts_with("root "));
+        if let (Some(files), Some((last, candidates))) = (files, parts)
+            && let Some(candidates) = self.candidates(&mut out, files, candidates, &names)
+        {
+            let named = last.strip_prefix('@').and_then(|name| named(all, name));
+            if let Some(named) = named.filter(|named| named.own().block().iter().any(chooses_anew)) {
+                let missing = self.missing(&mut out, &candidates);
+                let rules = self.rules(named.own(), &mut names);
+                self.guarded(&mut out, location, &missing, rules);
+            } else if !last.starts_with(['=', '@'])
+                && elsewhere(last, location, all)
+                && let Some(last) = self.expand(&mut out, files, &names, last)
+            {
+                let last = quote(&last.replace("{?query}", "?{query}"));
+                let missing = self.missing(&mut out, &candidates);
+                if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
+                    out.push(format!("@found_{missing} file {candidates}"));
+                    let found = vec!["rewrite * {file_match.relative}".to_owned()];
+                    self.guarded(&mut out, location, &format!("found_{missing}"), found);
+                }
+                self.guarded(&mut out, location, &missing, vec![format!("rewrite * {last}")]);
+            }
+        }
+        if out.len() == after_root {
+            // The root alone changes nothing.
+            out.truncate(before_root);
+        }
         out
     }
 
-    /// Writes a rewrite for a matcher. As in nginx, the access rules of the location apply before it leaves the location.
-    fn guarded(&mut self, out: &mut Vec<String>, location: &Location<'_>, matcher: &str, target: &str) {
+    /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.
+    fn folders(&mut self, out: &mut Vec<String>, location: &Location<'_>, indexes: &[String], names: &Names) {
+        let folder = self.fresh("folder");
+        block(out, &format!("@{folder}"), vec!["file {path}/".to_owned(), "not path */".to_owned()]);
+        let mut redirect = Vec::new();
+        self.fields(&mut redirect, &location.blocks, names);
+        redirect.push("redir * {scheme}://{hostport}{path}/{?query} 301".to_owned());
+        self.guarded(out, location, &folder, redirect);
+        let index = self.fresh("index");
+        let files: Vec<_> = indexes.iter().map(|index| format!("{{path}}{index}")).collect();
+        block(out, &format!("@{index}"), vec!["path */".to_owned(), format!("file {}", files.join(" "))]);
+        self.guarded(out, location, &index, vec!["rewrite * {file_match.relative}".to_owned()]);
+    }
+
+    /// Writes lines for a matcher. As in nginx, the access rules of the location apply before the request leaves the location.
+    fn guarded(&mut self, out: &mut Vec<String>, location: &Location<'_>, matcher: &str, lines: Vec<String>) {
         let rules = ["allow", "deny", "limit_except", "auth_basic", "auth_request"];
         let has_rule = |block: &&Directive| block.block().iter().any(|d| rules.contains(&&*d.name));
         if location.blocks.iter().any(has_rule) {
-            let mut lines = Vec::new();
-            self.access(&mut lines, &location.blocks);
-            lines.push(format!("rewrite * {target}"));
-            block(out, &format!("route @{matcher}"), lines);
+            let mut all = Vec::new();
+            self.other_methods(&mut all, location.own());
+            self.access(&mut all, &location.blocks);
+            all.extend(lines);
+            block(out, &format!("route @{matcher}"), all);
+        } else if let [line] = &*lines
+            && let Some((name, rest)) = line.split_once(" * ")
+        {
+            out.push(format!("{name} @{matcher} {rest}"));
         } else {
-            out.push(format!("rewrite @{matcher} {target}"));
+            block(out, &format!("route @{matcher}"), lines);
         }
     }
 
@@ -755,26 +777,31 @@ impl<'a> Translator<'a> {
                     "hostnames" | "volatile" => self.note(&mut lines, entry, "only texts and expressions are compared"),
                     "default" => default = self.expand(&mut lines, entry, &names, text),
                     _ => {
-                        let key = key.strip_prefix("~*").map_or_else(|| key.to_owned(), |e| format!("~(?i){e}"));
-                        let key = if let Some(expression) = key.strip_prefix('~') {
-                            format!("~{}", expression.trim_start())
-                        } else {
-                            key
+                        let Some(expression) = key.strip_prefix('~') else {
+                            if let Some(text) = self.expand(&mut lines, entry, &names, text) {
+                                lines.push(format!("{} {}", quote(key), quote(&text)));
+                            }
+                            continue;
                         };
-                        let grouped = key.strip_prefix('~').and_then(|expression| with_groups(expression, text));
-                        let text = grouped.or_else(|| self.expand(&mut lines, entry, &names, text));
-                        if let Some(text) = text {
-                            let key = if key.is_empty() { "\"\"".to_owned() } else { quote(&key) };
-                            lines.push(format!(
-                                "{key} {}",
-                                if text.is_empty() { "\"\"".to_owned() } else { quote(&text) }
-                            ));
+                        let expression = match expression.strip_prefix('*') {
+                            Some(expression) => format!("(?i){}", expression.trim_start()),
+                            None => expression.trim_start().to_owned(),
+                        };
+                        match value_of_expression(&expression, text, map.argument(0)) {
+                            Some((expression, text)) => {
+                                lines.push(format!("{} {}", quote(&format!("~{expression}")), quote(&text)));
+                            }
+                            None => self.note(
+                                &mut lines,
+                                entry,
+                                "the value of an expression has only its groups, or the variable that it is about",
+                            ),
                         }
                     }
                 }
             }
             let default = default.unwrap_or_default();
-            lines.push(format!("default {}", if default.is_empty() { "\"\"".to_owned() } else { quote(&default) }));
+            lines.push(format!("default {}", quote(&default)));
             block(out, &format!("map {source} {{{variable}}}"), lines);
         }
     }
@@ -798,10 +825,14 @@ impl<'a> Translator<'a> {
         if let Some(name) = target.strip_prefix('@') {
             let mut all = Vec::new();
             self.collect(out, &mut all, blocks, server, None);
-            let Some(named) = all.iter().find(|l| l.pattern == Pattern::Named(name.to_owned())).cloned() else {
+            let Some(named) = named(&all, name).cloned() else {
                 self.note(out, page, "found no location of this name");
                 return None;
             };
+            if named.own().block().iter().any(chooses_anew) {
+                self.note(out, page, "an error page whose rules choose a location is not carried over");
+                return None;
+            }
             return Some(ErrorPage { codes, lines: self.content(&named, &all, names) });
         }
         let text = self.expand(out, page, names, target)?;
@@ -828,6 +859,11 @@ impl<'a> Translator<'a> {
         }
         Some(ErrorPage { codes, lines })
     }
+}
+
+/// The location `@name`.
+pub(super) fn named<'b, 'a>(all: &'b [Location<'a>], name: &str) -> Option<&'b Location<'a>> {
+    all.iter().find(|location| matches!(&location.pattern, Pattern::Named(own) if own == name))
 }
 
 /// The exact names of a server, and those with a wildcard at their beginning.
@@ -885,6 +921,17 @@ fn mentions(directive: &Directive, variable: &str) -> bool {
         || directive.block().iter().any(|inner| mentions(inner, variable))
 }
 
+/// The expression and the value of an entry of `map` about `source`: a text, one with the expression's groups, or `source` itself. `None`
+/// for values with other variables.
+fn value_of_expression(expression: &str, text: &str, source: &str) -> Option<(String, String)> {
+    if text == source {
+        // The match is the whole text.
+        return Some((format!("(?s)^.*(?:{expression}).*$"), "${0}".to_owned()));
+    }
+    let text = if text.contains('$') { with_groups(expression, text)? } else { text.to_owned() };
+    Some((expression.to_owned(), text))
+}
+
 /// Replaces the groups of an expression in a text, `$1` or `$name`, by `${1}`. `None` if the text has none, or other variables too.
 fn with_groups(expression: &str, text: &str) -> Option<String> {
     let regex = regex::Regex::new(expression).ok()?;
@@ -905,6 +952,9 @@ mod tests {
     // nginx's documentation of `map`: a value may contain the groups of its expression, by number or by name.
     #[test]
     fn groups_in_the_values_of_a_map() {
+        let whole = ("(?s)^.*(?:a|b).*$".to_owned(), "${0}".to_owned());
+        assert_eq!(value_of_expression("a|b", "$http_origin", "$http_origin"), Some(whole));
+        assert_eq!(value_of_expression("(a)", "$1$host", "$http_origin"), None);
         for (expression, text, want) in [
             (r"^/a/(\d+)$", "/b/$1", Some("/b/${1}")),
             (r"^/(\w+)/(\w+)$", "/$2/$1", Some("/${2}/${1}")),

@@ -197,6 +197,8 @@ pub(super) const TUNING: &[&str] = &[
     "fastcgi_pass_header",
     "fastcgi_request_buffering",
     "fastcgi_temp_path",
+    "uwsgi_temp_path",
+    "scgi_temp_path",
     "fastcgi_max_temp_file_size",
     "proxy_ssl_protocols",
     "proxy_ssl_ciphers",

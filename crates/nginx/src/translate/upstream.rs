@@ -3,7 +3,7 @@
 use super::cache::rewrites;
 use super::content::seconds;
 use super::{Translator, inherited, own, value};
-use crate::location::Location;
+use crate::location::{Location, Pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
 use crate::write::{block, quote};
@@ -85,17 +85,7 @@ impl<'a> Translator<'a> {
         if value(&location.blocks, "proxy_buffering") == Some("off") {
             lines.push("flush_interval -1".to_owned());
         }
-        for redirect in own(location.own(), "proxy_redirect") {
-            match &*redirect.arguments {
-                [one] if one == "off" || one == "default" => {}
-                [from, to] if !from.starts_with('~') => {
-                    let to = self.expand(out, redirect, &names, to);
-                    let from = format!("^{}", regex::escape(from));
-                    lines.extend(to.map(|to| format!("header_down Location {} {}", quote(&from), quote(&to))));
-                }
-                _ => self.note(out, redirect, "only two texts, 'off' and 'default' are carried over"),
-            }
-        }
+        self.redirects(out, &mut lines, pass, (scheme, &host, uri), location, &names);
         let mut transport = Vec::new();
         if scheme == "https" {
             transport.push("tls".to_owned());
@@ -140,6 +130,45 @@ impl<'a> Translator<'a> {
             out.push(format!("reverse_proxy {}", hosts.join(" ")));
         } else {
             block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
+        }
+    }
+
+    /// `proxy_redirect`: replaces the beginning of Location. A target that begins with a slash gets the request's origin, as nginx makes it absolute.
+    fn redirects(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        pass: &Directive,
+        (scheme, host, uri): (&str, &str, Option<&str>),
+        location: &Location<'a>,
+        names: &Names,
+    ) {
+        let written = inherited(&location.blocks, "proxy_redirect");
+        // nginx's default is about the upstream's own address, which an upstream only knows from the field Host.
+        let sends_host =
+            inherited(&location.blocks, "proxy_set_header").iter().any(|d| d.argument(0).eq_ignore_ascii_case("host"));
+        let by_default = written.is_empty() && !sends_host || written.iter().any(|d| d.argument(0) == "default");
+        let mut replaced = Vec::new();
+        if by_default && !pass.argument(0).contains('$') && !host.starts_with("unix:") {
+            let (from, to) = match (uri, &location.pattern) {
+                (Some(uri), Pattern::Exact(_) | Pattern::Prefix { .. }) => (uri, location.prefix()),
+                _ => ("/", "/"),
+            };
+            replaced.push((format!("{scheme}://{host}{from}"), to.to_owned()));
+        }
+        for redirect in written {
+            match &*redirect.arguments {
+                [one] if one == "off" || one == "default" => {}
+                [from, to] if !from.starts_with('~') && !from.contains('$') => {
+                    replaced.extend(self.expand(out, redirect, names, to).map(|to| (from.clone(), to)));
+                }
+                _ => self.note(out, redirect, "only two texts, 'off' and 'default' are carried over"),
+            }
+        }
+        for (from, to) in replaced {
+            let origin = if to.starts_with('/') { "{scheme}://{hostport}" } else { "" };
+            let from = format!("^{}", regex::escape(&from));
+            lines.push(format!("header_down Location {} {}", quote(&from), quote(&format!("{origin}{to}"))));
         }
     }
 
@@ -342,6 +371,10 @@ impl<'a> Translator<'a> {
                 | ("x-forwarded-proto", "$scheme")
                 | ("x-forwarded-host", "$host" | "$http_host") => {}
                 (_, "") => lines.push(format!("header_up -{name}")),
+                // The client's own field.
+                (lower, text)
+                    if !lower.starts_with("x-forwarded-")
+                        && text.strip_prefix("$http_").is_some_and(|of| of == lower.replace('-', "_")) => {}
                 _ => {
                     if let Some(text) = self.expand(out, field, names, text) {
                         lines.push(format!("header_up {name} {}", quote(&text)));
@@ -396,7 +429,7 @@ impl<'a> Translator<'a> {
                 continue;
             }
             if let Some(text) = self.expand(out, parameter, names, text) {
-                lines.push(format!("env {name} {}", if text.is_empty() { "\"\"".to_owned() } else { quote(&text) }));
+                lines.push(format!("env {name} {}", quote(&text)));
             }
         }
         for (directive, option) in [
@@ -409,6 +442,8 @@ impl<'a> Translator<'a> {
             }
         }
         let mut transport = hidden;
+        // A field of FastCGI, not of HTTP.
+        transport.push("header_down -Status".to_owned());
         self.intercepted(&mut transport, "fastcgi", blocks);
         block(&mut transport, "transport fastcgi", lines);
         let hosts = self.hosts(pass.argument(0), 80);
