@@ -160,7 +160,7 @@ mod tests {
         ] {
             let double = Double::new(&[(head, "")]).await;
             let response =
-                crate::http::HttpClient::new(None).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
+                crate::http::HttpClient::new(&[]).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
             assert_eq!(alternates(&response), want, "{head}");
         }
     }

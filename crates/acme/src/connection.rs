@@ -39,7 +39,7 @@ impl Connection {
     /// # Errors
     /// If the roots cannot be read.
     pub(crate) fn new(issuer: &Issuer) -> Result<Self, AcmeError> {
-        let http = HttpClient::through(&issuer.proxy, issuer.root.as_deref())?.limit(issuer.timing.request);
+        let http = HttpClient::through(&issuer.proxy, &issuer.roots)?.limit(issuer.timing.request);
         Ok(Self { http, last: Arc::default() })
     }
 
@@ -137,7 +137,7 @@ mod tests {
     /// A response with this header section.
     async fn response(head: &str) -> HttpResponse {
         let double = Double::new(&[(head, "")]).await;
-        HttpClient::new(None).unwrap().send(HttpRequest::get(&double.url)).await.unwrap()
+        HttpClient::new(&[]).unwrap().send(HttpRequest::get(&double.url)).await.unwrap()
     }
 
     // RFC 9110 §10.2.3: instant-acme adds the seconds to the time of day, so more than the clock's range would panic.

@@ -225,7 +225,7 @@ async fn remove(provider: DnsProvider, record: TxtRecord, receipt: Receipt, held
 
 /// A client for one step. Making it reads the system's roots, which takes some milliseconds.
 fn http() -> Result<HttpClient, ProviderError> {
-    HttpClient::new(None).map_err(ProviderError::Http)
+    HttpClient::new(&[]).map_err(ProviderError::Http)
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {

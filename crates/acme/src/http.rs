@@ -68,25 +68,24 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Makes a client that trusts the certificates in the PEM file `root`, or the system's roots. Blocks on disk for some milliseconds.
+    /// Makes a client that trusts the certificates in the PEM files `roots`, or the system's roots if there are none. Blocks on disk for
+    /// some milliseconds.
     ///
     /// # Errors
     /// If the roots cannot be read.
-    pub fn new(root: Option<&Path>) -> Result<Self, HttpError> {
-        Self::through(&ProxyChoice::Direct, root)
+    pub fn new(roots: &[PathBuf]) -> Result<Self, HttpError> {
+        Self::through(&ProxyChoice::Direct, roots)
     }
 
     /// As [`new`](Self::new), with the choice of a proxy. Only for `https` URLs: a proxy gets no other request than to connect.
     ///
     /// # Errors
     /// If the roots cannot be read.
-    pub fn through(proxy: &ProxyChoice, root: Option<&Path>) -> Result<Self, HttpError> {
-        let roots: Vec<_> = root.map(Path::to_owned).into_iter().collect();
-        Ok(Self::over(configured(&roots)?, Connector::new(proxy)?))
+    pub fn through(proxy: &ProxyChoice, roots: &[PathBuf]) -> Result<Self, HttpError> {
+        Ok(Self::over(configured(roots)?, Connector::new(proxy)?))
     }
 
-    /// Makes a client that trusts the certificates in the PEM files `roots`, or the system's roots if there are none, and presents `identity`
-    /// to servers that request a client's certificate. Blocks on disk for some milliseconds.
+    /// As [`new`](Self::new), and presents `identity` to servers that request a client's certificate.
     ///
     /// # Errors
     /// If the roots cannot be read.

@@ -34,8 +34,8 @@ pub struct Issuer {
     pub account_key: Option<AccountKey>,
     /// The proxy for requests to the authority.
     pub proxy: ProxyChoice,
-    /// A PEM file with the root that signs the authority's own HTTPS certificate; `None`: the system's roots.
-    pub root: Option<PathBuf>,
+    /// PEM files with the roots that sign the authority's own HTTPS certificate; empty: the system's roots.
+    pub roots: Vec<PathBuf>,
     /// The certificate profile to request; empty: the authority's default.
     pub profile: String,
     /// The lifetime to request; `None`: the authority decides. Many authorities refuse such requests.
@@ -146,7 +146,7 @@ impl Default for Issuer {
             external_account: None,
             account_key: None,
             proxy: ProxyChoice::Direct,
-            root: None,
+            roots: Vec::new(),
             profile: String::new(),
             lifetime: None,
             chains: None,

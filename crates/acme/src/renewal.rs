@@ -75,7 +75,7 @@ impl RenewalAdvisor {
         let mut authorities = self.authorities.lock().await;
         let known = authorities.get(&issuer.directory).filter(|known| known.read_at.elapsed() < DIRECTORY_LIFETIME);
         if known.is_none() {
-            let client = HttpClient::new(issuer.root.as_deref())?;
+            let client = HttpClient::new(&issuer.roots)?;
             let response = accepted(client.send(HttpRequest::get(&issuer.directory)).await?)?;
             let Directory { renewal_info: url } = parsed(&response)?;
             let read = AuthorityAdvice { client, url, read_at: Instant::now() };

@@ -40,7 +40,7 @@ pub(crate) async fn external_account(issuer: &Issuer) -> Result<Option<ExternalA
     if !issuer.directory.starts_with(DIRECTORIES) || issuer.email.is_empty() {
         return Ok(None);
     }
-    let http = HttpClient::through(&issuer.proxy, None)?;
+    let http = HttpClient::through(&issuer.proxy, &[])?;
     create(&http, CREDENTIALS, &issuer.email).await.map(Some)
 }
 
@@ -72,7 +72,7 @@ mod tests {
         let answer = r#"{"success":true,"eab_kid":"kid-1","eab_hmac_key":"a2V5"}"#;
         let double = Double::new(&[("200 OK", answer)]).await;
         let account =
-            create(&HttpClient::new(None).unwrap(), &format!("{}/acme", double.url), "a+b@example.com").await.unwrap();
+            create(&HttpClient::new(&[]).unwrap(), &format!("{}/acme", double.url), "a+b@example.com").await.unwrap();
         assert_eq!(account, ExternalAccount { key_id: "kid-1".to_owned(), mac_key: "a2V5".to_owned() });
         let received = &double.received()[0];
         assert_eq!((&*received.line, &*received.body), ("POST /acme", "email=a%2Bb%40example.com"));
@@ -88,7 +88,7 @@ mod tests {
         ] {
             let double = Double::new(&[(head, body)]).await;
             let error =
-                create(&HttpClient::new(None).unwrap(), &double.url, "a@example.com").await.unwrap_err().to_string();
+                create(&HttpClient::new(&[]).unwrap(), &double.url, "a@example.com").await.unwrap_err().to_string();
             assert_eq!(error, format!("ZeroSSL created no external account for the email address: it answered {want}"));
         }
     }

@@ -715,9 +715,10 @@ fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compil
     let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
     let loaded = plan::load_with(&config, registry, &reader).map_err(LoadFault::Config)?;
-    acme::check(&loaded.certificates).map_err(LoadFault::Config)?;
-    if let Some(identity) = &loaded.admin.identity {
-        acme::check(&identity.certificates).map_err(LoadFault::Config)?;
+    let identity = loaded.admin.identity.as_ref().map(|identity| &identity.certificates);
+    for certificates in std::iter::once(&loaded.certificates).chain(identity) {
+        acme::check(certificates).map_err(LoadFault::Config)?;
+        certificates::check(certificates).map_err(LoadFault::Config)?;
     }
     let remote = remote_rules(&loaded.admin).map_err(LoadFault::Config)?;
     pull::check(loaded.admin.pull.as_ref()).map_err(LoadFault::Config)?;

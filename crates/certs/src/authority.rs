@@ -83,6 +83,21 @@ pub struct PairFiles {
     pub key: Option<PathBuf>,
 }
 
+impl PairFiles {
+    /// Reads the files without keeping them.
+    ///
+    /// # Errors
+    /// A file cannot be read, has no certificate or key, or the key is not that of the certificate.
+    pub fn check(&self) -> Result<(), Error> {
+        let place = self.certificate.display().to_string();
+        let chain = read(&self.certificate)?;
+        match &self.key {
+            Some(key) => pair(&chain, &read(key)?, &place, &key.display().to_string()).map(drop),
+            None => read_validity(&pem::chain(&chain, &place)?[0], &place).map(drop),
+        }
+    }
+}
+
 /// An authority that is ready to sign leaves.
 pub struct Authority {
     spec: AuthoritySpec,

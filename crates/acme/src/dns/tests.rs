@@ -50,7 +50,7 @@ fn provider(name: &str, url: &str) -> Box<dyn Provider> {
 /// Adds the record and removes it again. Returns the requests.
 async fn exchange(name: &str, record: &TxtRecord, answers: &[(&str, &str)]) -> Vec<Received> {
     let double = Double::new(answers).await;
-    let (provider, http) = (provider(name, &double.url), HttpClient::new(None).unwrap());
+    let (provider, http) = (provider(name, &double.url), HttpClient::new(&[]).unwrap());
     let receipt = provider.add(&http, record).await.unwrap_or_else(|error| panic!("{name}: {error}"));
     provider.remove(&http, record, &receipt).await.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(provider.name(), name);
@@ -162,7 +162,7 @@ async fn duckdns() {
         ["/update?domains=mine&token=secret&txt=a-text_1", "/update?domains=mine&token=secret&txt=a-text_1&clear=true",]
     );
     let double = Double::new(&[("200 OK", "KO")]).await;
-    let (duck, http) = (provider("duckdns", &double.url), HttpClient::new(None).unwrap());
+    let (duck, http) = (provider("duckdns", &double.url), HttpClient::new(&[]).unwrap());
     assert!(matches!(duck.add(&http, &record).await, Err(ProviderError::NoZone(zone)) if zone == "mine.duckdns.org"));
     let elsewhere = TxtRecord { name: "_acme-challenge.example.com".to_owned(), ..record };
     assert!(matches!(duck.add(&http, &elsewhere).await, Err(ProviderError::NoZone(_))));
@@ -179,7 +179,7 @@ async fn acmedns() {
     let many = json!({ "www.example.com": account });
     let path = std::env::temp_dir().join(format!("causeway-acmedns-{}.json", std::process::id()));
     std::fs::write(&path, many.to_string()).unwrap();
-    let http = HttpClient::new(None).unwrap();
+    let http = HttpClient::new(&[]).unwrap();
     for settings in [json!({ "config": many }), json!({ "config_file_path": path })] {
         let acmedns = acmedns::AcmeDns::new(settings.as_object().unwrap().clone()).unwrap();
         let other = TxtRecord { name: "_acme-challenge.b.example.com".to_owned(), ..record() };

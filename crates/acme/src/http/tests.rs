@@ -14,7 +14,7 @@ async fn a_request_arrives_whole_and_its_response_returns() {
     let double = Double::new(&[("404 Not Found\r\nRetry-After: 7", "gone")]).await;
     let request =
         HttpRequest::new(Method::PUT, format!("{}/a?b=c", double.url)).bearer("token").json(&json!({ "a": 1 }));
-    let response = HttpClient::new(None).unwrap().send(request).await.unwrap();
+    let response = HttpClient::new(&[]).unwrap().send(request).await.unwrap();
     assert_eq!((response.status.as_u16(), &*response.body), (404, &b"gone"[..]));
     assert_eq!((response.header("retry-after"), response.header("etag")), (Some("7"), None));
     let received = &double.received()[0];
@@ -26,7 +26,7 @@ async fn a_request_arrives_whole_and_its_response_returns() {
 #[tokio::test]
 async fn a_response_has_bounds() {
     let double = Double::new(&[("200 OK", "12345678"), ("200 OK", "123456789")]).await;
-    let client = HttpClient::new(None).unwrap().body_bytes_max(8);
+    let client = HttpClient::new(&[]).unwrap().body_bytes_max(8);
     assert_eq!(client.send(HttpRequest::get(&double.url)).await.unwrap().body.len(), 8);
     assert!(matches!(client.send(HttpRequest::get(&double.url)).await, Err(HttpError::TooLong(8))));
     assert_eq!(double.lines(), ["GET /", "GET /"]);
@@ -67,7 +67,7 @@ async fn headers_of_any_name() {
     let double = Double::new(&[("200 OK", "")]).await;
     let request = HttpRequest::get(&double.url).named_header("X-Key", "a").unwrap().named_header("x-key", "b").unwrap();
     let request = request.named_header("User-Agent", "tester").unwrap();
-    HttpClient::new(None).unwrap().send(request).await.unwrap();
+    HttpClient::new(&[]).unwrap().send(request).await.unwrap();
     let received = &double.received()[0];
     let values = |name: &str| {
         received.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| &**value).collect::<Vec<_>>()
@@ -81,7 +81,7 @@ async fn headers_of_any_name() {
 #[tokio::test]
 async fn credentials_in_urls() {
     let double = Double::new(&[("200 OK", ""); 5]).await;
-    let client = HttpClient::new(None).unwrap();
+    let client = HttpClient::new(&[]).unwrap();
     let place = double.url.strip_prefix("http://").unwrap();
     for (user, want) in [
         ("Aladdin:open%20sesame@", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
@@ -119,7 +119,7 @@ fn urls_without_secrets() {
 
 #[tokio::test]
 async fn mistakes_are_errors_without_secrets() {
-    let client = HttpClient::new(None).unwrap();
+    let client = HttpClient::new(&[]).unwrap();
     for url in ["", "/a", "ftp://a.example/", "https://", "http://a b/"] {
         assert!(matches!(client.send(HttpRequest::get(url)).await, Err(HttpError::Url(_))), "{url}");
     }
@@ -172,15 +172,15 @@ async fn https_needs_a_trusted_certificate() {
             });
         }
     });
-    let trusting = HttpClient::new(Some(&path)).unwrap();
-    let strict = HttpClient::new(None).unwrap();
+    let trusting = HttpClient::new(std::slice::from_ref(&path)).unwrap();
+    let strict = HttpClient::new(&[]).unwrap();
     assert_eq!(&*trusting.send(HttpRequest::get(&url)).await.unwrap().body, b"hi");
     assert!(matches!(strict.send(HttpRequest::get(&url)).await, Err(HttpError::Exchange(_))));
     server.abort();
     std::fs::write(&path, "no PEM").unwrap();
-    assert!(matches!(HttpClient::new(Some(&path)), Err(HttpError::Roots(_))));
+    assert!(matches!(HttpClient::new(std::slice::from_ref(&path)), Err(HttpError::Roots(_))));
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(HttpClient::new(Some(&path)), Err(HttpError::Roots(_))));
+    assert!(matches!(HttpClient::new(std::slice::from_ref(&path)), Err(HttpError::Roots(_))));
 }
 
 // RFC 9110 §10.2.3 and §5.6.7: seconds, or a date in each of its three forms; all else is no value.
@@ -204,10 +204,10 @@ async fn times_of_the_next_request() {
         ("soon", None),
     ] {
         let double = Double::new(&[(&format!("200 OK\r\nRetry-After: {value}"), "")]).await;
-        let response = HttpClient::new(None).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
+        let response = HttpClient::new(&[]).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
         assert_eq!(response.retry_after(now), want, "{value}");
     }
     let double = Double::new(&[("200 OK", "")]).await;
-    let response = HttpClient::new(None).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
+    let response = HttpClient::new(&[]).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
     assert_eq!(response.retry_after(now), None);
 }

@@ -72,7 +72,7 @@ impl Validation {
         let port = if self.ports.http == 80 { String::new() } else { format!(":{}", self.ports.http) };
         let mut url = format!("http://{host}{port}/.well-known/acme-challenge/{}", self.token);
         // Reading the system's roots, which a redirect to HTTPS needs, blocks on disk.
-        let client = tokio::task::spawn_blocking(|| HttpClient::new(None)).await;
+        let client = tokio::task::spawn_blocking(|| HttpClient::new(&[])).await;
         let client = client.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::internal(&error))?;
         let client = client.limit(PATIENCE).body_bytes_max(ANSWER_BYTES_MAX);
         for _ in 0..REDIRECTS_MAX {

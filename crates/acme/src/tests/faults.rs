@@ -29,7 +29,7 @@ impl FaultFixture {
         fs::write(&root, &authority.root).unwrap();
         let issuer = Issuer {
             directory: authority.directory.clone(),
-            root: Some(root),
+            roots: vec![root],
             // The order is not repeated with the other challenge.
             tls_alpn: false,
             is_distributed: false,

@@ -104,7 +104,7 @@ pub(crate) async fn obtain(
     wanted: Wanted<'_>,
     storage: &SharedStorage,
 ) -> Result<Issued, AcmeError> {
-    let http = HttpClient::new(None)?.limit(REQUEST_LIMIT);
+    let http = HttpClient::new(&[])?.limit(REQUEST_LIMIT);
     let interface = Interface { http, base: issuer.base.clone(), key: issuer.api_key.clone() };
     let key = generate_key(wanted.key)?;
     let request = request_params(wanted)?.serialize_request(&key)?.pem()?;

@@ -99,7 +99,7 @@ fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
             // `check` has refused texts that cannot be used.
             account_key: account_key(written).unwrap_or_default(),
             proxy: proxy(written).unwrap_or_default(),
-            root: written.root.clone(),
+            roots: written.roots.clone(),
             profile: written.profile.clone(),
             lifetime: written.lifetime,
             chains: written.chains.as_deref().map(chain_preference),

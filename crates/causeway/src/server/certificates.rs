@@ -16,10 +16,12 @@ use causeway_certs::{
 };
 use causeway_config::plan::{
     self, AuthorityCertificates, CertificateAuthority, CertificateFault, CertificateFiles, CertificateReader,
-    CertificateSource, Certificates, KeyAlgorithm, KeyKind, ManagedName, SignedName, StorageCleaning,
+    CertificateSource, Certificates, KeyAlgorithm, KeyKind, LoadError, ManagedName, SignedName, StorageCleaning,
 };
 use causeway_engine::certificate::CertifiedKey;
 use causeway_engine::{ObtainedCertificate, SessionTickets, SoughtCertificate};
+use causeway_pipeline::BuildError;
+use causeway_pipeline::build::Problem;
 use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 use tokio::task::AbortHandle;
 
@@ -385,6 +387,24 @@ fn source(source: &CertificateSource, storage: Option<&SharedStorage>) -> Option
     })
 }
 
+/// Checks the files of the configured authorities.
+pub(super) fn check(certificates: &Certificates) -> Result<(), LoadError> {
+    for authority in &certificates.authorities {
+        for (key, files) in [("root", &authority.root), ("intermediate", &authority.intermediate)] {
+            let Some(files) = files.clone().map(pair_files) else { continue };
+            files.check().map_err(|error| BuildError {
+                path: format!("apps.pki.certificate_authorities.{}.{key}", authority.id),
+                problem: Problem::Value { found: error.to_string(), expected: "a certificate and its key".into() },
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn pair_files(files: CertificateFiles) -> PairFiles {
+    PairFiles { certificate: files.certificate, key: files.key }
+}
+
 fn selection((tag, written): (&String, &plan::CertificateSelection)) -> CertificateSelection {
     let plan::CertificateSelection { any_tag, all_tags, serial_numbers, organizations, key_algorithm } =
         written.clone();
@@ -409,15 +429,14 @@ fn authority(written: &CertificateAuthority, storages: &Storages) -> AuthoritySp
         storage,
     } = written.clone();
     let usual = AuthoritySpec::new(id);
-    let files = |files: CertificateFiles| PairFiles { certificate: files.certificate, key: files.key };
     AuthoritySpec {
         name: name.unwrap_or(usual.name),
         root_common_name: root_common_name.unwrap_or(usual.root_common_name),
         intermediate_common_name: intermediate_common_name.unwrap_or(usual.intermediate_common_name),
         intermediate_lifetime: intermediate_lifetime.unwrap_or(usual.intermediate_lifetime),
         renewal_ratio: renewal_ratio.unwrap_or(usual.renewal_ratio),
-        root: root.map(files),
-        intermediate: intermediate.map(files),
+        root: root.map(pair_files),
+        intermediate: intermediate.map(pair_files),
         storage: storages.own(storage.as_ref()).cloned(),
         id: usual.id,
     }

@@ -45,7 +45,7 @@ impl Getter {
     /// The system's root certificates cannot be read.
     pub(super) fn new(source: &CertificateGetter) -> Result<Self, HttpError> {
         let client = match source {
-            CertificateGetter::Http(_) => HttpClient::new(None)?.limit(HTTP_LIMIT).body_bytes_max(BODY_BYTES_MAX),
+            CertificateGetter::Http(_) => HttpClient::new(&[])?.limit(HTTP_LIMIT).body_bytes_max(BODY_BYTES_MAX),
             CertificateGetter::Tailscale => HttpClient::unix(&socket()).limit(TAILSCALE_LIMIT),
         };
         Ok(Self { source: source.clone(), client, is_failing: AtomicBool::new(false) })

@@ -54,7 +54,7 @@ impl Permission {
     /// # Errors
     /// The system's root certificates cannot be read.
     pub(super) fn new(endpoint: &str) -> Result<Self, HttpError> {
-        let client = HttpClient::new(None)?.limit(ASK_LIMIT).body_bytes_max(ASK_BODY_BYTES_MAX);
+        let client = HttpClient::new(&[])?.limit(ASK_LIMIT).body_bytes_max(ASK_BODY_BYTES_MAX);
         Ok(Self { endpoint: endpoint.to_owned(), client })
     }
 

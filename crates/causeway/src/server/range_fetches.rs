@@ -85,7 +85,7 @@ async fn repeat(fetch: RangeFetch) {
 async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFault)> {
     let urls = fetch.ranges.urls();
     // The system's roots are read again each time, so that renewed ones are used.
-    let client = blocking(|| HttpClient::through(&environment_proxy(), None)).await;
+    let client = blocking(|| HttpClient::through(&environment_proxy(), &[])).await;
     let client = client.map_err(RangeFault::Broken).and_then(|client| client.map_err(RangeFault::Exchange));
     let client = client.map_err(|fault| (&*urls[0], fault))?;
     let client = client.limit(fetch.timeout.unwrap_or(LIMIT)).body_bytes_max(BODY_BYTES_MAX);

@@ -126,7 +126,7 @@ impl Task {
 
     async fn client(&mut self) -> Option<HttpClient> {
         if self.client.is_none() {
-            match blocking(|| HttpClient::new(None)).await {
+            match blocking(|| HttpClient::new(&[])).await {
                 Ok(Ok(client)) => self.client = Some(client.limit(ASK_LIMIT).body_bytes_max(BODY_BYTES_MAX)),
                 Ok(Err(error)) => tracing::warn!("OCSP: {error}"),
                 Err(error) => tracing::warn!("OCSP: {error}"),

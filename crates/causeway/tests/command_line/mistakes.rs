@@ -237,6 +237,26 @@ fn a_folder_in_the_place_of_the_caddyfile() {
     }
 }
 
+// Caddy opens these files when it provisions the modules.
+#[test]
+fn certificates_of_authorities_that_cannot_be_read() {
+    let absent = "No such file or directory (os error 2)";
+    let issuer = "apps.tls.automation.policies[0].issuers[0]";
+    let read = format!("found 'absent.pem: {absent}', expected a file that can be read");
+    check_caddyfile(
+        "{\n\tacme_ca_root absent.pem\n}\na.example.com\n",
+        &format!("Caddyfile: in its JSON, {issuer}.trusted_roots_pem_files[0]: {read}"),
+    );
+    check_caddyfile(
+        "a.example.com {\n\ttls {\n\t\tissuer acme {\n\t\t\ttrusted_roots absent.pem\n\t\t}\n\t}\n}\n",
+        &format!("Caddyfile:2:2: {read}"),
+    );
+    check_caddyfile(
+        "{\n\tpki {\n\t\tca corp {\n\t\t\troot {\n\t\t\t\tcert absent.pem\n\t\t\t\tkey absent.key\n\t\t\t}\n\t\t}\n\t}\n}\n:8080\n",
+        &format!("Caddyfile:4:4: found 'absent.pem: cannot be read: {absent}', expected a certificate and its key"),
+    );
+}
+
 // An absent root is nearly always a mistake, but only a warning: the folder may still be created.
 #[test]
 fn roots_that_cannot_be_read() {

@@ -308,8 +308,8 @@ pub struct AcmeIssuer {
     pub proxy: ProxySetting,
     /// Key ID and MAC key (base64url) of an account outside ACME.
     pub external_account: Option<(String, String)>,
-    /// A PEM file with the root of the authority's own certificate.
-    pub root: Option<PathBuf>,
+    /// PEM files with the roots of the authority's own certificate; empty: the system's roots.
+    pub roots: Vec<PathBuf>,
     /// Whether the challenge HTTP-01 is disabled.
     pub no_http: bool,
     /// Whether the challenge TLS-ALPN-01 is disabled.

@@ -18,7 +18,7 @@ fn record_of(name: &str) -> TxtRecord {
 
 async fn failure(name: &str, answers: &[(&str, &str)]) -> (ProviderError, usize) {
     let double = Double::new(answers).await;
-    let (provider, http) = (provider(name, &double.url), HttpClient::new(None).unwrap());
+    let (provider, http) = (provider(name, &double.url), HttpClient::new(&[]).unwrap());
     let error = provider.add(&http, &record_of(name)).await.unwrap_err();
     (error, double.received().len())
 }
@@ -52,7 +52,7 @@ async fn refusals() {
 async fn rate_limits() {
     let limited = ("429 Too Many Requests\r\nRetry-After: 0", "slow down");
     let double = Double::new(&[limited, limited, ("201 Created", "{}")]).await;
-    let http = HttpClient::new(None).unwrap();
+    let http = HttpClient::new(&[]).unwrap();
     assert_eq!(provider("hetzner", &double.url).add(&http, &record()).await.unwrap(), receipt(""));
     for (answer, requests) in [
         (limited, 3),
@@ -106,7 +106,7 @@ async fn programs() {
         "#!/bin/sh\necho \"$@\" >> \"$1\"\n[ $3 != _acme-challenge.bad. ] || { echo no such zone >&2; exit 3; }\n";
     std::fs::write(&program, text).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let http = HttpClient::new(None).unwrap();
+    let http = HttpClient::new(&[]).unwrap();
     let settings = json!({ "command": program, "args": [log] });
     let exec: exec::Exec = provider::read(settings.as_object().unwrap().clone()).unwrap();
     let receipt = exec.add(&http, &record()).await.unwrap();

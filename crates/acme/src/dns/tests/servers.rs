@@ -225,7 +225,7 @@ fn rfc2136(server: SocketAddr, key: &[u8]) -> rfc2136::Rfc2136 {
 // RFC 2136 §2.5.1 and §2.5.4: a record is added to its set, and deleted by its value. RFC 8945 §5.3: both sides sign.
 #[tokio::test]
 async fn signed_updates() {
-    let http = HttpClient::new(None).unwrap();
+    let http = HttpClient::new(&[]).unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
     let address = server(updating(Some(KEY), Arc::clone(&log))).await;
     let provider = rfc2136(address, KEY);

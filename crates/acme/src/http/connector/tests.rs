@@ -26,7 +26,7 @@ where
 
 /// Sends a request for `http://server.example:7/x` through a proxy, and returns the body or the error.
 async fn get(proxy: &str) -> Result<String, String> {
-    let client = HttpClient::through(&ProxyChoice::Proxy(proxy.parse().unwrap()), None).unwrap();
+    let client = HttpClient::through(&ProxyChoice::Proxy(proxy.parse().unwrap()), &[]).unwrap();
     match client.send(HttpRequest::get("http://server.example:7/x")).await {
         Ok(response) => Ok(String::from_utf8(response.body.to_vec()).unwrap()),
         Err(error) => Err(error.to_string()),

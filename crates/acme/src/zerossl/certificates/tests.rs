@@ -168,7 +168,7 @@ async fn faults() {
 #[tokio::test]
 async fn a_rate_limit_has_an_end() {
     let double = Double::new(&[("429 Too Many Requests\r\nRetry-After: 7", "{}")]).await;
-    let interface = Interface { http: HttpClient::new(None).unwrap(), base: double.url.clone(), key: String::new() };
+    let interface = Interface { http: HttpClient::new(&[]).unwrap(), base: double.url.clone(), key: String::new() };
     let error = interface.call::<Value>("create", Method::GET, "", None).await.unwrap_err();
     assert!(error.retry_at().is_some_and(|at| at > SystemTime::now()), "{error}");
 }
@@ -177,7 +177,7 @@ async fn a_rate_limit_has_an_end() {
 #[tokio::test]
 async fn dropping_a_pending_certificate_cancels_it() {
     let double = Double::new(&[("200 OK", r#"{"success":1}"#)]).await;
-    let interface = Interface { http: HttpClient::new(None).unwrap(), base: double.url.clone(), key: "k".to_owned() };
+    let interface = Interface { http: HttpClient::new(&[]).unwrap(), base: double.url.clone(), key: "k".to_owned() };
     drop(Pending { interface, id: Some("7".to_owned()) });
     let begun = std::time::Instant::now();
     while double.lines().is_empty() && begun.elapsed() < Duration::from_secs(10) {

@@ -617,7 +617,7 @@ fn a_test_authority() {
         let issuer = causeway_acme::Issuer {
             directory: real.url(),
             test_directory: Some(test.url()),
-            root: Some(real.root.clone()),
+            roots: vec![real.root.clone()],
             ..causeway_acme::Issuer::default()
         };
         let key = causeway_certs::KeyKind::P256;

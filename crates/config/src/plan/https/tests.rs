@@ -361,10 +361,12 @@ fn what_policies_say_of_certificates() {
 // Caddy's JSON of the ACME issuer.
 #[test]
 fn what_an_acme_issuer_says() {
+    let root = std::env::temp_dir().join(format!("causeway-config-root-{}.pem", std::process::id()));
+    std::fs::write(&root, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     let issuer = json!({
         "module": "acme", "ca": "https://a/dir", "test_ca": "https://b/dir", "email": "a@b", "profile": "short",
         "account_key": "k", "network_proxy": { "from": "url", "url": "http://{env.CARGO_PKG_NAME}:3128" },
-        "external_account": { "key_id": "k", "mac_key": "m" }, "acme_timeout": "10s", "trusted_roots_pem_files": ["r.pem"],
+        "external_account": { "key_id": "k", "mac_key": "m" }, "acme_timeout": "10s", "trusted_roots_pem_files": [root],
         "challenges": { "http": { "disabled": true, "alternate_port": 8080 }, "tls-alpn": { "disabled": true },
                         "bind_host": "192.0.2.1", "distributed": false },
         "certificate_lifetime": "6h",
@@ -394,7 +396,7 @@ fn what_an_acme_issuer_says() {
                 root_common_names: vec!["X1".into(), "X2".into()],
             })),
             external_account: Some(("k".into(), "m".into())),
-            root: Some("r.pem".into()),
+            roots: vec![root],
             no_http: true,
             no_tls_alpn: true,
             no_distributed: true,
@@ -780,8 +782,8 @@ fn what_is_refused() {
             format!("{at}.issuers[0].network_proxy: no network_proxy module 'moon' is built into this version (docs/refused.md)"),
         ),
         (
-            acme(json!({ "trusted_roots_pem_files": ["a", "b"] })),
-            format!("{at}.issuers[0].trusted_roots_pem_files: found '2 files', expected one file"),
+            acme(json!({ "trusted_roots_pem_files": ["/nonexistent/a"] })),
+            format!("{at}.issuers[0].trusted_roots_pem_files[0]: found '/nonexistent/a: No such file or directory (os error 2)', expected a file that can be read"),
         ),
         (
             policy(json!({ "issuers": [{ "module": "internal", "ca": "mine" }] })),

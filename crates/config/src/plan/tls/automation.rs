@@ -17,6 +17,7 @@ use super::super::storage::{Secret, Storage, read_own};
 use super::ascii;
 use super::dns::{self, DnsDefaults};
 use causeway_pipeline::build::DurationConfig;
+use causeway_pipeline::build::trust_pool::pem_files_certificates;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -611,15 +612,9 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
         let dns = challenges.dns.as_ref();
         build.at("dns", |build| dns.map(|dns| dns::challenge(dns, defaults, build).map(Box::new)).transpose())
     })?;
-    let roots: Vec<_> = written.trusted_roots_pem_files.iter().map(|path| build.known(path)).collect();
-    let root = match roots.as_slice() {
-        [] => None,
-        [root] => Some(root.into()),
-        more => {
-            let found = format!("{} files", more.len());
-            return build.at("trusted_roots_pem_files", |build| Err(build.refuse(found, "one file")));
-        }
-    };
+    let files = &written.trusted_roots_pem_files;
+    // The client reads them again when it is made.
+    pem_files_certificates("trusted_roots_pem_files", files, build)?;
     Ok(AcmeIssuer {
         ca: build.known(&written.ca),
         test_ca: build.known(&written.test_ca),
@@ -632,7 +627,7 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
         external_account: written
             .external_account
             .map(|account| (build.known(&account.key_id), build.known(&account.mac_key))),
-        root,
+        roots: files.iter().map(|path| build.known(path).into()).collect(),
         no_http: challenges.http.disabled,
         no_tls_alpn: challenges.tls_alpn.disabled,
         no_distributed: challenges.distributed == Some(false),
