@@ -3,12 +3,14 @@
 //! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
 //! - `site`: a server: addresses, certificates, logs, error pages, the order of locations
 //! - `rules`: `rewrite`, `if`, `set` and `return`
-//! - `content`: a location: files, fields and access
+//! - `content`: a location: files and fields
+//! - `access`: a location: addresses, methods, passwords, rates, `auth_request`
 //! - `upstream`: `proxy_pass` and `fastcgi_pass`
 //! - `cache`: `proxy_cache` and `fastcgi_cache`
 //! - `geo`: variables that depend on the client's network
 //! - `real_ip`: the client's address from a field of a trusted proxy
 
+mod access;
 mod cache;
 mod content;
 mod geo;

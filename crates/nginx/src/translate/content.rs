@@ -1,9 +1,8 @@
-//! The content of a location: Fields, access, and files or an upstream.
+//! The content of a location: fields, and files or an upstream.
 
 use super::cache::CACHE_STATUS;
 use super::rules::chooses_anew;
 use super::site::named;
-use super::upstream::copied;
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -15,17 +14,16 @@ const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
 /// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
 /// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`. `cache` comes before all of them,
-/// and `basic_auth` before `error`.
+/// `basic_auth` before `error`, and the directives that change the path before `error`, which may be about the path.
 pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
-    let is_early = |line: &String| ["handle ", "route ", "cache "].iter().any(|name| line.starts_with(name));
-    let is_password = |line: &String| line.starts_with("basic_auth ") || line.starts_with("forward_auth ");
-    let is_denied_late = lines.iter().any(is_password) && lines.iter().any(|line| line.starts_with("error "));
-    if !lines.iter().any(is_early) && !is_denied_late {
-        return lines;
+    let has = |names: &[&str]| lines.iter().any(|line| names.iter().any(|name| line.starts_with(name)));
+    let before_error = ["basic_auth ", "forward_auth ", "uri ", "rewrite ", "try_files ", "redir "];
+    if has(&["handle ", "route ", "cache "]) || has(&["error "]) && has(&before_error) {
+        let mut out = Vec::new();
+        block(&mut out, "route", lines);
+        return out;
     }
-    let mut out = Vec::new();
-    block(&mut out, "route", lines);
-    out
+    lines
 }
 
 impl<'a> Translator<'a> {
@@ -40,7 +38,11 @@ impl<'a> Translator<'a> {
             for directive in own_block.block().iter().filter(|d| d.name != "location") {
                 self.outside(&mut out, directive, super::tables::READ);
             }
-            for page in own(own_block, "error_page") {
+            // Those for the statuses of `auth_request` stand beside it.
+            let has_request =
+                inherited(blocks, "auth_request").last().is_some_and(|request| request.argument(0) != "off");
+            let is_refusal = |page: &&Directive| page.arguments.iter().any(|word| word == "401" || word == "403");
+            for page in own(own_block, "error_page").into_iter().filter(|page| !(has_request && is_refusal(page))) {
                 self.note(&mut out, page, "only error pages of a server are carried over");
             }
         }
@@ -60,6 +62,7 @@ impl<'a> Translator<'a> {
                 }
             }
         }
+        self.internal(&mut out, location);
         let deeper = &blocks[2.min(blocks.len())..];
         self.root(&mut out, deeper, &names);
         if let Some(alias) = own(own_block, "alias").first() {
@@ -73,11 +76,6 @@ impl<'a> Translator<'a> {
         if let Some(size) = value(blocks, "client_max_body_size").filter(|size| *size != "0") {
             block(&mut out, "request_body", vec![format!("max_size {}", self::size(size))]);
         }
-        if in_location && !own(own_block, "internal").is_empty() {
-            let name = self.fresh("from_outside");
-            out.push(format!("@{name} `{{path}} == {{orig_path}}`"));
-            out.push(format!("error @{name} 404"));
-        }
         // Rules that choose a location anew stand before all locations.
         if in_location && !own_block.block().iter().any(chooses_anew) {
             let rules = self.rules(own_block, &mut names);
@@ -85,9 +83,7 @@ impl<'a> Translator<'a> {
                 block(&mut out, "route", rules);
             }
         }
-        let before_limits = out.len();
         self.other_methods(&mut out, own_block);
-        let has_limits = out.len() > before_limits;
         if let Some(answer) = own(own_block, "return").first().filter(|_| in_location) {
             if let Some(lines) = self.response(&mut out, answer, &names, "*") {
                 let kind = value(blocks, "default_type").unwrap_or("text/plain");
@@ -98,14 +94,9 @@ impl<'a> Translator<'a> {
                 }
                 out.extend(lines);
             }
-            if !has_limits {
-                return out;
-            }
-            let mut ordered = Vec::new();
-            block(&mut ordered, "route", out);
-            return ordered;
+            return in_written_order(out);
         }
-        self.access(&mut out, blocks);
+        self.access(&mut out, blocks, &names);
         let mut content = Vec::new();
         self.source(&mut content, location, &names);
         match own(own_block, "try_files").first() {
@@ -113,6 +104,15 @@ impl<'a> Translator<'a> {
             None => out.extend(content),
         }
         in_written_order(out)
+    }
+
+    /// `internal`: refuses requests whose path no rule has changed. It stands before all lines that change the path.
+    pub(super) fn internal(&mut self, out: &mut Vec<String>, location: &Location<'_>) {
+        if location.blocks.len() > 2 && !own(location.own(), "internal").is_empty() {
+            let name = self.fresh("from_outside");
+            out.push(format!("@{name} `{{path}} == {{orig_path}}`"));
+            out.push(format!("error @{name} 404"));
+        }
     }
 
     fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, location: &Location<'_>, names: &Names) {
@@ -212,231 +212,6 @@ impl<'a> Translator<'a> {
         names.set.iter().any(|set| set == variable)
             || ["http_", "cookie_", "arg_"].iter().any(|prefix| variable.starts_with(prefix))
             || ["args", "query_string", "remote_user"].contains(&variable)
-    }
-
-    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
-        for limit in inherited(blocks, "limit_req") {
-            self.limit(out, limit, blocks);
-        }
-        let level = blocks.iter().rev().find(|b| b.block().iter().any(|d| matches!(&*d.name, "allow" | "deny")));
-        let rules = level.map(|level| level.block()).unwrap_or_default();
-        if let Some(satisfy) = inherited(blocks, "satisfy").last().copied().filter(|d| d.argument(0) == "any")
-            && self.either(out, satisfy, rules, blocks)
-        {
-            return;
-        }
-        let matcher = self.address_matcher();
-        let mut allowed: Vec<&str> = Vec::new();
-        for rule in rules {
-            match (&*rule.name, rule.argument(0)) {
-                ("allow" | "deny", "unix:") => self.note(out, rule, "no matcher for peers at Unix sockets"),
-                ("allow", "all") => break,
-                ("allow", range) => allowed.push(range),
-                ("deny", range) => {
-                    let name = self.fresh("denied");
-                    let mut lines = Vec::new();
-                    if range != "all" {
-                        lines.push(format!("{matcher} {range}"));
-                    }
-                    if !allowed.is_empty() {
-                        lines.push(format!("not {matcher} {}", allowed.join(" ")));
-                    }
-                    if lines.is_empty() {
-                        out.push("error 403".to_owned());
-                        break;
-                    }
-                    block(out, &format!("@{name}"), lines);
-                    out.push(format!("error @{name} 403"));
-                    if range == "all" {
-                        break;
-                    }
-                }
-                _ => {}
-            }
-        }
-        let realm = inherited(blocks, "auth_basic").last().copied();
-        if let Some(realm) = realm.filter(|realm| realm.argument(0) != "off") {
-            self.passwords(out, realm, blocks, "");
-        }
-        if let Some(request) = inherited(blocks, "auth_request").last().filter(|r| r.argument(0) != "off") {
-            self.forward_auth(out, request, blocks);
-        }
-    }
-
-    /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all of them
-    /// apply otherwise.
-    fn either(
-        &mut self,
-        out: &mut Vec<String>,
-        satisfy: &Directive,
-        rules: &[Directive],
-        blocks: &[&Directive],
-    ) -> bool {
-        let rules: Vec<(&str, &str)> = rules
-            .iter()
-            .filter(|rule| matches!(&*rule.name, "allow" | "deny"))
-            .map(|rule| (&*rule.name, rule.argument(0)))
-            .collect();
-        let realm = inherited(blocks, "auth_basic").last().copied().filter(|realm| realm.argument(0) != "off");
-        let has_request = inherited(blocks, "auth_request").last().is_some_and(|request| request.argument(0) != "off");
-        let Some(realm) = realm.filter(|_| !has_request) else {
-            // With one kind of rules both values of `satisfy` are equal.
-            if has_request && !rules.is_empty() {
-                self.note(out, satisfy, "only with addresses and a password; all rules apply");
-            }
-            return false;
-        };
-        let Some((("deny", "all"), allowed)) = rules.split_last() else {
-            if !rules.is_empty() {
-                self.note(out, satisfy, "only with lines 'allow' and a last 'deny all'; all rules apply");
-            }
-            return false;
-        };
-        if allowed.is_empty()
-            || !allowed.iter().all(|(name, range)| *name == "allow" && !matches!(*range, "all" | "unix:"))
-        {
-            self.note(out, satisfy, "only with lines 'allow' and a last 'deny all'; all rules apply");
-            return false;
-        }
-        let name = self.fresh("outside");
-        let ranges: Vec<&str> = allowed.iter().map(|(_, range)| *range).collect();
-        out.push(format!("@{name} not {} {}", self.address_matcher(), ranges.join(" ")));
-        self.passwords(out, realm, blocks, &format!("@{name} "));
-        true
-    }
-
-    /// Refuses the methods that `limit_except` of a block does not name, but for the addresses that it allows.
-    pub(super) fn other_methods(&mut self, out: &mut Vec<String>, owner: &Directive) {
-        for limit in own(owner, "limit_except") {
-            self.limit_methods(out, limit);
-        }
-    }
-
-    fn limit_methods(&mut self, out: &mut Vec<String>, limit: &Directive) {
-        let mut methods: Vec<&str> = limit.arguments.iter().map(String::as_str).collect();
-        if methods.contains(&"GET") && !methods.contains(&"HEAD") {
-            methods.push("HEAD");
-        }
-        let mut lines = vec![format!("not method {}", methods.join(" "))];
-        let rules: Vec<_> = limit.block().iter().filter(|rule| rule.name != "#").collect();
-        let is_plain = |rule: &&&Directive| {
-            matches!((&*rule.name, rule.argument(0)), ("deny", "all"))
-                || rule.name == "allow" && !matches!(rule.argument(0), "all" | "unix:")
-        };
-        if rules.iter().all(|rule| is_plain(&rule)) {
-            let allowed: Vec<_> = rules.iter().filter(|d| d.name == "allow").map(|d| d.argument(0)).collect();
-            if !allowed.is_empty() {
-                lines.push(format!("not {} {}", self.address_matcher(), allowed.join(" ")));
-            }
-        } else {
-            self.note(
-                out,
-                limit,
-                "only addresses with 'allow' and 'deny all' are carried over; the other methods are refused",
-            );
-        }
-        let name = self.fresh("other_methods");
-        block(out, &format!("@{name}"), lines);
-        out.push(format!("error @{name} 403"));
-    }
-
-    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&Directive]) {
-        let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
-        let name = word(limit, "zone=").unwrap_or_default();
-        let zone = self.shared.zones.get(name.as_str()).copied();
-        let rate = zone.and_then(|zone| word(zone, "rate="));
-        let rate = rate.as_deref().and_then(|rate| {
-            let per_second = rate.strip_suffix("r/s").map(|n| (n, 1000));
-            let (number, window) = per_second.or_else(|| rate.strip_suffix("r/m").map(|n| (n, 60_000)))?;
-            Some((number.parse::<u64>().ok().filter(|n| *n > 0)?, window))
-        });
-        let (Some(zone), Some((number, window))) = (zone, rate) else {
-            return self.note(out, limit, "found no 'limit_req_zone' of this name with a rate");
-        };
-        let Some(key) = self.expand(out, zone, &self.shared_names(), zone.argument(0)) else { return };
-        let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
-        // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
-        let window = window * (burst + 1) / number;
-        match inherited(blocks, "limit_req_status").last() {
-            None => out.push("# The status beyond the limit is 429; nginx's is 503.".to_owned()),
-            Some(status) if status.argument(0) == "429" => {}
-            Some(status) => self.note(out, status, "the status beyond the limit is 429"),
-        }
-        let mut lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
-        // nginx counts no request whose key is empty; these variables never are.
-        let always = ["$binary_remote_addr", "$remote_addr", "$host", "$server_name", "$uri", "$request_uri"];
-        if matches!(variables(zone.argument(0))[..], [_]) && !always.contains(&zone.argument(0)) {
-            block(&mut lines, "match", vec![format!("not vars {key} \"\"")]);
-        }
-        let mut zone = Vec::new();
-        block(&mut zone, &format!("zone {name}"), lines);
-        block(out, "rate_limit", zone);
-    }
-
-    /// Requires a password of the requests that `matcher` selects: empty for all, else with a space after it.
-    fn passwords(&mut self, out: &mut Vec<String>, realm: &Directive, blocks: &[&Directive], matcher: &str) {
-        let Some(list) = inherited(blocks, "auth_basic_user_file").last().copied() else {
-            out.push(format!("error {matcher}403"));
-            return self.note(out, realm, "there is no 'auth_basic_user_file'; all requests are refused");
-        };
-        let mut accounts = Vec::new();
-        match self.files.read(list.argument(0)) {
-            Err(reason) => self.note(out, list, &reason),
-            Ok(text) => {
-                for (user, hash) in text.lines().filter_map(|line| line.trim().split_once(':')) {
-                    if user.starts_with('#') {
-                        continue;
-                    }
-                    let hash = hash.split(':').next().unwrap_or_default();
-                    if ["$2y$", "$2a$", "$2b$"].iter().any(|kind| hash.starts_with(kind)) {
-                        accounts.push(format!("{} {hash}", quote(user)));
-                    } else {
-                        let reason = format!(
-                            "the password of '{user}' is not hashed with bcrypt; `causeway hash-password` makes such a hash"
-                        );
-                        self.note(out, list, &reason);
-                    }
-                }
-            }
-        }
-        if accounts.is_empty() {
-            // Never open because a list could not be read.
-            out.push("# Without an account all requests are refused.".to_owned());
-            out.push(format!("error {matcher}401"));
-        } else {
-            block(out, &format!("basic_auth {matcher}bcrypt {}", quote(realm.argument(0))), accounts);
-        }
-    }
-
-    fn forward_auth(&mut self, out: &mut Vec<String>, request: &Directive, blocks: &[&Directive]) {
-        let server = blocks.get(1).map(|server| server.block()).unwrap_or_default();
-        let path = request.argument(0);
-        let location = server.iter().find(|d| d.name == "location" && d.arguments.last().is_some_and(|a| a == path));
-        let pass = location.and_then(|location| own(location, "proxy_pass").first().copied());
-        let target = pass.and_then(|pass| pass.argument(0).strip_prefix("http://")).filter(|url| !url.contains('$'));
-        let Some(target) = target else {
-            out.push("error 403".to_owned());
-            return self.note(
-                out,
-                request,
-                "found no location of this path with 'proxy_pass'; all requests are refused",
-            );
-        };
-        let (host, uri) = target.find('/').map_or((target, path), |at| target.split_at(at));
-        let host = self.hosts(host, 80).join(" ");
-        let mut lines = vec![format!("uri {uri}")];
-        for set in inherited(blocks, "auth_request_set") {
-            match copied(set, blocks) {
-                Some((from, to)) if from.eq_ignore_ascii_case(to) => lines.push(format!("copy_headers {to}")),
-                Some((from, to)) => lines.push(format!("copy_headers {from}>{to}")),
-                None => self.note(
-                    out,
-                    set,
-                    "only a field of the response, '$upstream_http_…', that 'proxy_set_header' sends unchanged is carried over",
-                ),
-            }
-        }
-        block(out, &format!("forward_auth {host}"), lines);
     }
 
     fn try_files(

@@ -475,7 +475,8 @@ impl<'a> Translator<'a> {
         // nginx redirects a path to its location of a proxy if only the last slash is missing.
         for location in &ordered {
             let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass"];
-            let proxies = passes.iter().any(|name| !own(location.own(), name).is_empty());
+            let proxies = passes.iter().any(|name| !own(location.own(), name).is_empty())
+                && own(location.own(), "internal").is_empty();
             if let Pattern::Prefix { prefix, .. } = &location.pattern
                 && let Some(stem) = prefix.strip_suffix('/').filter(|stem| proxies && !stem.is_empty())
                 && !ordered.iter().any(|other| other.prefix() == stem)
@@ -507,7 +508,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Lists a block's locations and those within them.
-    fn collect(
+    pub(super) fn collect(
         &mut self,
         out: &mut Vec<String>,
         all: &mut Vec<Location<'a>>,
@@ -594,13 +595,15 @@ impl<'a> Translator<'a> {
     /// The rules of a location after which nginx chooses again.
     fn first_pass(
         &mut self,
-        location: &Location<'_>,
-        all: &[Location<'_>],
+        location: &Location<'a>,
+        all: &[Location<'a>],
         names: &Names,
         capture: &str,
     ) -> Vec<String> {
         let own_block = location.own();
         let mut out = Vec::new();
+        self.internal(&mut out, location);
+        let before_rules = out.len();
         let mut names = names.clone();
         capture.clone_into(&mut names.capture);
         if location.blocks.len() > 2 && own_block.block().iter().any(chooses_anew) {
@@ -610,7 +613,7 @@ impl<'a> Translator<'a> {
                 self.note(&mut out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
             }
         }
-        let before_root = out.len();
+        let before_root = if out.len() == before_rules { 0 } else { out.len() };
         self.root(&mut out, &location.blocks[2..], &names);
         let after_root = out.len();
         let indexes: Vec<String> =
@@ -634,7 +637,7 @@ impl<'a> Translator<'a> {
             if let Some(named) = named.filter(|named| named.own().block().iter().any(chooses_anew)) {
                 let missing = self.missing(&mut out, &candidates);
                 let rules = self.rules(named.own(), &mut names);
-                self.guarded(&mut out, location, &missing, rules);
+                self.guarded(&mut out, location, &names, &missing, rules);
             } else if !last.starts_with(['=', '@'])
                 && elsewhere(last, location, all)
                 && let Some(last) = self.expand(&mut out, files, &names, last)
@@ -644,40 +647,47 @@ impl<'a> Translator<'a> {
                 if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                     out.push(format!("@found_{missing} file {candidates}"));
                     let found = vec!["rewrite * {file_match.relative}".to_owned()];
-                    self.guarded(&mut out, location, &format!("found_{missing}"), found);
+                    self.guarded(&mut out, location, &names, &format!("found_{missing}"), found);
                 }
-                self.guarded(&mut out, location, &missing, vec![format!("rewrite * {last}")]);
+                self.guarded(&mut out, location, &names, &missing, vec![format!("rewrite * {last}")]);
             }
         }
         if out.len() == after_root {
-            // The root alone changes nothing.
+            // The root alone changes nothing, and without a rule content() refuses the request.
             out.truncate(before_root);
         }
         out
     }
 
     /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.
-    fn folders(&mut self, out: &mut Vec<String>, location: &Location<'_>, indexes: &[String], names: &Names) {
+    fn folders(&mut self, out: &mut Vec<String>, location: &Location<'a>, indexes: &[String], names: &Names) {
         let folder = self.fresh("folder");
         block(out, &format!("@{folder}"), vec!["file {path}/".to_owned(), "not path */".to_owned()]);
         let mut redirect = Vec::new();
         self.fields(&mut redirect, &location.blocks, names);
         redirect.push("redir * {scheme}://{hostport}{path}/{?query} 301".to_owned());
-        self.guarded(out, location, &folder, redirect);
+        self.guarded(out, location, names, &folder, redirect);
         let index = self.fresh("index");
         let files: Vec<_> = indexes.iter().map(|index| format!("{{path}}{index}")).collect();
         block(out, &format!("@{index}"), vec!["path */".to_owned(), format!("file {}", files.join(" "))]);
-        self.guarded(out, location, &index, vec!["rewrite * {file_match.relative}".to_owned()]);
+        self.guarded(out, location, names, &index, vec!["rewrite * {file_match.relative}".to_owned()]);
     }
 
     /// Writes lines for a matcher. As in nginx, the access rules of the location apply before the request leaves the location.
-    fn guarded(&mut self, out: &mut Vec<String>, location: &Location<'_>, matcher: &str, lines: Vec<String>) {
+    fn guarded(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        names: &Names,
+        matcher: &str,
+        lines: Vec<String>,
+    ) {
         let rules = ["allow", "deny", "limit_except", "auth_basic", "auth_request"];
         let has_rule = |block: &&Directive| block.block().iter().any(|d| rules.contains(&&*d.name));
         if location.blocks.iter().any(has_rule) {
             let mut all = Vec::new();
             self.other_methods(&mut all, location.own());
-            self.access(&mut all, &location.blocks);
+            self.access(&mut all, &location.blocks, names);
             all.extend(lines);
             block(out, &format!("route @{matcher}"), all);
         } else if let [line] = &*lines

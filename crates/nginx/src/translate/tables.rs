@@ -239,6 +239,7 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ("limit_rate_after", "no limit on the rate of a response"),
     ("proxy_ignore_client_abort", "a client that disconnects cancels the upstream's request"),
     ("fastcgi_ignore_client_abort", "a client that disconnects cancels the upstream's request"),
+    ("proxy_pass_request_body", "requests of `auth_request` have no body anyway; elsewhere the body is sent"),
     ("proxy_store", "responses are stored by `cache` only"),
     ("slice", "a stored response is whole; the cache answers ranges from it"),
     ("autoindex_exact_size", "the listing has its own form; see `browse` with a template"),

@@ -351,7 +351,14 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn fields_up(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+    /// Writes the fields of requests to an upstream.
+    pub(super) fn fields_up(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        blocks: &[&Directive],
+        names: &Names,
+    ) {
         let fields = inherited(blocks, "proxy_set_header");
         if !fields.iter().any(|d| d.argument(0).eq_ignore_ascii_case("host")) {
             lines.push(format!("header_up Host {}", names.proxy_host));
@@ -366,6 +373,7 @@ impl<'a> Translator<'a> {
             match (name.to_ascii_lowercase().as_str(), text) {
                 // The proxy sends these by itself.
                 ("host", "$host" | "$http_host" | "$host:$server_port")
+                | ("content-length", "")
                 | ("upgrade" | "connection", _)
                 | ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
                 | ("x-forwarded-proto", "$scheme")

@@ -1,0 +1,296 @@
+//! Access to a location: addresses, methods, passwords, rates, and requests to an upstream that decides.
+
+use super::site::named;
+use super::upstream::copied;
+use super::{Translator, inherited, own, value};
+use crate::location::{Location, in_order};
+use crate::parse::Directive;
+use crate::variables::{Names, variables};
+use crate::write::{block, quote};
+
+impl<'a> Translator<'a> {
+    /// The rules of a location that decide whether a request may go on.
+    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
+        for limit in inherited(blocks, "limit_req") {
+            self.limit(out, limit, blocks);
+        }
+        let level = blocks.iter().rev().find(|b| b.block().iter().any(|d| matches!(&*d.name, "allow" | "deny")));
+        let rules = level.map(|level| level.block()).unwrap_or_default();
+        if let Some(satisfy) = inherited(blocks, "satisfy").last().copied().filter(|d| d.argument(0) == "any")
+            && self.either(out, satisfy, rules, blocks)
+        {
+            return;
+        }
+        let matcher = self.address_matcher();
+        let mut allowed: Vec<&str> = Vec::new();
+        for rule in rules {
+            match (&*rule.name, rule.argument(0)) {
+                ("allow" | "deny", "unix:") => self.note(out, rule, "no matcher for peers at Unix sockets"),
+                ("allow", "all") => break,
+                ("allow", range) => allowed.push(range),
+                ("deny", range) => {
+                    let name = self.fresh("denied");
+                    let mut lines = Vec::new();
+                    if range != "all" {
+                        lines.push(format!("{matcher} {range}"));
+                    }
+                    if !allowed.is_empty() {
+                        lines.push(format!("not {matcher} {}", allowed.join(" ")));
+                    }
+                    if lines.is_empty() {
+                        out.push("error 403".to_owned());
+                        break;
+                    }
+                    block(out, &format!("@{name}"), lines);
+                    out.push(format!("error @{name} 403"));
+                    if range == "all" {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let realm = inherited(blocks, "auth_basic").last().copied();
+        if let Some(realm) = realm.filter(|realm| realm.argument(0) != "off") {
+            self.passwords(out, realm, blocks, "");
+        }
+        if let Some(request) = inherited(blocks, "auth_request").last().filter(|r| r.argument(0) != "off") {
+            self.forward_auth(out, request, blocks, names);
+        }
+    }
+
+    /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all of them
+    /// apply otherwise.
+    fn either(
+        &mut self,
+        out: &mut Vec<String>,
+        satisfy: &Directive,
+        rules: &[Directive],
+        blocks: &[&'a Directive],
+    ) -> bool {
+        let rules: Vec<(&str, &str)> = rules
+            .iter()
+            .filter(|rule| matches!(&*rule.name, "allow" | "deny"))
+            .map(|rule| (&*rule.name, rule.argument(0)))
+            .collect();
+        let realm = inherited(blocks, "auth_basic").last().copied().filter(|realm| realm.argument(0) != "off");
+        let has_request = inherited(blocks, "auth_request").last().is_some_and(|request| request.argument(0) != "off");
+        let Some(realm) = realm.filter(|_| !has_request) else {
+            // With one kind of rules both values of `satisfy` are equal.
+            if has_request && !rules.is_empty() {
+                self.note(out, satisfy, "only with addresses and a password; all rules apply");
+            }
+            return false;
+        };
+        let Some((("deny", "all"), allowed)) = rules.split_last() else {
+            if !rules.is_empty() {
+                self.note(out, satisfy, "only with lines 'allow' and a last 'deny all'; all rules apply");
+            }
+            return false;
+        };
+        if allowed.is_empty()
+            || !allowed.iter().all(|(name, range)| *name == "allow" && !matches!(*range, "all" | "unix:"))
+        {
+            self.note(out, satisfy, "only with lines 'allow' and a last 'deny all'; all rules apply");
+            return false;
+        }
+        let name = self.fresh("outside");
+        let ranges: Vec<&str> = allowed.iter().map(|(_, range)| *range).collect();
+        out.push(format!("@{name} not {} {}", self.address_matcher(), ranges.join(" ")));
+        self.passwords(out, realm, blocks, &format!("@{name} "));
+        true
+    }
+
+    /// Refuses the methods that `limit_except` of a block does not name, but for the addresses that it allows.
+    pub(super) fn other_methods(&mut self, out: &mut Vec<String>, owner: &Directive) {
+        for limit in own(owner, "limit_except") {
+            self.limit_methods(out, limit);
+        }
+    }
+
+    fn limit_methods(&mut self, out: &mut Vec<String>, limit: &Directive) {
+        let mut methods: Vec<&str> = limit.arguments.iter().map(String::as_str).collect();
+        if methods.contains(&"GET") && !methods.contains(&"HEAD") {
+            methods.push("HEAD");
+        }
+        let mut lines = vec![format!("not method {}", methods.join(" "))];
+        let rules: Vec<_> = limit.block().iter().filter(|rule| rule.name != "#").collect();
+        let is_plain = |rule: &&&Directive| {
+            matches!((&*rule.name, rule.argument(0)), ("deny", "all"))
+                || rule.name == "allow" && !matches!(rule.argument(0), "all" | "unix:")
+        };
+        if rules.iter().all(|rule| is_plain(&rule)) {
+            let allowed: Vec<_> = rules.iter().filter(|d| d.name == "allow").map(|d| d.argument(0)).collect();
+            if !allowed.is_empty() {
+                lines.push(format!("not {} {}", self.address_matcher(), allowed.join(" ")));
+            }
+        } else {
+            self.note(
+                out,
+                limit,
+                "only addresses with 'allow' and 'deny all' are carried over; the other methods are refused",
+            );
+        }
+        let name = self.fresh("other_methods");
+        block(out, &format!("@{name}"), lines);
+        out.push(format!("error @{name} 403"));
+    }
+
+    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&'a Directive]) {
+        let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
+        let name = word(limit, "zone=").unwrap_or_default();
+        let zone = self.shared.zones.get(name.as_str()).copied();
+        let rate = zone.and_then(|zone| word(zone, "rate="));
+        let rate = rate.as_deref().and_then(|rate| {
+            let per_second = rate.strip_suffix("r/s").map(|n| (n, 1000));
+            let (number, window) = per_second.or_else(|| rate.strip_suffix("r/m").map(|n| (n, 60_000)))?;
+            Some((number.parse::<u64>().ok().filter(|n| *n > 0)?, window))
+        });
+        let (Some(zone), Some((number, window))) = (zone, rate) else {
+            return self.note(out, limit, "found no 'limit_req_zone' of this name with a rate");
+        };
+        let Some(key) = self.expand(out, zone, &self.shared_names(), zone.argument(0)) else { return };
+        let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
+        // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
+        let window = window * (burst + 1) / number;
+        match inherited(blocks, "limit_req_status").last() {
+            None => out.push("# The status beyond the limit is 429; nginx's is 503.".to_owned()),
+            Some(status) if status.argument(0) == "429" => {}
+            Some(status) => self.note(out, status, "the status beyond the limit is 429"),
+        }
+        let mut lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
+        // nginx counts no request whose key is empty; these variables never are.
+        let always = ["$binary_remote_addr", "$remote_addr", "$host", "$server_name", "$uri", "$request_uri"];
+        if matches!(variables(zone.argument(0))[..], [_]) && !always.contains(&zone.argument(0)) {
+            block(&mut lines, "match", vec![format!("not vars {key} \"\"")]);
+        }
+        let mut zone = Vec::new();
+        block(&mut zone, &format!("zone {name}"), lines);
+        block(out, "rate_limit", zone);
+    }
+
+    /// Requires a password of the requests that `matcher` selects: empty for all, else with a space after it.
+    fn passwords(&mut self, out: &mut Vec<String>, realm: &Directive, blocks: &[&'a Directive], matcher: &str) {
+        let Some(list) = inherited(blocks, "auth_basic_user_file").last().copied() else {
+            out.push(format!("error {matcher}403"));
+            return self.note(out, realm, "there is no 'auth_basic_user_file'; all requests are refused");
+        };
+        let mut accounts = Vec::new();
+        match self.files.read(list.argument(0)) {
+            Err(reason) => self.note(out, list, &reason),
+            Ok(text) => {
+                for (user, hash) in text.lines().filter_map(|line| line.trim().split_once(':')) {
+                    if user.starts_with('#') {
+                        continue;
+                    }
+                    let hash = hash.split(':').next().unwrap_or_default();
+                    if ["$2y$", "$2a$", "$2b$"].iter().any(|kind| hash.starts_with(kind)) {
+                        accounts.push(format!("{} {hash}", quote(user)));
+                    } else {
+                        let reason = format!(
+                            "the password of '{user}' is not hashed with bcrypt; `causeway hash-password` makes such a hash"
+                        );
+                        self.note(out, list, &reason);
+                    }
+                }
+            }
+        }
+        if accounts.is_empty() {
+            // Never open because a list could not be read.
+            out.push("# Without an account all requests are refused.".to_owned());
+            out.push(format!("error {matcher}401"));
+        } else {
+            block(out, &format!("basic_auth {matcher}bcrypt {}", quote(realm.argument(0))), accounts);
+        }
+    }
+
+    /// `auth_request`: the location of its URI is the upstream that decides.
+    fn forward_auth(&mut self, out: &mut Vec<String>, request: &Directive, blocks: &[&'a Directive], names: &Names) {
+        let mut all = Vec::new();
+        if let Some(server) = blocks.get(1) {
+            self.collect(&mut Vec::new(), &mut all, &blocks[..2], server, None);
+        }
+        let path = request.argument(0);
+        let chosen = in_order(&all).into_iter().find(|location| location.takes(path));
+        let pass = chosen.as_ref().and_then(|chosen| own(chosen.own(), "proxy_pass").first().copied());
+        let url = pass.and_then(|pass| pass.argument(0).split_once("://"));
+        let url = url.filter(|(scheme, rest)| {
+            matches!(*scheme, "http" | "https") && !rest.contains('$') && !rest.starts_with("unix:")
+        });
+        let (Some(chosen), Some((scheme, target))) = (&chosen, url) else {
+            out.push("error 403".to_owned());
+            return self.note(
+                out,
+                request,
+                "found no location of this path with 'proxy_pass' and an address; all requests are refused",
+            );
+        };
+        let (host, uri) = match target.find('/') {
+            None => (target, path.to_owned()),
+            // The URI takes the place of the location's prefix.
+            Some(at) => (&target[..at], format!("{}{}", &target[at..], &path[chosen.prefix().len()..])),
+        };
+        let mut lines = vec![format!("uri {}", quote(&uri))];
+        let mut names = names.clone();
+        names.proxy_host = host.to_owned();
+        self.fields_up(out, &mut lines, &chosen.blocks, &names);
+        for set in inherited(blocks, "auth_request_set") {
+            match copied(set, blocks) {
+                Some((from, to)) if from.eq_ignore_ascii_case(to) => lines.push(format!("copy_headers {to}")),
+                Some((from, to)) => lines.push(format!("copy_headers {from}>{to}")),
+                None => self.note(
+                    out,
+                    set,
+                    "only a field of the response, '$upstream_http_…', that 'proxy_set_header' sends unchanged is carried over",
+                ),
+            }
+        }
+        for code in ["401", "403"] {
+            if let Some(answer) = self.page_of_refusal(out, code, blocks, &all, &names) {
+                let name = self.fresh("refused");
+                lines.push(format!("@{name} status {code}"));
+                block(&mut lines, &format!("handle_response @{name}"), answer);
+            }
+        }
+        let usual = if scheme == "https" { 443 } else { 80 };
+        let hosts = self.hosts(host, usual);
+        if scheme == "https" {
+            let verifies = value(&chosen.blocks, "proxy_ssl_verify") == Some("on");
+            let tls = if verifies { "tls" } else { "tls_insecure_skip_verify" };
+            block(&mut lines, "transport http", vec![tls.to_owned()]);
+        }
+        block(out, &format!("forward_auth {}", hosts.join(" ")), lines);
+    }
+
+    /// The lines that answer a request which `auth_request` refuses with a status that has an `error_page`; `None` for the upstream's
+    /// own answer.
+    fn page_of_refusal(
+        &mut self,
+        out: &mut Vec<String>,
+        code: &str,
+        blocks: &[&'a Directive],
+        all: &[Location<'a>],
+        names: &Names,
+    ) -> Option<Vec<String>> {
+        let has_code = |page: &&Directive| page.arguments.iter().any(|word| word == code);
+        let page = inherited(blocks, "error_page").into_iter().find(has_code)?;
+        if blocks[2.min(blocks.len())..].iter().all(|block| own(block, "error_page").is_empty()) {
+            // A page of the server: `handle_errors`.
+            return Some(vec![format!("error {code}")]);
+        }
+        let target = page.arguments.last()?;
+        if target.starts_with("http://") || target.starts_with("https://") {
+            let text = self.expand(out, page, names, target)?;
+            return Some(vec![format!("redir * {} 302", quote(&text))]);
+        }
+        let answer = target.strip_prefix('@').and_then(|name| named(all, name)).map(|named| {
+            let answer = own(named.own(), "return").first().copied();
+            answer.and_then(|answer| self.response(out, answer, names, "*"))
+        });
+        let answer = answer.flatten();
+        if answer.is_none() {
+            self.note(out, page, "for 'auth_request' only a URL, or a named location with 'return'");
+        }
+        answer
+    }
+}
