@@ -1,12 +1,14 @@
 //! The meaning of each directive of nginx: walks the servers in their order and writes a site for each.
 //!
 //! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
-//! - `site`: a server: addresses, certificates, logs, error pages, the order of locations
+//! - `site`: a server: addresses, certificates, logs, error pages
+//! - `locations`: the order of locations, and the rules after which nginx chooses one anew
 //! - `rules`: `rewrite`, `if`, `set` and `return`
 //! - `content`: a location: files and fields
 //! - `access`: a location: addresses, methods, passwords, rates, `auth_request`
 //! - `upstream`: `proxy_pass` and `fastcgi_pass`
 //! - `cache`: `proxy_cache` and `fastcgi_cache`
+//! - `map`: variables that depend on another one
 //! - `geo`: variables that depend on the client's network
 //! - `real_ip`: the client's address from a field of a trusted proxy
 
@@ -14,6 +16,8 @@ mod access;
 mod cache;
 mod content;
 mod geo;
+mod locations;
+mod map;
 mod real_ip;
 mod rules;
 mod site;

@@ -1,6 +1,6 @@
 //! Access to a location: addresses, methods, passwords, rates, and requests to an upstream that decides.
 
-use super::site::named;
+use super::locations::named;
 use super::upstream::copied;
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, in_order};

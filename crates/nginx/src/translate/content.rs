@@ -1,8 +1,8 @@
 //! The content of a location: fields, and files or an upstream.
 
 use super::cache::CACHE_STATUS;
+use super::locations::named;
 use super::rules::chooses_anew;
-use super::site::named;
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;

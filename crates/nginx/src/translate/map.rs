@@ -1,0 +1,106 @@
+//! Variables that depend on another one: `map`.
+
+use super::Translator;
+use super::site::mentions_in;
+use crate::parse::Directive;
+use crate::write::{block, quote};
+
+impl Translator<'_> {
+    /// Writes the maps whose variables a server has.
+    pub(super) fn maps(&mut self, out: &mut Vec<String>, server: &Directive, http: &Directive) {
+        let maps = self.shared.maps.clone();
+        for map in maps {
+            let variable = map.argument(1).trim_start_matches('$').to_owned();
+            if !mentions_in(server, http, &variable) {
+                continue;
+            }
+            if variable == "connection_upgrade" {
+                continue;
+            }
+            let names = self.shared_names();
+            let Some(source) = self.expand(out, map, &names, map.argument(0)) else { continue };
+            let mut lines = Vec::new();
+            let mut default = None;
+            for entry in map.block() {
+                let (key, text) = (&*entry.name, entry.argument(0));
+                match key {
+                    "#" => lines.push(format!("# {text}")),
+                    "hostnames" | "volatile" => self.note(&mut lines, entry, "only texts and expressions are compared"),
+                    "default" => default = self.expand(&mut lines, entry, &names, text),
+                    _ => {
+                        let Some(expression) = key.strip_prefix('~') else {
+                            if let Some(text) = self.expand(&mut lines, entry, &names, text) {
+                                lines.push(format!("{} {}", quote(key), quote(&text)));
+                            }
+                            continue;
+                        };
+                        let expression = match expression.strip_prefix('*') {
+                            Some(expression) => format!("(?i){}", expression.trim_start()),
+                            None => expression.trim_start().to_owned(),
+                        };
+                        match value_of_expression(&expression, text, map.argument(0)) {
+                            Some((expression, text)) => {
+                                lines.push(format!("{} {}", quote(&format!("~{expression}")), quote(&text)));
+                            }
+                            None => self.note(
+                                &mut lines,
+                                entry,
+                                "the value of an expression has only its groups, or the variable that it is about",
+                            ),
+                        }
+                    }
+                }
+            }
+            let default = default.unwrap_or_default();
+            lines.push(format!("default {}", quote(&default)));
+            block(out, &format!("map {source} {{{variable}}}"), lines);
+        }
+    }
+}
+
+/// The expression and the value of an entry of `map` about `source`: a text, one with the expression's groups, or `source` itself. `None`
+/// for values with other variables.
+fn value_of_expression(expression: &str, text: &str, source: &str) -> Option<(String, String)> {
+    if text == source {
+        // The match is the whole text.
+        return Some((format!("(?s)^.*(?:{expression}).*$"), "${0}".to_owned()));
+    }
+    let text = if text.contains('$') { with_groups(expression, text)? } else { text.to_owned() };
+    Some((expression.to_owned(), text))
+}
+
+/// Replaces the groups of an expression in a text, `$1` or `$name`, by `${1}`. `None` if the text has none, or other variables too.
+fn with_groups(expression: &str, text: &str) -> Option<String> {
+    let regex = regex::Regex::new(expression).ok()?;
+    let mut out = text.to_owned();
+    // The last group first: `$10` also begins with `$1`.
+    for (index, name) in regex.capture_names().enumerate().skip(1).collect::<Vec<_>>().into_iter().rev() {
+        for variable in name.map(|name| format!("${name}")).into_iter().chain([format!("${index}")]) {
+            out = out.replace(&variable, &format!("${{{index}}}"));
+        }
+    }
+    (out != text && !out.replace("${", "").contains('$')).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // nginx's documentation of `map`: a value may contain the groups of its expression, by number or by name.
+    #[test]
+    fn groups_in_the_values_of_a_map() {
+        let whole = ("(?s)^.*(?:a|b).*$".to_owned(), "${0}".to_owned());
+        assert_eq!(value_of_expression("a|b", "$http_origin", "$http_origin"), Some(whole));
+        assert_eq!(value_of_expression("(a)", "$1$host", "$http_origin"), None);
+        for (expression, text, want) in [
+            (r"^/a/(\d+)$", "/b/$1", Some("/b/${1}")),
+            (r"^/(\w+)/(\w+)$", "/$2/$1", Some("/${2}/${1}")),
+            (r"^/a/(?<id>\d+)$", "/b/$id", Some("/b/${1}")),
+            (r"^/a/(\d+)$", "/b/$1$args", None),
+            (r"^/a$", "/b/$1", None),
+            (r"^/a$", "/b", None),
+        ] {
+            assert_eq!(with_groups(expression, text).as_deref(), want, "{expression} {text}");
+        }
+    }
+}
