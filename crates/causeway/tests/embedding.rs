@@ -1,7 +1,7 @@
 //! A server embedded in another program: `examples/embed.rs` with real requests, and the other methods of the builder.
 
 #[path = "../examples/embed.rs"]
-#[expect(dead_code, reason = "its main is for whoever runs it")]
+#[expect(dead_code, reason = "its main is for the example itself")]
 mod embed;
 
 use std::io::{Read as _, Write as _};

@@ -14,7 +14,7 @@ const STALLED_BLOCKS_MAX: u64 = 20;
 
 /// Waits until the server holds no block.
 #[track_caller]
-fn all_home(server: &TestServer) {
+fn no_block_is_lent(server: &TestServer) {
     let end = Instant::now() + PATIENCE;
     while server.engine().blocks_lent() > 0 {
         assert!(Instant::now() < end, "{} blocks are lent", server.engine().blocks_lent());
@@ -43,7 +43,7 @@ fn a_request_after_a_long_body_is_answered_after_it() {
     }
     writing.join().unwrap().unwrap();
     drop(client);
-    all_home(&server);
+    no_block_is_lent(&server);
 }
 
 // A block of a body that broke off serves the next one: none of the first one's bytes may show up in it.
@@ -62,7 +62,7 @@ fn no_byte_of_a_body_that_broke_off_reaches_the_next_one() {
         client.post(&target, &body);
         assert!(client.answer().body == body, "after {cut} bytes");
     }
-    all_home(&server);
+    no_block_is_lent(&server);
 }
 
 // RFC 9112 §8: a response that broke off must not look complete. Its bytes that had arrived are passed on.
@@ -82,14 +82,14 @@ fn a_response_that_breaks_off_within_a_long_block_is_incomplete() {
         assert!(body.len() <= len && body[..] == support::bytes(len)[..body.len()], "{} of {len}", body.len());
         origin.end();
         drop(client);
-        all_home(&server);
+        no_block_is_lent(&server);
     }
 }
 
 // Backpressure: an upload to an upstream that does not read stops, and the memory for it is bounded. A peer that follows each long
 // write by a single byte must not hold a long block for each of these bytes.
 #[test]
-fn an_upload_that_nobody_reads_holds_few_blocks() {
+fn an_upload_without_a_reader_holds_few_blocks() {
     for (sizes, pause) in [(&[LEN][..], 0), (&[33 * 1024, 1], 1)] {
         let (release, released) = std::sync::mpsc::channel::<()>();
         let stalled: Deed = Box::new(move |peer| {
@@ -119,6 +119,6 @@ fn an_upload_that_nobody_reads_holds_few_blocks() {
         drop(client);
         release.send(()).unwrap();
         origin.end();
-        all_home(&server);
+        no_block_is_lent(&server);
     }
 }

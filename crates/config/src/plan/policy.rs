@@ -96,7 +96,7 @@ impl ConnectionPolicyConfig {
         let mut policy = TlsPolicy { drop: self.drop, ..TlsPolicy::default() };
         if let Some(matchers) = &self.matchers {
             let meets = build.at("match", |build| matchers.read(&mut policy, build))?;
-            if meets == Meets::Nobody {
+            if meets == Meets::NoName {
                 return Ok(None);
             }
         }
@@ -151,8 +151,8 @@ impl ConnectionPolicyConfig {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meets {
-    Somebody,
-    Nobody,
+    SomeName,
+    NoName,
 }
 
 impl PolicyMatchersConfig {
@@ -172,8 +172,8 @@ impl PolicyMatchersConfig {
             policy.local_ranges = build.at("local_ip", |build| ranges("ranges", &local.ranges, build))?;
         }
         // In Caddy an empty list matches no name, whereas an absent list matches all.
-        let nobody = self.sni.as_ref().is_some_and(Vec::is_empty);
-        Ok(if nobody { Meets::Nobody } else { Meets::Somebody })
+        let is_empty = self.sni.as_ref().is_some_and(Vec::is_empty);
+        Ok(if is_empty { Meets::NoName } else { Meets::SomeName })
     }
 }
 

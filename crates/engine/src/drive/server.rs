@@ -411,7 +411,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 exchange.received += len;
                 exchange.since = clock::now();
                 if exchange.discards() {
-                    // RFC 9110 §15.5.14: a client may send a body that nobody reads; beyond the bound a reset is cheaper for both.
+                    // RFC 9110 §15.5.14: a client may send a body that no handler reads; beyond the bound a reset is cheaper for both.
                     exchange.discarded += len;
                     if exchange.discarded > exchange.plan.discard_bytes_max {
                         exchange.inbound = Inbound::Failed;

@@ -96,7 +96,7 @@ fn listen(address: &UnixAddress) -> io::Result<(Socket, Option<SocketFile>)> {
     } else {
         let path = Path::new(&*address.path);
         remove_stale(path)?;
-        // The file gets the mode of the socket less the umask. So nobody may connect before the next call sets its mode.
+        // The file gets the mode of the socket less the umask. No client may connect before the next call sets its mode.
         fchmod(&socket, Mode::from_raw_mode(address.mode))?;
         socket.bind(&SockAddr::unix(path)?).map_err(|error| at_path(error, path))?;
         let file = SocketFile::at(path)?;
