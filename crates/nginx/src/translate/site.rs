@@ -544,7 +544,20 @@ impl<'a> Translator<'a> {
                 self.note(out, page, "an error page whose rules choose a location is not carried over");
                 return None;
             }
-            return Some(ErrorPage { codes, lines: self.content(&named, &all, names) });
+            let mut lines = self.content(&named, &all, names);
+            let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass"];
+            if status.as_deref() != Some("") && passes.iter().any(|name| !own(named.own(), name).is_empty()) {
+                self.remark(&mut lines, page, "the status is that of the upstream, as with '='");
+            }
+            // Without `=` the status of the error replaces that of the location.
+            let status = status.unwrap_or_else(|| "{err.status_code}".to_owned());
+            let answer = lines.iter_mut().find(|line| line.starts_with("respond "));
+            if let Some((answer, end)) = answer.and_then(|line| line.rfind(' ').map(|end| (line, end)))
+                && !status.is_empty()
+            {
+                answer.replace_range(end + 1.., &status);
+            }
+            return Some(ErrorPage { codes, lines });
         }
         let text = self.expand(out, page, names, target)?;
         if text.starts_with("http://") || text.starts_with("https://") {
