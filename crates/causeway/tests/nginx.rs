@@ -719,6 +719,20 @@ fn requests_that_an_upstream_refuses_equal_those_of_nginx() {
     assert_eq!(ports.map(|port| request(port, "GET", "example.com", "/refused/x").status), [401, 401]);
 }
 
+/// nginx's documentation of `valid_referers`.
+#[test]
+fn referers_that_are_refused_equal_those_of_nginx() {
+    let referers = "http://example.com https://EXAMPLE.com/x http://example.com:8080/ http://example.com.evil.test/ \
+                    http://evil.test/example.com http://a.partner.test/ http://partner.test/ http://shop.test/ http://shop \
+                    http://friend.test/gallery/1 http://friend.test/other http://friend.test:80/gallery/ http://www.search.test/ \
+                    example.com nonsense ftp://x http:// https://evil.test";
+    let fields: Vec<_> = referers.split_ascii_whitespace().map(|referer| format!("Referer: {referer}\r\n")).collect();
+    let lines = || fields.iter().map(String::as_str).chain([""]);
+    let paths = ["/assets/app.css", "/a/", "/b/"];
+    let cases: Vec<_> = paths.into_iter().flat_map(|path| lines().map(move |line| ("GET", path, line))).collect();
+    compare("referers", &[], &cases);
+}
+
 /// Location of an upstream that names the upstream's own address gets the server's; nginx's documentation of `proxy_redirect`.
 #[test]
 fn redirects_of_an_upstream_equal_those_of_nginx() {

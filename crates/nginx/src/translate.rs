@@ -10,6 +10,7 @@
 //! - `cache`: `proxy_cache` and `fastcgi_cache`
 //! - `map`: variables that depend on another one
 //! - `geo`: variables that depend on the client's network
+//! - `referers`: pages from which a resource may be requested
 //! - `real_ip`: the client's address from a field of a trusted proxy
 
 mod access;
@@ -19,6 +20,7 @@ mod geo;
 mod locations;
 mod map;
 mod real_ip;
+mod referers;
 mod rules;
 mod site;
 mod tables;

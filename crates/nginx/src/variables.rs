@@ -57,6 +57,8 @@ pub(crate) struct Names {
     pub(crate) set: Vec<String>,
     /// The first name of the server.
     pub(crate) server_name: String,
+    /// The names of the server that are no expressions.
+    pub(crate) server_names: Vec<String>,
     /// Host of `proxy_pass`.
     pub(crate) proxy_host: String,
 }

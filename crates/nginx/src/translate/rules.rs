@@ -1,6 +1,7 @@
 //! `rewrite`, `if`, `set` and `return`: nginx's rewrite module.
 
-use super::Translator;
+use super::referers::other_referers;
+use super::{Translator, own};
 use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, quote};
@@ -48,7 +49,7 @@ impl Translator<'_> {
             match &*directive.name {
                 "set" => self.set(&mut out, directive, names, None),
                 "rewrite" => self.rewrite(&mut out, directive, names, None),
-                _ => self.condition(&mut out, directive, &rules[index + 1..], names),
+                _ => self.condition(&mut out, directive, owner, &rules[index + 1..], names),
             }
         }
         out
@@ -112,14 +113,25 @@ impl Translator<'_> {
         block(out, &format!("{kind} @{name}"), lines);
     }
 
-    /// Writes an `if`; `later` are the rules after it.
-    fn condition(&mut self, out: &mut Vec<String>, directive: &Directive, later: &[&Directive], names: &mut Names) {
+    /// Writes an `if` of `owner`; `later` are the rules after it.
+    fn condition(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        owner: &Directive,
+        later: &[&Directive],
+        names: &mut Names,
+    ) {
         let words = directive.arguments.join(" ");
         let words = words.trim().trim_start_matches('(').to_owned();
         let words = words.strip_suffix(')').unwrap_or(&words).trim().to_owned();
         let name = self.fresh("if");
         let mut inner_names = names.clone();
-        let Some(matcher) = self.matcher(&words, &name, &mut inner_names) else {
+        let matcher = match &*words {
+            "$invalid_referer" => own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, names)),
+            _ => self.matcher(&words, &name, &mut inner_names),
+        };
+        let Some(matcher) = matcher else {
             return self.note(out, directive, "a condition of a form that has no matcher");
         };
         // A `rewrite` has a matcher of its own.

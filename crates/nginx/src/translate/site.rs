@@ -370,6 +370,7 @@ impl<'a> Translator<'a> {
             host_capture: host_capture.to_owned(),
             host_groups: host_groups.to_vec(),
             host_groups_all: host_groups_all(server),
+            server_names: hosts.to_vec(),
             ..self.shared_names()
         };
         if let Some(host) = hosts.first() {

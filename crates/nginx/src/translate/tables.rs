@@ -17,6 +17,7 @@ pub(super) const READ: &[&str] = &[
     "error_page",
     "internal",
     "limit_except",
+    "valid_referers",
     "proxy_pass",
     "proxy_set_header",
     "proxy_hide_header",
