@@ -4,7 +4,7 @@ use super::cache::CACHE_STATUS;
 use super::locations::named;
 use super::rules::chooses_anew;
 use super::{Translator, inherited, own, value};
-use crate::location::{Location, Pattern};
+use crate::location::{Location, Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
 use crate::write::{block, quote};
@@ -64,9 +64,9 @@ impl<'a> Translator<'a> {
         }
         self.internal(&mut out, location);
         let deeper = &blocks[2.min(blocks.len())..];
-        self.root(&mut out, deeper, &names);
-        if let Some(alias) = own(own_block, "alias").first() {
-            self.alias(&mut out, alias, location, &names);
+        match alias_of(location) {
+            Some((alias, pattern)) => self.alias(&mut out, alias, &pattern, &names),
+            None => self.root(&mut out, deeper, &names),
         }
         self.fields(&mut out, blocks, &names);
         if deeper.iter().any(|block| !own(block, "access_log").is_empty()) && value(deeper, "access_log") == Some("off")
@@ -115,9 +115,9 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, location: &Location<'_>, names: &Names) {
+    fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, pattern: &Pattern, names: &Names) {
         let target = alias.argument(0);
-        match &location.pattern {
+        match pattern {
             Pattern::Prefix { prefix, .. } => {
                 out.push(format!("uri strip_prefix {}", quote(prefix.trim_end_matches('/'))));
                 match self.expand(out, alias, names, target) {
@@ -258,7 +258,14 @@ impl<'a> Translator<'a> {
         if !elsewhere(last, location, all)
             && let Some(last) = self.expand(out, files, names, last)
         {
-            out.push(format!("try_files {candidates} {}", quote(&last.replace("{?query}", "?{query}"))));
+            let last = last.replace("{?query}", "?{query}");
+            // The path within the folder of `alias`.
+            let stem = match alias_of(location) {
+                Some((_, Pattern::Prefix { prefix, .. })) => prefix.trim_end_matches('/').to_owned(),
+                _ => String::new(),
+            };
+            let last = last.strip_prefix(&stem).unwrap_or(&last);
+            out.push(format!("try_files {candidates} {}", quote(last)));
         }
         out.extend(content);
     }
@@ -322,7 +329,7 @@ impl<'a> Translator<'a> {
             out.push("error 502".to_owned());
             return;
         }
-        if value(blocks, "root").is_none() && own(own_block, "alias").is_empty() {
+        if value(blocks, "root").is_none() && alias_of(location).is_none() {
             out.push("# There is no root; nginx serves its own folder 'html' here.".to_owned());
             out.push("error 404".to_owned());
             return;
@@ -332,7 +339,12 @@ impl<'a> Translator<'a> {
         }
         let mut lines = Vec::new();
         if let Some(index) = inherited(blocks, "index").last() {
-            lines.push(format!("index {}", index.arguments.join(" ")));
+            let (absolute, files): (Vec<_>, Vec<_>) = index.arguments.iter().partition(|file| file.starts_with('/'));
+            if !absolute.is_empty() {
+                self.note(out, index, "an absolute path is not carried over");
+            }
+            let files: Vec<_> = files.into_iter().map(String::as_str).collect();
+            lines.push(format!("index {}", if files.is_empty() { "index.html".to_owned() } else { files.join(" ") }));
         } else {
             lines.push("index index.html".to_owned());
         }
@@ -344,6 +356,14 @@ impl<'a> Translator<'a> {
         }
         block(out, "file_server", lines);
     }
+}
+
+/// The `alias` that applies in a location, its own or that of a location around it, and the pattern of the location that has it.
+pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pattern)> {
+    let deeper = location.blocks[2.min(location.blocks.len())..].iter().rev();
+    let mut with_folder = deeper.filter(|block| block.block().iter().any(|d| matches!(&*d.name, "alias" | "root")));
+    let owner = *with_folder.next()?;
+    Some((*own(owner, "alias").last()?, pattern(owner).ok()?))
 }
 
 /// Whether the last word of `try_files` is for another location, or for one that only a request decides.

@@ -1,6 +1,6 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
-use super::content::{elsewhere, in_written_order};
+use super::content::{alias_of, elsewhere, in_written_order};
 use super::rules::{chooses_anew, groups, without_look_ahead};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Pattern, in_order, pattern};
@@ -180,9 +180,9 @@ impl<'a> Translator<'a> {
             inherited(&location.blocks, "index").last().map(|d| d.arguments.clone()).unwrap_or_default();
         let program =
             indexes.iter().any(|index| elsewhere(&format!("/{index}"), location, all) && index.ends_with(".php"));
-        let serves = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "return", "alias"]
-            .iter()
-            .all(|name| own(own_block, name).is_empty());
+        let has_alias = alias_of(location).is_some();
+        let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "return"];
+        let serves = !has_alias && passes.iter().all(|name| own(own_block, name).is_empty());
         let files = own(own_block, "try_files").first().copied();
         let parts = files.and_then(|files| files.arguments.split_last());
         let tests_folders = parts.is_none_or(|(_, candidates)| candidates.iter().any(|path| path == "$uri/"));
@@ -190,7 +190,13 @@ impl<'a> Translator<'a> {
         if program && serves && tests_folders && !is_file {
             self.folders(&mut out, location, &indexes, &names);
         }
-        if let (Some(files), Some((last, candidates))) = (files, parts)
+        if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
+            let leaves = !last.starts_with('=') && (last.starts_with('@') || elsewhere(last, location, all));
+            let named = last.strip_prefix('@').and_then(|name| named(all, name));
+            if leaves && named.is_none_or(|named| named.own().block().iter().any(chooses_anew)) {
+                self.note(&mut out, files, "with 'alias' the last word is not carried over if it chooses a location");
+            }
+        } else if let (Some(files), Some((last, candidates))) = (files, parts)
             && let Some(candidates) = self.candidates(&mut out, files, candidates, &names)
         {
             let named = last.strip_prefix('@').and_then(|name| named(all, name));

@@ -69,16 +69,22 @@ impl Translator<'_> {
     /// Writes a `rewrite`; within `if`, `condition` is its matcher.
     fn rewrite(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names, condition: Option<&str>) {
         let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
-        if let Err(error) = regex::Regex::new(expression) {
-            let error = error.to_string();
-            let reason = error.lines().last().unwrap_or_default().trim().to_owned();
-            return self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
-        }
+        let regex = match regex::Regex::new(expression) {
+            Ok(regex) => regex,
+            Err(error) => {
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or_default().trim().to_owned();
+                return self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
+            }
+        };
+        // A group that the expression lacks is empty.
+        let absent = (regex.captures_len()..10).map(|group| format!("${group}"));
+        let replacement = absent.fold(replacement.to_owned(), |text, group| text.replace(&group, ""));
         let name = self.fresh("rewrite");
         let mut names = names.clone();
         names.capture.clone_from(&name);
         names.groups = groups(expression);
-        let Some(target) = self.expand(out, directive, &names, replacement) else { return };
+        let Some(target) = self.expand(out, directive, &names, &replacement) else { return };
         let external =
             target.starts_with("http://") || target.starts_with("https://") || target.starts_with("{scheme}");
         let expression = format!("path_regexp {name} {}", quote(expression));

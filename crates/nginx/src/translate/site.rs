@@ -578,7 +578,8 @@ impl<'a> Translator<'a> {
             self.root(&mut lines, &chosen.blocks[2..], names);
         }
         lines.push(format!("rewrite * {}", quote(&text)));
-        match status.filter(|status| !status.is_empty()) {
+        // `=` alone takes the status of the page.
+        match status.map(|status| if status.is_empty() { "200".to_owned() } else { status }) {
             Some(status) => block(&mut lines, "file_server", vec![format!("status {status}")]),
             None => lines.push("file_server".to_owned()),
         }
