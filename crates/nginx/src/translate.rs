@@ -265,6 +265,11 @@ fn inherited<'a>(blocks: &[&'a Directive], name: &str) -> Vec<&'a Directive> {
     found.unwrap_or_default()
 }
 
+/// The directive of this name that counts, unless it is `off`.
+fn active<'a>(blocks: &[&'a Directive], name: &str) -> Option<&'a Directive> {
+    inherited(blocks, name).last().copied().filter(|directive| directive.argument(0) != "off")
+}
+
 fn own<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
     block.block().iter().filter(|d| d.name == name).collect()
 }
@@ -431,6 +436,25 @@ mod tests {
             &["forward_auth b:80 {", "copy_headers X-User", "copy_headers x-name>X-N"],
             "\"auth_request_set $v $upstream_status\": only a field",
         );
+    }
+
+    // The request of `auth_request` has the connection of its location.
+    #[test]
+    fn requests_that_decide() {
+        let tls =
+            "proxy_ssl_name n.test; proxy_ssl_verify on; proxy_ssl_trusted_certificate /ca; proxy_read_timeout 3s;";
+        for (lines, parts) in [
+            ("proxy_pass https://a/v;", &["forward_auth a:443 {", "uri /v/x", "tls\n", "tls_insecure_skip_verify"][..]),
+            (&format!("proxy_pass https://a; {tls}"), &["uri /auth/x", "tls_server_name n.test", "read_timeout 3s"]),
+            ("proxy_pass http://a/v/;", &["forward_auth a:80 {", "uri /v/x"]),
+        ] {
+            // The URI of `proxy_pass` takes the place of the location's prefix, as it is written.
+            let prefix = if lines.ends_with("/v;") { "/auth" } else { "/auth/" };
+            let server = format!(
+                "server {{ root /a; location / {{ auth_request /auth/x; }} location {prefix} {{ internal; {lines} }} }}"
+            );
+            check(&server, parts, "");
+        }
     }
 
     #[test]

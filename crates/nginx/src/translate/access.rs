@@ -1,8 +1,9 @@
 //! Access to a location: addresses, methods, passwords, rates, and requests to an upstream that decides.
 
 use super::locations::named;
+use super::rules::is_url;
 use super::upstream::copied;
-use super::{Translator, inherited, own, value};
+use super::{Translator, active, inherited, own};
 use crate::location::{Location, in_order};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
@@ -50,11 +51,10 @@ impl<'a> Translator<'a> {
                 _ => {}
             }
         }
-        let realm = inherited(blocks, "auth_basic").last().copied();
-        if let Some(realm) = realm.filter(|realm| realm.argument(0) != "off") {
+        if let Some(realm) = active(blocks, "auth_basic") {
             self.passwords(out, realm, blocks, "");
         }
-        if let Some(request) = inherited(blocks, "auth_request").last().filter(|r| r.argument(0) != "off") {
+        if let Some(request) = active(blocks, "auth_request") {
             self.forward_auth(out, request, blocks, names);
         }
     }
@@ -73,9 +73,8 @@ impl<'a> Translator<'a> {
             .filter(|rule| matches!(&*rule.name, "allow" | "deny"))
             .map(|rule| (&*rule.name, rule.argument(0)))
             .collect();
-        let realm = inherited(blocks, "auth_basic").last().copied().filter(|realm| realm.argument(0) != "off");
-        let has_request = inherited(blocks, "auth_request").last().is_some_and(|request| request.argument(0) != "off");
-        let Some(realm) = realm.filter(|_| !has_request) else {
+        let has_request = active(blocks, "auth_request").is_some();
+        let Some(realm) = active(blocks, "auth_basic").filter(|_| !has_request) else {
             // With one kind of rules both values of `satisfy` are equal.
             if has_request && !rules.is_empty() {
                 self.note(out, satisfy, "only with addresses and a password; all rules apply");
@@ -254,11 +253,7 @@ impl<'a> Translator<'a> {
         }
         let usual = if scheme == "https" { 443 } else { 80 };
         let hosts = self.hosts(host, usual);
-        if scheme == "https" {
-            let verifies = value(&chosen.blocks, "proxy_ssl_verify") == Some("on");
-            let tls = if verifies { "tls" } else { "tls_insecure_skip_verify" };
-            block(&mut lines, "transport http", vec![tls.to_owned()]);
-        }
+        self.transport(out, &mut lines, (scheme, host), &chosen.blocks, &names);
         block(out, &format!("forward_auth {}", hosts.join(" ")), lines);
     }
 
@@ -279,7 +274,7 @@ impl<'a> Translator<'a> {
             return Some(vec![format!("error {code}")]);
         }
         let target = page.arguments.last()?;
-        if target.starts_with("http://") || target.starts_with("https://") {
+        if is_url(target) {
             let text = self.expand(out, page, names, target)?;
             return Some(vec![format!("redir * {} 302", quote(&text))]);
         }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::content::{seconds, size};
-use super::{Translator, inherited, own, value};
+use super::{Translator, active, inherited, own, value};
 use crate::location::Location;
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
@@ -138,7 +138,7 @@ impl<'a> Translator<'a> {
     ) -> Option<Vec<String>> {
         let blocks = &*location.blocks;
         let named = |rest: &str| format!("{pass}_{rest}");
-        let zone = inherited(blocks, &named("cache")).last().copied().filter(|zone| zone.argument(0) != "off")?;
+        let zone = active(blocks, &named("cache"))?;
         let Some(path) = self.shared.caches.get(zone.argument(0)).copied() else {
             self.note(out, zone, &format!("found no '{pass}_cache_path' with this zone; nothing is stored"));
             return None;

@@ -3,7 +3,7 @@
 use super::cache::CACHE_STATUS;
 use super::locations::named;
 use super::rules::chooses_anew;
-use super::{Translator, inherited, own, value};
+use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
@@ -39,8 +39,7 @@ impl<'a> Translator<'a> {
                 self.outside(&mut out, directive, super::tables::READ);
             }
             // Those for the statuses of `auth_request` stand beside it.
-            let has_request =
-                inherited(blocks, "auth_request").last().is_some_and(|request| request.argument(0) != "off");
+            let has_request = active(blocks, "auth_request").is_some();
             let is_refusal = |page: &&Directive| page.arguments.iter().any(|word| word == "401" || word == "403");
             for page in own(own_block, "error_page").into_iter().filter(|page| !(has_request && is_refusal(page))) {
                 self.note(&mut out, page, "only error pages of a server are carried over");

@@ -1,7 +1,7 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
 use super::content::{alias_of, elsewhere, in_written_order};
-use super::rules::{chooses_anew, groups, without_look_ahead};
+use super::rules::{chooses_anew, compiled, groups, without_look_ahead};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Pattern, in_order, pattern};
 use crate::parse::Directive;
@@ -117,9 +117,7 @@ impl<'a> Translator<'a> {
         let name = self.fresh(&hint);
         if let Pattern::Regexp(expression) = &location.pattern {
             let (positive, negative) = without_look_ahead(expression);
-            if let Err(error) = regex::Regex::new(&positive) {
-                let error = error.to_string();
-                let reason = error.lines().last().unwrap_or_default().trim().to_owned();
+            if let Err(reason) = compiled(&positive) {
                 let restricts = ["deny", "auth_basic", "auth_request", "internal", "return"];
                 let check = match location.own().block().iter().any(|d| restricts.contains(&&*d.name)) {
                     true => " It restricts access: write it by hand before you serve this.",
@@ -162,8 +160,6 @@ impl<'a> Translator<'a> {
     ) -> Vec<String> {
         let own_block = location.own();
         let mut out = Vec::new();
-        self.internal(&mut out, location);
-        let before_rules = out.len();
         let mut names = names.clone();
         capture.clone_into(&mut names.capture);
         if location.blocks.len() > 2 && own_block.block().iter().any(chooses_anew) {
@@ -173,7 +169,7 @@ impl<'a> Translator<'a> {
                 self.note(&mut out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
             }
         }
-        let before_root = if out.len() == before_rules { 0 } else { out.len() };
+        let before_root = out.len();
         self.root(&mut out, &location.blocks[2..], &names);
         let after_root = out.len();
         let indexes: Vec<String> =
@@ -190,16 +186,15 @@ impl<'a> Translator<'a> {
         if program && serves && tests_folders && !is_file {
             self.folders(&mut out, location, &indexes, &names);
         }
+        let named = parts.and_then(|(last, _)| named(all, last.strip_prefix('@')?));
         if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
             let leaves = !last.starts_with('=') && (last.starts_with('@') || elsewhere(last, location, all));
-            let named = last.strip_prefix('@').and_then(|name| named(all, name));
             if leaves && named.is_none_or(|named| named.own().block().iter().any(chooses_anew)) {
                 self.note(&mut out, files, "with 'alias' the last word is not carried over if it chooses a location");
             }
         } else if let (Some(files), Some((last, candidates))) = (files, parts)
             && let Some(candidates) = self.candidates(&mut out, files, candidates, &names)
         {
-            let named = last.strip_prefix('@').and_then(|name| named(all, name));
             if let Some(named) = named.filter(|named| named.own().block().iter().any(chooses_anew)) {
                 let missing = self.missing(&mut out, &candidates);
                 let rules = self.rules(named.own(), &mut names);
@@ -219,10 +214,16 @@ impl<'a> Translator<'a> {
             }
         }
         if out.len() == after_root {
-            // The root alone changes nothing, and without a rule content() refuses the request.
+            // The root alone changes nothing.
             out.truncate(before_root);
         }
-        out
+        if out.is_empty() {
+            return out;
+        }
+        let mut lines = Vec::new();
+        self.internal(&mut lines, location);
+        lines.extend(out);
+        lines
     }
 
     /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.

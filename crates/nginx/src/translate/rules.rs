@@ -10,8 +10,20 @@ use crate::write::{block, quote};
 pub(super) fn chooses_anew(directive: &Directive) -> bool {
     directive.name == "rewrite"
         && !matches!(directive.argument(2), "break" | "redirect" | "permanent")
-        && !directive.argument(1).starts_with("http://")
-        && !directive.argument(1).starts_with("https://")
+        && !is_url(directive.argument(1))
+}
+
+/// Whether a target is another server's, and not a path.
+pub(super) fn is_url(target: &str) -> bool {
+    target.starts_with("http://") || target.starts_with("https://")
+}
+
+/// Compiles an expression, or returns the reason why it is not in Go's syntax.
+pub(super) fn compiled(expression: &str) -> Result<regex::Regex, String> {
+    regex::Regex::new(expression).map_err(|error| {
+        let error = error.to_string();
+        error.lines().last().unwrap_or_default().trim().to_owned()
+    })
 }
 
 /// The names of an expression's groups.
@@ -69,11 +81,9 @@ impl Translator<'_> {
     /// Writes a `rewrite`; within `if`, `condition` is its matcher.
     fn rewrite(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names, condition: Option<&str>) {
         let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
-        let regex = match regex::Regex::new(expression) {
+        let regex = match compiled(expression) {
             Ok(regex) => regex,
-            Err(error) => {
-                let error = error.to_string();
-                let reason = error.lines().last().unwrap_or_default().trim().to_owned();
+            Err(reason) => {
                 return self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
             }
         };
@@ -85,8 +95,7 @@ impl Translator<'_> {
         names.capture.clone_from(&name);
         names.groups = groups(expression);
         let Some(target) = self.expand(out, directive, &names, &replacement) else { return };
-        let external =
-            target.starts_with("http://") || target.starts_with("https://") || target.starts_with("{scheme}");
+        let external = is_url(&target) || target.starts_with("{scheme}");
         let expression = format!("path_regexp {name} {}", quote(expression));
         match condition {
             None => out.push(format!("@{name} {expression}")),

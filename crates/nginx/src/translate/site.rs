@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
 use super::locations::named;
-use super::rules::{chooses_anew, groups};
+use super::rules::{chooses_anew, compiled, groups, is_url};
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern, in_order};
 use crate::parse::Directive;
@@ -552,7 +552,7 @@ impl<'a> Translator<'a> {
             }
             // Without `=` the status of the error replaces that of the location.
             let status = status.unwrap_or_else(|| "{err.status_code}".to_owned());
-            let answer = lines.iter_mut().find(|line| line.starts_with("respond "));
+            let answer = lines.iter_mut().find(|line| line.starts_with("respond * "));
             if let Some((answer, end)) = answer.and_then(|line| line.rfind(' ').map(|end| (line, end)))
                 && !status.is_empty()
             {
@@ -561,7 +561,7 @@ impl<'a> Translator<'a> {
             return Some(ErrorPage { codes, lines });
         }
         let text = self.expand(out, page, names, target)?;
-        if text.starts_with("http://") || text.starts_with("https://") {
+        if is_url(&text) {
             let status = status.filter(|s| !s.is_empty()).unwrap_or_else(|| "302".to_owned());
             return Some(ErrorPage { codes, lines: vec![format!("redir * {} {status}", quote(&text))] });
         }
@@ -615,11 +615,7 @@ fn host_pattern(name: &str, server: usize) -> Result<HostPattern, String> {
     if let Some(expression) = name.strip_prefix('~') {
         // nginx compares hosts in lower case.
         let expression = format!("(?i){expression}");
-        if let Err(error) = regex::Regex::new(&expression) {
-            let error = error.to_string();
-            let reason = error.lines().last().unwrap_or_default().trim();
-            return Err(format!("{name}: the expression is not in Go's syntax: {reason}"));
-        }
+        compiled(&expression).map_err(|reason| format!("{name}: the expression is not in Go's syntax: {reason}"))?;
         return Ok(HostPattern { groups: groups(&expression), expression, order: HostOrder::Expression, server });
     }
     let stem = &name[..name.len() - 2];

@@ -86,26 +86,43 @@ impl<'a> Translator<'a> {
             lines.push("flush_interval -1".to_owned());
         }
         self.redirects(out, &mut lines, pass, (scheme, &host, uri), location, &names);
+        self.transport(out, &mut lines, (scheme, &host), &location.blocks, &names);
+        if lines.is_empty() {
+            out.push(format!("reverse_proxy {}", hosts.join(" ")));
+        } else {
+            block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
+        }
+    }
+
+    /// Writes the connections to an upstream: TLS, time limits, and those kept open.
+    pub(super) fn transport(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        (scheme, host): (&str, &str),
+        blocks: &[&Directive],
+        names: &Names,
+    ) {
         let mut transport = Vec::new();
         if scheme == "https" {
             transport.push("tls".to_owned());
-            if value(&location.blocks, "proxy_ssl_verify") != Some("on") {
+            if value(blocks, "proxy_ssl_verify") != Some("on") {
                 transport.push(
                     "# nginx does not verify the upstream's certificate by default; better remove this line."
                         .to_owned(),
                 );
                 transport.push("tls_insecure_skip_verify".to_owned());
             }
-            if let Some(name) = inherited(&location.blocks, "proxy_ssl_name").last()
-                && let Some(text) = self.expand(out, name, &names, name.argument(0))
+            if let Some(name) = inherited(blocks, "proxy_ssl_name").last()
+                && let Some(text) = self.expand(out, name, names, name.argument(0))
             {
                 transport.push(format!("tls_server_name {}", quote(&text)));
             }
-            if let Some(file) = value(&location.blocks, "proxy_ssl_trusted_certificate") {
+            if let Some(file) = value(blocks, "proxy_ssl_trusted_certificate") {
                 transport.push(format!("tls_trust_pool file {}", quote(file)));
             }
             if let (Some(certificate), Some(key)) =
-                (value(&location.blocks, "proxy_ssl_certificate"), value(&location.blocks, "proxy_ssl_certificate_key"))
+                (value(blocks, "proxy_ssl_certificate"), value(blocks, "proxy_ssl_certificate_key"))
             {
                 transport.push(format!("tls_client_auth {} {}", quote(certificate), quote(key)));
             }
@@ -115,25 +132,20 @@ impl<'a> Translator<'a> {
             ("proxy_read_timeout", "read_timeout"),
             ("proxy_send_timeout", "write_timeout"),
         ] {
-            if let Some(time) = value(&location.blocks, directive).and_then(seconds) {
+            if let Some(time) = value(blocks, directive).and_then(seconds) {
                 transport.push(format!("{option} {time}s"));
             }
         }
-        if let Some(idle) = self.shared.upstreams.get(host.as_str()).and_then(|u| own(u, "keepalive").first().copied())
-        {
+        if let Some(idle) = self.shared.upstreams.get(host).and_then(|u| own(u, "keepalive").first().copied()) {
             transport.push(format!("keepalive_idle_conns {}", idle.argument(0)));
         }
         if !transport.is_empty() {
-            block(&mut lines, "transport http", transport);
-        }
-        if lines.is_empty() {
-            out.push(format!("reverse_proxy {}", hosts.join(" ")));
-        } else {
-            block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
+            block(lines, "transport http", transport);
         }
     }
 
-    /// `proxy_redirect`: replaces the beginning of Location. A target that begins with a slash gets the request's origin, as nginx makes it absolute.
+    /// `proxy_redirect`: replaces the beginning of Location. A target that begins with a slash gets the request's origin, as nginx makes
+    /// it absolute.
     fn redirects(
         &mut self,
         out: &mut Vec<String>,
