@@ -396,7 +396,7 @@ fn what_an_acme_issuer_says() {
                 root_common_names: vec!["X1".into(), "X2".into()],
             })),
             external_account: Some(("k".into(), "m".into())),
-            roots: vec![root],
+            roots: vec![root.clone()],
             no_http: true,
             no_tls_alpn: true,
             no_distributed: true,
@@ -415,6 +415,7 @@ fn what_an_acme_issuer_says() {
     };
     assert_eq!(certificates.public, [want]);
     assert_eq!(certificates.ocsp_every, Some(Duration::from_secs(300)));
+    std::fs::remove_file(&root).unwrap();
 }
 
 // The members of Caddy's `challenges.dns`, and the modules `dns.providers.*`.
