@@ -14,7 +14,8 @@ use crate::steps::{House, metadata};
 
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// Builds the release binary and returns its path; `CAUSEWAY_BIN` selects another binary.
+/// Builds the program of the tests, without optimisation and with assertions, and returns its path. `CAUSEWAY_BIN` selects another
+/// program: a release build takes longer than all cases together.
 pub(crate) fn binary(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
     if let Some(path) = std::env::var_os("CAUSEWAY_BIN") {
         return Ok(path.into());
@@ -24,8 +25,8 @@ pub(crate) fn binary(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> 
     if !targets.flatten().any(|target| target["name"] == "causeway" && target["kind"][0] == "bin") {
         return Err(Halt::Lacks("the workspace builds no binary called causeway".into()));
     }
-    stage.run(house.cargo(&["build", "--release", "--package", "causeway-server", "--bin", "causeway"]))?;
-    Ok(house.target.join("release/causeway"))
+    stage.run(house.cargo(&["build", "--package", "causeway-server", "--bin", "causeway"]))?;
+    Ok(house.target.join("debug/causeway"))
 }
 
 /// Returns a loopback address that is currently free.

@@ -295,7 +295,8 @@ fn docs(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 
 fn bench(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let mut command = house.cargo(&["test", "--workspace", "--no-fail-fast", "--manifest-path"]);
-    command.arg(house.side_workspace("benches")?);
+    // A shared target folder: the step `test` has compiled most dependencies.
+    command.arg(house.side_workspace("benches")?).env("CARGO_TARGET_DIR", &house.target);
     let output = stage.run(command)?;
     Ok(Done::counted(&output))
 }
