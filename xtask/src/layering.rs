@@ -61,7 +61,7 @@ const ROOMS: &[Room] = &[
     // to a built-in one. Its tests need some modules.
     Room { name: "config", may: &["pipeline"], tests_may: &["modules", "message", "testkit"], never: &[], unsaid: &[] },
     // Text to text: the caller reads the files.
-    Room { name: "nginx", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
+    Room { name: "nginx", may: &["go-regexp"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // A language of its own: the caller provides data, functions and the time.
     Room { name: "go-template", may: &["go-regexp"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // Text to text: patterns in Go's syntax for handlers and templates.

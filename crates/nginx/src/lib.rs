@@ -4,6 +4,7 @@
 //! them:
 //!
 //! - `parse`: words, blocks and included files
+//! - `expressions`: regular expressions in the syntax of a Caddyfile
 //! - `location`: nginx's choice of a location, as a list in the order of precedence
 //! - `variables`: nginx's variables as placeholders
 //! - `write`: the Caddyfile's lines and their quotes
@@ -11,6 +12,7 @@
 //!
 //! A directive without an equivalent becomes a comment in the Caddyfile, and a [`Note`]. None is lost.
 
+mod expressions;
 mod location;
 mod parse;
 mod translate;

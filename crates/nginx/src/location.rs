@@ -1,7 +1,6 @@
 //! Which location does nginx choose? Puts the locations of a server into an order in which the first match is nginx's.
 
-use regex::Regex;
-
+use crate::expressions::is_match;
 use crate::parse::Directive;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,16 +15,27 @@ pub(crate) enum Pattern {
     Named(String),
 }
 
-/// A location, with those around it.
+/// A location, with those around it, and with the paths for which nginx looks at it.
 #[derive(Debug, Clone)]
 pub(crate) struct Location<'a> {
     pub(crate) pattern: Pattern,
     /// The blocks around it and its own, from the outermost on.
     pub(crate) blocks: Vec<&'a Directive>,
-    /// A prefix that the path must have in addition: that of the location around an expression.
+    pub(crate) conditions: PathConditions,
+}
+
+/// Conditions of a location beside its own pattern. All have to hold.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PathConditions {
+    /// The expressions of the locations around it.
+    pub(crate) around: Vec<String>,
+    /// The prefix of the innermost location around it that has one.
     pub(crate) within: Option<String>,
-    /// Longer prefixes whose requests go to other locations, although this one is earlier in the list.
+    /// Longer prefixes: their locations take these paths, although they are later in the order.
     pub(crate) except: Vec<String>,
+    /// Prefixes beside an expression with `^~`, for whose paths nginx does not look at it; each with the longer prefixes without `^~`, for
+    /// whose paths it does.
+    pub(crate) closed: Vec<(String, Vec<String>)>,
 }
 
 /// Returns the pattern of a location, or the reason why it has none.
@@ -48,49 +58,146 @@ pub(crate) fn pattern(directive: &Directive) -> Result<Pattern, String> {
     }
 }
 
-/// Returns the locations of a server without the named ones, in the order of precedence: exact paths; expressions within a
-/// prefix, which nginx looks at first once that prefix is the longest that matches; prefixes that end the search; other expressions as they
-/// are written; prefixes, the longest first.
-pub(crate) fn in_order<'a>(all: &[Location<'a>]) -> Vec<Location<'a>> {
-    let mut ordered: Vec<Location<'a>> = Vec::new();
-    ordered.extend(all.iter().filter(|l| matches!(l.pattern, Pattern::Exact(_))).cloned());
-    let mut prefixes: Vec<&Location<'a>> = all.iter().filter(|l| matches!(l.pattern, Pattern::Prefix { .. })).collect();
-    prefixes.sort_by_key(|l| std::cmp::Reverse(l.prefix().len()));
-    let regexps = all.iter().filter(|l| matches!(l.pattern, Pattern::Regexp(_)));
-    let (mut inner, outer): (Vec<_>, Vec<_>) = regexps.cloned().partition(|l| l.within.is_some());
-    for location in &mut inner {
-        let own = location.within.clone().unwrap_or_default();
-        let around = location.blocks[location.blocks.len() - 2];
-        let longer = prefixes.iter().filter(|other| {
-            // The expression comes before the prefixes beside it.
-            let is_beside = other.blocks.iter().any(|block| std::ptr::eq(*block, around));
-            let is_later = is_beside && matches!(other.pattern, Pattern::Prefix { last: false, .. });
-            other.prefix().len() > own.len() && other.prefix().starts_with(&own) && !is_later
-        });
-        location.except = longer.map(|other| other.prefix().to_owned()).collect();
+/// The locations of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Locations<'a> {
+    /// In an order in which the first that takes a path is nginx's.
+    pub(crate) ordered: Vec<Location<'a>>,
+    pub(crate) named: Vec<Location<'a>>,
+    /// Those without a pattern, with the reason.
+    pub(crate) invalid: Vec<(&'a Directive, String)>,
+}
+
+/// The locations directly within one block.
+struct Level<'a> {
+    exact: Vec<Location<'a>>,
+    /// The longest first.
+    prefixes: Vec<Location<'a>>,
+    /// As written.
+    expressions: Vec<Location<'a>>,
+}
+
+impl<'a> Locations<'a> {
+    /// Finds the locations of a server, the last of the blocks.
+    ///
+    /// nginx searches level by level (`ngx_http_core_find_location`): an exact path ends the search. Otherwise it searches within the
+    /// longest prefix, and unless an exact path or an expression there ends the search, it tries the expressions beside that prefix. Only
+    /// without any of them the longest prefixes count.
+    pub(crate) fn of(blocks: &[&'a Directive]) -> Self {
+        let mut found = Self::default();
+        found.whole(blocks, &PathConditions::default());
+        found
     }
-    ordered.extend(inner);
-    for location in prefixes.iter().filter(|l| l.ends_search()) {
-        let mut location = (*location).clone();
-        let own = location.prefix().to_owned();
-        let longer = prefixes.iter().filter(|other| {
-            !other.ends_search() && other.prefix().len() > own.len() && other.prefix().starts_with(&own)
-        });
-        location.except = longer.map(|other| other.prefix().to_owned()).collect();
-        ordered.push(location);
+
+    /// Adds what is within a block where the search ends: the server, an expression, or `^~` in one of these.
+    fn whole(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
+        let level = self.level(blocks, conditions);
+        self.ordered.extend(level.exact.iter().cloned());
+        for location in &level.prefixes {
+            // The longer prefixes with `^~` stand before it.
+            let inner = level.chosen(location, |other| !other.is_last());
+            if location.is_last() {
+                self.whole(&location.blocks, &inner);
+                self.ordered.push(Location {
+                    conditions: PathConditions { within: conditions.within.clone(), ..inner },
+                    ..location.clone()
+                });
+            } else {
+                self.decided(&location.blocks, &level.chosen(location, |_| true));
+            }
+        }
+        self.expressions(level.expressions, &[]);
+        for location in level.prefixes.into_iter().filter(|location| !location.is_last()) {
+            self.undecided(location);
+        }
     }
-    ordered.extend(outer);
-    ordered.extend(prefixes.into_iter().filter(|l| !l.ends_search()).cloned());
-    ordered
+
+    /// Adds what ends the search within a prefix.
+    fn decided(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
+        let level = self.level(blocks, conditions);
+        self.ordered.extend(level.exact.iter().cloned());
+        let mut closed = Vec::new();
+        for location in &level.prefixes {
+            self.decided(&location.blocks, &level.chosen(location, |_| true));
+            if location.is_last() {
+                closed.push((location.prefix().to_owned(), level.chosen(location, |other| !other.is_last()).except));
+            }
+        }
+        self.expressions(level.expressions, &closed);
+    }
+
+    /// Adds a prefix, and the longer ones within it, for the paths that nothing else takes.
+    fn undecided(&mut self, location: Location<'a>) {
+        let mut inner = Self::default();
+        for longer in inner.level(&location.blocks, &location.conditions).prefixes {
+            self.undecided(longer);
+        }
+        self.ordered.push(location);
+    }
+
+    fn expressions(&mut self, expressions: Vec<Location<'a>>, closed: &[(String, Vec<String>)]) {
+        for mut location in expressions {
+            location.conditions.closed.extend_from_slice(closed);
+            let mut inner = location.conditions.clone();
+            if let Pattern::Regexp(expression) = &location.pattern {
+                inner.around.push(expression.clone());
+            }
+            self.whole(&location.blocks, &inner);
+            self.ordered.push(location);
+        }
+    }
+
+    fn level(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) -> Level<'a> {
+        let mut level = Level { exact: Vec::new(), prefixes: Vec::new(), expressions: Vec::new() };
+        let owner = blocks[blocks.len() - 1];
+        for directive in owner.block().iter().filter(|directive| directive.name == "location") {
+            let pattern = match pattern(directive) {
+                Ok(pattern) => pattern,
+                Err(reason) => {
+                    self.invalid.push((directive, reason));
+                    continue;
+                }
+            };
+            let blocks = blocks.iter().copied().chain([directive]).collect();
+            let location = Location { pattern, blocks, conditions: conditions.clone() };
+            match &location.pattern {
+                Pattern::Exact(_) => level.exact.push(location),
+                Pattern::Prefix { .. } => level.prefixes.push(location),
+                Pattern::Regexp(_) => level.expressions.push(location),
+                Pattern::Named(_) => self.named.push(location),
+            }
+        }
+        level.prefixes.sort_by_key(|location| std::cmp::Reverse(location.prefix().len()));
+        level
+    }
+
+    /// The location that takes a path.
+    pub(crate) fn chosen(&self, path: &str) -> Option<&Location<'a>> {
+        self.ordered.iter().find(|location| location.takes(path))
+    }
+
+    /// The location `@name`.
+    pub(crate) fn named(&self, name: &str) -> Option<&Location<'a>> {
+        self.named.iter().find(|location| matches!(&location.pattern, Pattern::Named(own) if own == name))
+    }
+}
+
+impl<'a> Level<'a> {
+    /// The conditions of the paths for which a prefix is the longest of its level; only some of the longer ones count.
+    fn chosen(&self, location: &Location<'a>, counts: impl Fn(&Location<'a>) -> bool) -> PathConditions {
+        let own = location.prefix();
+        let longer =
+            self.prefixes.iter().filter(|other| other.prefix().len() > own.len() && other.prefix().starts_with(own));
+        let mut conditions = PathConditions { within: Some(own.to_owned()), ..location.conditions.clone() };
+        conditions.except.extend(longer.filter(|other| counts(other)).map(|other| other.prefix().to_owned()));
+        conditions
+    }
 }
 
 impl Location<'_> {
-    /// Whether it is within `^~`, or has it itself: the expressions outside are not looked at.
-    fn ends_search(&self) -> bool {
-        let ends = |block: &&Directive| {
-            block.name == "location" && matches!(pattern(block), Ok(Pattern::Prefix { last: true, .. }))
-        };
-        self.blocks.iter().any(ends)
+    /// Whether it has `^~`: nginx does not look at the expressions beside it.
+    fn is_last(&self) -> bool {
+        matches!(self.pattern, Pattern::Prefix { last: true, .. })
     }
 
     pub(crate) fn own(&self) -> &Directive {
@@ -107,13 +214,133 @@ impl Location<'_> {
 
     /// Whether this location, in its place of the order, takes a path.
     pub(crate) fn takes(&self, path: &str) -> bool {
-        let within = self.within.as_deref().is_none_or(|prefix| path.starts_with(prefix));
+        let matches = |expression: &String| is_match(expression, path);
+        let begins = |prefix: &String| path.starts_with(prefix.as_str());
+        let PathConditions { around, within, except, closed } = &self.conditions;
         let own = match &self.pattern {
             Pattern::Exact(exact) => path == exact,
-            Pattern::Prefix { prefix, .. } => path.starts_with(prefix.as_str()),
-            Pattern::Regexp(expression) => Regex::new(expression).is_ok_and(|regex| regex.is_match(path)),
+            Pattern::Prefix { prefix, .. } => begins(prefix),
+            Pattern::Regexp(expression) => matches(expression),
             Pattern::Named(_) => false,
         };
-        within && own && !self.except.iter().any(|other| path.starts_with(other.as_str()))
+        own && around.iter().all(matches)
+            && within.as_ref().is_none_or(begins)
+            && !except.iter().any(begins)
+            && !closed.iter().any(|(prefix, open)| begins(prefix) && !open.iter().any(begins))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse;
+    use crate::translate::tests::NoFiles;
+
+    /// nginx's choice, by its algorithm: the name of the location, which is its root.
+    fn nginx<'a>(level: &'a Directive, path: &str, found: &mut Option<&'a Directive>) -> bool {
+        let inner = || level.block().iter().filter(|d| d.name == "location").map(|d| (d, pattern(d).unwrap()));
+        let mut longest: Option<(&Directive, String, bool)> = None;
+        for (directive, pattern) in inner() {
+            match pattern {
+                Pattern::Exact(exact) if exact == path => {
+                    *found = Some(directive);
+                    return true;
+                }
+                Pattern::Prefix { prefix, last }
+                    if path.starts_with(&prefix)
+                        && longest.as_ref().is_none_or(|(_, of, _)| prefix.len() > of.len()) =>
+                {
+                    longest = Some((directive, prefix, last));
+                }
+                _ => {}
+            }
+        }
+        let mut ends = false;
+        if let Some((directive, _, last)) = longest {
+            *found = Some(directive);
+            ends = last;
+            if nginx(directive, path, found) {
+                return true;
+            }
+        }
+        for (directive, pattern) in inner().filter(|_| !ends) {
+            if let Pattern::Regexp(expression) = pattern
+                && is_match(&expression, path)
+            {
+                *found = Some(directive);
+                nginx(directive, path, found);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Numbers without an evident order: a linear congruential generator with Knuth's constants.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % end
+        }
+
+        fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+            of[self.below(of.len())]
+        }
+    }
+
+    fn random_locations(random: &mut Numbers, prefix: &str, depth: usize, out: &mut String) {
+        let mut taken = Vec::new();
+        for _ in 0..random.below(4) {
+            let longer = format!("{prefix}{}", random.one_of(&["a", "b", "/", "a/", "/b", "ab"]));
+            let (head, inner) = match random.below(6) {
+                0 => (format!("= {longer}"), None),
+                1 => (format!("^~ {longer}"), Some(longer)),
+                2 | 3 => (longer.clone(), Some(longer)),
+                _ => (format!("~ {}", random.one_of(&["a$", "b", "/a", "ab"])), Some(prefix.to_owned())),
+            };
+            // nginx refuses the same path twice.
+            let path = head.trim_start_matches("^~ ").to_owned();
+            if taken.contains(&path) {
+                continue;
+            }
+            taken.push(path);
+            *out += &format!("location {head} {{ ");
+            if let Some(inner) = inner.filter(|_| depth > 0) {
+                random_locations(random, &inner, depth - 1, out);
+            }
+            *out += "} ";
+        }
+    }
+
+    // nginx's documentation of `location`, and its `ngx_http_core_find_location` for locations within others.
+    #[test]
+    fn the_first_that_takes_a_path_is_that_of_nginx() {
+        let mut random = Numbers(1);
+        for _ in 0..3000 {
+            let mut text = "server { ".to_owned();
+            random_locations(&mut random, "/", 3, &mut text);
+            text += "}";
+            let parsed = parse(&text, "n", &NoFiles).unwrap();
+            let found = Locations::of(&[&parsed[0]]);
+            for _ in 0..20 {
+                let length = random.below(6);
+                let path: String =
+                    ['/'].into_iter().chain((0..length).map(|_| random.one_of(&['a', 'b', '/']))).collect();
+                let mut want = None;
+                nginx(&parsed[0], &path, &mut want);
+                let ours = found.chosen(&path).map(Location::own);
+                let is_equal = match (ours, want) {
+                    (Some(ours), Some(want)) => std::ptr::eq(ours, want),
+                    (ours, want) => ours.is_none() && want.is_none(),
+                };
+                assert!(
+                    is_equal,
+                    "{text}\n{path}: {:?}, expected {:?}",
+                    ours.map(Directive::text),
+                    want.map(Directive::text)
+                );
+            }
+        }
     }
 }

@@ -280,10 +280,10 @@ fn value<'a>(blocks: &[&'a Directive], name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(super) struct NoFiles;
+    pub(crate) struct NoFiles;
 
     impl Files for NoFiles {
         fn read(&self, _: &str) -> Result<String, String> {

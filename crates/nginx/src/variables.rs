@@ -17,7 +17,6 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("realip_remote_addr", "{remote_host}"),
     ("realip_remote_port", "{remote_port}"),
     ("remote_port", "{remote_port}"),
-    ("remote_user", "{http.auth.user.id}"),
     ("server_addr", "{http.request.local.host}"),
     ("server_port", "{http.request.local.port}"),
     ("request_method", "{method}"),
@@ -59,6 +58,8 @@ pub(crate) struct Names {
     pub(crate) server_name: String,
     /// The names of the server that are no expressions.
     pub(crate) server_names: Vec<String>,
+    /// Whether the request has passed `auth_basic`. Before that the user is not known.
+    pub(crate) has_user: bool,
     /// Host of `proxy_pass`.
     pub(crate) proxy_host: String,
 }
@@ -111,6 +112,7 @@ impl Names {
         match name {
             "server_name" => return Some(self.server_name.clone()),
             "remote_addr" | "binary_remote_addr" if self.has_real_ip => return Some("{client_ip}".to_owned()),
+            "remote_user" if self.has_user => return Some("{http.auth.user.id}".to_owned()),
             "proxy_host" if !self.proxy_host.is_empty() => return Some(self.proxy_host.clone()),
             _ => {}
         }

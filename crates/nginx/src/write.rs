@@ -43,3 +43,8 @@ pub(crate) fn quote(word: &str) -> String {
     }
     if word.contains('`') { format!("\"{}\"", word.replace('"', "\\\"")) } else { format!("`{word}`") }
 }
+
+/// Returns the literal of a text in an expression of CEL.
+pub(crate) fn cel_text(text: &str) -> String {
+    format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"))
+}

@@ -1,20 +1,23 @@
 //! Access to a location: addresses, methods, passwords, rates, and requests to an upstream that decides.
 
-use super::locations::named;
 use super::rules::is_url;
 use super::upstream::copied;
 use super::{Translator, active, inherited, own};
-use crate::location::{Location, in_order};
+use crate::location::Locations;
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
-    /// The rules of a location that decide whether a request may go on.
-    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
+    /// `limit_req`
+    pub(super) fn limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive]) {
         for limit in inherited(blocks, "limit_req") {
             self.limit(out, limit, blocks);
         }
+    }
+
+    /// The rules of a location that decide whether a request may go on.
+    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
         let level = blocks.iter().rev().find(|b| b.block().iter().any(|d| matches!(&*d.name, "allow" | "deny")));
         let rules = level.map(|level| level.block()).unwrap_or_default();
         if let Some(satisfy) = inherited(blocks, "satisfy").last().copied().filter(|d| d.argument(0) == "any")
@@ -205,18 +208,15 @@ impl<'a> Translator<'a> {
 
     /// `auth_request`: the location of its URI is the upstream that decides.
     fn forward_auth(&mut self, out: &mut Vec<String>, request: &Directive, blocks: &[&'a Directive], names: &Names) {
-        let mut all = Vec::new();
-        if let Some(server) = blocks.get(1) {
-            self.collect(&mut Vec::new(), &mut all, &blocks[..2], server, None);
-        }
+        let all = Locations::of(&blocks[..2]);
         let path = request.argument(0);
-        let chosen = in_order(&all).into_iter().find(|location| location.takes(path));
-        let pass = chosen.as_ref().and_then(|chosen| own(chosen.own(), "proxy_pass").first().copied());
+        let chosen = all.chosen(path);
+        let pass = chosen.and_then(|chosen| own(chosen.own(), "proxy_pass").first().copied());
         let url = pass.and_then(|pass| pass.argument(0).split_once("://"));
         let url = url.filter(|(scheme, rest)| {
             matches!(*scheme, "http" | "https") && !rest.contains('$') && !rest.starts_with("unix:")
         });
-        let (Some(chosen), Some((scheme, target))) = (&chosen, url) else {
+        let (Some(chosen), Some((scheme, target))) = (chosen, url) else {
             out.push("error 403".to_owned());
             return self.note(
                 out,
@@ -264,7 +264,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         code: &str,
         blocks: &[&'a Directive],
-        all: &[Location<'a>],
+        all: &Locations<'a>,
         names: &Names,
     ) -> Option<Vec<String>> {
         let has_code = |page: &&Directive| page.arguments.iter().any(|word| word == code);
@@ -278,7 +278,7 @@ impl<'a> Translator<'a> {
             let text = self.expand(out, page, names, target)?;
             return Some(vec![format!("redir * {} 302", quote(&text))]);
         }
-        let answer = target.strip_prefix('@').and_then(|name| named(all, name)).map(|named| {
+        let answer = target.strip_prefix('@').and_then(|name| all.named(name)).map(|named| {
             let answer = own(named.own(), "return").first().copied();
             answer.and_then(|answer| self.response(out, answer, names, "*"))
         });

@@ -1,10 +1,8 @@
 //! The content of a location: fields, and files or an upstream.
 
 use super::cache::CACHE_STATUS;
-use super::locations::named;
-use super::rules::chooses_anew;
 use super::{Translator, active, inherited, own, value};
-use crate::location::{Location, Pattern, pattern};
+use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
 use crate::write::{block, quote};
@@ -28,7 +26,7 @@ pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
 
 impl<'a> Translator<'a> {
     /// The lines of a location; of the server itself without one.
-    pub(super) fn content(&mut self, location: &Location<'a>, all: &[Location<'a>], names: &Names) -> Vec<String> {
+    pub(super) fn content(&mut self, location: &Location<'a>, all: &Locations<'a>, names: &Names) -> Vec<String> {
         let mut out = Vec::new();
         let blocks = &*location.blocks;
         let own_block = location.own();
@@ -72,12 +70,9 @@ impl<'a> Translator<'a> {
         {
             out.push("log_skip".to_owned());
         }
-        if let Some(size) = value(blocks, "client_max_body_size").filter(|size| *size != "0") {
-            block(&mut out, "request_body", vec![format!("max_size {}", self::size(size))]);
-        }
-        // Rules that choose a location anew stand before all locations.
-        if in_location && !own_block.block().iter().any(chooses_anew) {
-            let rules = self.rules(own_block, &mut names);
+        self.body_limit(&mut out, blocks);
+        if in_location {
+            let rules = self.staying_rules(own_block, &mut names);
             if !rules.is_empty() {
                 block(&mut out, "route", rules);
             }
@@ -95,7 +90,9 @@ impl<'a> Translator<'a> {
             }
             return in_written_order(out);
         }
+        self.limits(&mut out, blocks);
         self.access(&mut out, blocks, &names);
+        names.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
         let mut content = Vec::new();
         self.source(&mut content, location, &names);
         match own(own_block, "try_files").first() {
@@ -105,9 +102,16 @@ impl<'a> Translator<'a> {
         in_written_order(out)
     }
 
+    /// `client_max_body_size`
+    pub(super) fn body_limit(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+        if let Some(size) = value(blocks, "client_max_body_size").filter(|size| *size != "0") {
+            block(out, "request_body", vec![format!("max_size {}", self::size(size))]);
+        }
+    }
+
     /// `internal`: refuses requests whose path no rule has changed. It stands before all lines that change the path.
     pub(super) fn internal(&mut self, out: &mut Vec<String>, location: &Location<'_>) {
-        if location.blocks.len() > 2 && !own(location.own(), "internal").is_empty() {
+        if is_internal(location) {
             let name = self.fresh("from_outside");
             out.push(format!("@{name} `{{path}} == {{orig_path}}`"));
             out.push(format!("error @{name} 404"));
@@ -210,7 +214,7 @@ impl<'a> Translator<'a> {
         }
         names.set.iter().any(|set| set == variable)
             || ["http_", "cookie_", "arg_"].iter().any(|prefix| variable.starts_with(prefix))
-            || ["args", "query_string", "remote_user"].contains(&variable)
+            || ["args", "query_string"].contains(&variable)
     }
 
     fn try_files(
@@ -218,7 +222,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         files: &Directive,
         location: &Location<'a>,
-        all: &[Location<'a>],
+        all: &Locations<'a>,
         names: &Names,
         content: Vec<String>,
     ) {
@@ -236,7 +240,7 @@ impl<'a> Translator<'a> {
             let otherwise = match last.strip_prefix('@') {
                 None => vec![format!("error {}", &last[1..])],
                 Some(name) => {
-                    let Some(named) = named(all, name) else {
+                    let Some(named) = all.named(name) else {
                         out.push("error 500".to_owned());
                         return self.note(out, files, "found no location of this name");
                     };
@@ -365,15 +369,20 @@ pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pa
     Some((*own(owner, "alias").last()?, pattern(owner).ok()?))
 }
 
+/// Whether a location, or one around it, has `internal`: only rules may lead to it. A named one is never chosen by a path.
+pub(super) fn is_internal(location: &Location<'_>) -> bool {
+    !matches!(location.pattern, Pattern::Named(_))
+        && location.blocks.iter().skip(2).any(|block| !own(block, "internal").is_empty())
+}
+
 /// Whether the last word of `try_files` is for another location, or for one that only a request decides.
-pub(super) fn elsewhere(last: &str, location: &Location<'_>, all: &[Location<'_>]) -> bool {
+pub(super) fn elsewhere(last: &str, location: &Location<'_>, all: &Locations<'_>) -> bool {
     let path = last.split('?').next().unwrap_or_default();
     let path = path.strip_suffix("$is_args$args").unwrap_or(path);
     if path.contains('$') {
         return true;
     }
-    let chosen = all.iter().find(|l| l.takes(path));
-    chosen.is_none_or(|chosen| chosen.pattern != location.pattern)
+    all.chosen(path).is_none_or(|chosen| !std::ptr::eq(chosen.own(), location.own()))
 }
 
 /// A size of nginx, such as `10m`, in ours.

@@ -1,12 +1,13 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
-use super::content::{alias_of, elsewhere, in_written_order};
-use super::rules::{chooses_anew, compiled, groups, without_look_ahead};
+use super::content::{alias_of, elsewhere, in_written_order, is_internal};
+use super::rules::chooses_anew;
 use super::{Translator, inherited, own};
-use crate::location::{Location, Pattern, in_order, pattern};
+use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
+use crate::location::{Location, Locations, PathConditions, Pattern};
 use crate::parse::Directive;
 use crate::variables::Names;
-use crate::write::{block, quote};
+use crate::write::{block, cel_text, quote};
 
 impl<'a> Translator<'a> {
     /// Writes the locations: matchers to `out`, handlers in nginx's order to `route`.
@@ -15,85 +16,61 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         route: &mut Vec<String>,
         blocks: &[&'a Directive],
-        server: &'a Directive,
         names: &Names,
     ) {
-        let mut all = Vec::new();
-        self.collect(out, &mut all, blocks, server, None);
-        let mut ordered = in_order(&all);
-        if !ordered.iter().any(|l| l.prefix() == "/" && matches!(l.pattern, Pattern::Prefix { .. })) {
+        let mut all = Locations::of(blocks);
+        for (directive, reason) in std::mem::take(&mut all.invalid) {
+            self.note(out, directive, &reason);
+        }
+        if !all.ordered.iter().any(|l| l.blocks.len() == blocks.len() + 1 && l.prefix() == "/") {
             // The server itself serves the requests that no location takes.
             let pattern = Pattern::Prefix { prefix: "/".into(), last: false };
-            ordered.push(Location { pattern, blocks: blocks.to_vec(), within: None, except: Vec::new() });
+            all.ordered.push(Location { pattern, blocks: blocks.to_vec(), conditions: PathConditions::default() });
         }
-        let mut with_named = ordered.clone();
-        with_named.extend(all.iter().filter(|l| matches!(l.pattern, Pattern::Named(_))).cloned());
         let mut heads = Vec::new();
-        for location in &ordered {
+        for location in &all.ordered {
             heads.push(self.location_matcher(out, location));
         }
+        if all
+            .ordered
+            .iter()
+            .any(|location| location.prefix().len() > 1 && location.prefix().ends_with('/') && restricts(location))
+        {
+            let name = self.fresh("dots");
+            route
+                .push("# nginx takes a dot segment at the end for a folder, and the matchers below do not.".to_owned());
+            route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"/\.\.?$")));
+            route.push(format!("error @{name} 400"));
+        }
         // nginx redirects a path to its location of a proxy if only the last slash is missing.
-        for location in &ordered {
+        for location in &all.ordered {
             let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass"];
-            let proxies = passes.iter().any(|name| !own(location.own(), name).is_empty())
-                && own(location.own(), "internal").is_empty();
+            let proxies = passes.iter().any(|name| !own(location.own(), name).is_empty()) && !is_internal(location);
             if let Pattern::Prefix { prefix, .. } = &location.pattern
                 && let Some(stem) = prefix.strip_suffix('/').filter(|stem| proxies && !stem.is_empty())
-                && !ordered.iter().any(|other| other.prefix() == stem)
+                && !all.ordered.iter().any(|other| other.prefix() == stem)
             {
                 route.push(format!("redir {stem} {{scheme}}://{{hostport}}{prefix}{{?query}} 301"));
             }
         }
-        let first: Vec<Vec<String>> = ordered
+        let rules =
+            all.ordered.iter().zip(&heads).map(|(l, (_, capture))| self.choosing_rules(l, names, capture)).collect();
+        pass(route, "# Rules after which nginx chooses the location anew.", &heads, rules);
+        let files = all
+            .ordered
             .iter()
             .zip(&heads)
-            .map(|(l, (_, capture))| self.first_pass(l, &with_named, names, capture))
+            .map(|(l, (_, capture))| self.choosing_files(l, &all, names, capture))
             .collect();
-        if let Some(last) = first.iter().rposition(|lines| !lines.is_empty()) {
-            let mut lines = vec!["# Rules after which nginx chooses the location anew.".to_owned()];
-            for ((head, _), pass) in heads.iter().zip(first).take(last + 1) {
-                block(&mut lines, head, in_written_order(pass));
-            }
-            block(route, "route", lines);
-        }
-        for (location, (head, capture)) in ordered.iter().zip(&heads) {
+        pass(route, "# Paths of another location, for missing files and for folders.", &heads, files);
+        for (location, (head, capture)) in all.ordered.iter().zip(&heads) {
             let mut names = names.clone();
             if let (Pattern::Regexp(expression), false) = (&location.pattern, capture.is_empty()) {
                 names.capture.clone_from(capture);
                 names.groups = groups(expression);
             }
-            let lines = self.content(location, &with_named, &names);
+            let lines = self.content(location, &all, &names);
             block(route, head, lines);
-        }
-    }
-
-    /// Lists a block's locations and those within them.
-    pub(super) fn collect(
-        &mut self,
-        out: &mut Vec<String>,
-        all: &mut Vec<Location<'a>>,
-        blocks: &[&'a Directive],
-        owner: &'a Directive,
-        within: Option<&str>,
-    ) {
-        for directive in own(owner, "location") {
-            let found = match pattern(directive) {
-                Ok(found) => found,
-                Err(reason) => {
-                    self.note(out, directive, &reason);
-                    continue;
-                }
-            };
-            let mut blocks = blocks.to_vec();
-            blocks.push(directive);
-            let is_regexp = matches!(found, Pattern::Regexp(_));
-            let prefix = match &found {
-                Pattern::Prefix { prefix, .. } | Pattern::Exact(prefix) => Some(prefix.clone()),
-                _ => within.map(str::to_owned),
-            };
-            self.collect(out, all, &blocks, directive, prefix.as_deref());
-            let within = within.filter(|_| is_regexp).map(str::to_owned);
-            all.push(Location { pattern: found, blocks, within, except: Vec::new() });
         }
     }
 
@@ -116,10 +93,9 @@ impl<'a> Translator<'a> {
         };
         let name = self.fresh(&hint);
         if let Pattern::Regexp(expression) = &location.pattern {
-            let (positive, negative) = without_look_ahead(expression);
-            if let Err(reason) = compiled(&positive) {
-                let restricts = ["deny", "auth_basic", "auth_request", "internal", "return"];
-                let check = match location.own().block().iter().any(|d| restricts.contains(&&*d.name)) {
+            let WithoutLookAhead { expression, except } = without_look_ahead(expression);
+            if let Err(reason) = compiled(&expression) {
+                let check = match restricts(location) {
                     true => " It restricts access: write it by hand before you serve this.",
                     false => "",
                 };
@@ -129,18 +105,35 @@ impl<'a> Translator<'a> {
                 lines.push("not path *".to_owned());
             } else {
                 capture.clone_from(&name);
-                lines.push(format!("path_regexp {name} {}", quote(&positive)));
-                if let Some(negative) = negative {
-                    lines.push(format!("not path_regexp {}", quote(&negative)));
-                }
+                lines.push(format!("path_regexp {name} {}", quote(&expression)));
+                lines.extend(except.map(|except| format!("not path_regexp {}", quote(&except))));
             }
         }
-        if let Some(within) = &location.within {
-            lines.push(format!("path {}", quote(&format!("{within}*"))));
+        let PathConditions { around, within, except, closed } = &location.conditions;
+        if !around.is_empty() {
+            let tests = around.iter().flat_map(|outer| {
+                let WithoutLookAhead { expression, except } = without_look_ahead(outer);
+                let except = except.map(|except| format!("!path_regexp({})", cel_text(&except)));
+                [format!("path_regexp({})", cel_text(&expression))].into_iter().chain(except)
+            });
+            lines.push(format!("expression {}", quote(&tests.collect::<Vec<_>>().join(" && "))));
         }
-        if !location.except.is_empty() {
-            let except: Vec<String> = location.except.iter().map(|other| quote(&format!("{other}*"))).collect();
+        let begins = |prefix: &String| quote(&format!("{prefix}*"));
+        if location.prefix().is_empty() {
+            // A prefix of the location's own is longer, and two lines `path` are alternatives.
+            lines.extend(within.iter().map(|prefix| format!("path {}", begins(prefix))));
+        }
+        if !except.is_empty() {
+            let except: Vec<String> = except.iter().map(begins).collect();
             lines.push(format!("not path {}", except.join(" ")));
+        }
+        for (prefix, open) in closed {
+            let mut paths = vec![format!("path {}", begins(prefix))];
+            if !open.is_empty() {
+                let open: Vec<String> = open.iter().map(begins).collect();
+                paths.push(format!("not path {}", open.join(" ")));
+            }
+            block(&mut lines, "not", paths);
         }
         match &*lines {
             [] => return ("handle".to_owned(), capture),
@@ -151,79 +144,129 @@ impl<'a> Translator<'a> {
     }
 
     /// The rules of a location after which nginx chooses again.
-    fn first_pass(
+    fn choosing_rules(&mut self, location: &Location<'a>, names: &Names, capture: &str) -> Vec<String> {
+        let owner = location.own();
+        let mut lines = Vec::new();
+        if location.blocks.len() < 3 || !owner.block().iter().any(chooses_anew) {
+            return lines;
+        }
+        self.internal(&mut lines, location);
+        self.with_root(&mut lines, location, names, |this, out| {
+            let mut names = names.clone();
+            capture.clone_into(&mut names.capture);
+            let rules = this.rules(owner, &mut names);
+            block(out, "route", rules);
+            for rule in own(owner, "rewrite").into_iter().filter(|rule| rule.argument(2) == "break") {
+                this.note(out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
+            }
+        });
+        lines
+    }
+
+    /// Writes lines that need the root of the location, which later lines for other locations must not have.
+    fn with_root(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        names: &Names,
+        write: impl FnOnce(&mut Self, &mut Vec<String>),
+    ) {
+        let mut lines = Vec::new();
+        write(self, &mut lines);
+        if lines.is_empty() {
+            return;
+        }
+        let mut root = Vec::new();
+        self.root(&mut root, &location.blocks[2..], names);
+        let has_root = !root.is_empty();
+        out.extend(root);
+        out.extend(lines);
+        if has_root {
+            let mut outer = Vec::new();
+            self.root(&mut outer, &location.blocks[..2], names);
+            // Of several lines `root` of one route only the first applies.
+            out.extend(outer.into_iter().map(|line| line.replacen("root *", "vars root", 1)));
+        }
+    }
+
+    /// What leads requests of a location to another one if a file is missing, or if they are for a folder.
+    fn choosing_files(
         &mut self,
         location: &Location<'a>,
-        all: &[Location<'a>],
+        all: &Locations<'a>,
         names: &Names,
         capture: &str,
     ) -> Vec<String> {
-        let own_block = location.own();
-        let mut out = Vec::new();
         let mut names = names.clone();
         capture.clone_into(&mut names.capture);
-        if location.blocks.len() > 2 && own_block.block().iter().any(chooses_anew) {
-            let rules = self.rules(own_block, &mut names);
-            block(&mut out, "route", rules);
-            for rule in own(own_block, "rewrite").into_iter().filter(|rule| rule.argument(2) == "break") {
-                self.note(&mut out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
-            }
+        let mut lines = Vec::new();
+        self.with_root(&mut lines, location, &names, |this, out| this.leave(out, location, all, &names));
+        if lines.is_empty() {
+            return lines;
         }
-        let before_root = out.len();
-        self.root(&mut out, &location.blocks[2..], &names);
-        let after_root = out.len();
+        let mut out = Vec::new();
+        self.internal(&mut out, location);
+        out.extend(lines);
+        out
+    }
+
+    fn leave(&mut self, out: &mut Vec<String>, location: &Location<'a>, all: &Locations<'a>, names: &Names) {
+        let own_block = location.own();
+        if location.blocks.len() > 2 && !own(own_block, "return").is_empty() {
+            // It answers all requests.
+            return;
+        }
         let indexes: Vec<String> =
             inherited(&location.blocks, "index").last().map(|d| d.arguments.clone()).unwrap_or_default();
         let program =
             indexes.iter().any(|index| elsewhere(&format!("/{index}"), location, all) && index.ends_with(".php"));
         let has_alias = alias_of(location).is_some();
-        let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "return"];
+        let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass"];
         let serves = !has_alias && passes.iter().all(|name| own(own_block, name).is_empty());
         let files = own(own_block, "try_files").first().copied();
         let parts = files.and_then(|files| files.arguments.split_last());
         let tests_folders = parts.is_none_or(|(_, candidates)| candidates.iter().any(|path| path == "$uri/"));
         let is_file = matches!(&location.pattern, Pattern::Exact(path) if !path.ends_with('/'));
         if program && serves && tests_folders && !is_file {
-            self.folders(&mut out, location, &indexes, &names);
+            self.folders(out, location, &indexes, names);
         }
-        let named = parts.and_then(|(last, _)| named(all, last.strip_prefix('@')?));
+        let named = parts.and_then(|(last, _)| all.named(last.strip_prefix('@')?));
         if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
             let leaves = !last.starts_with('=') && (last.starts_with('@') || elsewhere(last, location, all));
             if leaves && named.is_none_or(|named| named.own().block().iter().any(chooses_anew)) {
-                self.note(&mut out, files, "with 'alias' the last word is not carried over if it chooses a location");
+                self.note(out, files, "with 'alias' the last word is not carried over if it chooses a location");
             }
         } else if let (Some(files), Some((last, candidates))) = (files, parts)
-            && let Some(candidates) = self.candidates(&mut out, files, candidates, &names)
+            && let Some(candidates) = self.candidates(out, files, candidates, names)
         {
             if let Some(named) = named.filter(|named| named.own().block().iter().any(chooses_anew)) {
-                let missing = self.missing(&mut out, &candidates);
-                let rules = self.rules(named.own(), &mut names);
-                self.guarded(&mut out, location, &names, &missing, rules);
+                let missing = self.missing(out, &candidates);
+                let rules = self.rules(named.own(), &mut names.clone());
+                self.guarded(out, location, names, &missing, rules);
             } else if !last.starts_with(['=', '@'])
                 && elsewhere(last, location, all)
-                && let Some(last) = self.expand(&mut out, files, &names, last)
+                && let Some(last) = self.expand(out, files, names, last)
             {
-                let last = quote(&last.replace("{?query}", "?{query}"));
-                let missing = self.missing(&mut out, &candidates);
+                let is_break = |rule: &&Directive| rule.name == "rewrite" && rule.argument(2) == "break";
+                let mut rules = own_block.block().iter().flat_map(|rule| [rule].into_iter().chain(rule.block()));
+                if rules.any(|rule| is_break(&rule)) {
+                    self.remark(out, files, "the files are those of the path before the rule with 'break'");
+                }
+                let mut last = last.replace("{?query}", "?{query}");
+                if !last.contains('?') {
+                    // The new URI has no query.
+                    last.push('?');
+                }
+                let last = quote(&last);
+                let missing = self.missing(out, &candidates);
                 if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                     out.push(format!("@found_{missing} file {candidates}"));
                     let found = vec!["rewrite * {file_match.relative}".to_owned()];
-                    self.guarded(&mut out, location, &names, &format!("found_{missing}"), found);
+                    self.guarded(out, location, names, &format!("found_{missing}"), found);
                 }
-                self.guarded(&mut out, location, &names, &missing, vec![format!("rewrite * {last}")]);
+                self.guarded(out, location, names, &missing, vec![format!("rewrite * {last}")]);
             }
         }
-        if out.len() == after_root {
-            // The root alone changes nothing.
-            out.truncate(before_root);
-        }
-        if out.is_empty() {
-            return out;
-        }
-        let mut lines = Vec::new();
-        self.internal(&mut lines, location);
-        lines.extend(out);
-        lines
     }
 
     /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.
@@ -240,7 +283,7 @@ impl<'a> Translator<'a> {
         self.guarded(out, location, names, &index, vec!["rewrite * {file_match.relative}".to_owned()]);
     }
 
-    /// Writes lines for a matcher. As in nginx, the access rules of the location apply before the request leaves the location.
+    /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location.
     fn guarded(
         &mut self,
         out: &mut Vec<String>,
@@ -249,25 +292,43 @@ impl<'a> Translator<'a> {
         matcher: &str,
         lines: Vec<String>,
     ) {
-        let rules = ["allow", "deny", "limit_except", "auth_basic", "auth_request"];
-        let has_rule = |block: &&Directive| block.block().iter().any(|d| rules.contains(&&*d.name));
-        if location.blocks.iter().any(has_rule) {
-            let mut all = Vec::new();
-            self.other_methods(&mut all, location.own());
-            self.access(&mut all, &location.blocks, names);
-            all.extend(lines);
-            block(out, &format!("route @{matcher}"), all);
-        } else if let [line] = &*lines
-            && let Some((name, rest)) = line.split_once(" * ")
-        {
-            out.push(format!("{name} @{matcher} {rest}"));
-        } else {
-            block(out, &format!("route @{matcher}"), lines);
+        let mut all = Vec::new();
+        self.body_limit(&mut all, &location.blocks[2..]);
+        if location.blocks.len() > 2 && !location.own().block().iter().any(chooses_anew) {
+            let rules = self.rules(location.own(), &mut names.clone());
+            if !rules.is_empty() {
+                block(&mut all, "route", rules);
+            }
+        }
+        self.other_methods(&mut all, location.own());
+        // The limits of the server are those of the new location.
+        self.limits(&mut all, &location.blocks[2..]);
+        self.access(&mut all, &location.blocks, names);
+        match &*lines {
+            [line] if all.is_empty() && line.contains(" * ") => {
+                out.push(line.replacen(" * ", &format!(" @{matcher} "), 1));
+            }
+            _ => {
+                all.extend(lines);
+                block(out, &format!("route @{matcher}"), all);
+            }
         }
     }
 }
 
-/// The location `@name`.
-pub(super) fn named<'b, 'a>(all: &'b [Location<'a>], name: &str) -> Option<&'b Location<'a>> {
-    all.iter().find(|location| matches!(&location.pattern, Pattern::Named(own) if own == name))
+/// Whether a location, or one around it, has rules that refuse requests.
+fn restricts(location: &Location<'_>) -> bool {
+    const RULES: &[&str] =
+        &["deny", "auth_basic", "auth_request", "internal", "limit_except", "limit_req", "return", "if"];
+    location.blocks.iter().skip(2).any(|block| block.block().iter().any(|d| RULES.contains(&&*d.name)))
+}
+
+/// Writes a route with the lines of each location, if one has any.
+fn pass(route: &mut Vec<String>, comment: &str, heads: &[(String, String)], lines: Vec<Vec<String>>) {
+    let Some(last) = lines.iter().rposition(|lines| !lines.is_empty()) else { return };
+    let mut out = vec![comment.to_owned()];
+    for ((head, _), lines) in heads.iter().zip(lines).take(last + 1) {
+        block(&mut out, head, in_written_order(lines));
+    }
+    block(route, "route", out);
 }

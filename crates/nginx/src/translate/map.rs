@@ -19,23 +19,32 @@ impl Translator<'_> {
             }
             let names = self.shared_names();
             let Some(source) = self.expand(out, map, &names, map.argument(0)) else { continue };
-            let mut lines = Vec::new();
+            // nginx looks for a text first, then for the first expression.
+            let (mut texts, mut expressions) = (Vec::new(), Vec::new());
+            let mut comments = Vec::new();
             let mut default = None;
             for entry in map.block() {
                 let (key, text) = (&*entry.name, entry.argument(0));
+                if key == "#" {
+                    comments.push(format!("# {text}"));
+                    continue;
+                }
+                let lines = if key.starts_with('~') { &mut expressions } else { &mut texts };
+                lines.append(&mut comments);
                 match key {
-                    "#" => lines.push(format!("# {text}")),
-                    "hostnames" | "volatile" => self.note(&mut lines, entry, "only texts and expressions are compared"),
-                    "default" => default = self.expand(&mut lines, entry, &names, text),
+                    "hostnames" | "volatile" => self.note(lines, entry, "only texts and expressions are compared"),
+                    "default" => default = self.expand(lines, entry, &names, text),
                     _ => {
                         let Some(expression) = key.strip_prefix('~') else {
-                            if let Some(text) = self.expand(&mut lines, entry, &names, text) {
-                                lines.push(format!("{} {}", quote(key), quote(&text)));
+                            if let Some(text) = self.expand(lines, entry, &names, text) {
+                                lines.push(format!("{} {}", quote(&key_of_text(key)), quote(&text)));
                             }
                             continue;
                         };
                         let expression = match expression.strip_prefix('*') {
                             Some(expression) => format!("(?i){}", expression.trim_start()),
+                            // nginx knows hosts in lower case.
+                            None if map.argument(0) == "$host" => format!("(?i){}", expression.trim_start()),
                             None => expression.trim_start().to_owned(),
                         };
                         match value_of_expression(&expression, text, map.argument(0)) {
@@ -43,7 +52,7 @@ impl Translator<'_> {
                                 lines.push(format!("{} {}", quote(&format!("~{expression}")), quote(&text)));
                             }
                             None => self.note(
-                                &mut lines,
+                                lines,
                                 entry,
                                 "the value of an expression has only its groups, or the variable that it is about",
                             ),
@@ -51,10 +60,31 @@ impl Translator<'_> {
                     }
                 }
             }
+            let mut lines = texts;
+            lines.append(&mut expressions);
+            lines.append(&mut comments);
             let default = default.unwrap_or_default();
             lines.push(format!("default {}", quote(&default)));
+            let source = if matches!(map.argument(0), "$uri" | "$document_uri" | "${uri}" | "${document_uri}") {
+                // The path as sent may have another form, which this matcher resolves.
+                let name = self.fresh("uri");
+                out.push(format!("@{name} path_regexp {name} (?s)^.*$"));
+                format!("@{name} {{re.{name}.0}}")
+            } else {
+                source
+            };
             block(out, &format!("map {source} {{{variable}}}"), lines);
         }
+    }
+}
+
+/// The key of a text, whose case nginx ignores. A backslash before it keeps it from having another meaning.
+fn key_of_text(key: &str) -> String {
+    let text = key.strip_prefix('\\').unwrap_or(key);
+    if text.starts_with('~') || text.chars().any(char::is_alphabetic) {
+        format!("~(?i)^{}$", regex::escape(text))
+    } else {
+        text.to_owned()
     }
 }
 
@@ -71,11 +101,11 @@ fn value_of_expression(expression: &str, text: &str, source: &str) -> Option<(St
 
 /// Replaces the groups of an expression in a text, `$1` or `$name`, by `${1}`. `None` if the text has none, or other variables too.
 fn with_groups(expression: &str, text: &str) -> Option<String> {
-    let regex = regex::Regex::new(expression).ok()?;
+    let names = causeway_go_regexp::translate(expression).ok()?.names;
     let mut out = text.to_owned();
     // The last group first: `$10` also begins with `$1`.
-    for (index, name) in regex.capture_names().enumerate().skip(1).collect::<Vec<_>>().into_iter().rev() {
-        for variable in name.map(|name| format!("${name}")).into_iter().chain([format!("${index}")]) {
+    for (index, name) in names.iter().enumerate().skip(1).collect::<Vec<_>>().into_iter().rev() {
+        for variable in name.as_ref().map(|name| format!("${name}")).into_iter().chain([format!("${index}")]) {
             out = out.replace(&variable, &format!("${{{index}}}"));
         }
     }
@@ -85,6 +115,20 @@ fn with_groups(expression: &str, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // nginx's documentation of `map`: texts are compared ignoring case; a backslash is for texts such as `default`.
+    #[test]
+    fn texts_of_a_map() {
+        for (key, want) in [
+            ("", ""),
+            ("12.5", "12.5"),
+            ("Abc.d", r"~(?i)^Abc\.d$"),
+            (r"\default", "~(?i)^default$"),
+            (r"\~1", r"~(?i)^\~1$"),
+        ] {
+            assert_eq!(key_of_text(key), want, "{key}");
+        }
+    }
 
     // nginx's documentation of `map`: a value may contain the groups of its expression, by number or by name.
     #[test]

@@ -1,7 +1,9 @@
 //! Pages from which a resource may be requested: `valid_referers`.
 
+use crate::expressions::compiled;
 use crate::parse::Directive;
 use crate::variables::Names;
+use crate::write::cel_text;
 
 /// The matcher for requests whose Referer `valid_referers` does not name. `None` for forms without an equivalent.
 pub(super) fn other_referers(valid: &Directive, names: &Names) -> Option<String> {
@@ -13,7 +15,7 @@ pub(super) fn other_referers(valid: &Directive, names: &Names) -> Option<String>
             "server_names" => texts.extend(names.server_names.iter().map(|name| host(name))),
             expression if expression.starts_with('~') => {
                 let expression = &expression[1..];
-                regex::Regex::new(expression).ok()?;
+                compiled(expression).ok()?;
                 // It is about the text after the scheme.
                 let anywhere = if expression.starts_with('^') { "" } else { ".*" };
                 texts.push(format!("{anywhere}(?:{})", expression.trim_start_matches('^')));
@@ -21,7 +23,7 @@ pub(super) fn other_referers(valid: &Directive, names: &Names) -> Option<String>
             name => texts.push(host(name)),
         }
     }
-    let regexp = |text: &str| format!("header_regexp('Referer', '{}')", text.replace('\\', r"\\").replace('\'', r"\'"));
+    let regexp = |text: &str| format!("header_regexp('Referer', {})", cel_text(text));
     let mut parts = Vec::new();
     match (none, blocked) {
         (true, true) => parts.push(regexp("(?i)^(?:http://.|https://)")),

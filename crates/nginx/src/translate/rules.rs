@@ -2,12 +2,16 @@
 
 use super::referers::other_referers;
 use super::{Translator, own};
+use crate::expressions::{compiled, groups};
 use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, quote};
 
-/// Whether a `rewrite` lets nginx choose the location anew.
+/// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
 pub(super) fn chooses_anew(directive: &Directive) -> bool {
+    if directive.name == "if" {
+        return directive.block().iter().any(chooses_anew);
+    }
     directive.name == "rewrite"
         && !matches!(directive.argument(2), "break" | "redirect" | "permanent")
         && !is_url(directive.argument(1))
@@ -16,40 +20,6 @@ pub(super) fn chooses_anew(directive: &Directive) -> bool {
 /// Whether a target is another server's, and not a path.
 pub(super) fn is_url(target: &str) -> bool {
     target.starts_with("http://") || target.starts_with("https://")
-}
-
-/// Compiles an expression, or returns the reason why it is not in Go's syntax.
-pub(super) fn compiled(expression: &str) -> Result<regex::Regex, String> {
-    regex::Regex::new(expression).map_err(|error| {
-        let error = error.to_string();
-        error.lines().last().unwrap_or_default().trim().to_owned()
-    })
-}
-
-/// The names of an expression's groups.
-pub(super) fn groups(expression: &str) -> Vec<String> {
-    let regex = regex::Regex::new(expression);
-    let names = regex.iter().flat_map(regex::Regex::capture_names).flatten().map(str::to_owned);
-    names.collect()
-}
-
-/// Splits an expression with one negative look-ahead, which Go's syntax lacks, into one without and one that must not match.
-pub(super) fn without_look_ahead(expression: &str) -> (String, Option<String>) {
-    let Some(start) = expression.find("(?!") else { return (expression.to_owned(), None) };
-    let mut depth = 0;
-    for (at, c) in expression[start..].char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            let (before, after) = (&expression[..start], &expression[start + at + 1..]);
-            let inner = &expression[start + 3..start + at];
-            return (format!("{before}{after}"), Some(format!("{before}(?:{inner})")));
-        }
-    }
-    (expression.to_owned(), None)
 }
 
 impl Translator<'_> {
@@ -65,6 +35,24 @@ impl Translator<'_> {
             }
         }
         out
+    }
+
+    /// The rules of a location's content. If one of them chooses the location anew, all have been applied before; the conditions with
+    /// `return` apply once more, as another location may have led here.
+    pub(super) fn staying_rules(&mut self, owner: &Directive, names: &mut Names) -> Vec<String> {
+        if !owner.block().iter().any(chooses_anew) {
+            return self.rules(owner, names);
+        }
+        let mut staying = owner.clone();
+        let rules = staying.block.get_or_insert_default();
+        rules.retain_mut(|rule| {
+            let is_condition = rule.name == "if";
+            if is_condition {
+                rule.block.get_or_insert_default().retain(|inner| inner.name == "return");
+            }
+            rule.name == "valid_referers" || is_condition && !rule.block().is_empty()
+        });
+        self.rules(&staying, names)
     }
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
@@ -137,14 +125,12 @@ impl Translator<'_> {
         later: &[&Directive],
         names: &mut Names,
     ) {
-        let words = directive.arguments.join(" ");
-        let words = words.trim().trim_start_matches('(').to_owned();
-        let words = words.strip_suffix(')').unwrap_or(&words).trim().to_owned();
+        let words = condition_words(directive);
         let name = self.fresh("if");
         let mut inner_names = names.clone();
-        let matcher = match &*words {
-            "$invalid_referer" => own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, names)),
-            _ => self.matcher(&words, &name, &mut inner_names),
+        let matcher = match words[..] {
+            ["$invalid_referer"] => own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, names)),
+            _ => matcher(out, &words, &name, &mut inner_names),
         };
         let Some(matcher) = matcher else {
             return self.note(out, directive, "a condition of a form that has no matcher");
@@ -195,50 +181,6 @@ impl Translator<'_> {
         }
     }
 
-    /// Returns the matcher for a condition, without its name.
-    fn matcher(&mut self, words: &str, name: &str, names: &mut Names) -> Option<String> {
-        let (negated, test) = match words.strip_prefix('!') {
-            Some(rest) => ("not ", rest.trim_start()),
-            None => ("", words),
-        };
-        if let Some((kind @ ("-f" | "-d" | "-e"), file)) = test.split_once(char::is_whitespace) {
-            let path = if file.trim() == "$request_filename" {
-                "{path}".to_owned()
-            } else {
-                names.expand(file.trim().strip_prefix("$document_root")?).ok()?
-            };
-            return Some(match kind {
-                "-f" => format!("{negated}file {path}"),
-                "-d" => format!("{negated}file {path}/"),
-                _ => format!("{negated}file {path} {path}/"),
-            });
-        }
-        let mut parts = words.splitn(3, char::is_whitespace);
-        let variable = parts.next()?;
-        let placeholder = names.expand(variable).ok()?;
-        let Some(operator) = parts.next() else {
-            return Some(format!("not vars {} \"\" 0", quote(&placeholder)));
-        };
-        let operand = parts.next().unwrap_or_default().trim().trim_matches(['"', '\'']);
-        let negated = if operator.starts_with('!') { "not " } else { "" };
-        match operator {
-            "=" | "!=" if variable == "$request_method" => Some(format!("{negated}method {operand}")),
-            "=" | "!=" => {
-                let operand = names.expand(operand).ok()?;
-                let operand = quote(&operand);
-                Some(format!("{negated}vars {} {operand}", quote(&placeholder)))
-            }
-            "~" | "!~" | "~*" | "!~*" => {
-                let expression = if operator.ends_with('*') { format!("(?i){operand}") } else { operand.to_owned() };
-                regex::Regex::new(&expression).ok()?;
-                names.capture = name.to_owned();
-                names.groups = groups(&expression);
-                Some(format!("{negated}vars_regexp {name} {} {}", quote(&placeholder), quote(&expression)))
-            }
-            _ => None,
-        }
-    }
-
     /// The lines of a `return`, with a matcher or `*`.
     pub(super) fn response(
         &mut self,
@@ -266,5 +208,78 @@ impl Translator<'_> {
                 vec![format!("respond {matcher} {} {status}", quote(&text))]
             }
         })
+    }
+}
+
+/// The words of a condition, without its parentheses.
+fn condition_words(directive: &Directive) -> Vec<&str> {
+    let mut words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+    if let Some(first) = words.first_mut() {
+        *first = first.strip_prefix('(').unwrap_or(first);
+    }
+    if let Some(last) = words.last_mut() {
+        *last = last.strip_suffix(')').unwrap_or(last);
+    }
+    // They may also stand apart.
+    if words.first() == Some(&"") {
+        words.remove(0);
+    }
+    if words.last() == Some(&"") {
+        words.pop();
+    }
+    words
+}
+
+/// Returns the matcher for a condition, without its name. Lines that it needs before it go to `out`.
+fn matcher(out: &mut Vec<String>, words: &[&str], name: &str, names: &mut Names) -> Option<String> {
+    let (variable, operator, operand) = match *words {
+        [test, file] => {
+            let (negated, kind) = test.strip_prefix('!').map_or(("", test), |kind| ("not ", kind));
+            let path = match file {
+                "$request_filename" => "{path}".to_owned(),
+                _ => quote(&names.expand(file.strip_prefix("$document_root")?).ok()?),
+            };
+            return match kind {
+                "-f" => Some(format!("{negated}file {path}")),
+                "-d" => Some(format!("{negated}file {path}/")),
+                "-e" => Some(format!("{negated}file {path} {path}/")),
+                _ => None,
+            };
+        }
+        [variable] => (variable, "", ""),
+        [variable, operator, operand] => (variable, operator, operand),
+        _ => return None,
+    };
+    let mut key = names.expand(variable).ok()?;
+    if key.matches('{').count() > 1 {
+        // A matcher's key is one placeholder or one name.
+        out.push(format!("vars of_{name} {}", quote(&key)));
+        key = format!("of_{name}");
+    }
+    let key = quote(&key);
+    let negated = if operator.starts_with('!') { "not " } else { "" };
+    let variable = variable.trim_start_matches('$').trim_matches(['{', '}']);
+    // The path as sent may have another form, which the matchers of paths resolve; nginx knows hosts in lower case.
+    let (is_path, is_host) = (matches!(variable, "uri" | "document_uri"), variable == "host");
+    let regexp = |expression: &str| {
+        let kind = if is_path { format!("path_regexp {name}") } else { format!("vars_regexp {name} {key}") };
+        Some(format!("{negated}{kind} {}", quote(expression)))
+    };
+    match operator {
+        "" => Some(format!("not vars {key} \"\" 0")),
+        "=" | "!=" if variable == "request_method" => Some(format!("{negated}method {}", quote(operand))),
+        "=" | "!=" if (is_path || is_host) && !operand.contains('$') => {
+            regexp(&format!("{}^{}$", if is_host { "(?i)" } else { "" }, regex::escape(operand)))
+        }
+        "=" | "!=" => Some(format!("{negated}vars {key} {}", quote(&names.expand(operand).ok()?))),
+        "~" | "!~" | "~*" | "!~*" => {
+            let ignores_case = operator.ends_with('*') || is_host;
+            let expression = if ignores_case { format!("(?i){operand}") } else { operand.to_owned() };
+            compiled(&expression).ok()?;
+            name.clone_into(&mut names.capture);
+            names.groups = groups(&expression);
+            regexp(&expression)
+        }
+        _ => None,
     }
 }

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
-use super::locations::named;
-use super::rules::{chooses_anew, compiled, groups, is_url};
+use super::rules::{chooses_anew, is_url};
 use super::{Translator, inherited, own, value};
-use crate::location::{Location, Pattern, in_order};
+use crate::expressions::{compiled, groups};
+use crate::location::{Location, Locations, PathConditions, Pattern};
 use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, quote};
@@ -32,6 +32,45 @@ impl Listen {
         let port = if self.port == usual && !host.is_empty() { String::new() } else { format!(":{}", self.port) };
         format!("{scheme}://{host}{port}")
     }
+}
+
+/// The server of each address and port that takes the requests for hosts without one.
+type Defaults = BTreeMap<(Option<String>, u16), usize>;
+
+/// The part of a server's addresses that one site can have: all its ports are open on all the addresses of `bind`.
+#[derive(Debug, PartialEq, Eq)]
+struct SiteAddresses<'a> {
+    binds: Vec<String>,
+    tls: bool,
+    listens: Vec<&'a Listen>,
+}
+
+/// Divides the addresses of a server into those of sites: without TLS and with it, since only one of them has a certificate, and by the
+/// addresses of `bind`.
+fn site_addresses<'a>(listens: &'a [Listen], is_default: impl Fn(&Listen) -> bool) -> Vec<SiteAddresses<'a>> {
+    let mut sites: Vec<SiteAddresses<'a>> = Vec::new();
+    for tls in [false, true] {
+        let mut by_bind: Vec<(&Option<String>, Vec<&Listen>)> = Vec::new();
+        for listen in listens.iter().filter(|listen| listen.tls == tls) {
+            match by_bind.iter_mut().find(|(bind, _)| **bind == listen.bind) {
+                Some((_, same)) => same.push(listen),
+                None => by_bind.push((&listen.bind, vec![listen])),
+            }
+        }
+        for (bind, listens) in by_bind {
+            let ports = |listens: &[&Listen]| -> BTreeSet<(u16, bool)> {
+                listens.iter().map(|listen| (listen.port, is_default(listen))).collect()
+            };
+            let is_equal = |site: &&mut SiteAddresses<'_>| {
+                site.tls == tls && !site.binds.is_empty() && ports(&site.listens) == ports(&listens)
+            };
+            match (bind, sites.iter_mut().find(is_equal)) {
+                (Some(bind), Some(site)) => site.binds.push(bind.clone()),
+                _ => sites.push(SiteAddresses { binds: bind.iter().cloned().collect(), tls, listens }),
+            }
+        }
+    }
+    sites
 }
 
 /// The order in which nginx compares names that are not exact; the longest of a kind first, and expressions as they are written.
@@ -75,12 +114,12 @@ impl<'a> Translator<'a> {
     pub(super) fn sites(&mut self, out: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
         let mut notes = Vec::new();
         let listens: Vec<Vec<Listen>> = servers.iter().map(|server| self.listens(&mut notes, server)).collect();
-        // Without `default_server` the first server of a port takes the requests for other hosts.
-        let mut defaults: BTreeMap<u16, usize> = BTreeMap::new();
+        // Without `default_server` the first server of an address takes the requests for other hosts.
+        let mut defaults = Defaults::new();
         for is_marked in [true, false] {
             for (index, listens) in listens.iter().enumerate() {
                 for listen in listens.iter().filter(|l| !l.is_unix() && (l.default || !is_marked)) {
-                    defaults.entry(listen.port).or_insert(index);
+                    defaults.entry((listen.bind.clone(), listen.port)).or_insert(index);
                 }
             }
         }
@@ -88,51 +127,49 @@ impl<'a> Translator<'a> {
         let mut taken = BTreeSet::new();
         out.append(&mut notes);
         for (index, (server, listens)) in servers.iter().zip(&listens).enumerate() {
-            // Without TLS and with it: they are sites of their own, since only one of them has a certificate.
-            let mut addresses: [Vec<String>; 2] = Default::default();
             let mut notes = Vec::new();
+            let mut sites = Vec::new();
             let names = server_names(server);
             let mut is_elsewhere = false;
             let rejects = value(&[http, server], "ssl_reject_handshake") == Some("on");
-            for listen in listens {
-                if rejects && listen.tls {
-                    // The handshake fails for hosts without a site, so this server needs none.
-                    is_elsewhere = true;
-                    continue;
-                }
-                let is_default = listen.is_unix() || listen.default || defaults.get(&listen.port) == Some(&index);
-                let is_shared = !listen.is_unix() && patterns.contains_key(&listen.port);
-                is_elsewhere |= is_shared;
-                let hosts = names.iter().cloned().chain((is_default && !is_shared).then(String::new));
-                for host in hosts {
-                    let address = listen.address(&host);
-                    let addresses = &mut addresses[usize::from(listen.tls)];
-                    if addresses.contains(&address) {
+            let is_default = |listen: &Listen| {
+                listen.is_unix() || listen.default || defaults.get(&(listen.bind.clone(), listen.port)) == Some(&index)
+            };
+            for SiteAddresses { binds, tls, listens } in site_addresses(listens, is_default) {
+                let mut addresses: Vec<String> = Vec::new();
+                for listen in listens {
+                    if rejects && tls {
+                        // The handshake fails for hosts without a site, so this server needs none.
+                        is_elsewhere = true;
                         continue;
                     }
-                    // A Unix socket shares no address with others.
-                    if taken.insert((address.clone(), listen.bind.clone().filter(|_| listen.is_unix()))) {
-                        addresses.push(address);
-                    } else {
-                        self.note(&mut notes, server, &format!("{address}: an earlier server has it, as in nginx"));
+                    let is_shared = !listen.is_unix() && patterns.contains_key(&listen.port);
+                    is_elsewhere |= is_shared;
+                    let any_host = (is_default(listen) && !is_shared).then(String::new);
+                    for host in names.iter().cloned().chain(any_host) {
+                        let address = listen.address(&host);
+                        if addresses.contains(&address) {
+                            continue;
+                        }
+                        if taken.insert((address.clone(), binds.clone())) {
+                            addresses.push(address);
+                        } else {
+                            let reason = format!("{address}: an earlier server has it, as in nginx");
+                            self.note(&mut notes, server, &reason);
+                        }
                     }
                 }
-            }
-            if addresses.iter().all(Vec::is_empty) {
-                if !is_elsewhere {
-                    self.note(out, server, "found no name and no address that is left for it");
+                if !addresses.is_empty() {
+                    sites.push((binds, tls, addresses));
                 }
-                continue;
             }
-            for (tls, addresses) in [false, true].into_iter().zip(addresses) {
-                if addresses.is_empty() {
-                    continue;
-                }
+            if sites.is_empty() && !is_elsewhere {
+                self.note(out, server, "found no name and no address that is left for it");
+            }
+            for (binds, tls, addresses) in sites {
                 let mut body = std::mem::take(&mut notes);
-                let binds: BTreeSet<&str> =
-                    listens.iter().filter(|l| l.tls == tls).filter_map(|l| l.bind.as_deref()).collect();
                 if !binds.is_empty() {
-                    let binds: Vec<String> = binds.into_iter().map(quote).collect();
+                    let binds: Vec<String> = binds.iter().map(|bind| quote(bind)).collect();
                     body.push(format!("bind {}", binds.join(" ")));
                 }
                 let text = self.site(http, server, tls, &names, None);
@@ -146,7 +183,7 @@ impl<'a> Translator<'a> {
             }
         }
         for (port, patterns) in patterns {
-            let default = defaults.get(&port).copied().unwrap_or_default();
+            let default = defaults.get(&(None, port)).copied().unwrap_or_default();
             let listen = listens.iter().flatten().find(|l| l.port == port && !l.is_unix());
             if let Some(listen) = listen {
                 let address = listen.address("");
@@ -163,7 +200,7 @@ impl<'a> Translator<'a> {
         http: &'a Directive,
         servers: &[&'a Directive],
         listens: &[Vec<Listen>],
-        defaults: &BTreeMap<u16, usize>,
+        defaults: &Defaults,
     ) -> BTreeMap<u16, Vec<HostPattern>> {
         let mut found: BTreeMap<u16, Vec<HostPattern>> = BTreeMap::new();
         for (index, server) in servers.iter().enumerate() {
@@ -177,7 +214,9 @@ impl<'a> Translator<'a> {
                         }
                     };
                     for listen in &listens[index] {
-                        let default = defaults.get(&listen.port).map_or(*server, |default| servers[*default]);
+                        let default = defaults
+                            .get(&(listen.bind.clone(), listen.port))
+                            .map_or(*server, |default| servers[*default]);
                         let others = listens.iter().flatten().filter(|l| l.port == listen.port);
                         let reason = if listen.is_unix() {
                             "at a Unix socket the server takes all hosts"
@@ -204,7 +243,8 @@ impl<'a> Translator<'a> {
             for name in server_names(server) {
                 let Some(rest) = name.strip_prefix("*.") else { continue };
                 for listen in listens[index].iter().filter(|l| !l.is_unix()) {
-                    let default = defaults.get(&listen.port).map_or(*server, |default| servers[*default]);
+                    let default =
+                        defaults.get(&(listen.bind.clone(), listen.port)).map_or(*server, |default| servers[*default]);
                     let is_equal =
                         self.own_settings(http, server, listen.tls) == self.own_settings(http, default, listen.tls);
                     let Some(patterns) = found.get_mut(&listen.port).filter(|_| is_equal) else { continue };
@@ -407,8 +447,7 @@ impl<'a> Translator<'a> {
             let location = Location {
                 pattern: Pattern::Named(String::new()),
                 blocks: blocks.to_vec(),
-                within: None,
-                except: Vec::new(),
+                conditions: PathConditions::default(),
             };
             self.fields_only(&mut route, &location, &names);
             if let Some(lines) = self.response(out, answer, &names, "*") {
@@ -419,7 +458,7 @@ impl<'a> Translator<'a> {
                 route.extend(lines);
             }
         } else {
-            self.locations(out, &mut route, &blocks, server, &names);
+            self.locations(out, &mut route, &blocks, &names);
         }
         self.maps(out, server, http);
         if has_cache_status {
@@ -427,7 +466,7 @@ impl<'a> Translator<'a> {
         }
         block(out, "route", route);
         for page in inherited(&blocks, "error_page") {
-            text.errors.extend(self.error_page(out, page, &blocks, server, &names));
+            text.errors.extend(self.error_page(out, page, &blocks, &names));
         }
         text
     }
@@ -523,7 +562,6 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         page: &Directive,
         blocks: &[&'a Directive],
-        server: &'a Directive,
         names: &Names,
     ) -> Option<ErrorPage> {
         let (target, codes) = page.arguments.split_last()?;
@@ -535,9 +573,8 @@ impl<'a> Translator<'a> {
         }
         let codes = codes.into_iter().map(str::to_owned).collect();
         if let Some(name) = target.strip_prefix('@') {
-            let mut all = Vec::new();
-            self.collect(out, &mut all, blocks, server, None);
-            let Some(named) = named(&all, name).cloned() else {
+            let all = Locations::of(blocks);
+            let Some(named) = all.named(name) else {
                 self.note(out, page, "found no location of this name");
                 return None;
             };
@@ -545,7 +582,7 @@ impl<'a> Translator<'a> {
                 self.note(out, page, "an error page whose rules choose a location is not carried over");
                 return None;
             }
-            let mut lines = self.content(&named, &all, names);
+            let mut lines = self.content(named, &all, names);
             let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass"];
             if status.as_deref() != Some("") && passes.iter().any(|name| !own(named.own(), name).is_empty()) {
                 self.remark(&mut lines, page, "the status is that of the upstream, as with '='");
@@ -561,16 +598,24 @@ impl<'a> Translator<'a> {
             return Some(ErrorPage { codes, lines });
         }
         let text = self.expand(out, page, names, target)?;
+        if !is_url(&text) && target.contains('$') {
+            self.note(out, page, "a path with variables may be that of any file");
+            return None;
+        }
         if is_url(&text) {
             let status = status.filter(|s| !s.is_empty()).unwrap_or_else(|| "302".to_owned());
             return Some(ErrorPage { codes, lines: vec![format!("redir * {} {status}", quote(&text))] });
         }
-        let mut all = Vec::new();
-        self.collect(&mut Vec::new(), &mut all, blocks, server, None);
-        let ordered = in_order(&all);
-        let chosen = ordered.iter().find(|l| l.takes(target));
+        let all = Locations::of(blocks);
+        let chosen = all.chosen(target);
         if chosen.is_some_and(|l| !own(l.own(), "proxy_pass").is_empty() || !own(l.own(), "fastcgi_pass").is_empty()) {
             self.note(out, page, "only pages that are files are carried over");
+            return None;
+        }
+        let rules = ["deny", "auth_basic", "auth_request", "limit_except"];
+        let is_rule = |d: &Directive| rules.contains(&&*d.name) && d.argument(0) != "off";
+        if chosen.is_some_and(|l| l.blocks[2..].iter().any(|block| block.block().iter().any(is_rule))) {
+            self.note(out, page, "only pages of a location without access rules are carried over");
             return None;
         }
         let mut lines = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::cache::rewrites;
 use super::content::seconds;
-use super::{Translator, inherited, own, value};
+use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
@@ -376,10 +376,14 @@ impl<'a> Translator<'a> {
             lines.push(format!("header_up Host {}", names.proxy_host));
         }
         let copies = inherited(blocks, "auth_request_set");
+        let has_request = active(blocks, "auth_request").is_some();
         for field in fields {
             let (name, text) = (field.argument(0), field.argument(1));
-            // `forward_auth` sends these.
             if copies.iter().any(|set| copied(set, blocks).is_some_and(|(_, to)| to == name)) {
+                // `forward_auth` sends it. Without that it is empty, and not the client's.
+                if !has_request {
+                    lines.push(format!("header_up -{name}"));
+                }
                 continue;
             }
             match (name.to_ascii_lowercase().as_str(), text) {
@@ -395,11 +399,11 @@ impl<'a> Translator<'a> {
                 (lower, text)
                     if !lower.starts_with("x-forwarded-")
                         && text.strip_prefix("$http_").is_some_and(|of| of == lower.replace('-', "_")) => {}
-                _ => {
-                    if let Some(text) = self.expand(out, field, names, text) {
-                        lines.push(format!("header_up {name} {}", quote(&text)));
-                    }
-                }
+                _ => lines.push(match self.expand(out, field, names, text) {
+                    Some(text) => format!("header_up {name} {}", quote(&text)),
+                    // The client's own field would be taken for nginx's.
+                    None => format!("header_up -{name}"),
+                }),
             }
         }
     }

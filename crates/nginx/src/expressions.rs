@@ -1,0 +1,151 @@
+//! Regular expressions: nginx's are those of Perl, a Caddyfile's those of Go, which have no look-ahead.
+
+use std::collections::BTreeMap;
+
+/// Compiles an expression, or returns the reason why it is not in Go's syntax.
+pub(crate) fn compiled(expression: &str) -> Result<regex::Regex, String> {
+    let go = causeway_go_regexp::translate(expression).map_err(|mistake| mistake.to_string())?;
+    regex::Regex::new(&go.pattern).map_err(|error| {
+        let error = error.to_string();
+        error.lines().last().unwrap_or_default().trim().to_owned()
+    })
+}
+
+/// Whether an expression of nginx matches a text; `false` for one that is not carried over.
+pub(crate) fn is_match(expression: &str, text: &str) -> bool {
+    let WithoutLookAhead { expression, except } = without_look_ahead(expression);
+    let matches = |expression: &str| compiled(expression).is_ok_and(|regex| regex.is_match(text));
+    matches(&expression) && !except.is_some_and(|except| matches(&except))
+}
+
+/// The names of an expression's groups.
+pub(crate) fn groups(expression: &str) -> Vec<String> {
+    let go = causeway_go_regexp::translate(expression).ok();
+    go.into_iter().flat_map(|go| go.names).flatten().map(String::from).collect()
+}
+
+/// An expression without look-ahead, and one that must not match.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WithoutLookAhead {
+    pub(crate) expression: String,
+    pub(crate) except: Option<String>,
+}
+
+/// Removes one negative look-ahead, if an expression without it can be equal. Others stay as they are.
+pub(crate) fn without_look_ahead(expression: &str) -> WithoutLookAhead {
+    let unchanged = || WithoutLookAhead { expression: expression.to_owned(), except: None };
+    let Some((before, inner, after)) = split_look_ahead(expression) else { return unchanged() };
+    if let Some(at) = before.strip_prefix("(?i)").unwrap_or(before).strip_prefix('^')
+        && !at.contains(['*', '+', '?', '|', '{', '('])
+    {
+        // There is only one place where it can apply.
+        return WithoutLookAhead {
+            expression: format!("{before}{after}"),
+            except: Some(format!("{before}(?:{inner})")),
+        };
+    }
+    let literals: Option<Vec<Vec<char>>> = inner.split('|').map(literal).collect();
+    match literals {
+        Some(literals) if matches!(after, "" | ".*" | ".*$") => {
+            WithoutLookAhead { expression: format!("{before}{}", other_than(&literals)), except: None }
+        }
+        _ => unchanged(),
+    }
+}
+
+/// Returns the texts before, in and after a negative look-ahead.
+fn split_look_ahead(expression: &str) -> Option<(&str, &str, &str)> {
+    let start = expression.find("(?!")?;
+    let mut depth = 0;
+    let mut is_escaped = false;
+    for (at, c) in expression[start..].char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some((&expression[..start], &expression[start + 3..start + at], &expression[start + at + 1..]));
+        }
+    }
+    None
+}
+
+/// The characters of an expression that matches one text.
+fn literal(expression: &str) -> Option<Vec<char>> {
+    let mut text = Vec::new();
+    let mut chars = expression.chars();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '\\' => chars.next().filter(|c| !c.is_alphanumeric())?,
+            '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            c => c,
+        });
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// An expression that matches where none of these texts, which are not empty, begins.
+fn other_than(texts: &[Vec<char>]) -> String {
+    let mut next: BTreeMap<char, Vec<Vec<char>>> = BTreeMap::new();
+    for text in texts {
+        let rests = next.entry(text[0]).or_default();
+        rests.push(text[1..].to_vec());
+    }
+    let first: String = next.keys().map(|c| class_member(*c)).collect();
+    let mut parts = vec![format!("[^{first}]")];
+    for (c, rests) in next {
+        // A text ends here: whatever follows, it begins with that text.
+        if rests.iter().all(|rest| !rest.is_empty()) {
+            parts.push(format!("{}{}", regex::escape(c.encode_utf8(&mut [0; 4])), other_than(&rests)));
+        }
+    }
+    parts.push("$".to_owned());
+    format!("(?:{})", parts.join("|"))
+}
+
+fn class_member(c: char) -> String {
+    if matches!(c, '\\' | ']' | '[' | '^' | '-') { format!("\\{c}") } else { c.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // PCRE's documentation, "Lookahead assertions": it applies at each place where the part before it matches.
+    #[test]
+    fn negative_look_ahead() {
+        for (expression, path, want) in [
+            (r"/\.(?!well-known)", "/.env", true),
+            (r"/\.(?!well-known)", "/.well-known/x", false),
+            (r"/\.(?!well-known)", "/.well-known/.env", true),
+            (r"/\.(?!well-known)", "/.well-knows", true),
+            (r"/\.(?!well-known)", "/.", true),
+            (r"/\.(?!well-known)", "/.well", true),
+            (r"/\.(?!well-known)", "/well", false),
+            (r"(?i)/\.(?!well-known|acme\.sh).*", "/.WELL-known/x", false),
+            (r"(?i)/\.(?!well-known|acme\.sh).*", "/.acme.sh", false),
+            (r"(?i)/\.(?!well-known|acme\.sh).*", "/.acmeXsh", true),
+            (r"(?i)/\.(?!well-known|acme\.sh).*$", "/a/.acme.sh/.b", true),
+            ("x(?!ab|a|b)", "xab", false),
+            ("x(?!ab|a|b)", "xac", false),
+            ("x(?!ab|a|b)", "xca", true),
+            (r"x(?!a-\]\^)", "xa-]^", false),
+            (r"x(?!a-\]\^)", "xa-", true),
+            (r"^/(?!api|static/).*\.html$", "/x.html", true),
+            (r"^/(?!api|static/).*\.html$", "/apis.html", false),
+            (r"^/(?!api|static/).*\.html$", "/static.html", true),
+        ] {
+            assert_eq!(is_match(expression, path), want, "{expression} {path}");
+        }
+        for expression in
+            [r"/\.(?!well-known).+x", "/(?!a+)", r"/(?!\d)", "^/.*(?!a)b", "(?=a)", "(?<!a)", "(?!a", "(?!)"]
+        {
+            let unchanged = WithoutLookAhead { expression: expression.to_owned(), except: None };
+            assert_eq!(without_look_ahead(expression), unchanged);
+            assert!(compiled(expression).is_err(), "{expression}");
+        }
+    }
+}
