@@ -97,7 +97,7 @@ fn other_than(texts: &[Vec<char>]) -> String {
     let first: String = next.keys().map(|c| class_member(*c)).collect();
     let mut parts = vec![format!("[^{first}]")];
     for (c, rests) in next {
-        // A text ends here: whatever follows, it begins with that text.
+        // A text ends here, with any characters after it.
         if rests.iter().all(|rest| !rest.is_empty()) {
             parts.push(format!("{}{}", regex::escape(c.encode_utf8(&mut [0; 4])), other_than(&rests)));
         }

@@ -89,7 +89,7 @@ impl<'a> Locations<'a> {
         found
     }
 
-    /// Adds what is within a block where the search ends: the server, an expression, or `^~` in one of these.
+    /// Adds the locations within a block where the search ends: the server, an expression, or `^~` in one of these.
     fn whole(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
         let level = self.level(blocks, conditions);
         self.ordered.extend(level.exact.iter().cloned());
@@ -112,7 +112,7 @@ impl<'a> Locations<'a> {
         }
     }
 
-    /// Adds what ends the search within a prefix.
+    /// Adds the locations within a prefix that end the search.
     fn decided(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
         let level = self.level(blocks, conditions);
         self.ordered.extend(level.exact.iter().cloned());

@@ -189,7 +189,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// What leads requests of a location to another one if a file is missing, or if they are for a folder.
+    /// The lines that lead requests of a location to another one: those for missing files and for folders.
     fn choosing_files(
         &mut self,
         location: &Location<'a>,

@@ -43,7 +43,7 @@ impl Translator<'_> {
                         };
                         let expression = match expression.strip_prefix('*') {
                             Some(expression) => format!("(?i){}", expression.trim_start()),
-                            // nginx knows hosts in lower case.
+                            // nginx compares hosts in lower case.
                             None if map.argument(0) == "$host" => format!("(?i){}", expression.trim_start()),
                             None => expression.trim_start().to_owned(),
                         };

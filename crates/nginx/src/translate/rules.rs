@@ -259,7 +259,7 @@ fn matcher(out: &mut Vec<String>, words: &[&str], name: &str, names: &mut Names)
     let key = quote(&key);
     let negated = if operator.starts_with('!') { "not " } else { "" };
     let variable = variable.trim_start_matches('$').trim_matches(['{', '}']);
-    // The path as sent may have another form, which the matchers of paths resolve; nginx knows hosts in lower case.
+    // The path as sent may have another form, which the matchers of paths resolve; nginx compares hosts in lower case.
     let (is_path, is_host) = (matches!(variable, "uri" | "document_uri"), variable == "host");
     let regexp = |expression: &str| {
         let kind = if is_path { format!("path_regexp {name}") } else { format!("vars_regexp {name} {key}") };
