@@ -20,6 +20,9 @@ const SECONDS_TOTAL: u64 = 60;
 /// exceeded.
 const SECONDS_MIN: u64 = 2;
 
+/// The profile in fuzz/Cargo.toml.
+const PROFILE: &str = "smoke";
+
 /// The flags of cargo-fuzz that this platform needs. They include the frame pointers of `.cargo/config.toml`, which
 /// `RUSTFLAGS` overrides.
 const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cdebug-assertions -Cforce-frame-pointers=yes \
@@ -34,15 +37,11 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     tools::CPLUSPLUS.need(stage, house)?;
 
     let host = host()?;
-    let mut build = house.cargo(&["build", "--release", "--bins", "--target", &host, "--manifest-path"]);
+    let mut build = house.cargo(&["build", "--profile", PROFILE, "--bins", "--target", &host, "--manifest-path"]);
     build.arg(&manifest).env("RUSTFLAGS", RUSTFLAGS).env("RUSTC_BOOTSTRAP", "1");
-    // Each target runs for seconds: full optimisation takes longer than it saves.
-    for (setting, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("OPT_LEVEL", "1")] {
-        build.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
-    }
     stage.run(build)?;
 
-    let built = Path::new(meta["target_directory"].as_str().context("no target_directory")?).join(host).join("release");
+    let built = Path::new(meta["target_directory"].as_str().context("no target_directory")?).join(host).join(PROFILE);
     // `targets` is not empty: `undeclared` has refused that.
     let seconds = (SECONDS_TOTAL / targets.len() as u64).max(SECONDS_MIN);
     let mut executed = 0;
