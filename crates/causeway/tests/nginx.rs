@@ -793,6 +793,16 @@ fn rules_before_another_location_equal_those_of_nginx() {
     compare("rules_before", &[], &cases);
 }
 
+/// nginx's documentation of `break` and of the flags of `rewrite`: no rule after them applies.
+#[test]
+fn rules_after_a_flag_equal_those_of_nginx() {
+    let paths = "/ /page.html?a=1 /page.html?a=1&b=1 /page.html?b=1 /r /r?b=1 /one/ /one/x?q=1 /two/page.txt /two/page.txt?c=1 \
+                 /two/x?c=1 /three/ /three/?c=1";
+    let mut cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    cases.extend(["/three/", "/three/?c=1", "/one/"].map(|path| ("POST", path, "Content-Length: 0\r\n")));
+    compare("rules_end", &["location"], &cases);
+}
+
 /// nginx's documentation of `location`: the path is compared without encoding, dot segments and double slashes.
 #[test]
 fn paths_in_conditions_equal_those_of_nginx() {

@@ -1,6 +1,7 @@
 //! The content of a location: fields, and files or an upstream.
 
 use super::cache::CACHE_STATUS;
+use super::rules::may_end;
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
@@ -71,24 +72,26 @@ impl<'a> Translator<'a> {
             out.push("log_skip".to_owned());
         }
         self.body_limit(&mut out, blocks);
+        // The other methods do not reach the rules.
+        self.other_methods(&mut out, own_block);
         if in_location {
-            let rules = self.staying_rules(own_block, &mut names);
+            let mut rules = self.staying_rules(own_block, &mut names);
+            let answer = own(own_block, "return").first().copied();
+            let may_end = own_block.block().iter().any(may_end);
+            let mut lines = Vec::new();
+            if let Some(answer) = answer {
+                lines = self.answer(&mut out, answer, blocks, &names);
+            }
+            if may_end && !lines.is_empty() {
+                block(&mut rules, "handle", std::mem::take(&mut lines));
+            }
             if !rules.is_empty() {
                 block(&mut out, "route", rules);
             }
-        }
-        self.other_methods(&mut out, own_block);
-        if let Some(answer) = own(own_block, "return").first().filter(|_| in_location) {
-            if let Some(lines) = self.response(&mut out, answer, &names, "*") {
-                let kind = value(blocks, "default_type").unwrap_or("text/plain");
-                let typed =
-                    inherited(blocks, "add_header").iter().any(|d| d.argument(0).eq_ignore_ascii_case("content-type"));
-                if lines[0].starts_with("respond") && answer.arguments.len() > 1 && !typed {
-                    out.push(format!("header Content-Type {}", quote(kind)));
-                }
+            if answer.is_some() && !may_end {
                 out.extend(lines);
+                return in_written_order(out);
             }
-            return in_written_order(out);
         }
         self.limits(&mut out, blocks);
         self.access(&mut out, blocks, &names);
@@ -100,6 +103,28 @@ impl<'a> Translator<'a> {
             None => out.extend(content),
         }
         in_written_order(out)
+    }
+
+    /// The lines of a `return` that has no condition.
+    pub(super) fn answer(
+        &mut self,
+        out: &mut Vec<String>,
+        answer: &Directive,
+        blocks: &[&Directive],
+        names: &Names,
+    ) -> Vec<String> {
+        let Some(response) = self.response(out, answer, names, "*") else { return Vec::new() };
+        let mut lines = Vec::new();
+        let kind = value(blocks, "default_type").unwrap_or("text/plain");
+        let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type");
+        if response[0].starts_with("respond")
+            && answer.arguments.len() > 1
+            && !inherited(blocks, "add_header").iter().any(is_typed)
+        {
+            lines.push(format!("header Content-Type {}", quote(kind)));
+        }
+        lines.extend(response);
+        lines
     }
 
     /// `client_max_body_size`

@@ -17,6 +17,16 @@ pub(super) fn chooses_anew(directive: &Directive) -> bool {
         && !is_url(directive.argument(1))
 }
 
+/// Whether a rule may end the rules of its block, so that a later `return` does not apply.
+pub(super) fn may_end(rule: &Directive) -> bool {
+    match &*rule.name {
+        "if" => rule.block().iter().any(may_end),
+        "break" => true,
+        "rewrite" => !rule.argument(2).is_empty(),
+        _ => false,
+    }
+}
+
 /// Whether a target is another server's, and not a path.
 pub(super) fn is_url(target: &str) -> bool {
     target.starts_with("http://") || target.starts_with("https://")
@@ -31,14 +41,14 @@ impl Translator<'_> {
             match &*directive.name {
                 "set" => self.set(&mut out, directive, names, None),
                 "rewrite" => self.rewrite(&mut out, directive, names, None),
-                _ => self.condition(&mut out, directive, owner, &rules[index + 1..], names),
+                _ => self.condition(&mut out, directive, owner, rules.split_at(index), names),
             }
         }
         out
     }
 
     /// The rules of a location's content. If one of them chooses the location anew, all have been applied before; the conditions with
-    /// `return` apply once more, as another location may have led here.
+    /// `return` apply once more, as another location may have led here; these may need the lines `set`.
     pub(super) fn staying_rules(&mut self, owner: &Directive, names: &mut Names) -> Vec<String> {
         if !owner.block().iter().any(chooses_anew) {
             return self.rules(owner, names);
@@ -48,11 +58,12 @@ impl Translator<'_> {
         rules.retain_mut(|rule| {
             let is_condition = rule.name == "if";
             if is_condition {
-                rule.block.get_or_insert_default().retain(|inner| inner.name == "return");
+                rule.block.get_or_insert_default().retain(|inner| matches!(&*inner.name, "return" | "set"));
             }
-            rule.name == "valid_referers" || is_condition && !rule.block().is_empty()
+            matches!(&*rule.name, "valid_referers" | "set") || is_condition && !rule.block().is_empty()
         });
-        self.rules(&staying, names)
+        let has_return = staying.block().iter().any(|rule| !own(rule, "return").is_empty());
+        if has_return { self.rules(&staying, names) } else { Vec::new() }
     }
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
@@ -116,13 +127,13 @@ impl Translator<'_> {
         block(out, &format!("{kind} @{name}"), lines);
     }
 
-    /// Writes an `if` of `owner`; `later` are the rules after it.
+    /// Writes an `if` of `owner`, with the rules before it, and those from itself on.
     fn condition(
         &mut self,
         out: &mut Vec<String>,
         directive: &Directive,
         owner: &Directive,
-        later: &[&Directive],
+        (before, from): (&[&Directive], &[&Directive]),
         names: &mut Names,
     ) {
         let words = condition_words(directive);
@@ -148,8 +159,12 @@ impl Translator<'_> {
                 }
                 "rewrite" => self.rewrite(out, inner, &inner_names, Some(&matcher)),
                 "return" => {
-                    if let Some(lines) = self.response(out, inner, &inner_names, &format!("@{name}")) {
-                        out.extend(lines);
+                    let is_last = before.iter().any(|rule| may_end(rule));
+                    let matcher = if is_last { "*".to_owned() } else { format!("@{name}") };
+                    match self.response(out, inner, &inner_names, &matcher) {
+                        // Of several blocks `handle` in a row only one runs.
+                        Some(lines) if is_last => block(out, &format!("handle @{name}"), lines),
+                        lines => out.extend(lines.into_iter().flatten()),
                     }
                 }
                 "add_header" => {
@@ -160,15 +175,13 @@ impl Translator<'_> {
                 "break" => {
                     // A block `handle` that runs, so that none after it does.
                     block(out, &format!("handle @{name}"), vec!["# Nothing: no rule after it applies.".to_owned()]);
-                    let is_flagged = |rule: &Directive| match &*rule.name {
-                        "rewrite" => !rule.argument(2).is_empty(),
-                        name => name == "#",
+                    let is_left_out = |rule: &Directive| may_end(rule) || matches!(&*rule.name, "return" | "#");
+                    let is_all_left_out = |rule: &&Directive| match &*rule.name {
+                        "if" => rule.block().iter().all(is_left_out),
+                        _ => is_left_out(rule),
                     };
-                    let is_left_out = |rule: &&Directive| {
-                        is_flagged(rule) || rule.name == "if" && rule.block().iter().all(is_flagged)
-                    };
-                    if !later.iter().all(is_left_out) {
-                        self.remark(out, inner, "only a later 'rewrite' with a flag is left out");
+                    if !from.iter().skip(1).all(is_all_left_out) {
+                        self.remark(out, inner, "only a later 'return', and a 'rewrite' with a flag, are left out");
                     }
                 }
                 "access_log" if inner.argument(0) == "off" => out.push(format!("log_skip @{name}")),

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
-use super::rules::{chooses_anew, is_url};
+use super::rules::{chooses_anew, is_url, may_end};
 use super::{Translator, inherited, own, value};
 use crate::expressions::{compiled, groups};
-use crate::location::{Location, Locations, PathConditions, Pattern};
+use crate::location::Locations;
 use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, quote};
@@ -437,27 +437,25 @@ impl<'a> Translator<'a> {
                 self.geo(out, &mut route, &geo);
             }
         }
-        let rules = self.rules(server, &mut names);
+        let mut rules = self.rules(server, &mut names);
+        let answer = own(server, "return").first().copied();
+        let may_end = server.block().iter().any(may_end);
+        let mut answered = Vec::new();
+        if let Some(answer) = answer {
+            let mut lines = Vec::new();
+            self.fields(&mut lines, &blocks, &names);
+            lines.extend(self.answer(out, answer, &blocks, &names));
+            if may_end {
+                block(&mut rules, "handle", std::mem::take(&mut lines));
+            }
+            answered = lines;
+        }
         if !rules.is_empty() {
             // Apart from the locations: of the blocks `handle` of one route only one runs.
             block(&mut route, "route", rules);
         }
-        let answer = own(server, "return").first().copied();
-        if let Some(answer) = answer {
-            let location = Location {
-                pattern: Pattern::Named(String::new()),
-                blocks: blocks.to_vec(),
-                conditions: PathConditions::default(),
-            };
-            self.fields_only(&mut route, &location, &names);
-            if let Some(lines) = self.response(out, answer, &names, "*") {
-                if lines[0].starts_with("respond") && answer.arguments.len() > 1 {
-                    let kind = value(&blocks, "default_type").unwrap_or("text/plain");
-                    route.push(format!("header Content-Type {}", quote(kind)));
-                }
-                route.extend(lines);
-            }
-        } else {
+        route.extend(answered);
+        if answer.is_none() || may_end {
             self.locations(out, &mut route, &blocks, &names);
         }
         self.maps(out, server, http);
@@ -478,15 +476,6 @@ impl<'a> Translator<'a> {
             Some(root) => out.push(format!("root * {}", quote(&root))),
             // Without a root it would be the folder where the server was started.
             None => out.push("root * /nonexistent".to_owned()),
-        }
-    }
-
-    fn fields_only(&mut self, out: &mut Vec<String>, location: &Location<'_>, names: &Names) {
-        let fields = inherited(&location.blocks, "add_header");
-        for field in fields {
-            if let Some(text) = self.expand(out, field, names, field.argument(1)) {
-                out.push(format!("header +{} {}", field.argument(0), quote(&text)));
-            }
         }
     }
 
