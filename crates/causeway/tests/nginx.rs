@@ -474,6 +474,9 @@ fn counting_upstream() -> u16 {
         ("vary", "Vary: X-Kind\r\n"),
         ("vary-all", "Vary: *\r\n"),
         ("stale", "Cache-Control: max-age=1\r\n"),
+        ("accel", "X-Accel-Redirect: /protected/a.txt\r\nContent-Disposition: attachment\r\nX-Inner: 1\r\n"),
+        ("accel-none", "X-Accel-Redirect: /protected/none\r\nContent-Disposition: attachment\r\n"),
+        ("accel-closed", "X-Accel-Redirect: /closed/x\r\n"),
     ];
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -600,10 +603,8 @@ fn stored_responses_equal_those_of_nginx() {
     compare("cache", &["cache-control"], &[hidden, hidden].concat());
 }
 
-/// Answers one FastCGI request on each connection. The content has the method, `REQUEST_URI`, and the number of the requests for
-/// this URI that the server with this `SERVER_PORT` has sent.
-fn counting_program(listener: &UnixListener) {
-    let mut counts: HashMap<(String, String), u32> = HashMap::new();
+/// Answers one FastCGI request on each connection, with the head and content that `answer` makes of the parameters.
+fn program(listener: &UnixListener, mut answer: impl FnMut(&dyn Fn(&str) -> String) -> String) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { continue };
         let mut parameters = Vec::new();
@@ -621,21 +622,26 @@ fn counting_program(listener: &UnixListener) {
             }
         }
         let named = fastcgi_parameters(&parameters);
-        let of = |name: &str| named.get(name).cloned().unwrap_or_default();
-        let uri = of("REQUEST_URI");
-        let count = counts.entry((uri.clone(), of("SERVER_PORT"))).or_default();
-        *count += 1;
-        let fields = if uri.contains("cookie") { "Set-Cookie: a=b\r\n" } else { "" };
-        let status = if uri.contains("missing") { 404 } else { 200 };
-        let text = format!(
-            "Status: {status} X\r\n{fields}Content-Type: text/html\r\n\r\n{} {uri} {count}\n",
-            of("REQUEST_METHOD")
-        );
+        let text = answer(&|name| named.get(name).cloned().unwrap_or_default());
         let [high, low] = u16::try_from(text.len()).unwrap().to_be_bytes();
         let _ = stream.write_all(&[1, 6, 0, 1, high, low, 0, 0]);
         let _ = stream.write_all(text.as_bytes());
         let _ = stream.write_all(&[1, 6, 0, 1, 0, 0, 0, 0, 1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
+}
+
+/// The content has the method, `REQUEST_URI`, and the number of the requests for this URI that the server with this `SERVER_PORT` has
+/// sent.
+fn counting_program(listener: &UnixListener) {
+    let mut counts: HashMap<(String, String), u32> = HashMap::new();
+    program(listener, |of| {
+        let uri = of("REQUEST_URI");
+        let count = counts.entry((uri.clone(), of("SERVER_PORT"))).or_default();
+        *count += 1;
+        let fields = if uri.contains("cookie") { "Set-Cookie: a=b\r\n" } else { "" };
+        let status = if uri.contains("missing") { 404 } else { 200 };
+        format!("Status: {status} X\r\n{fields}Content-Type: text/html\r\n\r\n{} {uri} {count}\n", of("REQUEST_METHOD"))
+    });
 }
 
 /// Reads pairs of names and values, each with its length in one byte, or in four if the first bit is set.
@@ -679,6 +685,29 @@ fn stored_pages_of_a_program_equal_those_of_nginx() {
     compare_in(&folder, "php_cache", &["x-cache"], &states);
 }
 
+/// nginx's documentation of `fastcgi_split_path_info`, `fastcgi_index` and `fastcgi_param`.
+#[test]
+fn scripts_equal_those_of_nginx() {
+    let folder = ShapeFolder::new("scripts");
+    for file in ["www/index.php", "www/checked/a.php", "www/sub/index.php", "data/index.php", "data/b/x.php"] {
+        let file = folder.0.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "source").unwrap();
+    }
+    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    std::thread::spawn(move || {
+        program(&listener, |of| {
+            let names = ["SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO", "REQUEST_URI", "HTTPS"].map(of);
+            format!("Content-Type: text/html\r\n\r\n{}\n", names.join(" "))
+        });
+    });
+    let paths = "/ /x/y?z=1 /index.php /index.php/a/b?c=1 /login.php /login.php/x /checked/a.php /checked/a.php/i /checked/b.php \
+                 /checked/b.php/i /front/ /front/x?y /folder/ /folder/x.php /tool/ /tool/index.php /tool/b/x.php /tool/a.txt /closed/ \
+                 /closed/index.php /closed/a.txt /sub/ /page.html";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare_in(&folder, "php_scripts", &[], &cases);
+}
+
 /// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.
 #[test]
 fn a_stored_response_without_a_lifetime_is_not_for_requests_with_a_cookie() {
@@ -717,6 +746,21 @@ fn requests_that_an_upstream_refuses_equal_those_of_nginx() {
     let (ports, _servers) = both(nginx, &shape("auth_pages"), &folder, [counting_upstream(), counting_upstream()]);
     // Without a page the upstream's own answer is the response; nginx's has a text of its own.
     assert_eq!(ports.map(|port| request(port, "GET", "example.com", "/refused/x").status), [401, 401]);
+}
+
+/// nginx's documentation of `X-Accel-Redirect`: a location with `internal` answers, with some fields of the upstream.
+#[test]
+fn files_that_an_upstream_permits_equal_those_of_nginx() {
+    let paths =
+        ["/x", "/accel", "/accel?x=1", "/accel-none", "/accel-closed", "/raw/accel", "/protected/a.txt", "/closed/x"];
+    let mut cases: Vec<_> = paths.into_iter().map(|path| ("GET", path, "")).collect();
+    cases.extend([
+        ("HEAD", "/accel", ""),
+        ("POST", "/accel", "Content-Length: 0\r\n"),
+        ("GET", "/accel", "Range: bytes=1-2\r\n"),
+        ("GET", "/404.html", ""),
+    ]);
+    compare("accel", &["content-disposition", "x-inner", "content-range"], &cases);
 }
 
 /// nginx's documentation of `valid_referers`.

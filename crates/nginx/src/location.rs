@@ -200,6 +200,10 @@ impl Location<'_> {
         matches!(self.pattern, Pattern::Prefix { last: true, .. })
     }
 
+    pub(crate) fn is_prefix(&self) -> bool {
+        matches!(self.pattern, Pattern::Prefix { .. })
+    }
+
     pub(crate) fn own(&self) -> &Directive {
         self.blocks[self.blocks.len() - 1]
     }

@@ -6,16 +6,20 @@
 //! - `rules`: `rewrite`, `if`, `set` and `return`
 //! - `content`: a location: files and fields
 //! - `access`: a location: addresses, methods, passwords, rates, `auth_request`
-//! - `upstream`: `proxy_pass` and `fastcgi_pass`
+//! - `upstream`: `proxy_pass`
+//! - `fastcgi`: `fastcgi_pass`
+//! - `accel`: responses that an upstream leaves to an internal location
 //! - `cache`: `proxy_cache` and `fastcgi_cache`
 //! - `map`: variables that depend on another one
 //! - `geo`: variables that depend on the client's network
 //! - `referers`: pages from which a resource may be requested
 //! - `real_ip`: the client's address from a field of a trusted proxy
 
+mod accel;
 mod access;
 mod cache;
 mod content;
+mod fastcgi;
 mod geo;
 mod locations;
 mod map;
@@ -186,7 +190,7 @@ impl<'a> Translator<'a> {
             }
         }
         for directive in http.block() {
-            let known = ["server", "upstream", "map", "geo", "limit_req_zone", "log_format", "#"];
+            let known = ["server", "upstream", "map", "geo", "limit_req_zone", "log_format", "types", "#"];
             if !known.contains(&&*directive.name) {
                 self.outside(head, directive, tables::READ);
             }

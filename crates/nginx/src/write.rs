@@ -12,7 +12,12 @@ pub(crate) fn indent(lines: &[String]) -> String {
         if !line.is_empty() {
             text.extend(std::iter::repeat_n('\t', depth));
         }
-        text += line;
+        if comment {
+            // `{$` is the begin of an environment variable, also in a comment.
+            text += &line.replace("{$", "{ $");
+        } else {
+            text += line;
+        }
         text.push('\n');
         if !comment && line.ends_with('{') {
             depth += 1;

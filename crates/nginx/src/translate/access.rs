@@ -10,9 +10,9 @@ use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
     /// `limit_req`
-    pub(super) fn limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive]) {
+    pub(super) fn limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
         for limit in inherited(blocks, "limit_req") {
-            self.limit(out, limit, blocks);
+            self.limit(out, limit, blocks, names);
         }
     }
 
@@ -138,7 +138,7 @@ impl<'a> Translator<'a> {
         out.push(format!("error @{name} 403"));
     }
 
-    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&'a Directive]) {
+    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&'a Directive], names: &Names) {
         let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
         let name = word(limit, "zone=").unwrap_or_default();
         let zone = self.shared.zones.get(name.as_str()).copied();
@@ -151,7 +151,8 @@ impl<'a> Translator<'a> {
         let (Some(zone), Some((number, window))) = (zone, rate) else {
             return self.note(out, limit, "found no 'limit_req_zone' of this name with a rate");
         };
-        let Some(key) = self.expand(out, zone, &self.shared_names(), zone.argument(0)) else { return };
+        let Some(key) = self.expand(out, zone, names, zone.argument(0)) else { return };
+        let key = if key.is_empty() { "all".to_owned() } else { key };
         let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
         // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
         let window = window * (burst + 1) / number;
@@ -177,6 +178,9 @@ impl<'a> Translator<'a> {
             out.push(format!("error {matcher}403"));
             return self.note(out, realm, "there is no 'auth_basic_user_file'; all requests are refused");
         };
+        if realm.argument(0).contains('$') {
+            self.remark(out, realm, "a password is always required, also where the variable is 'off'");
+        }
         let mut accounts = Vec::new();
         match self.files.read(list.argument(0)) {
             Err(reason) => self.note(out, list, &reason),
@@ -229,7 +233,9 @@ impl<'a> Translator<'a> {
             // The URI takes the place of the location's prefix.
             Some(at) => (&target[..at], format!("{}{}", &target[at..], &path[chosen.prefix().len()..])),
         };
-        let mut lines = vec![format!("uri {}", quote(&uri))];
+        // The request to the upstream has the URI's query, and not the client's.
+        let query = if uri.contains('?') { "" } else { "?" };
+        let mut lines = vec![format!("uri {}", quote(&format!("{uri}{query}")))];
         let mut names = names.clone();
         names.proxy_host = host.to_owned();
         self.fields_up(out, &mut lines, &chosen.blocks, &names);
@@ -280,7 +286,7 @@ impl<'a> Translator<'a> {
         }
         let answer = target.strip_prefix('@').and_then(|name| all.named(name)).map(|named| {
             let answer = own(named.own(), "return").first().copied();
-            answer.and_then(|answer| self.response(out, answer, names, "*"))
+            answer.and_then(|answer| self.response(out, answer, names)).map(|line| vec![line])
         });
         let answer = answer.flatten();
         if answer.is_none() {

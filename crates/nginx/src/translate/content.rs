@@ -1,7 +1,7 @@
 //! The content of a location: fields, and files or an upstream.
 
 use super::cache::CACHE_STATUS;
-use super::rules::may_end;
+use super::rules::{OWN_FIELDS, always_answers, rules_of};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
@@ -34,7 +34,8 @@ impl<'a> Translator<'a> {
         let in_location = blocks.len() > 2;
         let mut names = names.clone();
         if in_location {
-            for directive in own_block.block().iter().filter(|d| d.name != "location") {
+            let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
+            for directive in own_block.block().iter().filter(|d| !is_read(d)) {
                 self.outside(&mut out, directive, super::tables::READ);
             }
             // Those for the statuses of `auth_request` stand beside it.
@@ -62,11 +63,16 @@ impl<'a> Translator<'a> {
         }
         self.internal(&mut out, location);
         let deeper = &blocks[2.min(blocks.len())..];
-        match alias_of(location) {
-            Some((alias, pattern)) => self.alias(&mut out, alias, &pattern, &names),
-            None => self.root(&mut out, deeper, &names),
+        let alias = alias_of(location);
+        if alias.is_none() {
+            self.root(&mut out, deeper, &names);
         }
-        self.fields(&mut out, blocks, &names);
+        self.script_names(&mut out, location, &mut names);
+        // Rules see the whole path, and tests of files that within the folder of `alias`.
+        let is_alias_first = tests_files(own_block);
+        if let Some((alias, pattern)) = alias.as_ref().filter(|_| is_alias_first) {
+            self.alias(&mut out, alias, pattern, &names);
+        }
         if deeper.iter().any(|block| !own(block, "access_log").is_empty()) && value(deeper, "access_log") == Some("off")
         {
             out.push("log_skip".to_owned());
@@ -75,25 +81,32 @@ impl<'a> Translator<'a> {
         // The other methods do not reach the rules.
         self.other_methods(&mut out, own_block);
         if in_location {
-            let mut rules = self.staying_rules(own_block, &mut names);
-            let answer = own(own_block, "return").first().copied();
-            let may_end = own_block.block().iter().any(may_end);
-            let mut lines = Vec::new();
-            if let Some(answer) = answer {
-                lines = self.answer(&mut out, answer, blocks, &names);
-            }
-            if may_end && !lines.is_empty() {
-                block(&mut rules, "handle", std::mem::take(&mut lines));
+            let rules = self.staying_rules(blocks, &mut names);
+            if always_answers(own_block) && rules_of(own_block).len() == 1 {
+                out.extend(rules);
+                return in_written_order(out);
             }
             if !rules.is_empty() {
                 block(&mut out, "route", rules);
             }
-            if answer.is_some() && !may_end {
-                out.extend(lines);
+            if always_answers(own_block) {
                 return in_written_order(out);
             }
         }
-        self.limits(&mut out, blocks);
+        if let Some((alias, pattern)) = alias.as_ref().filter(|_| !is_alias_first) {
+            self.alias(&mut out, alias, pattern, &names);
+        }
+        let mut fields = Vec::new();
+        self.fields(&mut fields, blocks, &names, None);
+        let has_fields = |rule: &&Directive| own(rule, "return").is_empty() && !own(rule, "add_header").is_empty();
+        if !fields.is_empty() && own(own_block, "if").iter().any(has_fields) {
+            let name = self.fresh("outer_fields");
+            out.push(format!("@{name} not vars {OWN_FIELDS} yes"));
+            block(&mut out, &format!("route @{name}"), fields);
+        } else {
+            out.extend(fields);
+        }
+        self.limits(&mut out, blocks, &names);
         self.access(&mut out, blocks, &names);
         names.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
         let mut content = Vec::new();
@@ -103,28 +116,6 @@ impl<'a> Translator<'a> {
             None => out.extend(content),
         }
         in_written_order(out)
-    }
-
-    /// The lines of a `return` that has no condition.
-    pub(super) fn answer(
-        &mut self,
-        out: &mut Vec<String>,
-        answer: &Directive,
-        blocks: &[&Directive],
-        names: &Names,
-    ) -> Vec<String> {
-        let Some(response) = self.response(out, answer, names, "*") else { return Vec::new() };
-        let mut lines = Vec::new();
-        let kind = value(blocks, "default_type").unwrap_or("text/plain");
-        let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type");
-        if response[0].starts_with("respond")
-            && answer.arguments.len() > 1
-            && !inherited(blocks, "add_header").iter().any(is_typed)
-        {
-            lines.push(format!("header Content-Type {}", quote(kind)));
-        }
-        lines.extend(response);
-        lines
     }
 
     /// `client_max_body_size`
@@ -168,7 +159,9 @@ impl<'a> Translator<'a> {
         }
     }
 
-    pub(super) fn fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+    /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it gets.
+    pub(super) fn fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names, status: Option<u16>) {
+        let is_added = status.map(|status| ADDED.split(' ').any(|added| added == status.to_string()));
         let mut sometimes = Vec::new();
         for field in inherited(blocks, "add_header") {
             let Some(text) = self.expand(out, field, names, field.argument(1)) else { continue };
@@ -176,7 +169,10 @@ impl<'a> Translator<'a> {
             if text.is_empty() {
                 continue;
             }
-            let always = field.argument(2) == "always";
+            let always = field.argument(2) == "always" || is_added == Some(true);
+            if !always && is_added.is_some() {
+                continue;
+            }
             let kind = field.argument(0).eq_ignore_ascii_case("content-type");
             let line = format!("{}{} {}", if kind { "" } else { "+" }, field.argument(0), quote(&text));
             let has_cache = super::cache::stores_here(blocks);
@@ -219,7 +215,9 @@ impl<'a> Translator<'a> {
             };
             sometimes.extend(control.map(|control| format!("+Cache-Control {control}")));
         }
-        if !sometimes.is_empty() {
+        if is_added == Some(true) {
+            out.extend(sometimes.into_iter().map(|line| format!("header {line}")));
+        } else if !sometimes.is_empty() && is_added.is_none() {
             sometimes.push(format!("match status {ADDED}"));
             // The field is added when the response's status is known.
             block(out, "header", sometimes);
@@ -347,7 +345,7 @@ impl<'a> Translator<'a> {
         }
         if let Some(pass) = own(own_block, "fastcgi_pass").first() {
             let hidden = self.cache(out, "fastcgi", location, names);
-            return self.fastcgi(out, pass, blocks, names, hidden);
+            return self.fastcgi(out, pass, location, names, hidden);
         }
         if !own(own_block, "stub_status").is_empty() {
             out.push("metrics".to_owned());
@@ -363,7 +361,10 @@ impl<'a> Translator<'a> {
             return;
         }
         if let Some(kind) = value(&blocks[1..], "default_type") {
-            out.push(format!("header ?Content-Type {}", quote(kind)));
+            // Without types the default is for all files.
+            let is_for_all = inherited(&blocks[1..], "types").last().is_some_and(|types| has_no_types(types));
+            let only_absent = if is_for_all { "" } else { "?" };
+            out.push(format!("header {only_absent}Content-Type {}", quote(kind)));
         }
         let mut lines = Vec::new();
         if let Some(index) = inherited(blocks, "index").last() {
@@ -384,6 +385,16 @@ impl<'a> Translator<'a> {
         }
         block(out, "file_server", lines);
     }
+}
+
+/// Whether a directive is `types { }`.
+pub(super) fn has_no_types(directive: &Directive) -> bool {
+    directive.name == "types" && directive.block().is_empty()
+}
+
+/// Whether an `if` of a block tests files.
+fn tests_files(owner: &Directive) -> bool {
+    own(owner, "if").iter().any(|rule| ["-f", "-d", "-e"].iter().any(|test| rule.argument(0).ends_with(test)))
 }
 
 /// The `alias` that applies in a location, its own or that of a location around it, and the pattern of the location that has it.

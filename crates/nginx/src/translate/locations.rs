@@ -1,13 +1,16 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
 use super::content::{alias_of, elsewhere, in_written_order, is_internal};
-use super::rules::chooses_anew;
+use super::rules::{always_answers, choose_anew, has_break};
 use super::{Translator, inherited, own};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::location::{Location, Locations, PathConditions, Pattern};
 use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, cel_text, quote};
+
+/// The directives with which a location leaves the response to an upstream.
+const PASSES: &[&str] = &["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "scgi_pass"];
 
 impl<'a> Translator<'a> {
     /// Writes the locations: matchers to `out`, handlers in nginx's order to `route`.
@@ -22,7 +25,7 @@ impl<'a> Translator<'a> {
         for (directive, reason) in std::mem::take(&mut all.invalid) {
             self.note(out, directive, &reason);
         }
-        if !all.ordered.iter().any(|l| l.blocks.len() == blocks.len() + 1 && l.prefix() == "/") {
+        if !all.ordered.iter().any(|l| l.is_prefix() && l.prefix() == "/") {
             // The server itself serves the requests that no location takes.
             let pattern = Pattern::Prefix { prefix: "/".into(), last: false };
             all.ordered.push(Location { pattern, blocks: blocks.to_vec(), conditions: PathConditions::default() });
@@ -44,8 +47,7 @@ impl<'a> Translator<'a> {
         }
         // nginx redirects a path to its location of a proxy if only the last slash is missing.
         for location in &all.ordered {
-            let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass"];
-            let proxies = passes.iter().any(|name| !own(location.own(), name).is_empty()) && !is_internal(location);
+            let proxies = PASSES.iter().any(|name| !own(location.own(), name).is_empty()) && !is_internal(location);
             if let Pattern::Prefix { prefix, .. } = &location.pattern
                 && let Some(stem) = prefix.strip_suffix('/').filter(|stem| proxies && !stem.is_empty())
                 && !all.ordered.iter().any(|other| other.prefix() == stem)
@@ -64,18 +66,13 @@ impl<'a> Translator<'a> {
             .collect();
         pass(route, "# Paths of another location, for missing files and for folders.", &heads, files);
         for (location, (head, capture)) in all.ordered.iter().zip(&heads) {
-            let mut names = names.clone();
-            if let (Pattern::Regexp(expression), false) = (&location.pattern, capture.is_empty()) {
-                names.capture.clone_from(capture);
-                names.groups = groups(expression);
-            }
-            let lines = self.content(location, &all, &names);
+            let lines = self.content(location, &all, &location.names(names, capture));
             block(route, head, lines);
         }
     }
 
     /// Defines the matcher of a location; returns the head of its block and the name of the expression's groups.
-    fn location_matcher(&mut self, out: &mut Vec<String>, location: &Location<'_>) -> (String, String) {
+    pub(super) fn location_matcher(&mut self, out: &mut Vec<String>, location: &Location<'_>) -> (String, String) {
         let mut lines = Vec::new();
         let mut capture = String::new();
         let hint = match &location.pattern {
@@ -147,14 +144,17 @@ impl<'a> Translator<'a> {
     fn choosing_rules(&mut self, location: &Location<'a>, names: &Names, capture: &str) -> Vec<String> {
         let owner = location.own();
         let mut lines = Vec::new();
-        if location.blocks.len() < 3 || !owner.block().iter().any(chooses_anew) {
+        if location.blocks.len() < 3 || !choose_anew(owner) {
             return lines;
         }
         self.internal(&mut lines, location);
         self.with_root(&mut lines, location, names, |this, out| {
             let mut names = names.clone();
             capture.clone_into(&mut names.capture);
-            let rules = this.rules(owner, &mut names);
+            this.script_names(out, location, &mut names);
+            // The other methods do not reach the rules.
+            this.other_methods(out, owner);
+            let rules = this.rules(&location.blocks, &mut names);
             block(out, "route", rules);
             for rule in own(owner, "rewrite").into_iter().filter(|rule| rule.argument(2) == "break") {
                 this.note(out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
@@ -199,6 +199,8 @@ impl<'a> Translator<'a> {
     ) -> Vec<String> {
         let mut names = names.clone();
         capture.clone_into(&mut names.capture);
+        let mut scripts = Vec::new();
+        self.script_names(&mut scripts, location, &mut names);
         let mut lines = Vec::new();
         self.with_root(&mut lines, location, &names, |this, out| this.leave(out, location, all, &names));
         if lines.is_empty() {
@@ -206,23 +208,28 @@ impl<'a> Translator<'a> {
         }
         let mut out = Vec::new();
         self.internal(&mut out, location);
+        out.extend(scripts);
         out.extend(lines);
         out
     }
 
     fn leave(&mut self, out: &mut Vec<String>, location: &Location<'a>, all: &Locations<'a>, names: &Names) {
         let own_block = location.own();
-        if location.blocks.len() > 2 && !own(own_block, "return").is_empty() {
-            // It answers all requests.
+        if location.blocks.len() > 2 && always_answers(own_block) {
             return;
         }
         let indexes: Vec<String> =
             inherited(&location.blocks, "index").last().map(|d| d.arguments.clone()).unwrap_or_default();
-        let program =
-            indexes.iter().any(|index| elsewhere(&format!("/{index}"), location, all) && index.ends_with(".php"));
-        let has_alias = alias_of(location).is_some();
-        let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass"];
-        let serves = !has_alias && passes.iter().all(|name| own(own_block, name).is_empty());
+        let alias = alias_of(location);
+        let has_alias = alias.is_some();
+        let has_pass = |block: &Directive| PASSES.iter().any(|name| !own(block, name).is_empty());
+        // Other locations have no effect on an index but these two.
+        let base = location.prefix().trim_end_matches('/');
+        let program = indexes.iter().any(|index| {
+            let chosen = all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), own_block));
+            chosen.is_some_and(|chosen| has_pass(chosen.own()) || restricts(chosen))
+        });
+        let serves = !has_pass(own_block) && alias.is_none_or(|(_, pattern)| matches!(pattern, Pattern::Prefix { .. }));
         let files = own(own_block, "try_files").first().copied();
         let parts = files.and_then(|files| files.arguments.split_last());
         let tests_folders = parts.is_none_or(|(_, candidates)| candidates.iter().any(|path| path == "$uri/"));
@@ -233,23 +240,21 @@ impl<'a> Translator<'a> {
         let named = parts.and_then(|(last, _)| all.named(last.strip_prefix('@')?));
         if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
             let leaves = !last.starts_with('=') && (last.starts_with('@') || elsewhere(last, location, all));
-            if leaves && named.is_none_or(|named| named.own().block().iter().any(chooses_anew)) {
+            if leaves && named.is_none_or(|named| choose_anew(named.own())) {
                 self.note(out, files, "with 'alias' the last word is not carried over if it chooses a location");
             }
         } else if let (Some(files), Some((last, candidates))) = (files, parts)
             && let Some(candidates) = self.candidates(out, files, candidates, names)
         {
-            if let Some(named) = named.filter(|named| named.own().block().iter().any(chooses_anew)) {
+            if let Some(named) = named.filter(|named| choose_anew(named.own())) {
                 let missing = self.missing(out, &candidates);
-                let rules = self.rules(named.own(), &mut names.clone());
+                let rules = self.rules(&named.blocks, &mut names.clone());
                 self.guarded(out, location, names, &missing, rules);
             } else if !last.starts_with(['=', '@'])
                 && elsewhere(last, location, all)
                 && let Some(last) = self.expand(out, files, names, last)
             {
-                let is_break = |rule: &&Directive| rule.name == "rewrite" && rule.argument(2) == "break";
-                let mut rules = own_block.block().iter().flat_map(|rule| [rule].into_iter().chain(rule.block()));
-                if rules.any(|rule| is_break(&rule)) {
+                if has_break(own_block) {
                     self.remark(out, files, "the files are those of the path before the rule with 'break'");
                 }
                 let mut last = last.replace("{?query}", "?{query}");
@@ -271,16 +276,39 @@ impl<'a> Translator<'a> {
 
     /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.
     fn folders(&mut self, out: &mut Vec<String>, location: &Location<'a>, indexes: &[String], names: &Names) {
+        let mut lines = Vec::new();
+        let (mut root, mut path, mut prefix) = (None, "{path}".to_owned(), "");
+        let alias = alias_of(location);
+        let inside = self.fresh("inside");
+        if let Some((alias, Pattern::Prefix { prefix: of_alias, .. })) = &alias {
+            prefix = of_alias.trim_end_matches('/');
+            path = format!("{{re.{inside}.1}}");
+            out.push(format!("@{inside} path_regexp {inside} {}", quote(&format!("^{}(.*)$", regex::escape(prefix)))));
+            root = self.expand(out, alias, names, alias.argument(0));
+        }
+        // The lines of a matcher for files in the folder of the location.
+        let files = |paths: &str| match &root {
+            None => vec![format!("file {paths}")],
+            Some(root) => {
+                let mut lines = Vec::new();
+                block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {paths}")]);
+                lines
+            }
+        };
         let folder = self.fresh("folder");
-        block(out, &format!("@{folder}"), vec!["file {path}/".to_owned(), "not path */".to_owned()]);
+        block(&mut lines, &format!("@{folder}"), [files(&format!("{path}/")), vec!["not path */".to_owned()]].concat());
         let mut redirect = Vec::new();
-        self.fields(&mut redirect, &location.blocks, names);
+        self.fields(&mut redirect, &location.blocks, names, Some(301));
         redirect.push("redir * {scheme}://{hostport}{path}/{?query} 301".to_owned());
-        self.guarded(out, location, names, &folder, redirect);
+        self.guarded(&mut lines, location, names, &folder, redirect);
         let index = self.fresh("index");
-        let files: Vec<_> = indexes.iter().map(|index| format!("{{path}}{index}")).collect();
-        block(out, &format!("@{index}"), vec!["path */".to_owned(), format!("file {}", files.join(" "))]);
-        self.guarded(out, location, names, &index, vec!["rewrite * {file_match.relative}".to_owned()]);
+        let candidates: Vec<_> = indexes.iter().map(|index| format!("{path}{index}")).collect();
+        block(&mut lines, &format!("@{index}"), [vec!["path */".to_owned()], files(&candidates.join(" "))].concat());
+        self.guarded(&mut lines, location, names, &index, vec![format!("rewrite * {prefix}{{file_match.relative}}")]);
+        match alias {
+            None => out.extend(lines),
+            Some(_) => block(out, &format!("route @{inside}"), lines),
+        }
     }
 
     /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location.
@@ -294,15 +322,15 @@ impl<'a> Translator<'a> {
     ) {
         let mut all = Vec::new();
         self.body_limit(&mut all, &location.blocks[2..]);
-        if location.blocks.len() > 2 && !location.own().block().iter().any(chooses_anew) {
-            let rules = self.rules(location.own(), &mut names.clone());
+        self.other_methods(&mut all, location.own());
+        if location.blocks.len() > 2 && !choose_anew(location.own()) {
+            let rules = self.rules(&location.blocks, &mut names.clone());
             if !rules.is_empty() {
                 block(&mut all, "route", rules);
             }
         }
-        self.other_methods(&mut all, location.own());
         // The limits of the server are those of the new location.
-        self.limits(&mut all, &location.blocks[2..]);
+        self.limits(&mut all, &location.blocks[2..], names);
         self.access(&mut all, &location.blocks, names);
         match &*lines {
             [line] if all.is_empty() && line.contains(" * ") => {
@@ -313,6 +341,18 @@ impl<'a> Translator<'a> {
                 block(out, &format!("route @{matcher}"), all);
             }
         }
+    }
+}
+
+impl Location<'_> {
+    /// The names in a location whose matcher has this name for its groups.
+    pub(super) fn names(&self, outer: &Names, capture: &str) -> Names {
+        let mut names = outer.clone();
+        if let (Pattern::Regexp(expression), false) = (&self.pattern, capture.is_empty()) {
+            capture.clone_into(&mut names.capture);
+            names.groups = groups(expression);
+        }
+        names
     }
 }
 

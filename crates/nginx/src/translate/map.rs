@@ -19,6 +19,10 @@ impl Translator<'_> {
             }
             let names = self.shared_names();
             let Some(source) = self.expand(out, map, &names, map.argument(0)) else { continue };
+            if source.is_empty() {
+                self.note(out, map, "a map of a constant");
+                continue;
+            }
             // nginx looks for a text first, then for the first expression.
             let (mut texts, mut expressions) = (Vec::new(), Vec::new());
             let mut comments = Vec::new();
@@ -36,8 +40,14 @@ impl Translator<'_> {
                     "default" => default = self.expand(lines, entry, &names, text),
                     _ => {
                         let Some(expression) = key.strip_prefix('~') else {
-                            if let Some(text) = self.expand(lines, entry, &names, text) {
-                                lines.push(format!("{} {}", quote(&key_of_text(key)), quote(&text)));
+                            let text = match text == map.argument(0) {
+                                true => Some("${0}".to_owned()),
+                                false => self.expand(lines, entry, &names, text),
+                            };
+                            for key in
+                                text.iter().flat_map(|text| keys_of_text(key, text.contains('{') && text != "${0}"))
+                            {
+                                lines.extend(text.iter().map(|text| format!("{} {}", quote(&key), quote(text))));
                             }
                             continue;
                         };
@@ -78,14 +88,19 @@ impl Translator<'_> {
     }
 }
 
-/// The key of a text, whose case nginx ignores. A backslash before it keeps it from having another meaning.
-fn key_of_text(key: &str) -> String {
+/// The keys for a text, whose case nginx ignores. A backslash before it keeps it from having another meaning. The value of an expression
+/// has no placeholders, so one that needs them is for the text as it is written, and in lower case.
+fn keys_of_text(key: &str, has_placeholder: bool) -> Vec<String> {
     let text = key.strip_prefix('\\').unwrap_or(key);
-    if text.starts_with('~') || text.chars().any(char::is_alphabetic) {
+    if has_placeholder && !text.starts_with('~') {
+        let lower = text.to_lowercase();
+        return [text.to_owned()].into_iter().chain((lower != text).then_some(lower)).collect();
+    }
+    vec![if text.starts_with('~') || text.chars().any(char::is_alphabetic) {
         format!("~(?i)^{}$", regex::escape(text))
     } else {
         text.to_owned()
-    }
+    }]
 }
 
 /// The expression and the value of an entry of `map` about `source`: a text, one with the expression's groups, or `source` itself. `None`
@@ -126,7 +141,7 @@ mod tests {
             (r"\default", "~(?i)^default$"),
             (r"\~1", r"~(?i)^\~1$"),
         ] {
-            assert_eq!(key_of_text(key), want, "{key}");
+            assert_eq!(keys_of_text(key, false), [want], "{key}");
         }
     }
 

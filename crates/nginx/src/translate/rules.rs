@@ -1,14 +1,15 @@
 //! `rewrite`, `if`, `set` and `return`: nginx's rewrite module.
 
+use super::content::in_written_order;
 use super::referers::other_referers;
-use super::{Translator, own};
+use super::{Translator, inherited, own, value};
 use crate::expressions::{compiled, groups};
 use crate::parse::Directive;
 use crate::variables::Names;
-use crate::write::{block, quote};
+use crate::write::{block, cel_text, quote};
 
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
-pub(super) fn chooses_anew(directive: &Directive) -> bool {
+fn chooses_anew(directive: &Directive) -> bool {
     if directive.name == "if" {
         return directive.block().iter().any(chooses_anew);
     }
@@ -17,13 +18,57 @@ pub(super) fn chooses_anew(directive: &Directive) -> bool {
         && !is_url(directive.argument(1))
 }
 
-/// Whether a rule may end the rules of its block, so that a later `return` does not apply.
-pub(super) fn may_end(rule: &Directive) -> bool {
+/// A variable: a rule with `break` has changed the path.
+pub(super) const CHANGED: &str = "path_changed";
+/// A variable: an `if` has set fields, in the place of those of its location.
+pub(super) const OWN_FIELDS: &str = "own_fields";
+
+/// The rules of a block, in their order, up to one that ends them in any case.
+pub(super) fn rules_of(owner: &Directive) -> Vec<&Directive> {
+    let is_rule = |d: &&Directive| matches!(&*d.name, "rewrite" | "if" | "set" | "return" | "break");
+    let mut rules: Vec<&Directive> = owner.block().iter().filter(is_rule).collect();
+    if let Some(end) = rules.iter().position(|rule| matches!(&*rule.name, "return" | "break")) {
+        rules.truncate(end + 1);
+    }
+    rules
+}
+
+/// Whether rules of a block let nginx choose the location anew.
+pub(super) fn choose_anew(owner: &Directive) -> bool {
+    rules_of(owner).into_iter().any(chooses_anew)
+}
+
+/// Whether the rules of a block answer all requests.
+pub(super) fn always_answers(owner: &Directive) -> bool {
+    let rules = rules_of(owner);
+    rules.last().is_some_and(|rule| rule.name == "return") && !rules.into_iter().any(may_end)
+}
+
+/// Whether a block has a `rewrite … break`, also within `if`.
+pub(super) fn has_break(owner: &Directive) -> bool {
+    owner.block().iter().any(|rule| match &*rule.name {
+        "if" => has_break(rule),
+        name => name == "rewrite" && rule.argument(2) == "break",
+    })
+}
+
+/// Whether a rule may end the rules of its block, without an answer.
+fn may_end(rule: &Directive) -> bool {
     match &*rule.name {
         "if" => rule.block().iter().any(may_end),
         "break" => true,
-        "rewrite" => !rule.argument(2).is_empty(),
+        "rewrite" => !rule.argument(2).is_empty() || is_url(rule.argument(1)),
         _ => false,
+    }
+}
+
+/// Whether a rule is written as blocks `handle` alone, of which only one runs.
+fn is_exclusive(rule: &Directive) -> bool {
+    let is_answer = |rule: &Directive| matches!(&*rule.name, "return" | "break" | "#");
+    match &*rule.name {
+        "if" => rule.block().iter().all(|inner| is_answer(inner) || inner.name == "rewrite" && may_end(inner)),
+        "rewrite" => may_end(rule),
+        _ => is_answer(rule),
     }
 }
 
@@ -33,37 +78,63 @@ pub(super) fn is_url(target: &str) -> bool {
 }
 
 impl Translator<'_> {
-    /// The rules of a block in their order, without its unconditional `return`.
-    pub(super) fn rules(&mut self, owner: &Directive, names: &mut Names) -> Vec<String> {
+    /// The rules of the last of the blocks. Their answers have the fields of `add_header`.
+    pub(super) fn rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
         let mut out = Vec::new();
-        let rules: Vec<_> = owner.block().iter().filter(|d| matches!(&*d.name, "rewrite" | "if" | "set")).collect();
-        for (index, directive) in rules.iter().enumerate() {
-            match &*directive.name {
-                "set" => self.set(&mut out, directive, names, None),
-                "rewrite" => self.rewrite(&mut out, directive, names, None),
-                _ => self.condition(&mut out, directive, owner, rules.split_at(index), names),
-            }
-        }
+        self.rules_from(&mut out, &rules_of(blocks[blocks.len() - 1]), blocks, names);
         out
+    }
+
+    fn rules_from(&mut self, out: &mut Vec<String>, rules: &[&Directive], blocks: &[&Directive], names: &mut Names) {
+        let mut may_have_ended = false;
+        for (index, rule) in rules.iter().enumerate() {
+            if may_have_ended && !is_exclusive(rule) {
+                let mut rest = Vec::new();
+                self.rules_from(&mut rest, &rules[index..], blocks, names);
+                return block(out, "handle", in_written_order(rest));
+            }
+            match &*rule.name {
+                "set" => self.set(out, rule, names, None),
+                "rewrite" => self.rewrite(out, rule, blocks, names, &[]),
+                "return" => {
+                    let lines = self.answer(out, rule, blocks, names);
+                    if may_have_ended {
+                        block(out, "handle", lines);
+                    } else {
+                        out.extend(lines);
+                    }
+                }
+                "if" => self.condition(out, rule, blocks, names, may_have_ended),
+                _ => {}
+            }
+            may_have_ended |= may_end(rule);
+        }
     }
 
     /// The rules of a location's content. If one of them chooses the location anew, all have been applied before; the conditions with
     /// `return` apply once more, as another location may have led here; these may need the lines `set`.
-    pub(super) fn staying_rules(&mut self, owner: &Directive, names: &mut Names) -> Vec<String> {
-        if !owner.block().iter().any(chooses_anew) {
-            return self.rules(owner, names);
+    pub(super) fn staying_rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
+        let [around @ .., owner] = blocks else { return Vec::new() };
+        if !choose_anew(owner) {
+            return self.rules(blocks, names);
         }
-        let mut staying = owner.clone();
+        let mut staying = Directive::clone(owner);
         let rules = staying.block.get_or_insert_default();
         rules.retain_mut(|rule| {
             let is_condition = rule.name == "if";
             if is_condition {
-                rule.block.get_or_insert_default().retain(|inner| matches!(&*inner.name, "return" | "set"));
+                rule.block
+                    .get_or_insert_default()
+                    .retain(|inner| matches!(&*inner.name, "return" | "set" | "add_header"));
             }
-            matches!(&*rule.name, "valid_referers" | "set") || is_condition && !rule.block().is_empty()
+            !matches!(&*rule.name, "rewrite" | "break") && !(is_condition && rule.block().is_empty())
         });
-        let has_return = staying.block().iter().any(|rule| !own(rule, "return").is_empty());
-        if has_return { self.rules(&staying, names) } else { Vec::new() }
+        let is_answer = |rule: &Directive| rule.name == "return" || !own(rule, "return").is_empty();
+        if staying.block().iter().any(is_answer) {
+            self.rules(&[around, &[&staying]].concat(), names)
+        } else {
+            Vec::new()
+        }
     }
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
@@ -77,8 +148,15 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes a `rewrite`; within `if`, `condition` is its matcher.
-    fn rewrite(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names, condition: Option<&str>) {
+    /// Writes a `rewrite` of the last of the blocks; within `if`, `condition` has the lines of its matcher.
+    fn rewrite(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        blocks: &[&Directive],
+        names: &Names,
+        condition: &[String],
+    ) {
         let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
         let regex = match compiled(expression) {
             Ok(regex) => regex,
@@ -97,8 +175,8 @@ impl Translator<'_> {
         let external = is_url(&target) || target.starts_with("{scheme}");
         let expression = format!("path_regexp {name} {}", quote(expression));
         match condition {
-            None => out.push(format!("@{name} {expression}")),
-            Some(condition) => block(out, &format!("@{name}"), vec![condition.to_owned(), expression]),
+            [] => out.push(format!("@{name} {expression}")),
+            _ => block(out, &format!("@{name}"), [condition, &[expression]].concat()),
         }
         let (path, dropped) = match target.strip_suffix('?') {
             Some(path) => (path.to_owned(), true),
@@ -106,7 +184,7 @@ impl Translator<'_> {
         };
         let mut lines = Vec::new();
         if external || matches!(flag, "redirect" | "permanent") {
-            let origin = if external { "" } else { "{scheme}://{hostport}" };
+            let origin = if replacement.starts_with('/') { "{scheme}://{hostport}" } else { "" };
             let query = match (dropped, path.contains('?')) {
                 (true, _) => "",
                 (false, false) => "{?query}",
@@ -121,107 +199,136 @@ impl Translator<'_> {
                 _ => "",
             };
             lines.push(format!("rewrite * {}", quote(&format!("{path}{query}"))));
+            if flag == "break" && replaces_prefix(blocks[blocks.len() - 1]) {
+                lines.push(format!("vars {CHANGED} yes"));
+            }
         }
         // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
         let kind = if flag.is_empty() && !external { "route" } else { "handle" };
         block(out, &format!("{kind} @{name}"), lines);
     }
 
-    /// Writes an `if` of `owner`, with the rules before it, and those from itself on.
+    /// Writes an `if` of the last of the blocks. `may_have_ended`: an earlier rule may have ended the rules.
     fn condition(
         &mut self,
         out: &mut Vec<String>,
         directive: &Directive,
-        owner: &Directive,
-        (before, from): (&[&Directive], &[&Directive]),
+        blocks: &[&Directive],
         names: &mut Names,
+        may_have_ended: bool,
     ) {
         let words = condition_words(directive);
         let name = self.fresh("if");
         let mut inner_names = names.clone();
+        let owner = blocks[blocks.len() - 1];
+        let inner = [blocks, &[directive]].concat();
+        let has_rewrite = !own(directive, "rewrite").is_empty();
         let matcher = match words[..] {
-            ["$invalid_referer"] => own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, names)),
-            _ => matcher(out, &words, &name, &mut inner_names),
+            ["$invalid_referer"] => {
+                let matcher = own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, names));
+                matcher.map(|matcher| vec![matcher])
+            }
+            _ => matcher(out, &words, &name, has_rewrite, &mut inner_names),
         };
         let Some(matcher) = matcher else {
             return self.note(out, directive, "a condition of a form that has no matcher");
         };
         // A `rewrite` has a matcher of its own.
         if !directive.block().iter().all(|inner| matches!(&*inner.name, "rewrite" | "#")) {
-            out.push(format!("@{name} {matcher}"));
+            match &*matcher {
+                [one] => out.push(format!("@{name} {one}")),
+                _ => block(out, &format!("@{name}"), matcher.clone()),
+            }
         }
-        for inner in directive.block() {
-            match &*inner.name {
-                "#" => out.push(format!("# {}", inner.argument(0))),
+        let answers = !own(directive, "return").is_empty();
+        if !answers && !own(directive, "add_header").is_empty() {
+            let mut fields = Vec::new();
+            self.fields(&mut fields, &inner, &inner_names, None);
+            fields.push(format!("vars {OWN_FIELDS} yes"));
+            block(out, &format!("route @{name}"), fields);
+        }
+        for rule in directive.block() {
+            match &*rule.name {
+                "#" => out.push(format!("# {}", rule.argument(0))),
                 "set" => {
-                    self.set(out, inner, &mut inner_names, Some(&name));
+                    self.set(out, rule, &mut inner_names, Some(&name));
                     names.set.clone_from(&inner_names.set);
                 }
-                "rewrite" => self.rewrite(out, inner, &inner_names, Some(&matcher)),
+                "rewrite" => self.rewrite(out, rule, blocks, &inner_names, &matcher),
                 "return" => {
-                    let is_last = before.iter().any(|rule| may_end(rule));
-                    let matcher = if is_last { "*".to_owned() } else { format!("@{name}") };
-                    match self.response(out, inner, &inner_names, &matcher) {
+                    let mut lines = self.answer(out, rule, &inner, &inner_names);
+                    match &mut *lines {
                         // Of several blocks `handle` in a row only one runs.
-                        Some(lines) if is_last => block(out, &format!("handle @{name}"), lines),
-                        lines => out.extend(lines.into_iter().flatten()),
+                        _ if may_have_ended => block(out, &format!("handle @{name}"), lines),
+                        [one] if one.contains(" * ") => out.push(one.replacen(" * ", &format!(" @{name} "), 1)),
+                        _ => block(out, &format!("route @{name}"), lines),
                     }
                 }
-                "add_header" => {
-                    if let Some(value) = self.expand(out, inner, &inner_names, inner.argument(1)) {
-                        out.push(format!("header @{name} {} {}", inner.argument(0), quote(&value)));
-                    }
+                "add_header" => {}
+                // A block `handle` that runs, so that none after it does.
+                "break" => block(out, &format!("handle @{name}"), vec!["# No rule after it applies.".to_owned()]),
+                "access_log" if rule.argument(0) == "off" => out.push(format!("log_skip @{name}")),
+                _ => {
+                    self.note(out, rule, "within 'if' only return, rewrite, set, add_header and break are carried over")
                 }
-                "break" => {
-                    // A block `handle` that runs, so that none after it does.
-                    block(out, &format!("handle @{name}"), vec!["# Nothing: no rule after it applies.".to_owned()]);
-                    let is_left_out = |rule: &Directive| may_end(rule) || matches!(&*rule.name, "return" | "#");
-                    let is_all_left_out = |rule: &&Directive| match &*rule.name {
-                        "if" => rule.block().iter().all(is_left_out),
-                        _ => is_left_out(rule),
-                    };
-                    if !from.iter().skip(1).all(is_all_left_out) {
-                        self.remark(out, inner, "only a later 'return', and a 'rewrite' with a flag, are left out");
-                    }
-                }
-                "access_log" if inner.argument(0) == "off" => out.push(format!("log_skip @{name}")),
-                _ => self.note(
-                    out,
-                    inner,
-                    "within 'if' only return, rewrite, set, add_header and break are carried over",
-                ),
             }
         }
     }
 
-    /// The lines of a `return`, with a matcher or `*`.
-    pub(super) fn response(
+    /// The lines of a `return` in the last of the blocks, with its fields.
+    fn answer(
         &mut self,
         out: &mut Vec<String>,
-        directive: &Directive,
+        answer: &Directive,
+        blocks: &[&Directive],
         names: &Names,
-        matcher: &str,
-    ) -> Option<Vec<String>> {
+    ) -> Vec<String> {
+        let Some(response) = self.response(out, answer, names) else { return Vec::new() };
+        let mut lines = Vec::new();
+        let status = answer.argument(0).parse().unwrap_or(302);
+        if status != 444 {
+            self.fields(&mut lines, blocks, names, Some(status));
+        }
+        let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type");
+        if response.starts_with("respond")
+            && answer.arguments.len() > 1
+            && !inherited(blocks, "add_header").iter().any(is_typed)
+        {
+            let kind = value(blocks, "default_type").unwrap_or("text/plain");
+            lines.push(format!("header Content-Type {}", quote(kind)));
+        }
+        lines.push(response);
+        lines
+    }
+
+    /// The line of a `return`, for all requests.
+    pub(super) fn response(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names) -> Option<String> {
         let first = directive.argument(0);
         let (status, text) = match first.parse::<u16>() {
             Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),
             Err(_) => (302, Some(first)),
         };
         Some(match (status, text) {
-            (444, _) => vec![format!("abort {matcher}")],
+            (444, _) => "abort *".to_owned(),
             (301 | 302 | 303 | 307 | 308, Some(url)) => {
                 let url = self.expand(out, directive, names, url)?;
                 let origin = if url.starts_with('/') { "{scheme}://{hostport}" } else { "" };
-                vec![format!("redir {matcher} {} {status}", quote(&format!("{origin}{url}")))]
+                format!("redir * {} {status}", quote(&format!("{origin}{url}")))
             }
-            (400.., None) => vec![format!("error {matcher} {status}")],
-            (_, None) => vec![format!("respond {matcher} {status}")],
+            (400.., None) => format!("error * {status}"),
+            (_, None) => format!("respond * {status}"),
             (_, Some(text)) => {
                 let text = self.expand(out, directive, names, text)?;
-                vec![format!("respond {matcher} {} {status}", quote(&text))]
+                format!("respond * {} {status}", quote(&text))
             }
         })
     }
+}
+
+/// Whether a location has a `proxy_pass` with a URI, which replaces the location's prefix unless a rule has changed the path.
+pub(super) fn replaces_prefix(owner: &Directive) -> bool {
+    let passes = own(owner, "proxy_pass");
+    passes.iter().any(|pass| pass.argument(0).split_once("://").is_some_and(|(_, rest)| rest.contains('/')))
 }
 
 /// The words of a condition, without its parentheses.
@@ -243,8 +350,15 @@ fn condition_words(directive: &Directive) -> Vec<&str> {
     words
 }
 
-/// Returns the matcher for a condition, without its name. Lines that it needs before it go to `out`.
-fn matcher(out: &mut Vec<String>, words: &[&str], name: &str, names: &mut Names) -> Option<String> {
+/// Returns the lines of the matcher for a condition. Lines that it needs before it go to `out`. `beside_path`: the matcher will have an
+/// expression about the path in addition, of which one matcher has only one.
+fn matcher(
+    out: &mut Vec<String>,
+    words: &[&str],
+    name: &str,
+    beside_path: bool,
+    names: &mut Names,
+) -> Option<Vec<String>> {
     let (variable, operator, operand) = match *words {
         [test, file] => {
             let (negated, kind) = test.strip_prefix('!').map_or(("", test), |kind| ("not ", kind));
@@ -252,19 +366,22 @@ fn matcher(out: &mut Vec<String>, words: &[&str], name: &str, names: &mut Names)
                 "$request_filename" => "{path}".to_owned(),
                 _ => quote(&names.expand(file.strip_prefix("$document_root")?).ok()?),
             };
-            return match kind {
-                "-f" => Some(format!("{negated}file {path}")),
-                "-d" => Some(format!("{negated}file {path}/")),
-                "-e" => Some(format!("{negated}file {path} {path}/")),
-                _ => None,
+            let lines = match kind {
+                "-f" => vec![format!("{negated}file {path}")],
+                "-d" => vec![format!("{negated}file {path}/")],
+                "-e" => vec![format!("{negated}file {path} {path}/")],
+                _ => return None,
             };
+            // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
+            let is_root_left_out = kind != "-f" && path == "{path}" && !negated.is_empty();
+            return Some(is_root_left_out.then(|| "not path /".to_owned()).into_iter().chain(lines).collect());
         }
         [variable] => (variable, "", ""),
         [variable, operator, operand] => (variable, operator, operand),
         _ => return None,
     };
     let mut key = names.expand(variable).ok()?;
-    if key.matches('{').count() > 1 {
+    if key.matches('{').count() != 1 || !key.starts_with('{') {
         // A matcher's key is one placeholder or one name.
         out.push(format!("vars of_{name} {}", quote(&key)));
         key = format!("of_{name}");
@@ -275,16 +392,22 @@ fn matcher(out: &mut Vec<String>, words: &[&str], name: &str, names: &mut Names)
     // The path as sent may have another form, which the matchers of paths resolve; nginx compares hosts in lower case.
     let (is_path, is_host) = (matches!(variable, "uri" | "document_uri"), variable == "host");
     let regexp = |expression: &str| {
-        let kind = if is_path { format!("path_regexp {name}") } else { format!("vars_regexp {name} {key}") };
-        Some(format!("{negated}{kind} {}", quote(expression)))
+        Some(vec![match is_path {
+            true if beside_path => {
+                let test = format!("path_regexp({}, {})", cel_text(name), cel_text(expression));
+                format!("{negated}expression {}", quote(&test))
+            }
+            true => format!("{negated}path_regexp {name} {}", quote(expression)),
+            false => format!("{negated}vars_regexp {name} {key} {}", quote(expression)),
+        }])
     };
     match operator {
-        "" => Some(format!("not vars {key} \"\" 0")),
-        "=" | "!=" if variable == "request_method" => Some(format!("{negated}method {}", quote(operand))),
+        "" => Some(vec![format!("not vars {key} \"\" 0")]),
+        "=" | "!=" if variable == "request_method" => Some(vec![format!("{negated}method {}", quote(operand))]),
         "=" | "!=" if (is_path || is_host) && !operand.contains('$') => {
             regexp(&format!("{}^{}$", if is_host { "(?i)" } else { "" }, regex::escape(operand)))
         }
-        "=" | "!=" => Some(format!("{negated}vars {key} {}", quote(&names.expand(operand).ok()?))),
+        "=" | "!=" => Some(vec![format!("{negated}vars {key} {}", quote(&names.expand(operand).ok()?))]),
         "~" | "!~" | "~*" | "!~*" => {
             let ignores_case = operator.ends_with('*') || is_host;
             let expression = if ignores_case { format!("(?i){operand}") } else { operand.to_owned() };

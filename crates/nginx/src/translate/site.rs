@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
-use super::rules::{chooses_anew, is_url, may_end};
+use super::content::has_no_types;
+use super::rules::{always_answers, choose_anew, is_url, rules_of};
 use super::{Translator, inherited, own, value};
 use crate::expressions::{compiled, groups};
 use crate::location::Locations;
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::{Names, variables};
 use crate::write::{block, quote};
 
 /// An address of `listen`.
@@ -396,7 +397,7 @@ impl<'a> Translator<'a> {
         let mut text = SiteText::default();
         let out = &mut text.body;
         for directive in server.block() {
-            if directive.name != "ssl" {
+            if directive.name != "ssl" && !has_no_types(directive) {
                 self.outside(out, directive, super::tables::READ);
             }
         }
@@ -420,7 +421,7 @@ impl<'a> Translator<'a> {
         if value(&blocks, "gzip") == Some("on") {
             let mut types = vec!["text/html".to_owned()];
             types.extend(inherited(&blocks, "gzip_types").iter().flat_map(|d| d.arguments.clone()));
-            let mut lines = vec![format!("minimum_length {}", value(&blocks, "gzip_min_length").unwrap_or("20"))];
+            let mut lines = vec![format!("minimum_length {}", value(&blocks, "gzip_min_length").map_or(20, bytes))];
             if !types.iter().any(|kind| kind == "*") {
                 let types = types.iter().map(|kind| format!("header Content-Type {kind}*")).collect();
                 block(&mut lines, "match", types);
@@ -437,25 +438,23 @@ impl<'a> Translator<'a> {
                 self.geo(out, &mut route, &geo);
             }
         }
-        let mut rules = self.rules(server, &mut names);
-        let answer = own(server, "return").first().copied();
-        let may_end = server.block().iter().any(may_end);
-        let mut answered = Vec::new();
-        if let Some(answer) = answer {
-            let mut lines = Vec::new();
-            self.fields(&mut lines, &blocks, &names);
-            lines.extend(self.answer(out, answer, &blocks, &names));
-            if may_end {
-                block(&mut rules, "handle", std::mem::take(&mut lines));
-            }
-            answered = lines;
+        if decides_by(http, server, "request_uri") {
+            let name = self.fresh("absolute");
+            route.push(
+                "# nginx's $request_uri has no scheme and host; those of a request to a forward proxy are refused."
+                    .to_owned(),
+            );
+            route.push(format!("@{name} vars_regexp {{http.request.orig_uri}} ^[^/*]"));
+            route.push(format!("error @{name} 400"));
         }
-        if !rules.is_empty() {
+        let rules = self.rules(&blocks, &mut names);
+        if always_answers(server) && rules_of(server).len() == 1 {
+            route.extend(rules);
+        } else if !rules.is_empty() {
             // Apart from the locations: of the blocks `handle` of one route only one runs.
             block(&mut route, "route", rules);
         }
-        route.extend(answered);
-        if answer.is_none() || may_end {
+        if !always_answers(server) {
             self.locations(out, &mut route, &blocks, &names);
         }
         self.maps(out, server, http);
@@ -567,7 +566,7 @@ impl<'a> Translator<'a> {
                 self.note(out, page, "found no location of this name");
                 return None;
             };
-            if named.own().block().iter().any(chooses_anew) {
+            if choose_anew(named.own()) {
                 self.note(out, page, "an error page whose rules choose a location is not carried over");
                 return None;
             }
@@ -608,9 +607,10 @@ impl<'a> Translator<'a> {
             return None;
         }
         let mut lines = Vec::new();
-        if let Some(chosen) = chosen {
-            self.root(&mut lines, &chosen.blocks[2..], names);
-        }
+        // The location of the error may have another root.
+        let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
+        let has_roots = all.ordered.iter().any(|l| l.blocks[2..].iter().any(|b| has_folder(b)));
+        self.root(&mut lines, if has_roots { around } else { &around[2..] }, names);
         lines.push(format!("rewrite * {}", quote(&text)));
         // `=` alone takes the status of the page.
         match status.map(|status| if status.is_empty() { "200".to_owned() } else { status }) {
@@ -618,6 +618,21 @@ impl<'a> Translator<'a> {
             None => lines.push("file_server".to_owned()),
         }
         Some(ErrorPage { codes, lines })
+    }
+}
+
+/// Whether a block has a folder of its own.
+fn has_folder(block: &Directive) -> bool {
+    block.block().iter().any(|d| matches!(&*d.name, "root" | "alias"))
+}
+
+/// The bytes of a size such as `1k`.
+fn bytes(size: &str) -> u64 {
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    match size.to_ascii_lowercase().as_bytes() {
+        [.., b'k'] => number(&size[..size.len() - 1]) << 10,
+        [.., b'm'] => number(&size[..size.len() - 1]) << 20,
+        _ => number(size),
     }
 }
 
@@ -658,6 +673,22 @@ fn host_pattern(name: &str, server: usize) -> Result<HostPattern, String> {
     }
     let expression = format!("(?i)^{}\\..", regex::escape(stem));
     Ok(HostPattern { expression, groups: Vec::new(), order: HostOrder::Trailing(Reverse(stem.len())), server })
+}
+
+/// Whether an `if` of a server, or a `map` outside of it, is about a variable.
+fn decides_by(http: &Directive, server: &Directive, variable: &str) -> bool {
+    fn in_block(block: &Directive, name: &str, variable: &str) -> bool {
+        block.block().iter().any(|d| {
+            d.name == name && d.arguments.iter().any(|word| variables(word).contains(&variable))
+                || in_block(d, name, variable)
+        })
+    }
+    let maps = http.block().iter().filter(|d| d.name == "map");
+    let is_about = |map: &Directive| {
+        let own = map.argument(1).trim_start_matches('$');
+        variables(map.argument(0)).contains(&variable) && mentions(server, own)
+    };
+    in_block(server, "if", variable) || maps.into_iter().any(is_about)
 }
 
 /// Whether a server, or the block `http` outside of its servers, has this variable.

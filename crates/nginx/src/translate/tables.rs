@@ -151,7 +151,6 @@ pub(super) const TUNING: &[&str] = &[
     "log_not_found",
     "load_module",
     "env",
-    "types",
     "output_buffers",
     "postpone_output",
     "resolver",
@@ -187,7 +186,6 @@ pub(super) const TUNING: &[&str] = &[
     "fastcgi_busy_buffers_size",
     "fastcgi_keep_conn",
     "http2",
-    "merge_slashes",
     "charset",
     "access_log_buffer",
     "client_body_temp_path",
@@ -212,7 +210,6 @@ pub(super) const TUNING: &[&str] = &[
     "rewrite_log",
     "uninitialized_variable_warn",
     "chunked_transfer_encoding",
-    "max_ranges",
     "msie_padding",
     "http2_max_concurrent_streams",
     "http2_recv_timeout",
@@ -228,6 +225,8 @@ pub(super) const TUNING_PREFIXES: &[&str] = &["open_file_cache", "thread_pool", 
 
 /// Directives without an equivalent, with the reason.
 pub(super) const REASONS: &[(&str, &str)] = &[
+    ("types", "the types of files cannot be set; `header Content-Type` can, for a location"),
+    ("merge_slashes", "the matchers compare paths without double slashes"),
     ("ssl_ciphers", "ciphers have other names; the defaults are those that Mozilla recommends"),
     ("limit_conn", "no limit on connections; `rate_limit` limits requests"),
     ("limit_conn_zone", "no limit on connections; `rate_limit` limits requests"),

@@ -1,7 +1,8 @@
-//! Upstreams: `proxy_pass` and `fastcgi_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
+//! Upstreams: `proxy_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
 use super::cache::rewrites;
 use super::content::seconds;
+use super::rules::{CHANGED, has_break};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -22,7 +23,13 @@ impl<'a> Translator<'a> {
         }
     }
 
-    pub(super) fn proxy(&mut self, out: &mut Vec<String>, pass: &Directive, location: &Location<'a>, names: &Names) {
+    pub(super) fn proxy(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &Directive,
+        location: &Location<'a>,
+        outer_names: &Names,
+    ) {
         let url = with_constants(pass.argument(0), &location.blocks);
         let Some((scheme @ ("http" | "https"), rest)) = url.split_once("://") else {
             out.push("error 502".to_owned());
@@ -33,11 +40,15 @@ impl<'a> Translator<'a> {
                 let (path, uri) = path.split_once(':').map_or((path, None), |(path, uri)| (path, Some(uri)));
                 (format!("unix:{path}"), uri)
             }
-            None => split_host(rest),
+            None => split_host(rest, &location.pattern),
         };
         let usual = if scheme == "https" { 443 } else { 80 };
-        let mut names = names.clone();
+        let mut names = outer_names.clone();
         let mut hosts = self.hosts(&host, usual);
+        if hosts.is_empty() {
+            out.push("error 502".to_owned());
+            return self.note(out, pass, "all servers of the upstream are down; requests fail with 502");
+        }
         if host.contains('$') {
             match self.variable_host(&host, usual, location, &names) {
                 Ok(address) => {
@@ -66,11 +77,17 @@ impl<'a> Translator<'a> {
                 }
             } else {
                 let prefix = location.prefix();
+                let mut matcher = String::new();
+                if has_break(location.own()) {
+                    let name = self.fresh("unchanged");
+                    out.push(format!("@{name} not vars {{vars.{CHANGED}}} yes"));
+                    matcher = format!("@{name} ");
+                }
                 match prefix.strip_suffix('/') {
                     Some("") if uri == "/" => {}
-                    Some(stem) if uri == "/" => out.push(format!("uri strip_prefix {stem}")),
+                    Some(stem) if uri == "/" => out.push(format!("uri {matcher}strip_prefix {stem}")),
                     _ => out.push(format!(
-                        "uri path_regexp {} {}",
+                        "uri {matcher}path_regexp {} {}",
                         quote(&format!("^{}", regex::escape(prefix))),
                         quote(uri)
                     )),
@@ -82,6 +99,7 @@ impl<'a> Translator<'a> {
         lines.extend(hidden);
         self.cookies(out, &mut lines, &location.blocks, &names);
         self.intercepted(&mut lines, "proxy", &location.blocks);
+        self.accel(&mut lines, "proxy", location, outer_names);
         if value(&location.blocks, "proxy_buffering") == Some("off") {
             lines.push("flush_interval -1".to_owned());
         }
@@ -318,7 +336,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Lets `handle_errors` answer instead of responses whose status has an `error_page`.
-    fn intercepted(&mut self, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+    pub(super) fn intercepted(&mut self, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
         if value(blocks, &format!("{pass}_intercept_errors")) != Some("on") {
             return;
         }
@@ -377,6 +395,7 @@ impl<'a> Translator<'a> {
         }
         let copies = inherited(blocks, "auth_request_set");
         let has_request = active(blocks, "auth_request").is_some();
+        let has_usual_port = blocks.get(1).is_none_or(|server| own(server, "listen").iter().all(|d| is_usual_port(d)));
         for field in fields {
             let (name, text) = (field.argument(0), field.argument(1));
             if copies.iter().any(|set| copied(set, blocks).is_some_and(|(_, to)| to == name)) {
@@ -387,6 +406,8 @@ impl<'a> Translator<'a> {
                 continue;
             }
             match (name.to_ascii_lowercase().as_str(), text) {
+                // Such a field Host has a port, which `$host` has not.
+                ("host", "$host") if !has_usual_port => lines.push("header_up Host {host}".to_owned()),
                 // The proxy sends these by itself.
                 ("host", "$host" | "$http_host" | "$host:$server_port")
                 | ("content-length", "")
@@ -407,72 +428,13 @@ impl<'a> Translator<'a> {
             }
         }
     }
+}
 
-    /// Writes the upstream, with the lines that hide its fields.
-    pub(super) fn fastcgi(
-        &mut self,
-        out: &mut Vec<String>,
-        pass: &Directive,
-        blocks: &[&Directive],
-        names: &Names,
-        hidden: Vec<String>,
-    ) {
-        let mut lines = Vec::new();
-        if let Some(root) = value(blocks, "root").and_then(|root| names.expand(root).ok()) {
-            lines.push(format!("root {}", quote(&root)));
-        }
-        lines.push("split .php".to_owned());
-        for parameter in inherited(blocks, "fastcgi_param") {
-            let (name, text) = (parameter.argument(0), parameter.argument(1));
-            let standard = [
-                "SCRIPT_FILENAME",
-                "SCRIPT_NAME",
-                "QUERY_STRING",
-                "REQUEST_METHOD",
-                "CONTENT_TYPE",
-                "CONTENT_LENGTH",
-                "REQUEST_URI",
-                "DOCUMENT_URI",
-                "DOCUMENT_ROOT",
-                "SERVER_PROTOCOL",
-                "REQUEST_SCHEME",
-                "HTTPS",
-                "GATEWAY_INTERFACE",
-                "SERVER_SOFTWARE",
-                "REMOTE_ADDR",
-                "REMOTE_PORT",
-                "SERVER_ADDR",
-                "SERVER_PORT",
-                "SERVER_NAME",
-                "REDIRECT_STATUS",
-                "PATH_INFO",
-                "PATH_TRANSLATED",
-                "REMOTE_USER",
-            ];
-            if standard.contains(&name) {
-                continue;
-            }
-            if let Some(text) = self.expand(out, parameter, names, text) {
-                lines.push(format!("env {name} {}", quote(&text)));
-            }
-        }
-        for (directive, option) in [
-            ("fastcgi_connect_timeout", "dial_timeout"),
-            ("fastcgi_read_timeout", "read_timeout"),
-            ("fastcgi_send_timeout", "write_timeout"),
-        ] {
-            if let Some(time) = value(blocks, directive).and_then(seconds) {
-                lines.push(format!("{option} {time}s"));
-            }
-        }
-        let mut transport = hidden;
-        // A field of FastCGI, not of HTTP.
-        transport.push("header_down -Status".to_owned());
-        self.intercepted(&mut transport, "fastcgi", blocks);
-        block(&mut transport, "transport fastcgi", lines);
-        let hosts = self.hosts(pass.argument(0), 80);
-        block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
-    }
+/// Whether a `listen` is for a port that the field Host does not have.
+fn is_usual_port(listen: &Directive) -> bool {
+    let address = listen.argument(0);
+    let port = address.rsplit(':').next().unwrap_or_default();
+    matches!(port, "80" | "443") || !port.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Returns the names of the response's field and of the request's field, if a variable of `auth_request_set` only copies one to the other.
@@ -514,9 +476,18 @@ fn with_constants(text: &str, blocks: &[&Directive]) -> String {
 }
 
 /// Splits the text after `http://` into the address and the URI, which begins with a slash or with a variable that does.
-fn split_host(rest: &str) -> (String, Option<&str>) {
+fn split_host<'t>(rest: &'t str, pattern: &Pattern) -> (String, Option<&'t str>) {
     let starts = ["/", "$request_uri", "$uri", "$document_uri", "${request_uri}", "${uri}"];
-    match starts.iter().filter_map(|start| rest.find(start)).min() {
+    let mut at = starts.iter().filter_map(|start| rest.find(start)).min();
+    if let Pattern::Regexp(expression) = pattern {
+        // The groups that begin with a slash.
+        let groups = expression.match_indices('(').filter(|(at, _)| !expression[at + 1..].starts_with('?'));
+        for (index, (open, _)) in groups.enumerate() {
+            let group = rest.find(&format!("${}", index + 1)).filter(|_| expression[open + 1..].starts_with('/'));
+            at = at.into_iter().chain(group).min();
+        }
+    }
+    match at {
         Some(at) => (rest[..at].to_owned(), Some(&rest[at..])),
         None => (rest.to_owned(), None),
     }

@@ -1,0 +1,54 @@
+//! `X-Accel-Redirect`: an upstream leaves a response to a location with `internal`, as for files whose access it decides.
+
+use super::content::is_internal;
+use super::{Translator, inherited, own};
+use crate::location::{Location, Locations};
+use crate::parse::Directive;
+use crate::variables::Names;
+use crate::write::block;
+
+/// Fields of the upstream that nginx keeps (its documentation of `X-Accel-Redirect`).
+const KEPT: &[&str] =
+    &["Content-Type", "Content-Disposition", "Set-Cookie", "Accept-Ranges", "Cache-Control", "Expires"];
+
+impl<'a> Translator<'a> {
+    /// Writes how the responses of an upstream with the field are answered, if the server has locations for it. `pass` is the prefix of
+    /// the directives, `proxy` or `fastcgi`.
+    pub(super) fn accel(&mut self, lines: &mut Vec<String>, pass: &str, location: &Location<'a>, names: &Names) {
+        let ignored = inherited(&location.blocks, &format!("{pass}_ignore_headers"));
+        let is_field = |word: &String| word.eq_ignore_ascii_case("X-Accel-Redirect");
+        if is_internal(location) || ignored.iter().any(|d| d.arguments.iter().any(is_field)) {
+            return;
+        }
+        let all = Locations::of(&location.blocks[..2]);
+        let server = location.blocks[1];
+        let is_target = |location: &&Location<'a>| is_internal(location) && !has_page(server, location.prefix());
+        let targets: Vec<&Location<'a>> = all.ordered.iter().filter(is_target).collect();
+        if targets.is_empty() {
+            return;
+        }
+        let mut answer =
+            vec!["copy_response_headers {".to_owned(), format!("include {}", KEPT.join(" ")), "}".to_owned()];
+        let other = self.fresh("other_method");
+        answer.push(format!("@{other} not method GET HEAD"));
+        answer.push(format!("method @{other} GET"));
+        answer.push("rewrite * {rp.header.X-Accel-Redirect}".to_owned());
+        for target in targets {
+            let (head, capture) = self.location_matcher(&mut answer, target);
+            let content = self.content(target, &all, &target.names(names, &capture));
+            block(&mut answer, &head, content);
+        }
+        block(&mut answer, "handle", vec!["error 404".to_owned()]);
+        let accel = self.fresh("accel");
+        lines.push(format!("@{accel} header X-Accel-Redirect *"));
+        let mut ordered = Vec::new();
+        block(&mut ordered, "route", answer);
+        block(lines, &format!("handle_response @{accel}"), ordered);
+    }
+}
+
+/// Whether a path is that of an error page or of `auth_request`.
+fn has_page(block: &Directive, path: &str) -> bool {
+    let is_path = |name: &str| own(block, name).iter().any(|d| d.arguments.last().is_some_and(|last| last == path));
+    is_path("error_page") || is_path("auth_request") || block.block().iter().any(|inner| has_page(inner, path))
+}

@@ -1,0 +1,150 @@
+//! Programs: `fastcgi_pass` with its parameters, and the names of scripts.
+
+use super::content::{alias_of, seconds};
+use super::{Translator, inherited, own, value};
+use crate::location::{Location, Pattern};
+use crate::parse::Directive;
+use crate::variables::{Names, variables};
+use crate::write::{block, quote};
+
+/// The parameters that the transport sends by itself, with the values for which it does.
+const USUAL: &[(&str, &[&str])] = &[
+    (
+        "SCRIPT_FILENAME",
+        &["$document_root$fastcgi_script_name", "$realpath_root$fastcgi_script_name", "$request_filename"],
+    ),
+    ("SCRIPT_NAME", &["$fastcgi_script_name"]),
+    ("QUERY_STRING", &["$query_string", "$args"]),
+    ("REQUEST_METHOD", &["$request_method"]),
+    ("CONTENT_TYPE", &["$content_type"]),
+    ("CONTENT_LENGTH", &["$content_length"]),
+    ("REQUEST_URI", &["$request_uri"]),
+    ("DOCUMENT_URI", &["$document_uri", "$uri"]),
+    ("DOCUMENT_ROOT", &["$document_root", "$realpath_root"]),
+    ("SERVER_PROTOCOL", &["$server_protocol"]),
+    ("REQUEST_SCHEME", &["$scheme"]),
+    ("HTTPS", &["$https"]),
+    ("GATEWAY_INTERFACE", &["CGI/1.1"]),
+    ("SERVER_SOFTWARE", &["nginx", "nginx/$nginx_version"]),
+    ("REMOTE_ADDR", &["$remote_addr"]),
+    ("REMOTE_PORT", &["$remote_port"]),
+    ("REMOTE_USER", &["$remote_user"]),
+    ("SERVER_ADDR", &["$server_addr"]),
+    ("SERVER_PORT", &["$server_port"]),
+    ("SERVER_NAME", &["$server_name", "$host"]),
+    ("REDIRECT_STATUS", &["200"]),
+    ("PATH_INFO", &["$fastcgi_path_info"]),
+    ("PATH_TRANSLATED", &["$document_root$fastcgi_path_info", "$realpath_root$fastcgi_path_info"]),
+];
+
+/// Variables of `fastcgi_split_path_info`.
+const SCRIPT: &str = "fastcgi_script_name";
+const PATH_INFO: &str = "fastcgi_path_info";
+
+impl<'a> Translator<'a> {
+    /// Defines the variables of `fastcgi_split_path_info`, if rules of the location have them. They are those of the path as it is here.
+    pub(super) fn script_names(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &mut Names) {
+        let is_usual =
+            |d: &Directive| USUAL.iter().any(|(name, texts)| d.argument(0) == *name && texts.contains(&d.argument(1)));
+        let in_rules = |d: &&Directive| !(d.name == "fastcgi_param" && is_usual(d));
+        let has_alias = alias_of(location).is_some() && !own(location.own(), "fastcgi_pass").is_empty();
+        let has_name = has_alias || location.own().block().iter().filter(in_rules).any(has_script);
+        let Some(split) = inherited(&location.blocks, "fastcgi_split_path_info").last().copied().filter(|_| has_name)
+        else {
+            if has_alias {
+                out.push(format!("vars {SCRIPT} {{path}}"));
+                names.set.push(SCRIPT.to_owned());
+            }
+            return;
+        };
+        let name = self.fresh("script");
+        let lines = vec![
+            format!("vars {SCRIPT} {{path}}"),
+            format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
+            format!("vars @{name} {SCRIPT} {{re.{name}.1}}"),
+            format!("vars @{name} {PATH_INFO} {{re.{name}.2}}"),
+        ];
+        block(out, "route", lines);
+        names.set.extend([SCRIPT.to_owned(), PATH_INFO.to_owned()]);
+    }
+
+    /// Writes the upstream, with the lines that hide its fields.
+    pub(super) fn fastcgi(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &Directive,
+        location: &Location<'a>,
+        names: &Names,
+        hidden: Vec<String>,
+    ) {
+        let blocks = &*location.blocks;
+        let hosts = self.hosts(pass.argument(0), 80);
+        if hosts.is_empty() {
+            out.push("error 502".to_owned());
+            return self.note(out, pass, "all servers of the upstream are down; requests fail with 502");
+        }
+        if let (Some(index), Pattern::Prefix { .. } | Pattern::Exact(_)) =
+            (value(blocks, "fastcgi_index"), &location.pattern)
+        {
+            let name = self.fresh("folder");
+            out.push(format!("@{name} path */"));
+            out.push(format!("rewrite @{name} {{path}}{index}"));
+        }
+        let mut lines = Vec::new();
+        let alias = alias_of(location);
+        match &alias {
+            Some(_) => lines.extend([
+                "root {http.vars.root}".to_owned(),
+                format!("env SCRIPT_NAME {{vars.{SCRIPT}}}"),
+                format!("env DOCUMENT_URI {{vars.{SCRIPT}}}"),
+            ]),
+            None => {
+                let root = value(blocks, "root").and_then(|root| names.expand(root).ok());
+                lines.extend(root.map(|root| format!("root {}", quote(&root))));
+            }
+        }
+        lines.push("split .php".to_owned());
+        let parameters = inherited(blocks, "fastcgi_param");
+        if parameters
+            .iter()
+            .any(|d| matches!(d.argument(0), "SCRIPT_FILENAME") && d.argument(1).starts_with("$realpath_root"))
+        {
+            lines.push("resolve_root_symlink".to_owned());
+        }
+        for (index, parameter) in parameters.iter().enumerate() {
+            let (name, text) = (parameter.argument(0), parameter.argument(1));
+            let usual = USUAL.iter().find(|(usual, _)| *usual == name).map_or(&[][..], |(_, texts)| texts);
+            // A program takes the last of several values.
+            let is_replaced = parameters[index + 1..].iter().any(|later| later.argument(0) == name);
+            if is_replaced || usual.contains(&text) {
+                continue;
+            }
+            if let Some(text) = self.expand(out, parameter, names, text) {
+                lines.push(format!("env {name} {}", quote(&text)));
+            }
+        }
+        for (directive, option) in [
+            ("fastcgi_connect_timeout", "dial_timeout"),
+            ("fastcgi_read_timeout", "read_timeout"),
+            ("fastcgi_send_timeout", "write_timeout"),
+        ] {
+            if let Some(time) = value(blocks, directive).and_then(seconds) {
+                lines.push(format!("{option} {time}s"));
+            }
+        }
+        let mut transport = hidden;
+        // A field of FastCGI, not of HTTP.
+        transport.push("header_down -Status".to_owned());
+        self.intercepted(&mut transport, "fastcgi", blocks);
+        self.accel(&mut transport, "fastcgi", location, names);
+        block(&mut transport, "transport fastcgi", lines);
+        block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
+    }
+}
+
+/// Whether a directive, or one within it, has a variable of `fastcgi_split_path_info`.
+fn has_script(directive: &Directive) -> bool {
+    let is_script = |word: &String| variables(word).into_iter().any(|name| matches!(name, SCRIPT | PATH_INFO));
+    directive.arguments.iter().any(is_script)
+        || directive.name != "location" && directive.block().iter().any(has_script)
+}
