@@ -1,7 +1,8 @@
 //! The meaning of each directive of nginx: walks the servers in their order and writes a site for each.
 //!
 //! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
-//! - `site`: a server: addresses, certificates, logs, error pages
+//! - `site`: a server: names, certificates, logs, error pages
+//! - `listens`: the addresses of a server
 //! - `locations`: the order of locations, and the rules after which nginx chooses one anew
 //! - `rules`: `rewrite`, `if`, `set` and `return`
 //! - `content`: a location: files and fields
@@ -21,6 +22,7 @@ mod cache;
 mod content;
 mod fastcgi;
 mod geo;
+mod listens;
 mod locations;
 mod map;
 mod real_ip;

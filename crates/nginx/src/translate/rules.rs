@@ -127,7 +127,8 @@ impl Translator<'_> {
                     .get_or_insert_default()
                     .retain(|inner| matches!(&*inner.name, "return" | "set" | "add_header"));
             }
-            !matches!(&*rule.name, "rewrite" | "break") && !(is_condition && rule.block().is_empty())
+            let is_empty = is_condition && rule.block().is_empty();
+            !is_empty && !matches!(&*rule.name, "rewrite" | "break")
         });
         let is_answer = |rule: &Directive| rule.name == "return" || !own(rule, "return").is_empty();
         if staying.block().iter().any(is_answer) {
@@ -269,7 +270,11 @@ impl Translator<'_> {
                 "break" => block(out, &format!("handle @{name}"), vec!["# No rule after it applies.".to_owned()]),
                 "access_log" if rule.argument(0) == "off" => out.push(format!("log_skip @{name}")),
                 _ => {
-                    self.note(out, rule, "within 'if' only return, rewrite, set, add_header and break are carried over")
+                    self.note(
+                        out,
+                        rule,
+                        "within 'if' only return, rewrite, set, add_header and break are carried over",
+                    );
                 }
             }
         }
